@@ -1,0 +1,108 @@
+"""Every message Lethe gives about a mistake, and the checks that give it.
+
+One voice: name, value, rule, way out, as in
+``fpr=0.001 needs at least 10000 non-members, got 500.``
+
+LetheError
+ ├─ InputError         what was asked cannot be done as asked (exit code 2)
+ │   └─ MissingExtra   an optional dependency is needed (exit code 2)
+ ├─ NotMeasurable      the sample cannot carry the number (exit code 3)
+ └─ RunFailed          the run stopped but can be resumed (exit code 4)
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+
+
+class LetheError(Exception):
+    """Base of all errors that Lethe raises on purpose."""
+
+    exit_code = 2
+
+
+class InputError(LetheError, ValueError):
+    """An argument, file or setting breaks a rule; nothing was written."""
+
+
+class MissingExtra(InputError, ImportError):
+    """An optional dependency is not installed."""
+
+
+class NotMeasurable(LetheError, ValueError):
+    """The sample is too small for the number asked for."""
+
+    exit_code = 3
+
+
+class RunFailed(LetheError, RuntimeError):
+    """A run stopped before its end; finished work is kept and the same command resumes it."""
+
+    exit_code = 4
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """A hint such as `` Did you mean 'seed'?`` (with a leading space), or an empty string.
+
+    >>> did_you_mean("sed", ["seed", "models"])
+    " Did you mean 'seed'?"
+    """
+    close = difflib.get_close_matches(word, list(choices), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def check_choice(name: str, value: str, choices: Iterable[str]) -> str:
+    """Return `value` if it is one of `choices`."""
+    options = list(choices)
+    if value not in options:
+        listed = ", ".join(map(repr, options))
+        raise InputError(
+            f"{name}={value!r} must be one of {listed}.{did_you_mean(value, options)}"
+        )
+    return value
+
+
+def check_known_keys(where: str, keys: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse keys that nobody would read."""
+    options = list(known)
+    for key in keys:
+        if key not in options:
+            raise InputError(
+                f"{where} has the unknown key {key!r}.{did_you_mean(key, options)} "
+                f"Known keys: {', '.join(sorted(options))}."
+            )
+
+
+def check_between(
+    name: str, value: float, low: float, high: float, *, open_low: bool = False,
+    open_high: bool = False,
+) -> float:
+    """Return `value` if it lies in the interval; NaN never does."""
+    inside = (value > low if open_low else value >= low) and (
+        value < high if open_high else value <= high
+    )
+    if not inside:
+        left, right = "(" if open_low else "[", ")" if open_high else "]"
+        raise InputError(f"{name}={value!r} must be in {left}{low}, {high}{right}.")
+    return value
+
+
+def check_at_least(name: str, value: float, low: float) -> float:
+    """Return `value` if it is at least `low`; NaN never is."""
+    if not value >= low:
+        raise InputError(f"{name}={value!r} must be at least {low}.")
+    return value
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import an optional dependency, or say in one line how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(
+            f"{module} is not installed and is needed here; "
+            f"install it with: pip install 'lethe-privacy[{extra}]'"
+        ) from error

@@ -1,0 +1,1 @@
+"""The words every room speaks: estimates, rates, guarantees, candidates, rules, findings."""

@@ -1,0 +1,86 @@
+"""A number with its interval: no risk and no utility exists without one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from lethe.errors import InputError, check_between
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A measured quantity, its confidence interval, and what stands behind it.
+
+    Attributes:
+        value: the point estimate; None where none can be given (then a limit speaks alone).
+        low: lower confidence limit; None if unbounded or not available.
+        high: upper confidence limit; None if unbounded or not available.
+        confidence: two-sided coverage the limits aim at, in (0, 1).
+        method: how the limits were made, in words.
+        n: sample size behind the value (what is counted is said in `method`).
+
+    Raises:
+        InputError: a field is NaN or infinite, or the limits are in the wrong order.
+
+    >>> Estimate(0.5, 0.4, 0.6, 0.95, "Clopper-Pearson", 100).width
+    0.2
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    confidence: float
+    method: str
+    n: int
+
+    def __post_init__(self) -> None:
+        check_between("confidence", self.confidence, 0, 1, open_low=True, open_high=True)
+        for name in ("value", "low", "high"):
+            number = getattr(self, name)
+            if number is not None and not math.isfinite(number):
+                raise InputError(f"Estimate.{name}={number} must be finite or None.")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise InputError(f"Estimate limits are reversed: {self.low} > {self.high}.")
+
+    @property
+    def width(self) -> float | None:
+        """Distance between the limits; None if one of them is missing."""
+        if self.low is None or self.high is None:
+            return None
+        return round(self.high - self.low, 12)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `findings.json`."""
+        return {
+            "value": self.value,
+            "low": self.low,
+            "high": self.high,
+            "confidence": self.confidence,
+            "method": self.method,
+            "n": self.n,
+        }
+
+    def __str__(self) -> str:
+        def show(number: float | None) -> str:
+            return "-" if number is None else f"{number:.4g}"
+
+        return f"{show(self.value)} [{show(self.low)}, {show(self.high)}]"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Stands where an Estimate would be when the sample cannot carry the number."""
+
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `findings.json`."""
+        return {"refused": self.reason}
+
+    def __str__(self) -> str:
+        return f"not measurable: {self.reason}"
+
+
+Measured = Estimate | Refusal

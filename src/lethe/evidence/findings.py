@@ -1,0 +1,127 @@
+"""`findings.json`: the one document of an audit; everything else only renders it.
+
+It holds no time, host or path, so that identical runs give identical bytes. JSON has no NaN
+or inf: a value that cannot be given is null beside its limit, or `{"refused": why}`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from lethe.errors import InputError, check_known_keys
+
+SCHEMA = "lethe-findings/1"
+RELEASES = ("model", "embeddings", "table", "queries")
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The typed document of one audit; the same top-level keys for all four releases.
+
+    Attributes:
+        subject: what is released: `release` (one of `RELEASES`), `name`, `summary`, ...
+        threat_model: goal, knowledge, access, budget and unit of the attacker.
+        data: records, people, classes, split, fingerprint.
+        attacks: attacks that were run, each with paper, settings, threat.
+        attacks_not_run: each with the reason.
+        baseline: `{"candidate": name}`, the release as it is now; null if there is none.
+        candidates: `Candidate.to_json()` of each way to make the release.
+        frontier: Pareto set, knee, operating point, and the rule that chose it.
+        records: most exposed records; ids only when the run was told to keep them.
+        checks: self-checks of the audit, each with status pass, warn or fail.
+        rules: `Ruling.to_json()` of each criterion fixed before the run.
+        verdict: joint outcome and plain words.
+        guarantees: one entry a candidate: its name and its `Guarantee`.
+        limits: what this audit cannot say.
+        context: what only people know; "not provided" where they did not say.
+        reproduction: seeds, settings, versions, hashes.
+    """
+
+    subject: Json
+    threat_model: Json
+    data: Json
+    attacks: Sequence[Json]
+    attacks_not_run: Sequence[Json]
+    baseline: Json | None
+    candidates: Sequence[Json]
+    frontier: Json
+    records: Json
+    checks: Sequence[Json]
+    rules: Sequence[Json]
+    verdict: Json
+    guarantees: Sequence[Json]
+    limits: Sequence[str]
+    context: Json
+    reproduction: Json
+    schema: str = field(default=SCHEMA)
+
+    def to_json(self) -> Json:
+        """Plain JSON values, schema first, numbers rounded to 8 significant digits."""
+        names = ["schema"] + [f.name for f in fields(self) if f.name != "schema"]
+        return {name: _plain(getattr(self, name), name) for name in names}
+
+    def to_bytes(self) -> bytes:
+        """The bytes of `findings.json`."""
+        text = json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
+        return (text + "\n").encode()
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> Findings:
+        """Read a document back.
+
+        Raises:
+            InputError: another schema version, a missing key, or an unknown one.
+        """
+        if document.get("schema") != SCHEMA:
+            raise InputError(
+                f"findings have schema {document.get('schema')!r}, this version reads {SCHEMA!r}."
+            )
+        names = [f.name for f in fields(Findings)]
+        check_known_keys("findings", document, names)
+        missing = [name for name in names if name not in document]
+        if missing:
+            raise InputError(f"findings lack {', '.join(missing)}.")
+        return Findings(**document)
+
+    @staticmethod
+    def load(path: Path) -> Findings:
+        """Read `findings.json`."""
+        try:
+            document = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} cannot be read as findings: {error}.") from error
+        if not isinstance(document, dict):
+            raise InputError(f"{path} does not hold a findings document.")
+        return Findings.from_json(document)
+
+
+def schema() -> Json:
+    """The JSON Schema (draft 2020-12) of `findings.json`."""
+    text = resources.files("lethe.evidence").joinpath("findings.schema.json").read_text()
+    loaded: Json = json.loads(text)
+    return loaded
+
+
+def _plain(value: Any, where: str) -> Any:
+    """JSON values only; NumPy numbers become Python's, floats are rounded, NaN is refused."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{where}[{at}]") for at, item in enumerate(value)]
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InputError(f"{where}={value} cannot stand in findings; give null and a limit.")
+        return float(f"{value:.8g}")
+    raise InputError(f"{where} holds a {type(value).__name__}, which is not a JSON value.")

@@ -1,0 +1,102 @@
+"""Confidence intervals for a share: exact, score, and exact for clustered samples."""
+
+from __future__ import annotations
+
+import math
+
+from scipy.special import betaincinv, ndtri, stdtrit
+
+from lethe.errors import InputError, check_between
+from lethe.evidence.estimate import Estimate
+
+
+def _check_counts(successes: float, trials: float) -> None:
+    if not (trials > 0 and 0 <= successes <= trials):
+        raise InputError(
+            f"successes={successes!r} of trials={trials!r} must satisfy "
+            "0 <= successes <= trials and trials > 0."
+        )
+
+
+def _exact_limits(successes: float, trials: float, confidence: float) -> tuple[float, float]:
+    tail = (1 - confidence) / 2
+    low = 0.0 if successes <= 0 else float(betaincinv(successes, trials - successes + 1, tail))
+    high = (
+        1.0
+        if successes >= trials
+        else float(betaincinv(successes + 1, trials - successes, 1 - tail))
+    )
+    return low, high
+
+
+def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> Estimate:
+    """Exact interval for a share of independent trials (Clopper and Pearson 1934).
+
+    Covers at least `confidence` for every true share; conservative by construction.
+
+    >>> print(clopper_pearson(0, 10))
+    0 [0, 0.3085]
+    """
+    _check_counts(successes, trials)
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    low, high = _exact_limits(successes, trials, confidence)
+    return Estimate(successes / trials, low, high, confidence, "Clopper-Pearson", int(trials))
+
+
+def wilson(successes: int, trials: int, confidence: float = 0.95) -> Estimate:
+    """Score interval for a share of independent trials (Wilson 1927).
+
+    Covers `confidence` on average over true shares, not for each of them.
+
+    >>> print(wilson(5, 10))
+    0.5 [0.2366, 0.7634]
+    """
+    _check_counts(successes, trials)
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    z = float(ndtri((1 + confidence) / 2))
+    share = successes / trials
+    centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = (
+        z / (1 + z * z / trials)
+        * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    )
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    high = 1.0 if successes == trials else min(1.0, centre + half)
+    return Estimate(share, low, high, confidence, "Wilson", int(trials))
+
+
+def clustered_share(
+    share: float,
+    variance: float,
+    degrees: float,
+    trials: int,
+    clusters: int,
+    confidence: float = 0.95,
+    method: str = "Korn-Graubard",
+) -> Estimate:
+    """Exact-type interval for a share of dependent trials (Korn and Graubard 1998).
+
+    Clopper-Pearson on the effective sample size share (1 - share) / variance, reduced by
+    the t-quantile of the degrees of freedom. Where the share is 0 or 1 no variance can be
+    measured; then the number of distinct clusters stands in for the effective sample size,
+    the most cautious choice.
+
+    Args:
+        share: the observed share, in [0, 1].
+        variance: its estimated sampling variance, clustering included.
+        degrees: degrees of freedom behind `variance`, > 0.
+        trials: number of trials (an upper limit of the effective sample size).
+        clusters: number of independent clusters (its value when nothing can be measured).
+        confidence: two-sided coverage.
+        method: text for the estimate.
+    """
+    _check_counts(share * trials, trials)
+    if variance > 0 and 0 < share < 1:
+        shrink = (
+            float(stdtrit(trials - 1, (1 + confidence) / 2)) if trials > 1 else 1.0
+        ) / float(stdtrit(max(degrees, 1.0), (1 + confidence) / 2))
+        effective = min(share * (1 - share) / variance, float(trials)) * shrink**2
+    else:
+        effective = float(min(clusters, trials))
+    low, high = _exact_limits(share * effective, effective, confidence)
+    return Estimate(share, min(low, share), max(high, share), confidence, method, trials)

@@ -1,0 +1,146 @@
+"""Decision rules, one grammar for `--gate`, `--rule`, `--until` and `[rules]`.
+
+``METRIC[@FPR] <= X`` or ``width(METRIC[@FPR]) <= X``. A rule passes when the *upper* limit
+meets it, fails when the *lower* limit breaks it, and otherwise there is not enough evidence.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Iterable
+
+from lethe.errors import InputError, check_between, did_you_mean
+from lethe.evidence.estimate import Estimate, Measured
+
+METRICS = {
+    "tpr": "true positive rate of the strongest attack at an FPR",
+    "tau": "ln(TPR/FPR) of the strongest attack at an FPR",
+    "auc": "area under the ROC curve of the strongest attack",
+    "top-t": "mean t-score of the most exposed 1 % of records",
+    "utility-loss": "accuracy lost against the baseline",
+}
+AT_FPR = ("tpr", "tau")
+PASS, FAIL, UNDECIDED, NOT_TESTED = "pass", "fail", "not-enough-evidence", "not-tested"
+
+_RULE = re.compile(
+    r"^\s*(?P<width>width\()?\s*(?P<metric>[a-z][a-z0-9-]*)\s*(?:@\s*(?P<fpr>[^\s)<]+))?\s*"
+    r"(?P<close>\))?\s*<=\s*(?P<limit>\S+)\s*$"
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One criterion that was fixed before the run."""
+
+    metric: str
+    fpr: float | None
+    limit: float
+    on_width: bool = False
+
+    @property
+    def quantity(self) -> str:
+        """The metric as written in a rule, such as ``tpr@0.001``."""
+        return self.metric if self.fpr is None else f"{self.metric}@{self.fpr:g}"
+
+    def __str__(self) -> str:
+        left = f"width({self.quantity})" if self.on_width else self.quantity
+        return f"{left} <= {self.limit:g}"
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """What a rule came to, on which candidate, on what evidence."""
+
+    rule: Rule
+    candidate: str
+    outcome: str
+    evidence: Measured | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `findings.json`."""
+        return {
+            "rule": str(self.rule),
+            "candidate": self.candidate,
+            "outcome": self.outcome,
+            "evidence": None if self.evidence is None else self.evidence.to_json(),
+        }
+
+
+def _number(text: str, what: str, rule: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{what} {text!r} in rule {rule!r} is not a number.") from None
+
+
+def parse_rule(text: str) -> Rule:
+    """Read one rule.
+
+    Raises:
+        InputError: not of the grammar, an unknown metric, or a missing or needless FPR.
+
+    >>> str(parse_rule("tpr@0.001<=0.05"))
+    'tpr@0.001 <= 0.05'
+    """
+    found = _RULE.match(text)
+    if not found or bool(found["width"]) != bool(found["close"]):
+        raise InputError(
+            f"rule {text!r} is not of the form METRIC[@FPR] <= X or width(METRIC[@FPR]) <= X, "
+            "for example 'tpr@0.001 <= 0.05'."
+        )
+    metric = found["metric"]
+    if metric not in METRICS:
+        raise InputError(
+            f"rule {text!r} names the unknown metric {metric!r}."
+            f"{did_you_mean(metric, METRICS)} Metrics: {', '.join(METRICS)}."
+        )
+    fpr = None if found["fpr"] is None else _number(found["fpr"], "FPR", text)
+    if (metric in AT_FPR) != (fpr is not None):
+        way_out = f"write {metric}@0.01" if metric in AT_FPR else f"write {metric} without @"
+        raise InputError(f"rule {text!r}: {way_out}.")
+    if fpr is not None:
+        check_between("FPR of a rule", fpr, 0, 1, open_low=True, open_high=True)
+    limit = _number(found["limit"], "limit", text)
+    if limit != limit:
+        raise InputError(f"limit 'nan' in rule {text!r} is not a number.")
+    return Rule(metric, fpr, limit, bool(found["width"]))
+
+
+def judge(rule: Rule, evidence: Measured | None) -> str:
+    """Pass, fail, not-enough-evidence, or not-tested when nothing was measured."""
+    if evidence is None:
+        return NOT_TESTED
+    if not isinstance(evidence, Estimate):
+        return UNDECIDED
+    if rule.on_width:
+        if evidence.width is None:
+            return UNDECIDED
+        return PASS if evidence.width <= rule.limit else UNDECIDED
+    if evidence.high is not None and evidence.high <= rule.limit:
+        return PASS
+    if evidence.low is not None and evidence.low > rule.limit:
+        return FAIL
+    return UNDECIDED
+
+
+def joint_outcome(outcomes: Iterable[str]) -> str:
+    """Of several rules: fail before not-enough-evidence before pass; none at all: not-tested."""
+    seen = set(outcomes)
+    if FAIL in seen:
+        return FAIL
+    if UNDECIDED in seen or (NOT_TESTED in seen and PASS in seen):
+        return UNDECIDED
+    return PASS if PASS in seen else NOT_TESTED
+
+
+def exit_code(outcomes: Iterable[str]) -> int:
+    """0 pass or no rule, 1 fail, 3 not enough evidence (a rule that was not tested counts so).
+
+    >>> exit_code(["pass", "not-enough-evidence", "fail"])
+    1
+    """
+    listed = list(outcomes)
+    if FAIL in listed:
+        return 1
+    return 3 if any(outcome != PASS for outcome in listed) else 0

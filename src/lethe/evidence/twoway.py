@@ -1,0 +1,284 @@
+"""Intervals for scores that share models and records: two-way clustered, vectorised.
+
+Scores of one audit form a table (targets x records): all scores of a target share its
+training run, all scores of a record share its peculiarities. Both kinds of dependence are
+kept by the two-way cluster variance V = V_targets + V_records - V_cells (Cameron, Gelbach
+and Miller 2011); each part is a bootstrap that redraws whole clusters. Complementary models
+are one target cluster, because each fixes the other's membership.
+
+The bootstrap works on counts of scores above a fixed grid of thresholds, one row of counts a
+cluster, so that a thousand draws are one small matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from lethe.errors import InputError
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.intervals import clustered_share
+
+DRAWS = 1000
+_GRID = 400
+_MAX_GROUPS = 1500
+_KINDS = ("targets", "records", "cells")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A variance and the degrees of freedom behind it (Satterthwaite)."""
+
+    variance: float
+    degrees: float
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the estimate."""
+        return float(np.sqrt(self.variance))
+
+    def quantile(self, confidence: float) -> float:
+        """Student-t quantile for a two-sided interval."""
+        return float(stdtrit(max(self.degrees, 1.0), (1 + confidence) / 2))
+
+
+def _combine(parts: Sequence[float], clusters: Sequence[int]) -> Spread:
+    """V_targets + V_records - V_cells, never below its largest part."""
+    targets, records, cells = parts
+    variance = max(targets + records - cells, targets, records)
+    if variance <= 0:
+        return Spread(0.0, float(max(clusters[0] - 1, 1)))
+    weight = sum(
+        part**2 / max(count - 1, 1)
+        for part, count in zip((targets, records), clusters[:2], strict=True)
+    )
+    return Spread(variance, variance**2 / weight if weight > 0 else float(clusters[1] - 1))
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Which target cluster and which record cluster each cell of a (K, N) table belongs to.
+
+    Attributes:
+        targets: (K,) integer labels 0..T-1, complementary models equal.
+        records: (N,) integer labels 0..R-1; equal for records of one person.
+        cells: (T, R) labels of random groups of cells, which measure the part counted twice.
+    """
+
+    targets: NDArray[np.intp]
+    records: NDArray[np.intp]
+    cells: NDArray[np.intp]
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Number of target clusters, record clusters and groups of cells."""
+        return (
+            int(self.targets.max()) + 1,
+            int(self.records.max()) + 1,
+            int(self.cells.max()) + 1,
+        )
+
+
+def clusters_of(
+    targets: NDArray[np.integer], records: NDArray[np.integer], seed: int = 0
+) -> Clusters:
+    """Number the clusters; many records are drawn together in at most 1500 random groups.
+
+    Args:
+        targets: (K,) any integer label per target model.
+        records: (N,) any integer label per record (equal for one person).
+        seed: of the random groups.
+
+    Raises:
+        InputError: fewer than two target clusters or two record clusters.
+    """
+    _, target_of = np.unique(targets, return_inverse=True)
+    _, record_of = np.unique(records, return_inverse=True)
+    if target_of.max() < 1 or record_of.max() < 1:
+        raise InputError(
+            "a two-way interval needs at least 2 independent targets and 2 records, got "
+            f"{target_of.max() + 1} and {record_of.max() + 1}."
+        )
+    rng = np.random.default_rng([seed, 1])
+    if record_of.max() + 1 > _MAX_GROUPS:
+        group = rng.permutation(record_of.max() + 1) % _MAX_GROUPS
+        record_of = group[record_of]
+    shape = (int(target_of.max()) + 1, int(record_of.max()) + 1)
+    size = shape[0] * shape[1]
+    cells = (rng.permutation(size) % min(_MAX_GROUPS, size)).reshape(shape)
+    return Clusters(target_of, record_of, cells)
+
+
+def _draw_weights(count: int, draws: int, seed: int) -> NDArray[np.float64]:
+    """Multinomial bootstrap weights (draws, count), widened for few clusters by n/(n-1)."""
+    rng = np.random.default_rng([seed, count])
+    weights = rng.multinomial(count, np.full(count, 1 / count), size=draws).astype(np.float64)
+    stretched: NDArray[np.float64] = 1 + (weights - 1) * np.sqrt(count / max(count - 1, 1))
+    return stretched
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """Bootstrap replicates of some statistics; differences of two keep their pairing.
+
+    Attributes:
+        values: (3, draws, statistics) replicates for targets, records and cells redrawn.
+        clusters: number of clusters of each kind.
+    """
+
+    values: NDArray[np.float64]
+    clusters: tuple[int, int, int]
+
+    def __sub__(self, other: Replicates) -> Replicates:
+        return Replicates(self.values - other.values, self.clusters)
+
+    def spread(self, at: int) -> Spread:
+        """Two-way variance of one statistic."""
+        parts = [float(np.var(self.values[kind, :, at])) for kind in range(len(_KINDS))]
+        return _combine(parts, self.clusters)
+
+
+class TwoWayBootstrap:
+    """Bootstraps ROC quantities of score tables that share one membership table.
+
+    Use one instance for everything that is to be compared: draws are common to all scores,
+    so the difference of two replicates is the replicate of the difference.
+
+    Args:
+        member: (K, N) true membership; only scored cells count.
+        clusters: see `clusters_of`.
+        scored: (K, N) cells to use, all by default.
+        draws: bootstrap draws of each kind.
+        seed: of the draws.
+    """
+
+    def __init__(
+        self,
+        member: NDArray[np.bool_],
+        clusters: Clusters,
+        scored: NDArray[np.bool_] | None = None,
+        draws: int = DRAWS,
+        seed: int = 0,
+    ) -> None:
+        keep = np.ones(member.shape, bool) if scored is None else scored
+        rows, columns = np.nonzero(keep)
+        self.member = member[keep]
+        self.clusters = clusters
+        self.draws = draws
+        target_of, record_of = clusters.targets[rows], clusters.records[columns]
+        self._cluster_of = (target_of, record_of, clusters.cells[target_of, record_of])
+        self._weights = [_draw_weights(count, draws, seed) for count in clusters.counts]
+
+    def replicate(self, score: NDArray[np.floating], fprs: NDArray[np.float64]) -> Replicates:
+        """Replicates of the AUC (first statistic) and of the TPR at each of `fprs`.
+
+        Args:
+            score: one score per scored cell, flat, in row-major order, higher = member.
+            fprs: false positive rates, each in (0, 1).
+        """
+        edges = _threshold_grid(score[~self.member])
+        # Bin 0 holds the scores above every threshold.
+        bins = len(edges) - np.searchsorted(edges, score, side="right")
+        wide = len(edges) + 1
+        out = np.empty((len(_KINDS), self.draws, 1 + len(fprs)))
+        for kind, (cluster, count, weight) in enumerate(
+            zip(self._cluster_of, self.clusters.counts, self._weights, strict=True)
+        ):
+            place = cluster * wide + bins
+            rates = []
+            for side in (self.member, ~self.member):
+                table = np.bincount(place[side], minlength=count * wide).reshape(count, wide)
+                drawn = weight @ np.cumsum(table, axis=1, dtype=np.float64)
+                drawn = np.maximum.accumulate(np.maximum(drawn, 0.0), axis=1)
+                rates.append(drawn / np.maximum(drawn[:, -1:], 1e-300))
+            tpr, fpr = (np.pad(rate, ((0, 0), (1, 0))) for rate in rates)
+            out[kind, :, 0] = np.trapezoid(tpr, fpr, axis=1)
+            for draw in range(self.draws):
+                out[kind, draw, 1:] = np.interp(fprs, fpr[draw], tpr[draw])
+        return Replicates(out, self.clusters.counts)
+
+
+def _threshold_grid(non_member: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Ascending thresholds, dense where few non-members lie above them."""
+    ordered = np.sort(np.asarray(non_member, np.float64))[::-1]
+    last = len(ordered) - 1
+    tail = np.geomspace(1, last + 1, _GRID // 2).astype(int) - 1
+    bulk = np.linspace(0, last, _GRID // 2).astype(int)
+    return np.unique(ordered[np.unique(np.concatenate([tail, bulk]))])
+
+
+def share_estimate(
+    value: float, spread: Spread, trials: int, records: int, confidence: float
+) -> Estimate:
+    """Interval for a TPR: two-way variance, Korn-Graubard limits (conservative)."""
+    return clustered_share(
+        value,
+        spread.variance,
+        spread.degrees,
+        trials,
+        records,
+        confidence,
+        "two-way bootstrap (targets x records), Korn-Graubard; n = member scores",
+    )
+
+
+def symmetric_estimate(
+    value: float, spread: Spread, n: int, confidence: float, method: str,
+    low: float = -np.inf, high: float = np.inf,
+) -> Estimate:
+    """value ± t·sd, cut at the natural limits of the quantity."""
+    half = spread.quantile(confidence) * spread.deviation
+    return Estimate(
+        value, max(low, value - half), min(high, value + half), confidence, method, n
+    )
+
+
+def mean_spread(
+    table: NDArray[np.floating], targets: NDArray[np.integer], records: NDArray[np.integer]
+) -> Spread:
+    """Two-way variance of the mean of a (K, N) table, in closed form.
+
+    Args:
+        table: the values, such as 1 for a right answer of model k on record j.
+        targets: (K,) cluster labels of the models.
+        records: (N,) cluster labels of the records.
+    """
+    size = table.size
+    residual = np.asarray(table, np.float64) - float(np.mean(table))
+    _, target_of = np.unique(targets, return_inverse=True)
+    _, record_of = np.unique(records, return_inverse=True)
+    by_target = np.zeros((int(target_of.max()) + 1, residual.shape[1]))
+    np.add.at(by_target, target_of, residual)
+    cells = np.zeros((by_target.shape[0], int(record_of.max()) + 1))
+    np.add.at(cells.T, record_of, by_target.T)
+
+    def part(sums: NDArray[np.float64]) -> float:
+        count = sums.size
+        return float(np.sum(sums**2)) / size**2 * count / max(count - 1, 1)
+
+    counts = (cells.shape[0], cells.shape[1], cells.size)
+    return _combine((part(cells.sum(1)), part(cells.sum(0)), part(cells)), counts)
+
+
+def mean_estimate(
+    table: NDArray[np.floating],
+    targets: NDArray[np.integer],
+    records: NDArray[np.integer],
+    confidence: float = 0.95,
+    low: float = -np.inf,
+    high: float = np.inf,
+) -> Estimate:
+    """Mean of a (models x records) table with its two-way clustered interval."""
+    return symmetric_estimate(
+        float(np.mean(table)),
+        mean_spread(table, targets, records),
+        table.size,
+        confidence,
+        "two-way clustered (models x records), Student t; n = answers",
+        low,
+        high,
+    )
