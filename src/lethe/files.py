@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 from lethe.errors import RunFailed
@@ -16,15 +16,14 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         RunFailed: the folder is read-only, full or gone; nothing half-written is left.
     """
-    part = None
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        with os.fdopen(handle, "wb") as file:
+        # "x" obeys the user's umask, which matters for records of people.
+        with open(part, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(part, 0o644)
         os.replace(part, path)
     except OSError as error:
         raise RunFailed(
@@ -32,6 +31,5 @@ def write_whole(path: Path, content: bytes) -> None:
             "Free the space or the folder and run the same command again; finished work is kept."
         ) from error
     finally:
-        if part is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(part)
+        with contextlib.suppress(OSError):
+            os.unlink(part)

@@ -95,7 +95,7 @@ class Findings:
     def load(path: Path) -> Findings:
         """Read `findings.json`."""
         try:
-            document = json.loads(path.read_bytes())
+            document = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
         except (OSError, ValueError) as error:
             raise InputError(f"{path} cannot be read as findings: {error}.") from error
         if not isinstance(document, dict):
@@ -105,9 +105,13 @@ class Findings:
 
 def schema() -> Json:
     """The JSON Schema (draft 2020-12) of `findings.json`."""
-    text = resources.files("lethe.evidence").joinpath("findings.schema.json").read_text()
+    text = resources.files("lethe.evidence").joinpath("findings.schema.json").read_text("utf-8")
     loaded: Json = json.loads(text)
     return loaded
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _plain(value: Any, where: str) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Mapping
+from typing import Any
 
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate, Measured
@@ -104,22 +104,27 @@ class Frontier:
         ]
 
     def knee(self) -> str | None:
-        """The Pareto point furthest from the line between the two ends, both axes scaled to 1.
+        """The Pareto point furthest on the good side of the line between the two ends.
 
-        None with fewer than three Pareto points (Satopää et al. 2011, in its discrete form).
+        Both axes are scaled to 1 (Satopää et al. 2011, in its discrete form). None with fewer
+        than three distinct Pareto points, or if none saves more risk than the line does for the
+        utility it costs. Equal points and equal distances go to the earlier candidate.
         """
         names = set(self.pareto())
-        curve = sorted(
-            ((u, r, c.name) for c, u, r in self._points() if c.name in names), reverse=True
-        )
-        if len(curve) < 3:
+        first: dict[tuple[float, float], str] = {}
+        for candidate, utility, risk in self._points():
+            if candidate.name in names:
+                first.setdefault((utility, risk), candidate.name)
+        if len(first) < 3:
             return None
-        (high_u, high_r, _), (low_u, low_r, _) = curve[0], curve[-1]
-        span_u, span_r = high_u - low_u, high_r - low_r
-        gain = [
-            ((high_r - r) / span_r - (high_u - u) / span_u, name) for u, r, name in curve[1:-1]
-        ]
-        return max(gain)[1]
+        (high_u, high_r), (low_u, low_r) = max(first), min(first)
+        gain = {
+            name: (high_r - r) / (high_r - low_r) - (high_u - u) / (high_u - low_u)
+            for (u, r), name in first.items()
+            if low_u < u < high_u
+        }
+        best = max(gain, key=gain.__getitem__)
+        return best if gain[best] > 1e-9 else None
 
     def operating_point(self) -> str | None:
         """Lowest risk among the candidates whose *upper* utility loss is within the margin.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Mapping
+from typing import Any
 
 from lethe.errors import check_choice
 
@@ -51,6 +52,13 @@ class Guarantee:
         check_choice("relation", self.relation, RELATIONS)
         check_choice("unit", self.unit, UNITS)
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and travels to worker processes; a read-only mapping alone cannot."""
+        return Guarantee, (
+            self.kind, dict(self.parameters), self.relation, self.unit, self.assumptions,
+            self.voided_by,
+        )
 
     @property
     def proven(self) -> bool:

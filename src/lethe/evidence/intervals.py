@@ -95,7 +95,8 @@ def clustered_share(
         shrink = (
             float(stdtrit(trials - 1, (1 + confidence) / 2)) if trials > 1 else 1.0
         ) / float(stdtrit(max(degrees, 1.0), (1 + confidence) / 2))
-        effective = min(share * (1 - share) / variance, float(trials)) * shrink**2
+        # Never more than the trials themselves: exactly Clopper-Pearson when they are independent.
+        effective = min(share * (1 - share) / variance, float(trials)) * min(shrink, 1.0) ** 2
     else:
         effective = float(min(clusters, trials))
     low, high = _exact_limits(share * effective, effective, confidence)

@@ -48,9 +48,13 @@ def _checked(member: ArrayLike, score: ArrayLike) -> tuple[NDArray[np.bool_], ND
     flag = np.asarray(member).astype(bool).ravel()
     value = np.asarray(score, dtype=np.float64).ravel()
     if flag.shape != value.shape:
-        raise InputError(f"member has {flag.size} entries and score {value.size}; they must match.")
+        raise InputError(
+            f"member has {flag.size} entries and score {value.size}; they must match."
+        )
     if np.isnan(value).any():
-        raise InputError(f"score holds {int(np.isnan(value).sum())} NaN; every score must be given.")
+        raise InputError(
+            f"score holds {int(np.isnan(value).sum())} NaN; every score must be given."
+        )
     if not flag.any() or flag.all():
         raise InputError("an ROC curve needs at least one member and one non-member.")
     return flag, value

@@ -6,9 +6,11 @@ meets it, fails when the *lower* limit breaks it, and otherwise there is not eno
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Iterable
+from typing import Any
 
 from lethe.errors import InputError, check_between, did_you_mean
 from lethe.evidence.estimate import Estimate, Measured
@@ -41,11 +43,11 @@ class Rule:
     @property
     def quantity(self) -> str:
         """The metric as written in a rule, such as ``tpr@0.001``."""
-        return self.metric if self.fpr is None else f"{self.metric}@{self.fpr:g}"
+        return self.metric if self.fpr is None else f"{self.metric}@{_show(self.fpr)}"
 
     def __str__(self) -> str:
         left = f"width({self.quantity})" if self.on_width else self.quantity
-        return f"{left} <= {self.limit:g}"
+        return f"{left} <= {_show(self.limit)}"
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,12 @@ class Ruling:
             "outcome": self.outcome,
             "evidence": None if self.evidence is None else self.evidence.to_json(),
         }
+
+
+def _show(number: float) -> str:
+    """Short where that is exact, so that a printed rule reads back as the same rule."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(float(number))
 
 
 def _number(text: str, what: str, rule: str) -> float:
@@ -102,8 +110,8 @@ def parse_rule(text: str) -> Rule:
     if fpr is not None:
         check_between("FPR of a rule", fpr, 0, 1, open_low=True, open_high=True)
     limit = _number(found["limit"], "limit", text)
-    if limit != limit:
-        raise InputError(f"limit 'nan' in rule {text!r} is not a number.")
+    if not math.isfinite(limit):
+        raise InputError(f"limit {found['limit']!r} in rule {text!r} must be finite.")
     return Rule(metric, fpr, limit, bool(found["width"]))
 
 

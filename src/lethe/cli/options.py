@@ -1,0 +1,99 @@
+"""What the commands share: options from a file, settings, and the files of a finished run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lethe.errors import InputError, check_known_keys
+
+if TYPE_CHECKING:
+    from lethe.evidence.findings import Findings
+    from lethe.membership.settings import AuditSettings
+    from lethe.training.folder import RunFolder
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as a table.
+
+    Raises:
+        InputError: no such file, or not TOML; the message names the line.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}.") from error
+
+
+def merged(config: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the command line over those of a file; unknown keys are refused."""
+    options = dict(given)
+    if config is None:
+        return options
+    table = read_toml(config)
+    # Written by ourselves into audit.toml; they repeat the positional argument.
+    for key in ("command", "target", "file"):
+        table.pop(key, None)
+    check_known_keys(str(config), table, given)
+    for key, value in table.items():
+        if options[key] is None:
+            options[key] = value
+    return options
+
+
+def audit_settings(options: Mapping[str, Any]) -> AuditSettings:
+    """Settings of the audit from merged options; what is None keeps its default.
+
+    Raises:
+        InputError: a value breaks a rule, or has the wrong type in a file.
+    """
+    from lethe.membership.settings import AuditSettings
+
+    known = {field.name for field in fields(AuditSettings)}
+    chosen = {k: v for k, v in options.items() if k in known and v is not None}
+    for key in ("gate", "mitigations"):
+        if key in chosen:
+            chosen[key] = (chosen[key],) if isinstance(chosen[key], str) else tuple(chosen[key])
+    try:
+        return AuditSettings(**chosen)
+    except TypeError as error:
+        raise InputError(f"an option has the wrong type: {error}.") from error
+
+
+def finish(
+    findings: Findings,
+    run: RunFolder,
+    command: Mapping[str, Any],
+    context: Path | None,
+    settings: AuditSettings,
+) -> int:
+    """Write the documents of a run, print the result, and return the exit code."""
+    from lethe.cli.show import print_findings
+    from lethe.evidence.rules import exit_code
+    from lethe.report import write
+    from lethe.training.folder import to_toml
+
+    beside = run.path / "context.toml"
+    if context is not None or beside.is_file():
+        findings = replace(findings, context=read_toml(context or beside))
+    run.write("audit.toml", to_toml(command).encode())
+    run.write("findings.json", findings.to_bytes())
+    write(findings, run.path / "report.html", run.manifest)
+    print_findings(findings, str(run.path))
+    return exit_code(ruling["outcome"] for ruling in findings.rules)
+
+
+def table_bytes(rows: list[dict[str, Any]]) -> bytes:
+    """Rows as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else ["id"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()

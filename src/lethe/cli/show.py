@@ -1,0 +1,128 @@
+"""Progress and results on a terminal, or as plain lines in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from lethe.evidence.findings import Findings
+
+_LOG_EVERY = 10.0
+
+
+class Progress:
+    """Shows how many shadow models are there: a bar on a terminal, a line now and then elsewhere.
+
+    Use it as a context manager.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self._bar: Any = None
+        self._task: Any = None
+        self._what = ""
+        self._last = 0.0
+        self._live = not quiet and sys.stderr.isatty()
+
+    def __enter__(self) -> Progress:
+        if self._live:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                TextColumn("shadow models"), TimeRemainingColumn(),
+                console=Console(stderr=True), transient=True,
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def models(self, done: int, total: int, what: str) -> None:
+        """`done` of `total` shadow models are there."""
+        if self._bar is not None:
+            if what != self._what:
+                if self._task is not None:
+                    self._bar.remove_task(self._task)
+                self._task = self._bar.add_task(f"training {what}", total=total)
+            self._bar.update(self._task, completed=done)
+        elif not self.quiet:
+            now = time.monotonic()
+            if what != self._what or done == total or now - self._last > _LOG_EVERY:
+                self._last = now
+                print(f"training {what}: {done}/{total} shadow models", file=sys.stderr, flush=True)
+        self._what = what
+
+    def say(self, text: str) -> None:
+        """One line for the reader."""
+        if self.quiet:
+            return
+        if self._bar is not None:
+            self._bar.console.print(text, highlight=False, markup=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+
+def _cell(measured: dict[str, Any] | None, percent: bool = True) -> str:
+    if measured is None:
+        return "-"
+    if "refused" in measured:
+        return "not measurable"
+    value, low, high = measured["value"], measured["low"], measured["high"]
+    if value is None:
+        return "-"
+    if percent:
+        return f"{value:.2%} ({low:.2%}, {high:.2%})"
+    return f"{value:.2f} ({low:.2f}, {high:.2f})"
+
+
+def print_findings(findings: Findings, folder: str) -> None:
+    """The candidates as a table, the verdict, and where the document lies."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+    frontier = findings.frontier
+    confidence = findings.reproduction["confidence"]
+    table = Table(
+        title=f"{findings.subject['name']}: candidates, {confidence:.0%} intervals"
+    )
+    for heading in ("candidate", frontier["risk"].split(" ")[0], "TPR at 0.1% FPR",
+                    "mean t, top 1%", "accuracy", "accuracy lost"):
+        table.add_column(heading)
+    for candidate in findings.candidates:
+        best = candidate["attacks"][candidate["strongest_attack"]]
+        marks = ("*" if candidate["name"] in frontier["pareto"] else "") + (
+            " <- take" if candidate["name"] == frontier["operating_point"] else ""
+        )
+        table.add_row(
+            Text(candidate["name"] + marks),
+            _cell(candidate["risk"]),
+            _cell(best["tpr"].get("0.001")),
+            _cell(candidate["vulnerability"]["top_t"], percent=False),
+            _cell(candidate["utility"]),
+            _cell(candidate["utility_loss"]),
+        )
+    console.print(table)
+    console.print("* not beaten in both risk and accuracy by another candidate")
+    for ruling in findings.rules:
+        console.print(Text(f"{ruling['outcome']}: {ruling['rule']} on {ruling['candidate']}"))
+    for check in findings.checks:
+        if check["status"] != "pass":
+            console.print(Text(f"{check['status']}: {check['name']} ({check['candidate']}): "
+                               f"{check['detail']}"))
+    for words in findings.verdict["words"]:
+        console.print(Text(words))
+    console.print(Text(f"report: {folder}/report.html"))

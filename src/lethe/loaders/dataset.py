@@ -1,0 +1,177 @@
+"""`Dataset`: what every loader gives: records as rows of numbers, one class each, one id each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.columns import list_names
+from lethe.errors import InputError, check_at_least
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Records with features, classes and names; checked when made, not to be written to.
+
+    Attributes:
+        name: what reports call it.
+        features: float32 (records, features), finite.
+        labels: int64 (records,), positions in `classes`.
+        classes: the names of the classes, at least two.
+        ids: text (records,), one unique name for each record.
+        feature_names: one name for each feature.
+        source: where it is from, in words; no path of a machine.
+        notes: what the loader decided and a reader should know.
+
+    Raises:
+        InputError: a shape or dtype is wrong, a feature is NaN or infinite, there is only one
+            class, or an id stands twice.
+    """
+
+    name: str
+    features: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    ids: NDArray[np.str_]
+    feature_names: tuple[str, ...]
+    source: str
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._check_shapes()
+        self._check_features()
+        counts = self._check_labels()
+        self._check_ids()
+        rare = [name for name, count in zip(self.classes, counts, strict=True) if count < 2]
+        if rare:
+            note = (
+                f"Classes with fewer than 2 records, which a model trained on half of the "
+                f"records may never see: {list_names(rare)}."
+            )
+            object.__setattr__(self, "notes", tuple(dict.fromkeys((*self.notes, note))))
+
+    def __len__(self) -> int:
+        """Number of records."""
+        return len(self.labels)
+
+    def _check_shapes(self) -> None:
+        if self.features.ndim != 2 or self.features.dtype != np.float32:
+            raise InputError(
+                f"features of {self.name!r} have shape {self.features.shape} and dtype "
+                f"{self.features.dtype}, they must be (records, features) and float32. "
+                "Use .reshape(records, -1).astype('float32')."
+            )
+        records, width = self.features.shape
+        for field, array in (("labels", self.labels), ("ids", self.ids)):
+            if array.shape != (records,):
+                raise InputError(
+                    f"{field} of {self.name!r} have shape {array.shape}, features have "
+                    f"{records} records: give one for each record."
+                )
+        if len(self.feature_names) != width:
+            raise InputError(
+                f"feature_names of {self.name!r} has {len(self.feature_names)} names for {width} "
+                "features: give one for each."
+            )
+        if not width or not records:
+            raise InputError(
+                f"{self.name!r} has {records} records and {width} features, "
+                "there must be at least one of each."
+            )
+
+    def _check_features(self) -> None:
+        odd = ~np.isfinite(self.features)
+        if odd.any():
+            row, column = np.argwhere(odd)[0]
+            raise InputError(
+                f"features of {self.name!r} have {odd.sum()} values that are NaN, infinite or "
+                f"beyond float32, the first in column {self.feature_names[column]!r} of record "
+                f"{str(self.ids[row])!r}. Fill them or leave these records out."
+            )
+
+    def _check_labels(self) -> NDArray[np.int64]:
+        if self.labels.dtype != np.int64:
+            raise InputError(
+                f"labels of {self.name!r} have dtype {self.labels.dtype}, they must be int64 "
+                "positions in classes. Use .astype('int64')."
+            )
+        low, high = self.labels.min(), self.labels.max()
+        if low < 0 or high >= len(self.classes):
+            raise InputError(
+                f"labels of {self.name!r} run from {low} to {high}, with {len(self.classes)} "
+                f"classes they must lie in [0, {len(self.classes) - 1}]. Encode them anew."
+            )
+        if low == high:
+            raise InputError(
+                f"labels of {self.name!r} are all {self.classes[low]!r}, there must be at least "
+                "two classes. Choose another label, or more rows."
+            )
+        return np.bincount(self.labels, minlength=len(self.classes))
+
+    def _check_ids(self) -> None:
+        if self.ids.dtype.kind != "U":
+            raise InputError(
+                f"ids of {self.name!r} have dtype {self.ids.dtype}, they must be text. "
+                "Use .astype(str)."
+            )
+        check_unique_ids(self.name, self.ids)
+
+
+def check_unique_ids(name: str, ids: NDArray[Any]) -> None:
+    """Refuse ids that stand twice or are empty."""
+    values, counts = np.unique(ids, return_counts=True)
+    if values[0] == "":
+        raise InputError(
+            f"ids of {name!r} are missing for {counts[0]} records, the first at row "
+            f"{int(np.argmax(ids == ''))}. Name these records, or leave the ids out: rows are "
+            "numbered then."
+        )
+    if counts.max() > 1:
+        twice = str(values[np.argmax(counts > 1)])
+        raise InputError(
+            f"ids of {name!r} are not unique: {twice!r} stands "
+            f"{counts[np.argmax(counts > 1)]} times, and {int((counts > 1).sum())} ids more than "
+            "once. Keep one record each, or leave the ids out: rows are numbered then."
+        )
+
+
+def choose_rows(records: int, rows: int | None, seed: int) -> NDArray[np.int64]:
+    """Positions of a random subset of `rows` records in file order; all if `rows` is None.
+
+    Raises:
+        InputError: `rows` is below 2 or above `records`.
+    """
+    if rows is None:
+        return np.arange(records, dtype=np.int64)
+    check_at_least("rows", rows, 2)
+    if rows > records:
+        raise InputError(f"rows={rows} is more than the {records} records there are. Ask fewer.")
+    return np.sort(np.random.default_rng(seed).choice(records, rows, replace=False))
+
+
+def subset(dataset: Dataset, rows: int | None, seed: int) -> Dataset:
+    """The dataset cut to a seeded random subset of its records; classes stay as they are."""
+    if rows is None:
+        return dataset
+    chosen = choose_rows(len(dataset), rows, seed)
+    return replace(
+        dataset,
+        features=dataset.features[chosen],
+        labels=dataset.labels[chosen],
+        ids=dataset.ids[chosen],
+        notes=(*dataset.notes, subset_note(rows, len(dataset), seed)),
+    )
+
+
+def subset_note(rows: int, records: int, seed: int) -> str:
+    """What is said about a subset."""
+    return f"{rows} of {records} records, chosen at random with seed {seed}."
+
+
+def row_names(rows: Iterable[int]) -> NDArray[np.str_]:
+    """Ids for records that have none: their row in the source, from 0."""
+    return np.array([str(row) for row in rows], dtype=np.str_)

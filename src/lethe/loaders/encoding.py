@@ -1,0 +1,165 @@
+"""One column of a table becomes classes, or features that a model can read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.columns import Columns, as_text, is_text, missing
+from lethe.errors import InputError
+
+MAX_LEVELS = 50  # levels of a text column that get a feature of their own
+IDENTIFIER_SHARE = 0.5  # a text column with more distinct values than this names records
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The features of one column.
+
+    Attributes:
+        values: float32 (records, features of this column); no feature if it carries nothing.
+        names: one for each feature.
+        notes: what was decided.
+    """
+
+    values: NDArray[np.float32]
+    names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def encode_labels(
+    name: str, column: NDArray[Any]
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Class codes (records,) and class names, sorted by value.
+
+    Raises:
+        InputError: labels are missing, are continuous, or there are nearly as many as records.
+    """
+    gaps = missing(column)
+    if gaps.any():
+        raise InputError(
+            f"label {name!r} is missing in {gaps.sum()} of {len(column)} records, the first at "
+            f"row {int(np.argmax(gaps))}. Remove these records, or name their class."
+        )
+    if column.dtype.kind == "M":
+        raise InputError(f"label {name!r} holds dates. Choose a column of classes.")
+    # Objects would be compared one by one in Python; their text sorts the same way.
+    values, codes = np.unique(as_text(column) if is_text(column) else column, return_inverse=True)
+    if column.dtype.kind == "f" and (
+        not np.isfinite(values).all() or (np.floor(values) != values).any()
+    ):
+        odd = values[~np.isfinite(values) | (np.floor(values) != values)][0]
+        raise InputError(
+            f"label {name!r} is continuous ({odd} is no whole number; {len(values)} distinct "
+            "values). An audit needs classes: cut it into a few first."
+        )
+    if len(values) > max(2, len(column) // 2):
+        raise InputError(
+            f"label {name!r} has {len(values)} distinct values in {len(column)} records: it names "
+            "records, not classes. Choose another label, or merge its values."
+        )
+    return codes.astype(np.int64), tuple(as_text(values).tolist())
+
+
+def check_no_identifiers(features: Columns) -> None:
+    """Refuse text columns that name records rather than describe them."""
+    found = {}
+    for name, column in features.items():
+        distinct = len(set(column.tolist())) if is_text(column) else 0
+        if distinct > max(2, IDENTIFIER_SHARE * len(column)):
+            found[name] = distinct
+    if found:
+        records = len(next(iter(features.values())))
+        listed = ", ".join(f"{name!r} has {count}" for name, count in found.items())
+        out = " ".join(f"--drop {name!r}" for name in found)
+        raise InputError(
+            f"text columns that differ in most of {records} records name them rather than "
+            f"describe them: {listed} distinct texts. Leave them out with {out}, or use one as "
+            "the id column."
+        )
+
+
+def encode_text(name: str, column: NDArray[Any]) -> Encoded:
+    """One feature a level, 1 where the record has it; the rarest levels share one.
+
+    Missing text is a level of its own.
+    """
+    levels, codes, counts = np.unique(as_text(column), return_inverse=True, return_counts=True)
+    notes = []
+    if levels[0] == "":
+        notes.append(f"Column {name!r}: {counts[0]} missing values are a level of their own.")
+    if len(levels) == 1:
+        return _constant(name, column, str(levels[0]))
+    shown = [level or "(missing)" for level in levels.tolist()]
+    if len(levels) > MAX_LEVELS:
+        kept = np.sort(np.argsort(-counts, kind="stable")[:MAX_LEVELS])
+        position = np.full(len(levels), MAX_LEVELS)
+        position[kept] = np.arange(MAX_LEVELS)
+        codes = position[codes]
+        other = int((codes == MAX_LEVELS).sum())
+        notes.append(
+            f"Column {name!r}: the {MAX_LEVELS} most frequent of {len(levels)} levels have a "
+            f"feature each; the others share one ({other} records)."
+        )
+        shown = [*(shown[at] for at in kept), "(other)"]
+    values = np.zeros((len(column), len(shown)), dtype=np.float32)
+    values[np.arange(len(column)), codes] = 1
+    return Encoded(values, tuple(f"{name}={level}" for level in shown), tuple(notes))
+
+
+def encode_number(name: str, column: NDArray[Any]) -> Encoded:
+    """Mean 0 and standard deviation 1 over the records given.
+
+    Missing values become the median of the others, with a second feature that says where.
+
+    Raises:
+        InputError: a value is infinite.
+    """
+    notes = []
+    gaps = missing(column)
+    if column.dtype.kind == "M":
+        notes.append(f"Column {name!r}: dates are counted in days.")
+        days = column.astype("datetime64[us]").astype(np.int64) / 86_400e6
+        numbers = np.where(gaps, np.nan, days)
+    else:
+        numbers = column.astype(np.float64)
+    if np.isinf(numbers).any():
+        odd = np.isinf(numbers)
+        raise InputError(
+            f"column {name!r} has {odd.sum()} infinite values, the first at row "
+            f"{int(np.argmax(odd))}. Replace them, or leave the column out with --drop {name!r}."
+        )
+    present = numbers[~gaps]
+    if not len(present):
+        note = f"Column {name!r} has no value at all and was left out."
+        return Encoded(np.empty((len(column), 0), dtype=np.float32), (), (note,))
+    if len(present) == len(column) and present.min() == present.max():
+        return _constant(name, column, str(column[0]))
+    if len(column) > 2 and column.dtype.kind in "iu" and len(set(column.tolist())) == len(column):
+        notes.append(
+            f"Column {name!r} is a different whole number in each record; if it names records, "
+            f"leave it out with --drop {name!r}."
+        )
+    # Scaled first, so that the squares of very large or small numbers stay within float64.
+    numbers /= np.abs(present).max() or 1.0
+    numbers[gaps] = np.median(numbers[~gaps])
+    spread = numbers.std()
+    parts, names = [], []
+    if spread > 0:
+        parts.append((numbers - numbers.mean()) / spread)
+        names.append(name)
+    if gaps.any():
+        notes.append(
+            f"Column {name!r}: {gaps.sum()} missing values were set to the median and marked."
+        )
+        parts.append(gaps.astype(np.float64))
+        names.append(f"{name} missing")
+    return Encoded(np.stack(parts, axis=1).astype(np.float32), tuple(names), tuple(notes))
+
+
+def _constant(name: str, column: NDArray[Any], value: str) -> Encoded:
+    note = f"Column {name!r} is {value!r} in every record and was left out."
+    return Encoded(np.empty((len(column), 0), dtype=np.float32), (), (note,))

@@ -1,0 +1,275 @@
+"""The membership audit, top to bottom: attack, find the exposed, mitigate, attack again, decide.
+
+The joint claim: of all candidates, attacked by shadow models that carry the same mitigation,
+these are the rates that the strongest attack of this audit reaches, with intervals. It is a
+lower limit of what can be learnt about the training records, never a proof of absence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from lethe.evidence.findings import Findings
+from lethe.loaders import Dataset
+from lethe.membership.checks import Check, run_checks
+from lethe.membership.document import Measurement, compose
+from lethe.membership.exposure import expose, mean_change, newly_exposed
+from lethe.membership.measure import (
+    accuracy,
+    accuracy_loss,
+    risk_change,
+    risk_rate,
+    run_attacks,
+    strongest,
+    strongest_metric,
+    train_accuracy,
+)
+from lethe.membership.settings import AuditSettings
+from lethe.mitigations.obfuscation import BASELINE, Mitigation, exponential_weights
+from lethe.training.design import holdout
+from lethe.training.engines import default_workers, run_in_processes
+from lethe.training.folder import RunFolder
+from lethe.training.recipe import Recipe, Treatment
+from lethe.training.shadows import (
+    ChunkJob,
+    Shadows,
+    Spec,
+    chunk_jobs,
+    chunk_width,
+    train_chunk,
+)
+
+Float = NDArray[np.float64]
+
+
+class Show(Protocol):
+    """Where an audit tells how far it is."""
+
+    def models(self, done: int, total: int, what: str) -> None:
+        """`done` of `total` shadow models are there."""
+        ...
+
+    def say(self, text: str) -> None:
+        """One line for the reader."""
+        ...
+
+
+class Silent:
+    """Tells nothing."""
+
+    def models(self, done: int, total: int, what: str) -> None:
+        """Nothing."""
+
+    def say(self, text: str) -> None:
+        """Nothing."""
+
+
+def baseline_spec(data: Dataset, recipe: Recipe, settings: AuditSettings) -> Spec:
+    """What decides the numbers of the plain shadow models; its hash names the audit."""
+    held = holdout(data.labels, settings.holdout, settings.seed)
+    return Spec(
+        data.features, data.labels, len(data.classes), ~held, recipe, Treatment(), settings.seed
+    )
+
+
+def audit_model(
+    data: Dataset,
+    recipe: Recipe,
+    settings: AuditSettings,
+    folder: RunFolder,
+    show: Show | None = None,
+    workers: int | None = None,
+) -> Findings:
+    """Attack a model's training, mitigate, attack each mitigation adaptively, and compare.
+
+    Args:
+        data: all records; a stratified share is held out to measure utility.
+        recipe: how one model is trained.
+        settings: see `AuditSettings`.
+        folder: an open run folder; finished shadow models in it are not trained again.
+        show: progress.
+        workers: processes of one thread each; all cores by default.
+
+    Returns:
+        The findings. `findings.json` is left to the caller.
+
+    Raises:
+        InputError: a setting, or a model that gives NaN.
+        RunFailed: a worker died or the disk is full; the same call resumes.
+    """
+    show = show or Silent()
+    spec = baseline_spec(data, recipe, settings)
+    built, skipped = settings.candidates(recipe)
+    train = _Trainer(spec, settings, folder, show, workers or default_workers(), data.ids)
+
+    plain = train(built[:1], np.ones(len(data.labels), np.float32))[BASELINE.name]
+    first = measure(plain, BASELINE, None, settings)
+    show.say(headline(first, settings))
+
+    scores, models_behind = _settled_exposure(folder, spec, plain)
+    weights = np.ones(len(data.labels), np.float32)
+    weights[spec.pool] = exponential_weights(scores, settings.alpha, settings.beta)
+    shadows = train(built[1:], weights)
+    measured = [first]
+    for mitigation in built[1:]:
+        show.say(f"attacking {mitigation.name}")
+        measured.append(
+            measure(
+                shadows[mitigation.name], mitigation, first, settings,
+                mitigation.treatment(weights).weights, weights,
+            )
+        )
+    return compose(
+        data.name, measured, skipped, settings, data, spec,
+        {"weights_from_models": models_behind},
+    )
+
+
+def audit_scores(name: str, shadows: Shadows, settings: AuditSettings) -> Findings:
+    """The same measurement on signals that somebody else computed; nothing is trained."""
+    return compose(name, [measure(shadows, BASELINE, None, settings)], [], settings)
+
+
+@dataclass(frozen=True)
+class _Trainer:
+    """Trains the missing shadow models of some candidates and gathers the results."""
+
+    spec: Spec
+    settings: AuditSettings
+    folder: RunFolder
+    show: Show
+    workers: int
+    ids: NDArray[Any]
+
+    def __call__(
+        self, candidates: Sequence[Mitigation], weights: NDArray[np.float32]
+    ) -> dict[str, Shadows]:
+        width = self.folder.settle("chunk_width", chunk_width(self.settings.models))
+        jobs: dict[str, list[ChunkJob]] = {}
+        for mitigation in candidates:
+            spec = replace(self.spec, treatment=mitigation.treatment(weights))
+            place = f"{mitigation.name}-{spec.hash()[:8]}"
+            jobs[mitigation.name] = chunk_jobs(
+                spec, self.folder.path / "shadows" / place, self.settings.models, width
+            )
+        missing = [job for listed in jobs.values() for job in listed if job.finished() is None]
+        total = sum(job.models for listed in jobs.values() for job in listed)
+        done = total - sum(job.models for job in missing)
+        what = candidates[0].name if len(candidates) == 1 else f"{len(candidates)} mitigations"
+        self.show.models(done, total, what)
+        for trained in run_in_processes(missing, train_chunk, self.workers):
+            done += trained
+            self.show.models(done, total, what)
+        return {name: Shadows.from_shards(listed, self.ids) for name, listed in jobs.items()}
+
+
+def _settled_exposure(
+    folder: RunFolder, spec: Spec, plain: Shadows
+) -> tuple[Float, int]:
+    """The t-scores that define the targeted mitigations, and how many models they rest on.
+
+    Settled by the first run: more shadow models later measure the same mitigation better,
+    they do not change it.
+    """
+    models = int(folder.settle("weights_from_models", plain.models))
+    path = folder.path / "exposure.safetensors"
+    name = spec.hash()
+    t = _read_exposure(path, name, models, plain.records)
+    if t is None:
+        t = expose(plain.first(models)).all_models.t
+        folder.write(
+            path.name,
+            save({"t": t}, metadata={"spec": name, "models": str(models)}),
+        )
+    return t, models
+
+
+def _read_exposure(path: Path, spec: str, models: int, records: int) -> Float | None:
+    try:
+        raw = path.read_bytes()
+        t = load(raw)["t"]
+    except (OSError, KeyError, SafetensorError):
+        return None
+    wanted = f'"spec":"{spec}"'.encode() in raw and f'"models":"{models}"'.encode() in raw
+    return t if wanted and t.shape == (records,) and t.dtype == np.float64 else None
+
+
+def measure(
+    shadows: Shadows,
+    mitigation: Mitigation,
+    before: Measurement | None,
+    settings: AuditSettings,
+    applied: NDArray[np.float32] | None = None,
+    targeted: NDArray[np.float32] | None = None,
+) -> Measurement:
+    """Everything that is measured on one candidate.
+
+    Args:
+        shadows: its shadow models.
+        mitigation: what it is.
+        before: the baseline's measurement, for paired differences; None for the baseline.
+        settings: of the audit.
+        applied: (N,) weights that this candidate trained with, if any.
+        targeted: (N,) targeted weights of the audit, if any.
+    """
+    confidence = settings.confidence
+    results = run_attacks(
+        shadows, settings.attacks(), settings.fprs(), confidence, settings.variance, settings.seed
+    )
+    fpr = risk_rate(shadows)
+    best = strongest(results, fpr)
+    exposure = expose(shadows, confidence=confidence)
+    checks: list[Check] = run_checks(shadows, results, best, settings.seed)
+    moved = None
+    if before is not None:
+        chosen = before.exposure.selected
+        others = np.setdiff1d(
+            np.arange(shadows.records), () if chosen is None else chosen
+        )
+        t = before.exposure.all_models.t[others], exposure.all_models.t[others]
+        others = others[np.isfinite(t[0]) & np.isfinite(t[1])]
+        if len(others) and shadows.models >= 6:
+            moved = (
+                mean_change(shadows, before.shadows, others, confidence),
+                newly_exposed(exposure.all_models, before.exposure.all_models, others),
+                len(others),
+            )
+    utility = accuracy(shadows, confidence)
+    return Measurement(
+        mitigation=mitigation,
+        shadows=shadows,
+        results=results,
+        risk_fpr=fpr,
+        best=best,
+        exposure=exposure,
+        checks=checks,
+        utility=utility,
+        train_utility=train_accuracy(shadows, confidence),
+        risk=strongest_metric(results, fpr, confidence),
+        utility_loss=None if before is None else accuracy_loss(
+            shadows, before.shadows, confidence
+        ),
+        risk_change=None if before is None else risk_change(
+            results, before.results, fpr, confidence
+        ),
+        moved=moved,
+        weights=applied,
+        targeted=targeted,
+        before=before,
+    )
+
+
+def headline(measured: Measurement, settings: AuditSettings) -> str:
+    """The baseline in one line, on screen before anything else is trained."""
+    where = "AUC" if measured.risk_fpr is None else f"TPR at {measured.risk_fpr:g} FPR"
+    accuracy_text = "" if measured.utility is None else f", accuracy {measured.utility}"
+    return f"baseline: {where} {measured.risk} ({measured.best}){accuracy_text}"
+

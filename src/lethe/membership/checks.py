@@ -1,0 +1,176 @@
+"""Self-checks: would we notice if this audit were wrong?
+
+Stale signals, an inverted sign, ties, records without IN or OUT models and a broken model
+have all passed silently through published tools. Each check says what it looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.roc import auc
+from lethe.evidence.twoway import TwoWayBootstrap, clusters_of, symmetric_estimate
+from lethe.membership.lira import score_all
+from lethe.membership.measure import AttackResult, record_clusters
+from lethe.training.shadows import Shadows
+
+PASS, WARN, FAIL = "pass", "warn", "fail"
+_NULL_CONFIDENCE = 0.999
+
+
+@dataclass(frozen=True)
+class Check:
+    """One self-check.
+
+    Attributes:
+        name: short name.
+        status: ``pass``, ``warn`` (read the numbers with care) or ``fail`` (do not use them).
+        detail: what was seen, in words.
+        estimate: the number behind it, if there is one.
+    """
+
+    name: str
+    status: str
+    detail: str
+    estimate: Estimate | None = None
+
+    def to_json(self, candidate: str) -> dict[str, Any]:
+        """Plain values for `findings.json`."""
+        document: dict[str, Any] = {
+            "name": self.name, "candidate": candidate, "status": self.status,
+            "detail": self.detail,
+        }
+        if self.estimate is not None:
+            document["estimate"] = self.estimate.to_json()
+        return document
+
+
+def exchanged(shadows: Shadows, seed: int) -> Shadows:
+    """The same design with signals that know nothing of membership.
+
+    Within each complementary pair a coin for every record decides which model gets which
+    signal; without pairs a record's signals are shuffled over the models.
+    """
+    rng = np.random.default_rng([seed, 7])
+    signals = shadows.signals.copy()
+    partner = shadows.partner
+    if (partner >= 0).any():
+        for model in np.flatnonzero(partner > np.arange(len(partner))):
+            swap = rng.random(shadows.records) < 0.5
+            both = signals[[model, partner[model]]]
+            signals[model] = np.where(swap, both[1], both[0])
+            signals[partner[model]] = np.where(swap, both[0], both[1])
+    else:
+        signals = rng.permuted(signals, axis=0)
+    return Shadows(signals, shadows.members, shadows.ids, groups=shadows.groups)
+
+
+def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
+    """With membership made meaningless the attack must have AUC 0.5 (99.9 % interval)."""
+    null = exchanged(shadows, seed)
+    score = score_all(null.signals, null.members, (attack,), seed=seed)[attack]
+    scored = np.isfinite(score)
+    boot = TwoWayBootstrap(
+        null.members, clusters_of(null.pairs, record_clusters(null), seed), scored, seed=seed
+    )
+    estimate = symmetric_estimate(
+        auc(null.members[scored], score[scored]),
+        boot.replicate(score[scored], np.array([0.5])).spread(0),
+        int(scored.sum()),
+        _NULL_CONFIDENCE,
+        "two-way bootstrap (targets x records), Student t; n = scores",
+        0.0,
+        1.0,
+    )
+    assert estimate.low is not None and estimate.high is not None
+    inside = estimate.low <= 0.5 <= estimate.high
+    return Check(
+        "null audit",
+        PASS if inside else FAIL,
+        f"{attack} on exchanged membership: AUC {estimate.value:.4f}, "
+        + ("0.5 lies within" if inside else "0.5 lies OUTSIDE") + " its 99.9 % interval",
+        estimate,
+    )
+
+
+def coverage(shadows: Shadows) -> Check:
+    """Every record should be IN some models and OUT of others."""
+    inside = shadows.members.sum(axis=0)
+    bare = int(((inside < 2) | (inside > shadows.models - 2)).sum())
+    if bare == 0:
+        return Check("IN and OUT models", PASS, "every record has at least 2 models on each side")
+    return Check(
+        "IN and OUT models",
+        WARN,
+        f"{bare} of {shadows.records} records have fewer than 2 models IN or OUT; "
+        "they get no t-score, and no attack score where a side is empty",
+    )
+
+
+def ties(shadows: Shadows) -> Check:
+    """Saturated, rounded or constant signals blunt every attack and flatter the model."""
+    values, counts = np.unique(shadows.signals, return_counts=True)
+    most = float(counts.max()) / shadows.signals.size
+    tied = 1 - len(values) / shadows.signals.size
+    constant = int((shadows.signals == shadows.signals[0]).all(axis=0).sum())
+    bad = most > 0.01 or constant > 0 or tied > 0.5
+    return Check(
+        "tied or saturated signals",
+        WARN if bad else PASS,
+        f"{tied:.1%} of the signals repeat another, the commonest value makes up {most:.2%}, "
+        f"{constant} records have one value under all models",
+    )
+
+
+def drift(shadows: Shadows) -> Check | None:
+    """Targets and their references must be trained alike: no model may stand out in accuracy."""
+    table = shadows.population_correct
+    if table is None or table.size == 0:
+        return None
+    share = table.mean(axis=1)
+    middle = float(np.median(share))
+    deviation = 1.4826 * float(np.median(np.abs(share - middle)))
+    # Binomial noise of one model's accuracy is the least spread one can expect.
+    noise = float(np.sqrt(max(middle * (1 - middle), 1e-4) / table.shape[1]))
+    off = np.flatnonzero(np.abs(share - middle) > 6 * max(deviation, noise))
+    named = ", ".join(map(str, off[:5]))
+    return Check(
+        "accuracy drift",
+        FAIL if len(off) else PASS,
+        f"held-out accuracy of the {shadows.models} models: median {middle:.3f}, "
+        f"from {share.min():.3f} to {share.max():.3f}"
+        + (f"; models {named} stand out" if len(off) else "; none stands out"),
+    )
+
+
+def beats_baseline(results: dict[str, AttackResult], best: str) -> Check:
+    """An attack no better than guessing measures nothing: then low risk is no news."""
+    estimate = results[best].auc
+    assert estimate.low is not None
+    works = estimate.low > 0.5
+    return Check(
+        "attack beats guessing",
+        PASS if works else WARN,
+        f"{best} has AUC {estimate}"
+        + ("" if works else ": not distinguishable from guessing, so a low rate may only mean "
+           "that the attack is weak here"),
+        estimate,
+    )
+
+
+def run_checks(
+    shadows: Shadows, results: dict[str, AttackResult], best: str, seed: int
+) -> list[Check]:
+    """All self-checks of one candidate."""
+    found = [
+        null_audit(shadows, best, seed),
+        coverage(shadows),
+        ties(shadows),
+        drift(shadows),
+        beats_baseline(results, best),
+    ]
+    return [check for check in found if check is not None]

@@ -1,0 +1,304 @@
+"""From measurements to the findings document: candidates, frontier, rules, verdict, words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.findings import Findings
+from lethe.evidence.frontier import Candidate, Frontier, equivalence
+from lethe.evidence.rules import Rule, Ruling, joint_outcome, judge
+from lethe.loaders import Dataset
+from lethe.membership import texts
+from lethe.membership.checks import Check
+from lethe.membership.exposure import Exposure, expose
+from lethe.membership.measure import (
+    AttackResult,
+    accuracy_loss,
+    class_accuracy,
+    strongest_metric,
+    tau_of,
+)
+from lethe.membership.settings import AuditSettings
+from lethe.mitigations.obfuscation import Mitigation
+from lethe.training.fingerprint import hash_array, versions
+from lethe.training.shadows import Shadows, Spec
+
+MOST_RECORDS = 100
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """All that was measured on one candidate; see `audit.measure`.
+
+    Attributes:
+        mitigation: what was done.
+        shadows: its shadow models.
+        results: each attack's result.
+        risk_fpr: FPR of the frontier's risk; None for the AUC.
+        best: the strongest attack.
+        exposure: t-scores.
+        checks: self-checks.
+        utility: held-out accuracy; None if unknown.
+        train_utility: accuracy on training records; None if unknown.
+        risk: of the strongest attack.
+        utility_loss: against the baseline, paired.
+        risk_change: against the baseline, paired.
+        moved: change of the mean t of records that were not among the most exposed, how many
+            of them became significantly more exposed, and how many there are.
+        weights: (N,) weights that were trained with.
+        targeted: (N,) the audit's targeted weights.
+        before: the baseline's measurement.
+    """
+
+    mitigation: Mitigation
+    shadows: Shadows
+    results: dict[str, AttackResult]
+    risk_fpr: float | None
+    best: str
+    exposure: Exposure
+    checks: list[Check]
+    utility: Estimate | None
+    train_utility: Estimate | None
+    risk: Measured
+    utility_loss: Estimate | None = None
+    risk_change: Estimate | None = None
+    moved: tuple[Estimate, int, int] | None = None
+    weights: NDArray[np.float32] | None = None
+    targeted: NDArray[np.float32] | None = None
+    before: Measurement | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the candidate."""
+        return self.mitigation.name
+
+
+def compose(
+    name: str,
+    measured: Sequence[Measurement],
+    skipped: Sequence[Mapping[str, str]],
+    settings: AuditSettings,
+    data: Dataset | None = None,
+    spec: Spec | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> Findings:
+    """The findings of a membership audit.
+
+    Args:
+        name: of the subject.
+        measured: the candidates, the baseline first.
+        skipped: mitigations that the recipe cannot carry, each with `name` and `why`.
+        settings: of the audit.
+        data: the records, if the audit trained its shadow models.
+        spec: of the baseline, likewise.
+        extra: further entries for `reproduction`.
+    """
+    classes = None if data is None else data.classes
+    candidates = [_candidate(one, settings, classes, spec) for one in measured]
+    frontier = Frontier(candidates, settings.margin)
+    rulings = [
+        Ruling(rule, one.name, judge(rule, evidence), evidence)
+        for one in measured
+        if one.name == settings.release
+        for rule in settings.rules()
+        for evidence in [_evidence(one, rule, settings.confidence)]
+    ]
+    outcome = joint_outcome(ruling.outcome for ruling in rulings)
+    risk_name = texts.risk_name(measured[0].risk_fpr)
+    chosen = frontier.operating_point()
+    return Findings(
+        subject={
+            "release": "model",
+            "name": name,
+            "summary": texts.summary(name, measured[0].shadows, spec is not None),
+            "recipe": None if spec is None else spec.recipe.describe(),
+        },
+        threat_model=texts.threat_model(settings.models if spec else measured[0].shadows.models),
+        data=_data(measured[0].shadows, data, spec),
+        attacks=[texts.attack(attack, settings.variance) for attack in measured[0].results],
+        attacks_not_run=texts.NOT_RUN,
+        baseline={"candidate": measured[0].name},
+        candidates=[candidate.to_json() for candidate in candidates],
+        frontier={
+            "utility": "held-out accuracy" if spec else "not provided",
+            "risk": risk_name,
+            "margin": settings.margin,
+            "pareto": frontier.pareto(),
+            "knee": frontier.knee(),
+            "operating_point": chosen,
+            "rule": texts.operating_rule(settings.margin),
+            "skipped": list(skipped),
+        },
+        records={
+            "kept": settings.keep_records,
+            "exposed": exposed_records(measured[0], classes) if settings.keep_records else [],
+        },
+        checks=[check.to_json(one.name) for one in measured for check in one.checks],
+        rules=[ruling.to_json() for ruling in rulings],
+        verdict={
+            "outcome": outcome,
+            "candidate": settings.release,
+            "words": texts.verdict_words(
+                outcome, settings.release, candidates, chosen, measured[0].risk_fpr,
+                settings.margin,
+            ),
+        },
+        guarantees=[
+            {"candidate": one.name, "guarantee": one.guarantee.to_json()} for one in candidates
+        ],
+        limits=texts.limits(measured[0].shadows, spec is not None),
+        context={},
+        reproduction={
+            "seed": settings.seed,
+            "models": measured[0].shadows.models,
+            "confidence": settings.confidence,
+            "holdout": settings.holdout,
+            "variance": settings.variance,
+            "gate": list(settings.gate),
+            "spec": None if spec is None else spec.hash(),
+            "versions": versions("lethe-privacy", "numpy", "scipy", "scikit-learn", "torch"),
+            **(extra or {}),
+        },
+    )
+
+
+def _candidate(
+    one: Measurement,
+    settings: AuditSettings,
+    classes: tuple[str, ...] | None,
+    spec: Spec | None,
+) -> Candidate:
+    unknown = Estimate(None, None, None, settings.confidence, "not provided", 0)
+    details: dict[str, Any] = {
+        "strongest_attack": one.best,
+        "models": one.shadows.models,
+        "attacks": {name: result.to_json() for name, result in one.results.items()},
+        "vulnerability": one.exposure.to_json(),
+    }
+    if one.before is not None and one.before.exposure.selected is not None:
+        tracked = expose(one.shadows, one.before.exposure.selected, settings.confidence).top_t
+        details["vulnerability"]["baseline_records_t"] = tracked.to_json()
+    if one.utility_loss is not None:
+        details["equivalent"] = equivalence(one.utility_loss, settings.margin)
+    if one.train_utility is not None:
+        details["train_accuracy"] = one.train_utility.to_json()
+    if classes is not None:
+        details["per_class"] = _per_class(one, classes, settings.confidence)
+    if one.moved is not None:
+        change, newly, others = one.moved
+        details["moved"] = {
+            "records": others,
+            "mean_change": change.to_json(),
+            "newly_exposed": newly,
+            "words": texts.moved_words(change, newly, others),
+        }
+    chosen = dict(one.mitigation.settings)
+    if one.weights is not None and spec is not None:
+        chosen["mean_weight"] = float(one.weights[spec.pool].mean(dtype=np.float64))
+        chosen["records_below_half"] = int((one.weights[spec.pool] < 0.5).sum())
+    return Candidate(
+        one.name, one.mitigation.title, chosen,
+        one.utility or unknown, one.risk, one.mitigation.guarantee(),
+        one.utility_loss, one.risk_change, details,
+    )
+
+
+def _per_class(
+    one: Measurement, classes: tuple[str, ...], confidence: float
+) -> list[dict[str, Any]]:
+    labels = one.shadows.population_labels
+    members = one.shadows.labels
+    if labels is None or members is None or one.utility is None:
+        return []
+    rows = []
+    for code, name in enumerate(classes):
+        held, inside = labels == code, members == code
+        row: dict[str, Any] = {
+            "class": name,
+            "records": int(inside.sum()),
+            "utility": class_accuracy(one.shadows, held, confidence).to_json(),
+        }
+        if one.before is not None:
+            loss = accuracy_loss(one.shadows, one.before.shadows, confidence, held)
+            row["utility_loss"] = None if loss is None else loss.to_json()
+        rows.append(row)
+    return rows
+
+
+def _evidence(one: Measurement, rule: Rule, confidence: float) -> Measured | None:
+    if rule.metric == "auc":
+        return strongest_metric(one.results, None, confidence)
+    if rule.metric == "tpr":
+        return strongest_metric(one.results, rule.fpr, confidence)
+    if rule.metric == "tau":
+        assert rule.fpr is not None
+        rate = strongest_metric(one.results, rule.fpr, confidence)
+        return rate if isinstance(rate, Refusal) else tau_of(rate, rule.fpr)
+    if rule.metric == "top-t":
+        return one.exposure.top_t
+    return one.utility_loss
+
+
+def _data(shadows: Shadows, data: Dataset | None, spec: Spec | None) -> dict[str, Any]:
+    people = shadows.records if shadows.groups is None else len(np.unique(shadows.groups))
+    document: dict[str, Any] = {
+        "records": shadows.records,
+        "people": people,
+        "pool": shadows.records,
+        "holdout": int(shadows.population.shape[1]),
+        "notes": list(shadows.notes),
+        "fingerprint": hash_array(shadows.members),
+    }
+    if data is not None and spec is not None:
+        document.update(
+            records=len(data.labels),
+            people=len(data.labels),
+            features=int(np.prod(data.features.shape[1:])),
+            classes=list(data.classes),
+            class_counts=np.bincount(data.labels, minlength=len(data.classes)).tolist(),
+            source=data.source,
+            notes=list(data.notes),
+            fingerprint=hash_array(np.asarray(data.features)),
+        )
+    return document
+
+
+def exposed_records(
+    one: Measurement, classes: tuple[str, ...] | None, pseudonyms: bool = True
+) -> list[dict[str, Any]]:
+    """The most exposed records, at most 100, by t over all shadow models.
+
+    Args:
+        one: the baseline's measurement.
+        classes: names of the classes, if known.
+        pseudonyms: name records by rank; otherwise by their own id.
+    """
+    scores = one.exposure.all_models
+    low, high = scores.limits()
+    known = np.flatnonzero(np.isfinite(scores.t))
+    order = known[np.argsort(-scores.t[known], kind="stable")]
+    labels = one.shadows.labels
+    rows = []
+    for rank, row in enumerate(order[:MOST_RECORDS] if pseudonyms else order, start=1):
+        label = "not provided"
+        if labels is not None:
+            label = str(labels[row]) if classes is None else classes[int(labels[row])]
+        rows.append(
+            {
+                "id": f"record {rank}" if pseudonyms else str(one.shadows.ids[row]),
+                "label": label,
+                "t": float(scores.t[row]),
+                "se": float(scores.se[row]),
+                "low": float(low[row]),
+                "high": float(high[row]),
+                "auc": float(scores.auc[row]),
+                "tpr_at_0.001": float(scores.tpr[row]),
+            }
+        )
+    return rows

@@ -1,0 +1,310 @@
+"""From shadow models to numbers: every rate with its interval, every change paired."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import NotMeasurable
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.roc import Roc, auc_of, check_resolvable, log_ratio, rate_at, roc, smallest_fpr
+from lethe.evidence.twoway import (
+    Replicates,
+    TwoWayBootstrap,
+    clusters_of,
+    mean_estimate,
+    share_estimate,
+    symmetric_estimate,
+)
+from lethe.membership.lira import score_all
+from lethe.training.shadows import Shadows
+
+FPRS = (0.1, 0.01, 0.001)
+_CURVE_POINTS = 40
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What one attack achieved.
+
+    Attributes:
+        name: of the attack.
+        auc: area under the ROC curve.
+        tpr: true positive rate at each FPR, or why it cannot be given.
+        realised_fpr: the FPR that the threshold really had, where measurable.
+        curve: the ROC curve on a log-spaced grid, with pointwise limits.
+        replicates: bootstrap replicates of AUC and of the TPR at each of `fprs`.
+        fprs: the rates asked for, ascending place in `replicates` from 1.
+    """
+
+    name: str
+    auc: Estimate
+    tpr: dict[float, Measured]
+    realised_fpr: dict[float, float]
+    curve: dict[str, list[float]]
+    replicates: Replicates
+    fprs: tuple[float, ...]
+
+    def tau(self, fpr: float) -> Measured:
+        """ln(TPR/FPR) with limits; at TPR = 0 the value is None beside its upper limit."""
+        rate = self.tpr[fpr]
+        return rate if isinstance(rate, Refusal) else tau_of(rate, fpr)
+
+    def metric(self, fpr: float | None) -> Measured:
+        """The TPR at an FPR, or the AUC for None."""
+        return self.auc if fpr is None else self.tpr[fpr]
+
+    def place(self, fpr: float | None) -> int:
+        """Where a metric stands in `replicates`."""
+        return 0 if fpr is None else 1 + self.fprs.index(fpr)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `findings.json`."""
+        return {
+            "auc": self.auc.to_json(),
+            "tpr": {f"{fpr:g}": rate.to_json() for fpr, rate in self.tpr.items()},
+            "tau": {f"{fpr:g}": self.tau(fpr).to_json() for fpr in self.tpr},
+            "realised_fpr": {f"{fpr:g}": rate for fpr, rate in self.realised_fpr.items()},
+            "roc": self.curve,
+        }
+
+
+def tau_of(rate: Estimate, fpr: float) -> Estimate:
+    """ln(TPR/FPR) of a TPR and of its limits; None where the TPR or a limit is 0."""
+    assert rate.value is not None and rate.low is not None and rate.high is not None
+    return Estimate(
+        log_ratio(rate.value, fpr), log_ratio(rate.low, fpr), log_ratio(rate.high, fpr),
+        rate.confidence, "ln of the TPR and of its limits, divided by the FPR", rate.n,
+    )
+
+
+def record_clusters(shadows: Shadows) -> NDArray[Any]:
+    """(N,) label of each record's person, or of the record itself."""
+    return np.arange(shadows.records) if shadows.groups is None else shadows.groups
+
+
+def run_attacks(
+    shadows: Shadows,
+    attacks: tuple[str, ...],
+    fprs: tuple[float, ...] = FPRS,
+    confidence: float = 0.95,
+    variance: str = "auto",
+    seed: int = 0,
+) -> dict[str, AttackResult]:
+    """Attack every model with the others and measure each attack.
+
+    Args:
+        shadows: K models on N records.
+        attacks: names from `lira.ATTACKS`.
+        fprs: false positive rates to report the TPR at.
+        confidence: of all intervals.
+        variance: of LiRA, see `lira.variance_rule`.
+        seed: of the bootstrap.
+    """
+    scores = score_all(shadows.signals, shadows.members, attacks, variance, seed)
+    scored = np.isfinite(next(iter(scores.values())))
+    boot = TwoWayBootstrap(
+        shadows.members, clusters_of(shadows.pairs, record_clusters(shadows), seed), scored,
+        seed=seed,
+    )
+    records = len(np.unique(record_clusters(shadows)))
+    return {
+        name: _measure(name, boot, score[scored], records, tuple(fprs), confidence)
+        for name, score in scores.items()
+    }
+
+
+def _measure(
+    name: str,
+    boot: TwoWayBootstrap,
+    score: NDArray[np.float64],
+    records: int,
+    fprs: tuple[float, ...],
+    confidence: float,
+) -> AttackResult:
+    curve = roc(boot.member, score)
+    grid = _grid(curve, records)
+    replicates = boot.replicate(score, np.array([*fprs, *grid]))
+
+    def share(value: float, place: int) -> Estimate:
+        return share_estimate(value, replicates.spread(place), curve.members, records, confidence)
+
+    tpr: dict[float, Measured] = {}
+    realised: dict[float, float] = {}
+    for at, fpr in enumerate(fprs):
+        try:
+            check_resolvable(fpr, curve.non_members, records)
+        except NotMeasurable as error:
+            tpr[fpr] = Refusal(str(error))
+            continue
+        point = rate_at(curve, fpr)
+        tpr[fpr] = share(point.tpr, 1 + at)
+        realised[fpr] = point.realised_fpr
+    bands = [
+        share(rate_at(curve, fpr).tpr, 1 + len(fprs) + at) for at, fpr in enumerate(grid)
+    ]
+    return AttackResult(
+        name,
+        symmetric_estimate(
+            auc_of(curve), replicates.spread(0), curve.members + curve.non_members, confidence,
+            "two-way bootstrap (targets x records), Student t; n = scores", 0.0, 1.0,
+        ),
+        tpr,
+        realised,
+        {
+            "fpr": list(grid),
+            "tpr": [band.value or 0.0 for band in bands],
+            "low": [band.low or 0.0 for band in bands],
+            "high": [band.high or 0.0 for band in bands],
+        },
+        replicates,
+        fprs,
+    )
+
+
+def _grid(curve: Roc, records: int) -> list[float]:
+    """Log-spaced FPRs from the smallest that the sample resolves."""
+    start = smallest_fpr(curve.non_members, records)
+    if start >= 0.9:
+        return []
+    return [float(f"{fpr:.6g}") for fpr in np.geomspace(start * 1.000001, 0.95, _CURVE_POINTS)]
+
+
+def risk_rate(shadows: Shadows) -> float | None:
+    """FPR of the frontier's risk: 1 %, or 10 % if only that is resolved, or None for the AUC."""
+    records = len(np.unique(record_clusters(shadows)))
+    outside = int((~shadows.members).sum())
+    for fpr in (0.01, 0.1):
+        try:
+            check_resolvable(fpr, outside, records)
+            return fpr
+        except NotMeasurable:
+            continue
+    return None
+
+
+def strongest(results: dict[str, AttackResult], fpr: float | None) -> str:
+    """The attack with the highest point estimate; earlier ones win ties."""
+    def height(name: str) -> float:
+        metric = results[name].metric(fpr)
+        assert isinstance(metric, Estimate) and metric.value is not None
+        return metric.value
+
+    return max(results, key=height)
+
+
+def strongest_metric(
+    results: dict[str, AttackResult], fpr: float | None, confidence: float
+) -> Measured:
+    """The highest rate of all attacks run, with limits that allow for having chosen it.
+
+    The upper limit is the highest of the attacks' upper limits (valid without correction: it
+    bounds the truly strongest). The lower limit is the highest of their lower limits at
+    confidence 1 - (1 - confidence)/attacks (Bonferroni).
+    """
+    measured = [result.metric(fpr) for result in results.values()]
+    for metric in measured:
+        if isinstance(metric, Refusal):
+            return metric
+    best = results[strongest(results, fpr)].metric(fpr)
+    assert isinstance(best, Estimate) and best.value is not None
+    corrected = [
+        _with_confidence(result, fpr, 1 - (1 - confidence) / len(results))
+        for result in results.values()
+    ]
+    return Estimate(
+        best.value,
+        min(best.value, max(m.low for m in corrected if m.low is not None)),
+        max(m.high for m in measured if isinstance(m, Estimate) and m.high is not None),
+        confidence,
+        f"{best.method}; strongest of {len(results)} attacks",
+        best.n,
+    )
+
+
+def _with_confidence(result: AttackResult, fpr: float | None, confidence: float) -> Estimate:
+    metric = result.metric(fpr)
+    assert isinstance(metric, Estimate) and metric.value is not None
+    spread = result.replicates.spread(result.place(fpr))
+    if fpr is None:
+        return symmetric_estimate(metric.value, spread, metric.n, confidence, metric.method, 0, 1)
+    return share_estimate(
+        metric.value, spread, metric.n, result.replicates.clusters[1], confidence
+    )
+
+
+def risk_change(
+    after: dict[str, AttackResult],
+    before: dict[str, AttackResult],
+    fpr: float | None,
+    confidence: float,
+) -> Estimate | None:
+    """Risk after minus risk before, paired: same records, same splits, same bootstrap draws.
+
+    Negative = safer. Each side uses its own strongest attack.
+    """
+    ours, theirs = after[strongest(after, fpr)], before[strongest(before, fpr)]
+    new, old = ours.metric(fpr), theirs.metric(fpr)
+    assert isinstance(new, Estimate) and isinstance(old, Estimate)
+    if new.value is None or old.value is None:
+        return None
+    place = ours.place(fpr)
+    if math.isclose(new.value, old.value) and ours.replicates is theirs.replicates:
+        return None
+    return symmetric_estimate(
+        new.value - old.value, (ours.replicates - theirs.replicates).spread(place), new.n,
+        confidence, "paired two-way bootstrap (targets x records), Student t", -1.0, 1.0,
+    )
+
+
+def accuracy(shadows: Shadows, confidence: float) -> Estimate | None:
+    """Accuracy on held-out records, or None without any."""
+    table = shadows.population_correct
+    if table is None or table.size == 0:
+        return None
+    return mean_estimate(
+        table.astype(np.float64), shadows.pairs, np.arange(table.shape[1]), confidence, 0.0, 1.0
+    )
+
+
+def train_accuracy(shadows: Shadows, confidence: float) -> Estimate | None:
+    """Accuracy on the records each model was trained on."""
+    if shadows.correct is None or not (shadows.partner >= 0).all():
+        return None
+    # Of a complementary pair exactly one model trained on the record.
+    answers = shadows.correct & shadows.members
+    pairs = shadows.pairs
+    table = np.stack([answers[pairs == pair].any(axis=0) for pair in np.unique(pairs)])
+    return mean_estimate(
+        table.astype(np.float64), np.arange(len(table)), np.arange(table.shape[1]), confidence,
+        0.0, 1.0,
+    )
+
+
+def accuracy_loss(
+    after: Shadows, before: Shadows, confidence: float, rows: NDArray[np.bool_] | None = None
+) -> Estimate | None:
+    """Accuracy before minus after on the same held-out records and splits; positive = worse."""
+    new, old = after.population_correct, before.population_correct
+    if new is None or old is None or new.size == 0:
+        return None
+    chosen = np.ones(new.shape[1], bool) if rows is None else rows
+    gap = old[:, chosen].astype(np.float64) - new[:, chosen].astype(np.float64)
+    if gap.shape[1] < 2:
+        return None
+    return mean_estimate(gap, after.pairs, np.arange(gap.shape[1]), confidence, -1.0, 1.0)
+
+
+def class_accuracy(shadows: Shadows, rows: NDArray[np.bool_], confidence: float) -> Measured:
+    """Accuracy on some of the held-out records."""
+    table = shadows.population_correct
+    if table is None or int(rows.sum()) < 2:
+        return Refusal(f"{int(rows.sum())} held-out records; at least 2 are needed")
+    chosen = table[:, rows].astype(np.float64)
+    return mean_estimate(
+        chosen, shadows.pairs, np.arange(chosen.shape[1]), confidence, 0.0, 1.0
+    )

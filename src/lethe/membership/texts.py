@@ -1,0 +1,165 @@
+"""The words of a membership audit: threat model, attacks, limits, verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.frontier import Candidate
+from lethe.evidence.rules import FAIL, NOT_TESTED, PASS
+from lethe.training.shadows import Shadows
+
+_ATTACKS: dict[str, dict[str, str]] = {
+    "lira-online": {
+        "title": "Likelihood-ratio attack, online",
+        "paper": "Carlini et al., Membership Inference Attacks From First Principles, "
+        "IEEE S&P 2022, algorithm 1",
+        "threat": "the attacker trains models with and without the person's record",
+    },
+    "lira-offline": {
+        "title": "Likelihood-ratio attack, offline",
+        "paper": "Carlini et al. 2022, section VI",
+        "threat": "the attacker only has models that never saw the person's record",
+    },
+    "loss-threshold": {
+        "title": "Loss threshold (blind baseline)",
+        "paper": "Yeom et al., CSF 2018",
+        "threat": "the attacker has no other model; one threshold for everybody",
+    },
+}
+
+NOT_RUN = [
+    {"name": "RMIA, BaVarIA, quantile regression", "why": "not part of this version"},
+    {"name": "label-only attacks", "why": "the attacker modelled here sees scores"},
+    {"name": "one-run canaries", "why": "not part of this version; no epsilon is estimated"},
+    {"name": "attribute inference, inversion, extraction, reconstruction",
+     "why": "this audit asks whether a record was in the training set, nothing else"},
+]
+
+
+def attack(name: str, variance: str) -> dict[str, Any]:
+    """Entry of an attack that was run."""
+    settings = {} if name == "loss-threshold" else {"variance": variance}
+    return {"name": name, **_ATTACKS[name], "settings": settings}
+
+
+def risk_name(fpr: float | None) -> str:
+    """Name of the frontier's risk."""
+    return "auc of the strongest attack" if fpr is None else f"tpr@{fpr:g} of the strongest attack"
+
+
+def operating_rule(margin: float) -> str:
+    """The rule, fixed before the run, that names the candidate to take."""
+    return (
+        "lowest risk among the candidates whose utility loss has an upper limit of at most "
+        f"{margin:g}"
+    )
+
+
+def summary(name: str, shadows: Shadows, trained: bool) -> str:
+    """One sentence on what was audited."""
+    how = "trained for this audit" if trained else "whose scores were handed in"
+    return (
+        f"A model trained on {name}, audited through {shadows.models} shadow models {how}, "
+        f"over {shadows.records} records that may or may not have been in training."
+    )
+
+
+def threat_model(models: int) -> dict[str, str]:
+    """Goal, knowledge, access, budget and unit of the attacker."""
+    return {
+        "goal": "membership: was this record in the training set?",
+        "knowledge": "the training recipe, the mitigation and its weights, and other records of "
+        "the same population",
+        "access": "class scores (logits or probabilities) for chosen records; one query a record",
+        "budget": f"{models} shadow models trained like the target",
+        "unit": "one record",
+    }
+
+
+def limits(shadows: Shadows, trained: bool) -> list[str]:
+    """What this audit cannot say."""
+    listed = [
+        "An attack gives a lower limit of what leaks. That it fails is no proof that nothing does.",
+        "The rates hold for records like these, models trained like these, and the attacks listed.",
+        "The rate is an average over records; a few records can be far more exposed than it says.",
+        "Targeted weights are computed from the private records and are themselves a function of "
+        "them; no mitigation here carries a formal guarantee.",
+    ]
+    if trained:
+        listed.append(
+            "Inputs were scaled with statistics of all records; this small leak is not attacked."
+        )
+    if shadows.groups is None:
+        listed.append(
+            "Each record counts as one person; if people have several records, they are more "
+            "exposed than shown."
+        )
+    return listed
+
+
+def moved_words(change: Estimate, newly: int, others: int) -> str:
+    """Did risk move to records that were not among the most exposed?"""
+    assert change.low is not None and change.high is not None
+    if change.low > 0:
+        trend = "the other records became more exposed on average"
+    elif change.high < 0:
+        trend = "the other records became less exposed on average"
+    else:
+        trend = "the exposure of the other records did not change measurably on average"
+    return (
+        f"Of {others} records outside the baseline's most exposed 1 %, {newly} became "
+        f"significantly more exposed (false discoveries held at 5 %); {trend}."
+    )
+
+
+def verdict_words(
+    outcome: str,
+    release: str,
+    candidates: Sequence[Candidate],
+    chosen: str | None,
+    fpr: float | None,
+    margin: float,
+) -> list[str]:
+    """The verdict in plain words, most important first."""
+    by_name = {candidate.name: candidate for candidate in candidates}
+    words = [
+        {
+            PASS: f"The release '{release}' meets every criterion that was fixed before the run.",
+            FAIL: f"The release '{release}' breaks a criterion that was fixed before the run.",
+            NOT_TESTED: "No criterion was fixed before the run, so there is no verdict, only "
+            "measurements.",
+        }.get(outcome, f"There is not enough evidence to decide about the release '{release}'.")
+    ]
+    baseline = candidates[0]
+    words.append(_risk_words(baseline, fpr))
+    if chosen is not None and chosen != baseline.name:
+        words.append(
+            f"Within the allowed utility loss of {margin:g}, '{chosen}' carries the lowest risk. "
+            + _risk_words(by_name[chosen], fpr)
+        )
+    elif len(candidates) > 1:
+        words.append(
+            f"No mitigation lowered the risk with a utility loss proven to stay within {margin:g}."
+        )
+    words.append("All of this is measured, nothing is proven: a stronger attack may find more.")
+    return words
+
+
+def _risk_words(candidate: Candidate, fpr: float | None) -> str:
+    risk = candidate.risk
+    if isinstance(risk, Refusal):
+        return f"The risk of '{candidate.name}' cannot be measured: {risk.reason}"
+    assert risk.value is not None and risk.low is not None and risk.high is not None
+    if fpr is None:
+        return (
+            f"'{candidate.name}': the strongest attack orders a member before a non-member in "
+            f"{risk.value:.1%} of cases ({risk.low:.1%} to {risk.high:.1%}); guessing gives 50 %."
+        )
+    return (
+        f"'{candidate.name}': of 1,000 training records, an attacker who may be wrong about "
+        f"{round(1000 * fpr)} of 1,000 outsiders names {round(1000 * risk.value)} "
+        f"({1000 * risk.low:.0f} to {1000 * risk.high:.0f}); a blind guess names "
+        f"{round(1000 * fpr)}."
+    )

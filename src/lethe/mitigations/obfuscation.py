@@ -1,0 +1,181 @@
+"""Targeted obfuscation (Forgotten by Design 2025, eqs. 8 to 12) and its fair comparators.
+
+theta <- theta - eta * (1/B) * sum_j (w_j g_j + u_j): records that give themselves away count
+less, and noise is added to the averaged gradient. Nothing is clipped, and the weights come
+from the same private data, so nothing is proven: every form here is `empirical-only`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.training.recipe import Treatment
+
+NOISE_CONVENTIONS = ("mean", "record")
+
+Float = NDArray[np.float64]
+
+
+def noise_on_mean(noise: float, convention: str, batch_size: int) -> float:
+    """Standard deviation on the averaged gradient, from either published convention.
+
+    Args:
+        noise: ``mean``: already the deviation on the averaged gradient (the study's 0.01);
+            ``record``: eq. 8's sigma_j, one independent draw a record, so that the average of
+            B of them has deviation sigma_j / sqrt(B).
+        convention: ``mean`` or ``record``.
+        batch_size: B.
+
+    >>> noise_on_mean(0.08, "record", 64)
+    0.01
+    """
+    check_choice("noise convention", convention, NOISE_CONVENTIONS)
+    check_at_least("noise", noise, 0)
+    return noise if convention == "mean" else noise / math.sqrt(batch_size)
+
+
+def exponential_weights(
+    t: Float, alpha: float, beta: float, low: float = 0.0, high: float = 1.0
+) -> NDArray[np.float32]:
+    """clip(e^(-alpha t + beta); low, high): eq. 11 of the study.
+
+    Args:
+        t: (N,) baseline t-scores; NaN (not scored) gives `high`.
+        alpha: how fast the weight falls with t, >= 0.
+        beta: offset, >= 0; weights start to fall at t = beta/alpha.
+        low: smallest weight, in [0, high].
+        high: largest weight, in [low, 1].
+
+    >>> exponential_weights(np.array([0.5, 1.0, 2.0]), 2, 2).round(3).tolist()
+    [1.0, 1.0, 0.13500000536441803]
+    """
+    check_at_least("alpha", alpha, 0)
+    check_at_least("beta", beta, 0)
+    check_between("high", high, 0, 1)
+    check_between("low", low, 0, high)
+    exponent = np.minimum(-alpha * np.where(np.isfinite(t), t, -np.inf) + beta, 0.0) if (
+        alpha > 0
+    ) else np.zeros(len(t))
+    return np.clip(np.exp(exponent), low, high).astype(np.float32)
+
+
+def logistic_weights(t: Float, centre: float, temperature: float) -> NDArray[np.float32]:
+    """1 / (1 + exp((t - centre)/temperature)), the successor study's form on the t-score.
+
+    Args:
+        t: (N,) baseline t-scores; NaN gives 1.
+        centre: t at which the weight is one half.
+        temperature: > 0; towards 0 this becomes removal.
+    """
+    check_between("temperature", temperature, 0, float("inf"), open_low=True)
+    scaled = np.clip((np.where(np.isfinite(t), t, -np.inf) - centre) / temperature, -700, 700)
+    return (1 / (1 + np.exp(scaled))).astype(np.float32)
+
+
+def equal_mean(weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """One weight for everybody with the same mean: is it who is weighted, or how much?"""
+    return np.full_like(weights, float(weights.mean(dtype=np.float64)))
+
+
+def dropped(weights: NDArray[np.float32], below: float = 0.5) -> NDArray[np.float32]:
+    """0 for the records that a weighting pushes below a limit, 1 for the others."""
+    check_between("below", below, 0, 1)
+    return (weights >= below).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Mitigation:
+    """One way to train that the audit puts on the frontier.
+
+    Attributes:
+        name: unique name of the candidate.
+        title: what is done, in words.
+        settings: its numbers, plain values.
+        needs_weights: whether it uses the weights derived from the baseline audit.
+    """
+
+    name: str
+    title: str
+    settings: dict[str, Any]
+    needs_weights: bool = False
+
+    def treatment(self, weights: NDArray[np.float32]) -> Treatment:
+        """The training change.
+
+        Args:
+            weights: (N,) targeted weights of this audit; 1 for held-out records.
+        """
+        rule = self.settings.get("weights")
+        chosen: NDArray[np.float32] | None = None
+        if rule == "targeted":
+            chosen = weights
+        elif rule == "equal-mean":
+            chosen = equal_mean(weights)
+        elif rule == "drop":
+            chosen = dropped(weights, self.settings["drop_below"])
+        return Treatment(
+            weights=chosen,
+            noise=self.settings.get("noise", 0.0),
+            epochs=self.settings.get("epochs"),
+            remove=rule == "drop",
+        )
+
+    def guarantee(self) -> Guarantee:
+        """Always `empirical-only`: no clipping, and the weights are taken from private data."""
+        extra = ("weights are themselves computed from the private records",)
+        return empirical_only(
+            "the attacks of this audit, at their budget, on records like these",
+            *(extra if self.needs_weights else ()),
+            voided_by=("a stronger attack", "retraining", "another form of release"),
+        )
+
+
+BASELINE = Mitigation("baseline", "the recipe as it is", {})
+
+
+def standard_mitigations(
+    noise: float, alpha: float, beta: float, early_epochs: int | None, drop_below: float = 0.5
+) -> list[Mitigation]:
+    """The study's scenarios and the comparators that a fair reader asks for.
+
+    Args:
+        noise: deviation on the averaged gradient.
+        alpha: of the exponential weights.
+        beta: of the exponential weights.
+        early_epochs: epochs of the early-stopping comparator; None leaves it out.
+        drop_below: weight below which the removal comparator drops a record.
+    """
+    if alpha == 0 and noise == 0:
+        raise InputError("alpha=0 and noise=0 leave nothing to compare; set one of them.")
+    curve = {"alpha": alpha, "beta": beta}
+    listed = [
+        Mitigation("uniform-noise", "Gaussian noise on every averaged gradient", {"noise": noise}),
+        Mitigation(
+            "weighted", "records that give themselves away count less",
+            {"weights": "targeted", **curve}, True,
+        ),
+        Mitigation(
+            "weighted-noise", "targeted weights and gradient noise together",
+            {"weights": "targeted", **curve, "noise": noise}, True,
+        ),
+        Mitigation(
+            "removal", "the same records left out of training",
+            {"weights": "drop", **curve, "drop_below": drop_below}, True,
+        ),
+        Mitigation(
+            "equal-mean-weight", "one weight for all, with the mean of the targeted ones",
+            {"weights": "equal-mean", **curve}, True,
+        ),
+    ]
+    if early_epochs is not None:
+        listed.append(
+            Mitigation("early-stopping", "fewer passes over the data", {"epochs": early_epochs})
+        )
+    return listed

@@ -1,0 +1,187 @@
+"""What only people know: the fields of the document that come from `context.toml`.
+
+A field that nobody filled in is printed as "not provided", never left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lethe.report.numbers import facts, plain
+
+NOT_PROVIDED = "not provided"
+
+# Group title -> keys of context.toml and the label each is printed under.
+CONTEXT_FIELDS: dict[str, dict[str, str]] = {
+    "Report": {
+        "report_id": "Report id",
+        "report_date": "Date",
+        "report_version": "Version of the report",
+        "tool_version": "Version of the tool",
+        "author": "Author",
+        "reviewer": "Reviewer",
+        "signature": "Signature",
+    },
+    "System and model": {
+        "system_name": "System",
+        "system_version": "Version",
+        "file_hash": "Hash of the released file",
+        "model_type": "Type",
+        "architecture": "Architecture",
+        "parameters": "Number of parameters",
+        "training_records": "Training records",
+        "training_people": "People in the training data",
+        "ratio": "Parameters per training record",
+    },
+    "Purpose and release": {
+        "purpose": "Purpose",
+        "users": "Users",
+        "out_of_scope": "Out-of-scope use",
+        "release": "Way of release",
+        "access": "Who has access",
+        "rate_limits": "Rate limits",
+    },
+    "Training data": {
+        "data_source": "Source",
+        "data_period": "Period",
+        "people_categories": "Categories of people",
+        "special_categories": "Special categories",
+        "sampling": "Sampling",
+        "duplicates": "Duplicates",
+        "records_per_person": "Records per person",
+        "cleaning": "Cleaning",
+    },
+    "Data protection roles": {
+        "dpia": "DPIA reference",
+        "dpo_advice": "Advice of the data-protection officer",
+        "controller": "Controller",
+        "processor": "Processor",
+    },
+    "Threat model, as argued by the controller": {
+        "goals": "Goals of an attacker",
+        "knowledge": "Knowledge",
+        "access_of_attacker": "Access of the attacker",
+        "query_budget": "Budget of queries",
+        "compute_budget": "Shadow models and compute",
+        "reasonably_likely": "Why these means are reasonably likely",
+    },
+    "Decision": {
+        "decision_rule": "Decision rule and when it was fixed",
+        "residual_risk": "Residual risk in plain words",
+        "accepted_by": "Who accepts the residual risk",
+        "valid_until": "Valid until",
+    },
+    "Data protection of this audit": {
+        "audit_personal_data": "Personal data used",
+        "audit_access": "Who saw it",
+        "retention": "Retention and deletion of shadow models and per-record scores",
+        "redaction": "Redaction applied",
+    },
+}
+
+# Other spellings that people use for a key.
+_ALIASES = {
+    "id": "report_id",
+    "date": "report_date",
+    "version": "report_version",
+    "name": "system_name",
+    "system": "system_name",
+    "model": "system_name",
+    "model_hash": "file_hash",
+    "parameter_count": "parameters",
+    "people": "training_people",
+    "intended_use": "purpose",
+    "dpia_reference": "dpia",
+    "dpo": "dpo_advice",
+    "source": "data_source",
+    "period": "data_period",
+    "accepts_residual_risk": "accepted_by",
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """One block of context fields: rows of label, text, and whether someone filled it in."""
+
+    title: str
+    rows: list[tuple[str, str, bool]]
+
+
+def groups(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Group]:
+    """All context fields in order, then whatever else the context holds.
+
+    Args:
+        document: the findings.
+        manifest: facts of the run; may be empty.
+    """
+    given = _known(document, manifest)
+    for name, item in _flat(document["context"]):
+        given[_ALIASES.get(name, name)] = plain(item)
+    if not given.get("ratio"):
+        given["ratio"] = _ratio(given)
+    blocks = []
+    for title, fields in CONTEXT_FIELDS.items():
+        rows = []
+        for key, label in fields.items():
+            text = given.pop(key, "")
+            rows.append((label, text or NOT_PROVIDED, bool(text)))
+        blocks.append(Group(title, rows))
+    rest = [(name.replace("_", " "), text, True) for name, text in given.items() if text]
+    return [*blocks, Group("Further context", rest)] if rest else blocks
+
+
+def run_facts(manifest: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
+    """Time, machine and command of the run: these come from the manifest alone."""
+    labels = {
+        "created": "Started",
+        "finished": "Finished",
+        "wall_seconds": "Wall time in seconds",
+        "command": "Command",
+        "machine": "Machine",
+        "versions": "Versions",
+    }
+    rows = []
+    for key, label in labels.items():
+        item = manifest.get(key)
+        if key == "command" and isinstance(item, (list, tuple)):
+            item = " ".join(map(str, item))
+        text = plain(item)
+        rows.append((label, text or NOT_PROVIDED, bool(text)))
+    rest = {name: item for name, item in manifest.items() if name not in labels}
+    return rows + [(label, text or NOT_PROVIDED, bool(text)) for label, text in facts(rest)]
+
+
+def _known(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, str]:
+    """What the audit itself knows; a person's word goes before it."""
+    versions = document["reproduction"].get("versions")
+    tool = versions.get("lethe") if isinstance(versions, Mapping) else None
+    records = document["data"].get("pool", document["data"].get("records"))
+    known = {
+        "report_date": manifest.get("finished", manifest.get("created")),
+        "tool_version": None if tool is None else f"lethe {tool}",
+        "training_records": records,
+        "data_source": document["data"].get("source"),
+    }
+    return {key: plain(item) for key, item in known.items()}
+
+
+def _flat(context: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Keys of a nested context, each by its last name, in one spelling."""
+    rows: list[tuple[str, Any]] = []
+    for name, item in context.items():
+        if isinstance(item, Mapping):
+            rows += _flat(item)
+        else:
+            rows.append((re.sub(r"\W+", "_", str(name).strip().lower()).strip("_"), item))
+    return rows
+
+
+def _ratio(given: Mapping[str, str]) -> str:
+    try:
+        parameters = float(given.get("parameters", "").replace(",", ""))
+        return f"{parameters / float(given.get('training_records', '')):.3g}"
+    except (ValueError, ZeroDivisionError):
+        return ""

@@ -1,0 +1,92 @@
+"""One findings document in, one self-contained HTML page out.
+
+The page loads nothing from anywhere, works with scripts switched off, and is the same bytes
+for the same input; whatever has a time, host or path comes from the manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lethe.evidence.findings import Findings
+from lethe.files import write_whole
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+CONTENT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+)
+
+
+def render(findings: Findings, manifest: Mapping[str, Any] | None = None) -> str:
+    """The report as one HTML page.
+
+    Args:
+        findings: what was measured; the page adds no judgement of its own.
+        manifest: facts of the run (created, finished, machine, versions, command,
+            wall_seconds); printed as "not provided" where absent.
+
+    Returns:
+        HTML that needs no other file and makes no request.
+    """
+    from lethe.report.view import build
+
+    document = findings.to_json()
+    template = _environment().get_template("page.html.j2")
+    page = template.render(
+        **build(document, manifest or {}), **_figures(document), content_policy=CONTENT_POLICY
+    )
+    # Templates leave empty lines where a block prints nothing.
+    return "\n".join(line for line in page.splitlines() if line.strip()) + "\n"
+
+
+def write(findings: Findings, path: Path, manifest: Mapping[str, Any] | None = None) -> None:
+    """Write the report to `path`, whole or not at all.
+
+    Args:
+        findings: as in `render`.
+        path: where the page goes, such as ``report.html`` in the folder of the run.
+        manifest: as in `render`.
+
+    Raises:
+        RunFailed: the file cannot be written.
+    """
+    write_whole(path, render(findings, manifest).encode())
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("lethe.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _figures(document: Mapping[str, Any]) -> dict[str, Any]:
+    """All SVG of the page. It is escaped where it is drawn, hence safe to print as it is."""
+    from lethe.report import figures, frontier_chart
+    from lethe.report.view import before_and_after, panels
+    from lethe.report.words import risk_fpr
+
+    baseline, chosen = before_and_after(document)
+    shown = panels(document)
+    fpr = next(filter(None, map(risk_fpr, document["candidates"])), None)
+    by_class = baseline if baseline is not None else chosen
+    return {
+        "frontier_wide": frontier_chart.draw(document, fpr, 960, 480),
+        "frontier_narrow": frontier_chart.draw(document, fpr, 360, 430),
+        "roc_panels": figures.roc_panels(baseline, shown),
+        "t_panels": figures.t_panels(baseline, shown),
+        "panels_left_out": max(len(document["candidates"]) - 1 - len(shown), 0),
+        "class_plot": "" if by_class is None else figures.class_plot(
+            by_class, None if chosen is by_class else chosen
+        ),
+        "classes_left_out": 0 if by_class is None else figures.classes_left_out(by_class),
+    }

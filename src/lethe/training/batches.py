@@ -1,0 +1,94 @@
+"""Mini-batches of one model, the same whether it is trained alone or stacked with others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.training.recipe import Treatment
+
+_SHUFFLE, _NOISE, _DROPOUT = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every model of a candidate has in common.
+
+    Attributes:
+        steps: optimiser steps an epoch, the same for all models, so that models with a few
+            rows more or less can share a step.
+        epochs: passes over the rows.
+        weights: (N,) loss weight of each record.
+    """
+
+    steps: int
+    epochs: int
+    weights: NDArray[np.float32]
+
+
+def plan(
+    records: int, pool: int, batch_size: int, epochs: int, treatment: Treatment
+) -> tuple[Plan, NDArray[np.bool_]]:
+    """Steps and weights under a treatment, and which records it leaves in.
+
+    Args:
+        records: N, all records, held-out ones included.
+        pool: how many of them can be members; half of them train one model.
+        batch_size: rows a step aimed at.
+        epochs: of the recipe; the treatment may ask for fewer.
+        treatment: see `Treatment`.
+    """
+    weights = np.ones(records, np.float32) if treatment.weights is None else treatment.weights
+    kept = weights > 0 if treatment.remove else np.ones(records, bool)
+    rows = max(1, -(-(pool - int((~kept).sum())) // 2))
+    return (
+        Plan(
+            steps=max(1, -(-rows // batch_size)),
+            epochs=epochs if treatment.epochs is None else treatment.epochs,
+            weights=weights.astype(np.float32),
+        ),
+        kept,
+    )
+
+
+def generator(seed: int, purpose: int) -> np.random.Generator:
+    """A stream of one model for one purpose."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose,)))
+
+
+class Shuffler:
+    """Deals the rows of one model into evenly filled batches, epoch after epoch."""
+
+    def __init__(self, rows: NDArray[np.int64], seed: int, steps: int) -> None:
+        self.rows = rows
+        self._rng = generator(seed, _SHUFFLE)
+        cuts = np.arange(steps + 1) * len(rows) // steps
+        self.sizes: NDArray[np.int64] = np.diff(cuts)
+        self._starts = cuts[:-1]
+
+    def epoch(self, width: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Rows (steps, width) and share of each row in its batch's mean, 0 where padded."""
+        order = self.rows[self._rng.permutation(len(self.rows))]
+        place = self._starts[:, None] + np.arange(width)
+        inside = np.arange(width) < self.sizes[:, None]
+        rows = order[np.where(inside, place, 0)]
+        share = inside / np.maximum(self.sizes, 1)[:, None]
+        return rows, share.astype(np.float32)
+
+
+def torch_seed(seed: int, purpose: int) -> int:
+    """A 63-bit seed for a torch generator of one model."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(purpose,))
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def noise_seed(seed: int) -> int:
+    """Seed of a model's gradient noise."""
+    return torch_seed(seed, _NOISE)
+
+
+def dropout_seed(seed: int) -> int:
+    """Seed of a model's dropout masks."""
+    return torch_seed(seed, _DROPOUT)

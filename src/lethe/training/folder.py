@@ -1,0 +1,168 @@
+"""A run is a folder: what was asked, what was done, and every finished piece of work."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from lethe.errors import InputError, RunFailed
+from lethe.files import write_whole
+from lethe.training.fingerprint import versions
+
+FORMAT = "lethe-run/1"
+
+
+class RunFolder:
+    """An audit's folder, held by one process at a time.
+
+    Use it as a context manager: entering creates or opens the folder and locks it, leaving
+    writes the manifest and unlocks it. A killed process leaves no lock behind.
+
+    Args:
+        path: the folder; created if absent.
+        audit: content hash that says which audit this is.
+        command: what the user typed, for the manifest.
+
+    Raises:
+        InputError: the path is no folder, holds another audit or other files, has a corrupt
+            manifest, or another process is at work in it.
+        RunFailed: the folder cannot be written.
+    """
+
+    def __init__(self, path: Path, audit: str, command: str = "") -> None:
+        self.path, self.audit, self.command = path, audit, command
+        self.manifest: dict[str, Any] = {}
+        self._lock: int | None = None
+
+    def __enter__(self) -> RunFolder:
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"--out {self.path} is a file; name a folder.")
+        known = self.read_manifest(self.path)
+        if known is None and self.path.is_dir() and any(self.path.iterdir()):
+            left = [p.name for p in self.path.iterdir() if p.name not in (".lock", "audit.toml",
+                    "context.toml")]
+            if left:
+                raise InputError(
+                    f"{self.path} holds files but no manifest.json, so it is no run folder; "
+                    "choose another --out."
+                )
+        if known is not None and known.get("audit") != self.audit:
+            raise InputError(
+                f"{self.path} holds another audit ({str(known.get('audit'))[:8]}, this one is "
+                f"{self.audit[:8]}): data, recipe or seed differ. Choose another --out."
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise RunFailed(
+                f"{self.path} cannot be written: {error.strerror}. Choose another --out."
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise InputError(
+                f"another process is at work in {self.path}; wait for it or choose another --out."
+            ) from None
+        self.manifest = known or {
+            "format": FORMAT, "audit": self.audit, "created": _now(), "runs": [],
+        }
+        run = {"started": _now(), "command": self.command, "finished": None}
+        self.manifest["runs"] = [*self.manifest.get("runs", []), run][-20:]
+        self.manifest["versions"] = versions("lethe-privacy", "numpy", "scipy", "scikit-learn",
+                                             "torch", "joblib", "safetensors")
+        self.manifest["machine"] = machine()
+        self.save()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.manifest["runs"][-1]["finished"] = _now()
+            self.save()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @staticmethod
+    def read_manifest(path: Path) -> dict[str, Any] | None:
+        """The manifest of a run folder, or None without one.
+
+        Raises:
+            InputError: it cannot be read as a manifest.
+        """
+        file = path / "manifest.json"
+        if not file.is_file():
+            return None
+        try:
+            loaded = json.loads(file.read_bytes())
+        except (OSError, ValueError) as error:
+            loaded = error
+        if not isinstance(loaded, dict) or loaded.get("format") != FORMAT:
+            raise InputError(
+                f"{file} is damaged or of another version. The finished models beside it are "
+                "intact; delete manifest.json and run again only if you are sure which audit "
+                "this is, or choose another --out."
+            )
+        return loaded
+
+    def save(self) -> None:
+        """Write the manifest."""
+        self.write("manifest.json", json.dumps(self.manifest, indent=1).encode() + b"\n")
+
+    def settle(self, name: str, value: Any) -> Any:
+        """A decision taken once: the value of the first run stays for all later ones."""
+        if name not in self.manifest:
+            self.manifest[name] = value
+            self.save()
+        return self.manifest[name]
+
+    def write(self, name: str, content: bytes) -> Path:
+        """Write a file of the run whole."""
+        write_whole(self.path / name, content)
+        return self.path / name
+
+
+def machine() -> dict[str, Any]:
+    """What the run was computed on."""
+    model = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    except OSError:
+        pass
+    return {"processor": model, "cores": os.cpu_count(), "system": platform.platform(),
+            "python": sys.version.split()[0]}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def to_toml(table: Mapping[str, Any]) -> str:
+    """A flat table of strings, numbers, booleans and lists as TOML; None is left out."""
+    return "".join(
+        f"{key} = {_toml_value(value)}\n" for key, value in table.items() if value is not None
+    )
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    # A JSON string, number or boolean is a TOML one as well.
+    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)

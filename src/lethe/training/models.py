@@ -1,0 +1,124 @@
+"""The default recipe, and recipes from the user's own file."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lethe.errors import InputError, did_you_mean, require
+from lethe.training.fingerprint import digest
+from lethe.training.recipe import CallableRecipe, Recipe, SklearnRecipe, TorchRecipe
+
+
+def mlp(inputs: int, hidden: tuple[int, ...], classes: int) -> Any:
+    """A plain multi-layer perceptron: Linear and ReLU, logits at the end."""
+    nn = require("torch", "train").nn
+    widths = [inputs, *hidden]
+    layers: list[Any] = []
+    for before, after in zip(widths[:-1], widths[1:], strict=True):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], classes))
+
+
+def default_recipe(records: int, features: int, classes: int) -> TorchRecipe:
+    """A small network that fits its training data closely, as released models do.
+
+    One hidden layer for small data, two from 5,000 records on; about 1,500 SGD steps or 15
+    passes, whichever is more.
+
+    Args:
+        records: number of records; half of them train a model.
+        features: values a record.
+        classes: number of classes.
+    """
+    require("torch", "train")
+    hidden = (128,) if records < 5000 else (128, 64)
+    batch = 32 if records < 5000 else 128
+    steps = max(1, records // 2 // batch)
+    return TorchRecipe(
+        functools.partial(mlp, features, hidden, classes),
+        epochs=min(60, max(15, 1500 // steps)),
+        batch_size=batch,
+        learning_rate=0.05,
+        optimizer="sgd",
+        momentum=0.9,
+    )
+
+
+def load_callable(reference: str) -> Callable[..., Any]:
+    """The function behind ``file.py:name`` or ``package.module:name``.
+
+    Raises:
+        InputError: not of that form, no such file or module, or no such name in it.
+    """
+    place, _, name = reference.rpartition(":")
+    if not place or not name:
+        raise InputError(
+            f"recipe {reference!r} must be file.py:name or package.module:name."
+        )
+    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+    if not hasattr(module, name):
+        public = [key for key, value in vars(module).items() if callable(value)]
+        raise InputError(f"{place} has no {name!r}.{did_you_mean(name, public)}")
+    found = getattr(module, name)
+    if not callable(found):
+        raise InputError(f"{reference} is a {type(found).__name__}, expected a function.")
+    return found  # type: ignore[no-any-return]  # checked to be callable just above
+
+
+def _load_module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise InputError(f"module {name!r} cannot be imported: {error}.") from error
+
+
+def _load_file(path: Path) -> Any:
+    if not path.is_file():
+        raise InputError(f"recipe file {path} does not exist.")
+    name = f"lethe_recipe_{digest(str(path.resolve()))[:12]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Modules beside the file are importable, as when it is run as a script.
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f"recipe file {path} fails: {type(error).__name__}: {error}") from error
+    # Worker processes cannot import it by name, so its functions travel by value.
+    from joblib.externals.cloudpickle import register_pickle_by_value
+
+    register_pickle_by_value(module)
+    return module
+
+
+def load_recipe(reference: str, data: Any) -> Recipe:
+    """Build the user's recipe.
+
+    The function is called with the data set if it takes an argument. It returns a recipe, or
+    a scikit-learn estimator.
+
+    Args:
+        reference: ``file.py:name`` or ``package.module:name``.
+        data: the loaded data set.
+    """
+    make = load_callable(reference)
+    made = make(data) if inspect.signature(make).parameters else make()
+    if isinstance(made, (TorchRecipe, SklearnRecipe, CallableRecipe)):
+        return made
+    if hasattr(made, "fit") and hasattr(made, "get_params"):
+        return SklearnRecipe(made)
+    raise InputError(
+        f"{reference} returned {type(made).__name__}, expected a TorchRecipe, SklearnRecipe, "
+        "CallableRecipe or a scikit-learn estimator."
+    )

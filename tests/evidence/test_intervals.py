@@ -1,0 +1,158 @@
+"""Intervals of a share: exact values, simulated coverage, and what dependence does to them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, binomtest
+
+from lethe.errors import InputError
+from lethe.evidence.intervals import clopper_pearson, clustered_share, wilson
+
+counts = st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+levels = st.sampled_from([0.8, 0.9, 0.95, 0.99])
+
+
+@given(counts, levels)
+@settings(max_examples=60, deadline=None)
+def test_clopper_pearson_agrees_with_scipy(pair, confidence):
+    successes, trials = pair
+    mine = clopper_pearson(successes, trials, confidence)
+    theirs = binomtest(successes, trials).proportion_ci(confidence, "exact")
+    assert mine.low == pytest.approx(theirs.low, abs=1e-9)
+    assert mine.high == pytest.approx(theirs.high, abs=1e-9)
+    assert (mine.value, mine.n, mine.confidence) == (successes / trials, trials, confidence)
+
+
+def test_clopper_pearson_of_no_success_is_the_closed_form():
+    for trials in (1, 10, 1000):
+        none, every = clopper_pearson(0, trials), clopper_pearson(trials, trials)
+        assert none.low == 0 and none.high == pytest.approx(1 - 0.025 ** (1 / trials))
+        assert every.high == 1 and every.low == pytest.approx(0.025 ** (1 / trials))
+
+
+@pytest.mark.parametrize("share", [0.001, 0.02, 0.3, 0.5, 0.97])
+@pytest.mark.parametrize("trials", [10, 60, 400])
+def test_clopper_pearson_covers_every_share(share, trials):
+    """The coverage is summed over all outcomes, so that it is exact: no simulation error."""
+    outcomes = range(trials + 1)
+    limits = [clopper_pearson(k, trials) for k in outcomes]
+    covered = np.array([e.low <= share <= e.high for e in limits])
+    assert binom.pmf(outcomes, trials, share)[covered].sum() >= 0.95 - 1e-12
+
+
+def test_clopper_pearson_simulated_coverage():
+    rng = np.random.default_rng(0)
+    share, trials, repetitions = 0.07, 150, 2000
+    hits = rng.binomial(trials, share, repetitions)
+    limits = {k: clopper_pearson(int(k), trials) for k in np.unique(hits)}
+    coverage = np.mean([limits[k].low <= share <= limits[k].high for k in hits])
+    slack = 3 * math.sqrt(0.95 * 0.05 / repetitions)
+    assert 0.95 - slack <= coverage <= 0.995
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "low", "high"),
+    # Newcombe 1998, Statistics in Medicine 17, table I, method 3 (score without correction).
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611),
+     (1, 29, 0.0061, 0.1718)],
+)
+def test_wilson_published_values(successes, trials, low, high):
+    estimate = wilson(successes, trials)
+    assert estimate.low == pytest.approx(low, abs=5e-5)
+    assert estimate.high == pytest.approx(high, abs=5e-5)
+
+
+@given(counts, levels)
+@settings(max_examples=60, deadline=None)
+def test_wilson_agrees_with_scipy_and_stays_in_range(pair, confidence):
+    mine = wilson(*pair, confidence)
+    theirs = binomtest(*pair).proportion_ci(confidence, "wilson")
+    assert mine.low == pytest.approx(theirs.low, abs=1e-9)
+    assert mine.high == pytest.approx(theirs.high, abs=1e-9)
+    assert 0 <= mine.low <= mine.value <= mine.high <= 1
+
+
+@given(counts)
+@settings(max_examples=40, deadline=None)
+def test_intervals_widen_with_confidence(pair):
+    for method in (clopper_pearson, wilson):
+        narrow, wide = method(*pair, 0.8), method(*pair, 0.99)
+        assert wide.low <= narrow.low and wide.high >= narrow.high
+
+
+@pytest.mark.parametrize("method", [clopper_pearson, wilson])
+@pytest.mark.parametrize(("successes", "trials"), [(-1, 5), (6, 5), (0, 0), (math.nan, 5)])
+def test_impossible_counts_are_refused(method, successes, trials):
+    with pytest.raises(InputError) as caught:
+        method(successes, trials)
+    assert str(caught.value) == (
+        f"successes={successes!r} of trials={trials!r} must satisfy "
+        "0 <= successes <= trials and trials > 0."
+    )
+    with pytest.raises(InputError, match="confidence="):
+        method(1, 5, 1.0)
+
+
+@given(counts)
+@settings(max_examples=60, deadline=None)
+def test_clustered_share_is_clopper_pearson_when_trials_are_independent(pair):
+    successes, trials = pair
+    share = successes / trials
+    exact = clopper_pearson(successes, trials)
+    mine = clustered_share(share, share * (1 - share) / trials, math.inf, trials, trials)
+    assert (mine.low, mine.high) == pytest.approx((exact.low, exact.high), abs=1e-9)
+
+
+def test_clustered_share_with_design_effect_by_hand():
+    """Variance four times binomial, many degrees: Clopper-Pearson of a quarter of the trials."""
+    mine = clustered_share(0.1, 4 * 0.09 / 1000, math.inf, 1000, 50)
+    exact = clopper_pearson(25, 250)
+    assert (mine.low, mine.high) == pytest.approx((exact.low, exact.high))
+    assert mine.n == 1000 and mine.value == 0.1 and mine.method == "Korn-Graubard"
+
+
+@given(
+    st.floats(0.01, 0.99), st.floats(1.0, 300.0), st.floats(1.05, 3.0),
+    st.floats(2.0, 300.0), st.floats(1.1, 10.0),
+)
+@settings(max_examples=60, deadline=None)
+def test_more_variance_or_fewer_degrees_are_wider(share, effect, more, degrees, fewer):
+    trials = 2000
+    base = effect * share * (1 - share) / trials
+    plain = clustered_share(share, base, degrees, trials, 100)
+    noisy = clustered_share(share, base * more, degrees, trials, 100)
+    unsure = clustered_share(share, base, degrees / fewer, trials, 100)
+    for other in (noisy, unsure):
+        assert other.low <= plain.low + 1e-12 and other.high >= plain.high - 1e-12
+    assert noisy.width > plain.width
+    assert plain.low <= share <= plain.high
+
+
+def test_a_variance_below_binomial_gains_nothing():
+    binomial = clustered_share(0.3, 0.21 / 500, math.inf, 500, 100)
+    assert clustered_share(0.3, 0.21 / 5000, math.inf, 500, 100) == binomial
+
+
+@pytest.mark.parametrize(("share", "successes"), [(0.0, 0), (1.0, 40)])
+def test_share_0_and_1_use_the_clusters(share, successes):
+    exact = clopper_pearson(successes, 40)
+    for variance in (0.0, 0.01):
+        mine = clustered_share(share, variance, 7, 5000, 40)
+        assert (mine.low, mine.high) == (exact.low, exact.high)
+    few = clustered_share(share, 0.0, 7, 10, 40)
+    assert few.width == clopper_pearson(10 if successes else 0, 10).width
+
+
+def test_no_measured_variance_is_no_certainty():
+    mine = clustered_share(0.25, 0.0, 7, 5000, 40)
+    assert mine.width == clopper_pearson(10, 40).width
+
+
+def test_few_degrees_stay_finite():
+    mine = clustered_share(0.2, 0.02, 0.3, 1000, 4)
+    assert 0 <= mine.low < 0.2 < mine.high <= 1
