@@ -82,7 +82,7 @@ def _taught(
     """Normal features; the class a random tanh network finds most likely, with label noise."""
     rng = np.random.default_rng(seed)
     features = rng.standard_normal((records, width))
-    first = rng.standard_normal((informative, 16)) / np.sqrt(informative)
+    first = rng.standard_normal((informative, 16)) / (2 * np.sqrt(informative))  # mostly linear
     second = rng.standard_normal((16, classes))
     logits = np.tanh(features[:, :informative] @ first) @ second
     logits -= np.median(logits, axis=0)  # classes of similar size

@@ -1,1 +1,105 @@
-"""Lethe: measure what a release tells about the people behind it, make it forget, prove how far."""
+"""Lethe: measure what a release tells about the people behind it, make it forget, prove how far.
+
+The public names are loaded when they are first used, so that `import lethe` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lethe.errors import InputError, LetheError, MissingExtra, NotMeasurable, RunFailed
+    from lethe.evidence.estimate import Estimate, Refusal
+    from lethe.evidence.findings import Findings
+    from lethe.evidence.frontier import Candidate, Frontier
+    from lethe.evidence.guarantee import Guarantee
+    from lethe.evidence.intervals import clopper_pearson, wilson
+    from lethe.evidence.roc import auc, roc, tpr_at_fpr
+    from lethe.loaders import Dataset, load
+    from lethe.membership.audit import audit_model, audit_scores, open_run
+    from lethe.membership.lira import score_all
+    from lethe.membership.settings import AuditSettings
+    from lethe.membership.vulnerability import vulnerability
+    from lethe.report import render
+    from lethe.training.models import default_recipe
+    from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
+    from lethe.training.shadows import Shadows
+
+_HOME = {
+    "AuditSettings": "lethe.membership.settings",
+    "CallableRecipe": "lethe.training.recipe",
+    "Candidate": "lethe.evidence.frontier",
+    "Dataset": "lethe.loaders",
+    "Estimate": "lethe.evidence.estimate",
+    "Findings": "lethe.evidence.findings",
+    "Frontier": "lethe.evidence.frontier",
+    "Guarantee": "lethe.evidence.guarantee",
+    "InputError": "lethe.errors",
+    "LetheError": "lethe.errors",
+    "MissingExtra": "lethe.errors",
+    "NotMeasurable": "lethe.errors",
+    "Refusal": "lethe.evidence.estimate",
+    "RunFailed": "lethe.errors",
+    "Shadows": "lethe.training.shadows",
+    "SklearnRecipe": "lethe.training.recipe",
+    "TorchRecipe": "lethe.training.recipe",
+    "Treatment": "lethe.training.recipe",
+    "auc": "lethe.evidence.roc",
+    "audit_model": "lethe.membership.audit",
+    "audit_scores": "lethe.membership.audit",
+    "clopper_pearson": "lethe.evidence.intervals",
+    "default_recipe": "lethe.training.models",
+    "load": "lethe.loaders",
+    "open_run": "lethe.membership.audit",
+    "render": "lethe.report",
+    "roc": "lethe.evidence.roc",
+    "score_all": "lethe.membership.lira",
+    "tpr_at_fpr": "lethe.evidence.roc",
+    "vulnerability": "lethe.membership.vulnerability",
+    "wilson": "lethe.evidence.intervals",
+}
+
+__all__ = [
+    "AuditSettings",
+    "CallableRecipe",
+    "Candidate",
+    "Dataset",
+    "Estimate",
+    "Findings",
+    "Frontier",
+    "Guarantee",
+    "InputError",
+    "LetheError",
+    "MissingExtra",
+    "NotMeasurable",
+    "Refusal",
+    "RunFailed",
+    "Shadows",
+    "SklearnRecipe",
+    "TorchRecipe",
+    "Treatment",
+    "auc",
+    "audit_model",
+    "audit_scores",
+    "clopper_pearson",
+    "default_recipe",
+    "load",
+    "open_run",
+    "render",
+    "roc",
+    "score_all",
+    "tpr_at_fpr",
+    "vulnerability",
+    "wilson",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'lethe' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -245,7 +245,8 @@ def document(names: list[str] | None = None) -> Json:
         "guarantees": [{"candidate": c["name"], "guarantee": c["guarantee"]} for c in candidates],
         "limits": ["Records are taken to be independent people."],
         "context": {"report_id": "DPO-2025-014", "author": "A. Auditor",
-                    "purpose": "reading digits", "people": {"controller": "Example Ltd"}, "ticket": "ML-77"},
+                    "purpose": "reading digits", "people": {"controller": "Example Ltd"},
+                    "ticket": "ML-77"},
         "reproduction": {
             "seed": 0, "versions": {"lethe": "0.1.0", "numpy": "2.1.3", "torch": "2.6.0"},
             "settings": {"models": 64, "recipe": "mlp"}, "spec_hash": "9b2f11aa",
@@ -258,6 +259,11 @@ MANIFEST: Json = {
     "machine": "x86-64, 2 cores", "versions": {"python": "3.11.9"},
     "command": ["lethe", "audit", "model", "digits"],
 }
+
+
+def small() -> Json:
+    """Three candidates, where more would only take time."""
+    return document(["baseline", "weighted", "weighted-noise"])
 
 
 def findings(names: list[str] | None = None) -> Findings:

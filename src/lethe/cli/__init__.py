@@ -21,7 +21,9 @@ def run(arguments: Sequence[str]) -> int:
 
     debug = os.environ.get("LETHE_DEBUG") == "1"
     try:
-        code = app(list(arguments), exit_on_error=False, print_error=True, result_action=None)
+        code = app(
+            list(arguments), exit_on_error=False, print_error=True, result_action="return_value"
+        )
         return int(code or 0)
     except CycloptsError:
         return 2

@@ -15,6 +15,7 @@ Start with real data that ships along: lethe audit model digits
 Exit codes: 0 pass or no rule, 1 a rule fails, 2 wrong input, 3 not enough evidence,
 4 stopped but resumable, 130 Ctrl-C.""",
     version_flags=["--version"],
+    suppress_keyboard_interrupt=False,  # `run` stops the workers first
 )
 
 

@@ -194,7 +194,7 @@ def scores(
     folder = Path(options["out"] or Path("lethe-runs") / f"{file.stem}-{name[:8]}")
     command = {"command": "audit scores", "file": str(file), **options}
     with RunFolder(folder, name, _command_line()) as run:
-        findings = audit_scores(file.stem, shadows, settings)
+        findings = audit_scores(file.stem, shadows, settings, run)
         return finish(findings, run, command, context, settings)
 
 

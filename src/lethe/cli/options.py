@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -56,15 +54,31 @@ def audit_settings(options: Mapping[str, Any]) -> AuditSettings:
     """
     from lethe.membership.settings import AuditSettings
 
-    known = {field.name for field in fields(AuditSettings)}
-    chosen = {k: v for k, v in options.items() if k in known and v is not None}
-    for key in ("gate", "mitigations"):
-        if key in chosen:
-            chosen[key] = (chosen[key],) if isinstance(chosen[key], str) else tuple(chosen[key])
-    try:
-        return AuditSettings(**chosen)
-    except TypeError as error:
-        raise InputError(f"an option has the wrong type: {error}.") from error
+    chosen = {}
+    for field in fields(AuditSettings):
+        value = options.get(field.name)
+        if value is None:
+            continue
+        if field.name in ("gate", "mitigations"):
+            value = (value,) if isinstance(value, str) else tuple(value)
+        _check_type(field.name, value, field.default)
+        chosen[field.name] = value
+    return AuditSettings(**chosen)
+
+
+def _check_type(name: str, value: Any, default: Any) -> None:
+    """Files can hold any type; the command line has been read as the right one already."""
+    rules: list[tuple[type, type | tuple[type, ...], str]] = [
+        (bool, bool, "true or false"),
+        (int, int, "a whole number"),
+        (float, (int, float), "a number"),
+        (str, str, "text"),
+    ]
+    for kind, allowed, words in rules:
+        if isinstance(default, kind):
+            if not isinstance(value, allowed) or isinstance(value, bool) is not (kind is bool):
+                raise InputError(f"{name}={value!r} must be {words}.")
+            return
 
 
 def finish(
@@ -88,12 +102,3 @@ def finish(
     write(findings, run.path / "report.html", run.manifest)
     print_findings(findings, str(run.path))
     return exit_code(ruling["outcome"] for ruling in findings.rules)
-
-
-def table_bytes(rows: list[dict[str, Any]]) -> bytes:
-    """Rows as CSV."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else ["id"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()

@@ -52,8 +52,9 @@ def _combine(parts: Sequence[float], clusters: Sequence[int]) -> Spread:
     variance = max(targets + records - cells, targets, records)
     if variance <= 0:
         return Spread(0.0, float(max(clusters[0] - 1, 1)))
+    # Of two clusters a small part is mostly luck; what is counted twice bounds it from below.
     weight = sum(
-        part**2 / max(count - 1, 1)
+        max(part, cells if count < 3 else 0.0) ** 2 / max(count - 1, 1)
         for part, count in zip((targets, records), clusters[:2], strict=True)
     )
     return Spread(variance, variance**2 / weight if weight > 0 else float(clusters[1] - 1))

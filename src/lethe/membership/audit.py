@@ -32,6 +32,7 @@ from lethe.membership.measure import (
     strongest_metric,
     train_accuracy,
 )
+from lethe.membership.records import write_records
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.obfuscation import BASELINE, Mitigation, exponential_weights
 from lethe.training.design import holdout
@@ -80,6 +81,17 @@ def baseline_spec(data: Dataset, recipe: Recipe, settings: AuditSettings) -> Spe
     )
 
 
+def open_run(
+    path: Path | str, data: Dataset, recipe: Recipe, settings: AuditSettings
+) -> RunFolder:
+    """The run folder of an audit, to be used in a `with` statement.
+
+    Raises:
+        InputError: the folder holds something else; see `RunFolder`.
+    """
+    return RunFolder(Path(path), baseline_spec(data, recipe, settings).hash())
+
+
 def audit_model(
     data: Dataset,
     recipe: Recipe,
@@ -113,6 +125,8 @@ def audit_model(
     plain = train(built[:1], np.ones(len(data.labels), np.float32))[BASELINE.name]
     first = measure(plain, BASELINE, None, settings)
     show.say(headline(first, settings))
+    if settings.keep_records:
+        write_records(folder, first, data.classes)
 
     scores, models_behind = _settled_exposure(folder, spec, plain)
     weights = np.ones(len(data.labels), np.float32)
@@ -133,9 +147,21 @@ def audit_model(
     )
 
 
-def audit_scores(name: str, shadows: Shadows, settings: AuditSettings) -> Findings:
-    """The same measurement on signals that somebody else computed; nothing is trained."""
-    return compose(name, [measure(shadows, BASELINE, None, settings)], [], settings)
+def audit_scores(
+    name: str, shadows: Shadows, settings: AuditSettings, folder: RunFolder | None = None
+) -> Findings:
+    """The same measurement on signals that somebody else computed; nothing is trained.
+
+    Args:
+        name: of the subject.
+        shadows: see `Shadows.from_file`.
+        settings: those on mitigations are not used.
+        folder: an open run folder, needed to keep the table of records.
+    """
+    measured = measure(shadows, BASELINE, None, settings)
+    if settings.keep_records and folder is not None:
+        write_records(folder, measured, None)
+    return compose(name, [measured], [], settings)
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,13 @@ def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
     null = exchanged(shadows, seed)
     score = score_all(null.signals, null.members, (attack,), seed=seed)[attack]
     scored = np.isfinite(score)
+    rows, columns = scored.any(axis=1), scored.any(axis=0)
+    table = np.ix_(rows, columns)
     boot = TwoWayBootstrap(
-        null.members, clusters_of(null.pairs, record_clusters(null), seed), scored, seed=seed
+        null.members[table],
+        clusters_of(null.pairs[rows], record_clusters(null)[columns], seed),
+        scored[table],
+        seed=seed,
     )
     estimate = symmetric_estimate(
         auc(null.members[scored], score[scored]),
@@ -114,7 +119,7 @@ def coverage(shadows: Shadows) -> Check:
 def ties(shadows: Shadows) -> Check:
     """Saturated, rounded or constant signals blunt every attack and flatter the model."""
     values, counts = np.unique(shadows.signals, return_counts=True)
-    most = float(counts.max()) / shadows.signals.size
+    most = float(counts.max()) / shadows.signals.size if counts.max() > 1 else 0.0
     tied = 1 - len(values) / shadows.signals.size
     constant = int((shadows.signals == shadows.signals[0]).all(axis=0).sum())
     bad = most > 0.01 or constant > 0 or tied > 0.5

@@ -1,16 +1,19 @@
 """Every shadow model in turn is the target: IN and OUT statistics of the others from running sums.
 
 Leaving out only the target would give its membership away, because a record IN the target
-is IN fewer of the others. So its complementary partner is left out too; in a balanced design
-without complements another model of the opposite side is left out, drawn at random for each
-record. In an unbalanced design (independent coins) the counts say nothing and only the
-target is left out. Cost O(K N), in float64, sums centred on each record's mean.
+is IN fewer of the others. So its complementary partner is left out too; in a design without
+complements that puts every record IN equally many models, another model of the opposite side
+is left out, drawn at random for each record. Where the counts of the records differ by one,
+as in a balanced design of an odd number of models, one model drawn at random is first set
+aside for each record, neither attacked nor asked, so that the rest are equal. In any other
+design (independent coins) the counts say nothing and only the target is left out.
+Cost O(K N), in float64, sums centred on each record's mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,10 +93,11 @@ def scorable_targets(members: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Which models can play the target without their membership showing in the counts.
 
     In a design of complementary pairs a model without partner cannot, and is no reference
-    either; in any other design all can.
+    either; in any other design all can. A single pair among other models is no such design:
+    without it nothing would be left.
     """
     partner = partners(members)
-    if (partner >= 0).any():
+    if (partner >= 0).sum() >= 4:
         return np.flatnonzero(partner >= 0)
     return np.arange(len(members))
 
@@ -106,7 +110,7 @@ def leave_one_out(
     Args:
         signals: (K, N) phi, finite.
         members: (K, N) true membership.
-        seed: of the counterparts drawn in a balanced design without complements.
+        seed: of the counterparts drawn in a design of equal counts without complements.
 
     Raises:
         InputError: shapes differ, or a signal is not finite.
@@ -127,19 +131,57 @@ def leave_one_out(
     centre = wide.mean(axis=0)
     wide = wide - centre
     partner = partners(members)
-    drawn = None if (partner >= 0).all() else _Counterparts.of(members, seed)
-    sums = _Sums.of(wide, members)
+    paired = bool((partner >= 0).all())
+    drawn = None if paired else _Counterparts.of(members, seed)
+    counted = np.ones(members.shape, bool) if drawn is None else drawn.counted
+    sums = _Sums.of(wide, members, counted)
     columns = np.arange(wide.shape[1])
     for place, target in enumerate(usable):
-        own = wide[place]
-        if partner[place] >= 0:
+        if paired:
             other: Float | None = wide[partner[place]]
         elif drawn is not None:
             other = wide[drawn.pick(members[place]), columns]
         else:
             other = None
-        inside, outside = sums.without(own, other, members[place], centre)
+        inside, outside = sums.without(
+            wide[place], other, members[place], counted[place], centre
+        )
         yield References(int(target), inside, outside)
+
+
+def without_groups(
+    signals: NDArray[np.floating], members: NDArray[np.bool_], groups: NDArray[np.integer]
+) -> Iterator[tuple[Moments, Moments]]:
+    """IN and OUT moments of all models but those of one group, for each group in turn.
+
+    For jackknives; it hides no membership, see `leave_one_out` for that.
+
+    Args:
+        signals: (K, N) phi.
+        members: (K, N) membership.
+        groups: (K,) label of each model's group, such as its complementary pair.
+    """
+    wide = np.asarray(signals, np.float64)
+    centre = wide.mean(axis=0)
+    wide = wide - centre
+    everything = np.ones(members.shape, bool)
+    total = _Sums.of(wide, members, everything)
+    for group in np.unique(groups):
+        rows = groups == group
+        yield total.minus(_Sums.of(wide[rows], members[rows], everything[rows])).both(centre)
+
+
+def scored_cells(members: NDArray[np.bool_], seed: int = 0) -> NDArray[np.bool_]:
+    """(K, N) True where `leave_one_out` leaves a reference model on each side.
+
+    Args:
+        members: (K, N) true membership.
+        seed: see `leave_one_out`.
+    """
+    scored = np.zeros(members.shape, bool)
+    for references in leave_one_out(np.zeros(members.shape, np.float32), members, seed):
+        scored[references.target] = (references.inside.count > 0) & (references.outside.count > 0)
+    return scored
 
 
 @dataclass(frozen=True)
@@ -154,21 +196,39 @@ class _Sums:
     square_out: Float
 
     @staticmethod
-    def of(wide: Float, members: NDArray[np.bool_]) -> _Sums:
-        models = float(len(wide))
-        count = members.sum(axis=0).astype(np.float64)
-        sum_in = np.einsum("kn,kn->n", wide, members)
-        squares = np.einsum("kn,kn->n", wide, wide)
-        square_in = np.einsum("kn,kn,kn->n", wide, wide, members)
-        return _Sums(
-            count, sum_in, square_in, models - count, wide.sum(axis=0) - sum_in,
-            squares - square_in,
+    def of(wide: Float, members: NDArray[np.bool_], counted: NDArray[np.bool_]) -> _Sums:
+        parts = []
+        for side in (members & counted, ~members & counted):
+            parts += [
+                side.sum(axis=0).astype(np.float64),
+                np.einsum("kn,kn->n", wide, side),
+                np.einsum("kn,kn,kn->n", wide, wide, side),
+            ]
+        return _Sums(*parts)
+
+    def minus(self, other: _Sums) -> _Sums:
+        """Without the models behind other sums."""
+        return _Sums(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
+
+    def both(self, centre: Float) -> tuple[Moments, Moments]:
+        """Moments of both sides."""
+        return (
+            _moments_of(self.count_in, self.sum_in, self.square_in, centre),
+            _moments_of(self.count_out, self.sum_out, self.square_out, centre),
         )
 
     def without(
-        self, own: Float, other: Float | None, member: NDArray[np.bool_], centre: Float
+        self,
+        own: Float,
+        other: Float | None,
+        member: NDArray[np.bool_],
+        counted: NDArray[np.bool_],
+        centre: Float,
     ) -> tuple[Moments, Moments]:
-        """Both sides without the target and, if given, a counterpart of the other side."""
+        """Both sides without the target and, if given, a counterpart of the other side.
+
+        Where the target is set aside (not `counted`) both sides are left empty.
+        """
         left = np.zeros_like(own) if other is None else other
         lost = 0.0 if other is None else 1.0
         sides = []
@@ -178,34 +238,52 @@ class _Sums:
         ):
             here = member if is_in else ~member
             gone = np.where(here, own, left)
-            n = count - np.where(here, 1.0, lost)
-            s = total - gone
-            with np.errstate(invalid="ignore", divide="ignore"):
-                mean = np.where(n > 0, s / n, np.nan)
-                rest = np.where(n > 1, square - gone**2 - s**2 / n, 0.0)
-            sides.append(Moments(n, mean + centre, np.maximum(rest, 0.0)))
+            n = np.where(counted, count - np.where(here, 1.0, lost), 0.0)
+            sides.append(_moments_of(n, total - gone, square - gone**2, centre))
         return sides[0], sides[1]
 
 
-class _Counterparts:
-    """For a balanced design without complements: a random model of the other side, per record."""
+def _moments_of(count: Float, total: Float, square: Float, centre: Float) -> Moments:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(count > 0, total / count, np.nan)
+        rest = np.where(count > 1, square - total**2 / count, 0.0)
+    return Moments(count, mean + centre, np.maximum(rest, 0.0))
 
-    def __init__(self, order: NDArray[np.intp], outside: int, seed: int) -> None:
-        self._order, self._outside = order, outside
-        self._rng = np.random.default_rng(seed)
+
+class _Counterparts:
+    """For designs without complements: a random model of the other side, per record.
+
+    Attributes:
+        counted: (K, N) False where a model is set aside for a record.
+    """
+
+    def __init__(
+        self, order: NDArray[np.intp], inside: int, counted: NDArray[np.bool_],
+        rng: np.random.Generator,
+    ) -> None:
+        self.counted = counted
+        self._order, self._inside, self._rng = order, inside, rng
+        self._outside = len(order) - inside - int((~counted[:, 0]).sum())
 
     @staticmethod
     def of(members: NDArray[np.bool_], seed: int) -> _Counterparts | None:
-        inside = members.sum(axis=0)
-        if not (2 * inside == len(members)).all():
+        count = members.sum(axis=0)
+        inside, uneven = int(count.min()), bool(count.min() != count.max())
+        if count.max() > inside + 1 or inside < 1 or count.max() >= len(members):
             return None
-        # Models that are OUT come first, then those that are IN.
-        return _Counterparts(
-            np.argsort(members, axis=0, kind="stable"), len(members) // 2, seed
-        )
+        rng = np.random.default_rng(seed)
+        counted = np.ones(members.shape, bool)
+        if uneven:
+            # An IN cell where there is one too many, else an OUT cell: the rest are equal.
+            lots = np.where(members == (count > inside), rng.random(members.shape), -1.0)
+            counted[lots.argmax(axis=0), np.arange(members.shape[1])] = False
+        # Models that are OUT come first, then those that are IN, then what is set aside.
+        order = np.argsort(np.where(counted, members, 2), axis=0, kind="stable")
+        return _Counterparts(order, inside, counted, rng)
 
     def pick(self, member: NDArray[np.bool_]) -> NDArray[np.intp]:
         """(N,) a model on the other side of each record."""
-        at = self._rng.integers(self._outside, size=len(member))
-        rows = np.where(member, at, self._outside + at)
+        out = self._rng.integers(self._outside, size=len(member))
+        into = self._rng.integers(self._inside, size=len(member))
+        rows = np.where(member, out, self._outside + into)
         return self._order[rows, np.arange(len(member))]

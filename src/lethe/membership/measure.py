@@ -20,6 +20,7 @@ from lethe.evidence.twoway import (
     share_estimate,
     symmetric_estimate,
 )
+from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.lira import score_all
 from lethe.training.shadows import Shadows
 
@@ -107,11 +108,15 @@ def run_attacks(
     """
     scores = score_all(shadows.signals, shadows.members, attacks, variance, seed)
     scored = np.isfinite(next(iter(scores.values())))
+    # Models and records without any score are no clusters: they would only be drawn for nothing.
+    rows, columns = scored.any(axis=1), scored.any(axis=0)
+    people = record_clusters(shadows)[columns]
+    table = np.ix_(rows, columns)
     boot = TwoWayBootstrap(
-        shadows.members, clusters_of(shadows.pairs, record_clusters(shadows), seed), scored,
+        shadows.members[table], clusters_of(shadows.pairs[rows], people, seed), scored[table],
         seed=seed,
     )
-    records = len(np.unique(record_clusters(shadows)))
+    records = len(np.unique(people))
     return {
         name: _measure(name, boot, score[scored], records, tuple(fprs), confidence)
         for name, score in scores.items()
@@ -176,8 +181,9 @@ def _grid(curve: Roc, records: int) -> list[float]:
 
 def risk_rate(shadows: Shadows) -> float | None:
     """FPR of the frontier's risk: 1 %, or 10 % if only that is resolved, or None for the AUC."""
-    records = len(np.unique(record_clusters(shadows)))
-    outside = int((~shadows.members).sum())
+    scored = scored_cells(shadows.members)
+    records = len(np.unique(record_clusters(shadows)[scored.any(axis=0)]))
+    outside = int((~shadows.members & scored).sum())
     for fpr in (0.01, 0.1):
         try:
             check_resolvable(fpr, outside, records)

@@ -60,7 +60,7 @@ CONTEXT_FIELDS: dict[str, dict[str, str]] = {
         "controller": "Controller",
         "processor": "Processor",
     },
-    "Threat model, as argued by the controller": {
+    "Threat model": {
         "goals": "Goals of an attacker",
         "knowledge": "Knowledge",
         "access_of_attacker": "Access of the attacker",
@@ -164,6 +164,11 @@ def _known(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str
         "tool_version": None if tool is None else f"lethe {tool}",
         "training_records": records,
         "data_source": document["data"].get("source"),
+        "system_name": document["subject"]["name"],
+        "goals": document["threat_model"]["goal"],
+        "knowledge": document["threat_model"]["knowledge"],
+        "access_of_attacker": document["threat_model"]["access"],
+        "compute_budget": document["threat_model"]["budget"],
     }
     return {key: plain(item) for key, item in known.items()}
 

@@ -57,9 +57,8 @@ class Axis:
 
     def ticks(self, wanted: int) -> list[float]:
         """Round numbers on the axis."""
-        return svg.log_ticks(self.low, self.high) if self.log else svg.ticks(
-            self.low, self.high, wanted
-        )
+        round_numbers = svg.log_ticks if self.log else svg.ticks
+        return round_numbers(self.low, self.high, wanted)
 
 
 def points(document: Mapping[str, Any]) -> list[Point]:

@@ -123,6 +123,23 @@ def is_measured(value: Any) -> bool:
     )
 
 
+def interval_methods(value: Any) -> list[str]:
+    """How the intervals of a document were made, each way once, in order of appearance.
+
+    >>> interval_methods([{"value": 1, "low": 0, "high": 2, "confidence": 0.95, "method": "exact"}])
+    ['95 %: exact']
+    """
+    found: dict[str, None] = {}
+    if isinstance(value, Mapping):
+        if value.get("method") and value.get("confidence"):
+            return [f"{percent(value['confidence'])}: {value['method']}"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            found |= dict.fromkeys(interval_methods(item))
+    return list(found)
+
+
 def facts(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     """A nested object as rows of label and text.
 

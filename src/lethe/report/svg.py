@@ -22,7 +22,8 @@ def shorten(text: str, length: int) -> str:
 
 def number(value: float) -> str:
     """A coordinate: two decimals, no trailing zeros, so that bytes stay few and stable."""
-    return f"{value:.2f}".rstrip("0").rstrip(".").replace("-0", "0" if value > -0.005 else "-0")
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def element(tag: str, *children: str, **attributes: object) -> str:
@@ -65,13 +66,13 @@ def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     return [round(at * step, 12) for at in range(first, last + 1)]
 
 
-def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 of each decade, or the decades alone when there are many.
+def log_ticks(low: float, high: float, wanted: int = 7) -> list[float]:
+    """1, 2 and 5 of each decade, or the decades alone where those would be far too many.
 
     >>> log_ticks(0.009, 0.3)
     [0.01, 0.02, 0.05, 0.1, 0.2]
     """
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if len(decades) <= 4 else (1,)
+    steps = (1, 2, 5) if 3 * math.log10(high / low) <= wanted + 3 else (1,)
     every = [round(m * 10.0**d, 12) for d in decades for m in steps]
     return [tick for tick in every if low <= tick <= high]

@@ -11,7 +11,16 @@ from typing import Any
 
 from lethe.report import words
 from lethe.report.context_fields import groups, run_facts
-from lethe.report.numbers import Cell, facts, fixed, grouped, percent, rate, score
+from lethe.report.numbers import (
+    Cell,
+    facts,
+    fixed,
+    grouped,
+    interval_methods,
+    percent,
+    rate,
+    score,
+)
 
 Json = Mapping[str, Any]
 
@@ -58,6 +67,7 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "guarantees": [_guarantee_row(entry) for entry in document["guarantees"]],
         "threat_model": facts(document["threat_model"]),
         "data": facts(document["data"]),
+        "interval_methods": interval_methods(document),
         "attacks": [_attack(attack) for attack in document["attacks"]],
         "attacks_not_run": document["attacks_not_run"],
         "limits": document["limits"],

@@ -1,0 +1,181 @@
+"""Wrong input: a message that names value, rule and way out, exit code 2, nothing written."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from lethe.cli import run
+
+
+def refused(capsys, tmp_path, *arguments, code=2, out=True):
+    folder = tmp_path / "out"
+    extra = ["--out", str(folder)] if out else []
+    assert run([*map(str, arguments), *extra]) == code
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    assert not (folder / "findings.json").exists()
+    return captured.err + captured.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["audit", "model", "digitz"], ["'digitz'", "Did you mean 'digits'?"]),
+        (["audit", "model", "digits", "--models", "3"], ["models=3", "at least 4"]),
+        (["audit", "model", "digits", "--modles", "8"], ["--modles", "--models"]),
+        (["audit", "mode", "digits"], ["mode", "model"]),
+        (["audit", "model", "digits", "--gate", "tpr<=0.1"], ["tpr@0.01"]),
+        (["audit", "model", "digits", "--gate", "tqr@0.1<=1"], ["'tqr'", "Did you mean 'tpr'?"]),
+        (["audit", "model", "digits", "--confidence", "95"], ["confidence=95", "(0, 1)"]),
+        (["audit", "model", "digits", "--noise", "-1"], ["noise=-1"]),
+        (["audit", "model", "digits", "--holdout", "0"], ["holdout=0"]),
+        (["audit", "model", "digits", "--seed", "-1"], ["seed=-1"]),
+        (["audit", "model", "digits", "--models", "many"], ["many"]),
+        (["audit", "model", "digits", "--release", "wieghted"], ["Did you mean 'weighted'?"]),
+        (["audit", "model", "digits", "--mitigations", "remval"], ["Did you mean 'removal'?"]),
+        (["audit", "model", "digits", "--recipe", "nowhere.py:make"], ["nowhere.py"]),
+        (["audit", "model", "digits", "--recipe", "make"], ["file.py:name"]),
+        (["audit", "model", "digits", "--rows", "99999"], ["99999", "1797"]),
+        (["audit", "scores", "nowhere.npz"], ["nowhere.npz"]),
+    ],
+)
+def test_wrong_arguments(capsys, tmp_path, arguments, words):
+    message = refused(capsys, tmp_path, *arguments)
+    for word in words:
+        assert word in message
+
+
+def test_unknown_key_in_toml(capsys, tmp_path):
+    config = tmp_path / "audit.toml"
+    config.write_text("modells = 8\n")
+    message = refused(capsys, tmp_path, "audit", "model", "digits", "--config", config)
+    assert "audit.toml" in message and "Did you mean 'models'?" in message
+
+
+def test_broken_toml_names_the_line(capsys, tmp_path):
+    config = tmp_path / "audit.toml"
+    config.write_text("models = 8\nseed = = 1\n")
+    assert "line 2" in refused(capsys, tmp_path, "audit", "model", "digits", "--config", config)
+
+
+def test_wrong_type_in_toml(capsys, tmp_path):
+    config = tmp_path / "audit.toml"
+    config.write_text('models = "eight"\n')
+    message = refused(capsys, tmp_path, "audit", "model", "digits", "--config", config)
+    assert "models='eight' must be a whole number" in message
+
+
+def write_csv(path, header, rows):
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "extra", "words"),
+    [
+        ("a,b,y", ["1,2,x", "2,2,x", "3,4,x"], [], ["'x'"]),  # a single class
+        ("a,b,y", ["1,nan,x", "2,3,z", "1,2,x", "4,5,z"], [], ["b"]),
+        ("a,b,y", ["1,inf,x", "2,3,z", "1,2,x", "4,5,z"], [], ["b"]),
+        ("a,b,y", ["1,2,", "2,3,z", "1,2,x", "4,5,z"], [], ["y"]),  # a missing label
+        ("a,b,y", ["1,2,x", "2,3,z"] * 4, ["--label", "yy"], ["'yy'", "Did you mean 'y'?"]),
+        ("a,b,y", ["1,2,x", "2,3,z"] * 4, ["--drop", "c"], ["'c'"]),
+        ("i,a,y", ["1,2,x", "1,3,z", "3,4,x", "4,5,z"], ["--id-column", "i"], ["'1'"]),
+    ],
+)
+def test_wrong_tables(capsys, tmp_path, header, rows, extra, words):
+    path = write_csv(tmp_path / "t.csv", header, rows)
+    label = [] if "--label" in extra else ["--label", "y"]
+    message = refused(capsys, tmp_path, "audit", "model", path, *label, *extra)
+    for word in words:
+        assert word in message
+
+
+def test_label_not_named(capsys, tmp_path):
+    path = write_csv(tmp_path / "t.csv", "a,b,y", ["1,2,x", "2,3,z"] * 4)
+    message = refused(capsys, tmp_path, "audit", "model", path)
+    assert "--label" in message and "y" in message
+
+
+def scores_file(tmp_path, models=8, records=40, **changes):
+    rng = np.random.default_rng(0)
+    members = np.zeros((models, records), bool)
+    for pair in range(0, models - 1, 2):
+        members[pair, rng.permutation(records)[: records // 2]] = True
+        members[pair + 1] = ~members[pair]
+    arrays = {"signals": rng.normal(size=members.shape) + members, "members": members, **changes}
+    path = tmp_path / "scores.npz"
+    np.savez(path, **{name: value for name, value in arrays.items() if value is not None})
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"signals": np.zeros((8, 39))}, ["(8, 39)", "(8, 40)"]),
+        ({"members": None}, ["members"]),
+        ({"members": np.full((8, 40), 2)}, ["2"]),
+        ({"signals": np.full((8, 40), np.nan)}, ["NaN"]),
+        ({"ids": np.array(["a"] * 40)}, ["'a'"]),
+        ({"models": 3}, ["at least 4"]),
+    ],
+)
+def test_wrong_scores_files(capsys, tmp_path, changes, words):
+    path = scores_file(tmp_path, **changes)
+    message = refused(capsys, tmp_path, "audit", "scores", path)
+    for word in words:
+        assert word in message
+
+
+def test_scores_audit_end_to_end(capsys, tmp_path):
+    path = scores_file(tmp_path, models=17, records=301)  # odd numbers of both
+    folder = tmp_path / "run"
+    assert run(["audit", "scores", str(path), "--out", str(folder), "--gate", "auc<=0.6"]) == 1
+    findings = json.loads((folder / "findings.json").read_bytes())
+    [candidate] = findings["candidates"]
+    assert candidate["attacks"]["lira-online"]["auc"]["value"] > 0.7
+    assert (folder / "report.html").is_file()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": "other"}', "\0\1"])
+def test_a_corrupt_manifest_is_refused_and_nothing_is_lost(capsys, tmp_path, content):
+    folder = tmp_path / "run"
+    (folder / "shadows" / "baseline-0").mkdir(parents=True)
+    precious = folder / "shadows" / "baseline-0" / "00000.safetensors"
+    precious.write_bytes(b"finished work")
+    (folder / "manifest.json").write_text(content)
+    message = refused(
+        capsys, tmp_path, "audit", "scores", scores_file(tmp_path), "--out", folder, out=False
+    )
+    assert "manifest.json" in message and "--out" in message
+    assert precious.read_bytes() == b"finished work"
+
+
+def test_the_folder_of_another_audit_is_refused(capsys, tmp_path):
+    folder = tmp_path / "run"
+    assert run(["audit", "scores", str(scores_file(tmp_path)), "--out", str(folder)]) == 0
+    kept = (folder / "findings.json").read_bytes()
+    other = scores_file(tmp_path, records=44)
+    assert run(["audit", "scores", str(other), "--out", str(folder)]) == 2
+    assert "another audit" in capsys.readouterr().err
+    assert (folder / "findings.json").read_bytes() == kept
+
+
+def test_a_folder_that_is_no_run_is_left_alone(capsys, tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "cat.jpg").write_bytes(b"cat")
+    assert run(["audit", "scores", str(scores_file(tmp_path)), "--out", str(folder)]) == 2
+    assert "no run folder" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["cat.jpg"]
+
+
+def test_out_below_a_file_cannot_be_written(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    code = run(
+        ["audit", "scores", str(scores_file(tmp_path)), "--out", str(tmp_path / "file" / "run")]
+    )
+    assert code == 4
+    assert "--out" in capsys.readouterr().err

@@ -1,0 +1,46 @@
+"""Start-up stays light, and the public names are what they say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import lethe
+
+HEAVY = ("torch", "scipy.stats", "matplotlib", "sklearn", "pyarrow", "duckdb", "joblib")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import lethe",
+        "from lethe.cli import run; run(['--help'])",
+        "from lethe.cli import run; run(['audit', 'model', '--help'])",
+        "from lethe.cli import run; run(['--version'])",
+    ],
+)
+def test_nothing_heavy_is_imported(code):
+    probe = f"{code}\nimport sys\nprint([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stderr.strip().endswith("[]"), done.stderr
+
+
+def test_all_public_names_exist_and_no_other():
+    assert sorted(lethe.__all__) == list(lethe.__all__) or set(lethe.__all__) == set(dir(lethe))
+    for name in lethe.__all__:
+        assert getattr(lethe, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = lethe.nonsense
+
+
+def test_help_teaches(capsys):
+    from lethe.cli import run
+
+    assert run(["audit", "model", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for word in ("--gate", "tpr@0.001<=0.05", "--recipe", "digits"):
+        assert word in text

@@ -1,0 +1,153 @@
+"""Do nominal 95 % intervals cover? Audits are simulated from a model whose truth is a formula.
+
+score = record effect + model effect + member * (shift + record gain + model gain) + noise, all
+normal, on complementary pairs of models; the second table of a pair adds noise of its own.
+`python tests/evidence/test_coverage.py [REPETITIONS] [RECORDS]` prints the table of coverage.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+from lethe.evidence.roc import auc_of, rate_at, roc
+from lethe.evidence.twoway import (
+    TwoWayBootstrap,
+    clusters_of,
+    mean_estimate,
+    share_estimate,
+    symmetric_estimate,
+)
+
+# Standard deviations: record effect, model effect, record gain, model gain; the noise has 1.
+EFFECTS = {
+    "iid": (0.0, 0.0, 0.0, 0.0),
+    "records": (1.0, 0.0, 1.0, 0.0),
+    "models": (0.0, 0.5, 0.0, 0.5),
+    "weak-models": (1.0, 0.2, 0.7, 0.15),
+    "both": (1.0, 0.5, 0.7, 0.4),
+}
+SHIFT = 1.0
+FPRS = np.array([0.1, 0.01])
+WHAT = ("auc", "tpr10", "tpr1", "d-auc", "d-tpr10", "d-tpr1", "mean")
+# Conservative by construction: Korn-Graubard limits.
+SHARES = ("tpr10", "tpr1")
+
+
+def truth(effects, extra=0.0):
+    """AUC and TPR of the population: both sides are normal."""
+    record, model, record_gain, model_gain = effects
+    out = record**2 + model**2 + 1 + extra
+    inside = out + record_gain**2 + model_gain**2
+    rates = 1 - ndtr((ndtri(1 - FPRS) * math.sqrt(out) - SHIFT) / math.sqrt(inside))
+    return np.array([ndtr(SHIFT / math.sqrt(out + inside)), *rates])
+
+
+def audit(rng, effects, models, records, draws, seed):
+    """One simulated audit: the seven intervals of `WHAT`."""
+    record, model, record_gain, model_gain = effects
+    half = np.array([rng.permutation(records) < records // 2 for _ in range(models // 2)])
+    member = np.empty((models, records), bool)
+    member[::2], member[1::2] = half, ~half
+    gain = (SHIFT + record_gain * rng.normal(size=records)
+            + model_gain * rng.normal(size=(models, 1)))
+    effect = record * rng.normal(size=records) + model * rng.normal(size=(models, 1))
+    first = effect + member * gain + rng.normal(size=member.shape)
+    second = first + rng.normal(size=member.shape)
+    pairs, people = np.arange(models) // 2, np.arange(records)
+    boot = TwoWayBootstrap(member, clusters_of(pairs, people, seed), draws=draws, seed=seed)
+    replicates, values = [], []
+    for score in (first, second):
+        curve = roc(member, score)
+        replicates.append(boot.replicate(score.ravel(), FPRS))
+        values.append([auc_of(curve), *(rate_at(curve, fpr).tpr for fpr in FPRS)])
+    paired, n = replicates[0] - replicates[1], member.sum()
+    spreads = [replicates[0].spread(at) for at in range(3)]
+    intervals = [symmetric_estimate(values[0][0], spreads[0], n, 0.95, "auc", 0.0, 1.0)]
+    intervals += [share_estimate(values[0][at], spreads[at], n, records, 0.95) for at in (1, 2)]
+    intervals += [
+        symmetric_estimate(values[0][at] - values[1][at], paired.spread(at), n, 0.95, "d")
+        for at in range(3)
+    ]
+    right = effect + rng.normal(size=member.shape) < 1
+    return [*intervals, mean_estimate(right, pairs, people)]
+
+
+def coverage(name, models, records, repetitions, draws=200):
+    """Share of audits whose interval holds the truth, and the mean width, for each of `WHAT`."""
+    effects = EFFECTS[name]
+    true, other = truth(effects), truth(effects, 1.0)
+    mean = ndtr(1 / math.sqrt(effects[0] ** 2 + effects[1] ** 2 + 1))
+    goal = [*true, *(true - other), mean]
+    hits, widths = np.zeros(len(WHAT)), np.zeros(len(WHAT))
+    for repetition in range(repetitions):
+        rng = np.random.default_rng([sum(map(ord, name)), models, records, repetition])
+        for at, estimate in enumerate(audit(rng, effects, models, records, draws, repetition)):
+            hits[at] += estimate.low <= goal[at] <= estimate.high
+            widths[at] += estimate.width
+    return hits / repetitions, widths / repetitions
+
+
+def check(name, models, records, repetitions, floor, ceiling=None):
+    """Coverage within its limits, up to three binomial standard errors of the simulation."""
+    shares, _ = coverage(name, models, records, repetitions)
+    for what, share in zip(WHAT, shares, strict=True):
+        slack = 3 * math.sqrt(floor * (1 - floor) / repetitions)
+        assert share >= floor - slack, (what, share)
+        if ceiling is not None and what not in SHARES:
+            slack = 3 * math.sqrt(ceiling * (1 - ceiling) / repetitions)
+            assert share <= ceiling + slack, (what, share)
+
+
+@pytest.mark.parametrize("name", ["iid", "both"])
+def test_coverage_in_small(name):
+    check(name, 16, 200, 80, floor=0.93)
+
+
+def test_intervals_of_independent_scores_are_as_wide_as_they_must_be():
+    """Without effects the two-way interval comes near the one of independent scores."""
+    _, widths = coverage("iid", 32, 200, 20)
+    n = 32 * 100
+    area = ndtr(SHIFT / math.sqrt(2))
+    grid = (np.arange(100_000) + 0.5) / 100_000
+    placements = 1 - ndtr(ndtri(grid) - SHIFT)
+    ideal = 2 * 1.96 * math.sqrt(2 * placements.var() / n)
+    assert 0.75 < area < 0.77
+    assert 0.95 * ideal <= widths[0] <= 1.45 * ideal
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("models", [8, 16, 32, 64])
+@pytest.mark.parametrize("name", list(EFFECTS))
+def test_coverage(name, models):
+    """At least 93 %; at most 97 % where every kind of cluster has an effect of its own.
+
+    Where models have none the variance, never below its largest part, is cautious on purpose:
+    few models cannot show that they do not differ.
+    """
+    check(name, models, 400, 400, 0.93, 0.97 if name in ("models", "both") else None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["iid", "models", "both"])
+def test_coverage_with_two_pairs_of_models(name):
+    check(name, 4, 1000, 400, 0.93)
+
+
+def main(repetitions: int = 400, records: int = 400) -> None:
+    """Print coverage and mean width of every case."""
+    print(f"{repetitions} repetitions, {records} records, nominal 95 %")
+    print(f"{'effects':12}{'K':>4}", *(f"{what:>13}" for what in WHAT))
+    for name in EFFECTS:
+        for models in (8, 16, 32, 64):
+            shares, widths = coverage(name, models, records, repetitions)
+            cells = [f"{s:6.3f} ({w:.3f})" for s, w in zip(shares, widths, strict=True)]
+            print(f"{name:12}{models:4}", *(f"{cell:>13}" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,154 @@
+"""Pareto set, knee and operating point, against hand-worked planes and a naive oracle."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.errors import InputError
+from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.frontier import Candidate, Frontier, equivalence
+from lethe.evidence.guarantee import empirical_only
+
+
+def about(value, half=0.01):
+    return Estimate(value, value - half, value + half, 0.95, "by hand", 100)
+
+
+def candidate(name, utility, risk, loss=None):
+    return Candidate(
+        name, "none", {"noise": 0.5}, about(utility), risk if risk.__class__ is Refusal
+        else about(risk), empirical_only(), loss,
+    )
+
+
+def plane(*points, margin=0.01):
+    return Frontier([candidate(f"c{at}", u, r) for at, (u, r) in enumerate(points)], margin)
+
+
+points = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=9)
+
+
+@given(points)
+def test_pareto_agrees_with_asking_every_pair(listed):
+    kept = plane(*listed).pareto()
+    for at, (u, r) in enumerate(listed):
+        beaten = any(
+            (other_u >= u and other_r < r) or (other_u > u and other_r <= r)
+            for other_u, other_r in listed
+        )
+        assert (f"c{at}" in kept) == (not beaten)
+    assert kept == sorted(kept)
+
+
+@given(points)
+def test_knee_lies_on_the_pareto_set_between_its_ends(listed):
+    frontier = plane(*listed)
+    knee, front = frontier.knee(), {listed[int(name[1:])] for name in frontier.pareto()}
+    if knee is None:
+        return
+    assert len(front) >= 3
+    (low_u, low_r), (u, r), (high_u, high_r) = min(front), listed[int(knee[1:])], max(front)
+    assert low_u < u < high_u and low_r < r < high_r
+    # Above the straight line between the ends: less risk than the line at the same utility.
+    assert r < low_r + (high_r - low_r) * (u - low_u) / (high_u - low_u)
+
+
+def test_knee_by_hand():
+    """Ends (1, 1) and (0, 0): the gains are 0.6 - 0.1 = 0.5, 0.8 - 0.4 = 0.4, 0.9 - 0.8 = 0.1."""
+    frontier = plane((1.0, 1.0), (0.9, 0.4), (0.6, 0.2), (0.2, 0.1), (0.0, 0.0), (0.1, 0.9))
+    assert frontier.pareto() == ["c0", "c1", "c2", "c3", "c4"]
+    assert frontier.knee() == "c1"
+
+
+def test_knee_does_not_depend_on_units_or_order():
+    listed = [(90.0, 0.01), (89.0, 0.004), (86.0, 0.002), (80.0, 0.001)]
+    assert plane(*listed).knee() == "c1"
+    assert plane(*reversed(listed)).knee() == "c2"
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        [], [(1, 1)], [(1, 1), (0, 0)], [(1, 1), (1, 1), (1, 1)], [(1, 1), (1, 1), (0, 0)],
+        [(1, 1), (0.5, 0.5), (0, 0)], [(1, 1), (0.5, 0.75), (0, 0)], [(1, 0), (0.5, 1), (0, 2)],
+    ],
+)
+def test_no_knee_without_three_distinct_points_that_bend_the_right_way(listed):
+    assert plane(*listed).knee() is None
+
+
+def test_equal_gains_go_to_the_earlier_candidate():
+    assert plane((1.0, 1.0), (0.75, 0.25), (0.5, 0.0625), (0.25, 0.0)).knee() == "c1"
+    assert plane((1, 1), (0.75, 0.25), (0.75, 0.25), (0, 0)).knee() == "c1"
+
+
+def test_refusals_and_missing_values_are_no_points():
+    lost = Estimate(None, None, 0.2, 0.95, "m", 1)
+    frontier = Frontier([
+        candidate("baseline", 0.9, 0.5),
+        candidate("refused", 0.99, Refusal("too few")),
+        Candidate("none", "m", {}, about(0.99), lost, empirical_only()),
+    ])
+    assert frontier.pareto() == ["baseline"]
+    assert frontier.operating_point() == "baseline"
+    assert Frontier([candidate("a", 0.9, Refusal("few"))]).operating_point() is None
+    assert Frontier([]).pareto() == []
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "answer"),
+    [(-0.01, 0.01, "yes"), (-0.02, 0.009, "yes"), (-0.01, 0.011, "unclear"),
+     (0.01, 0.03, "unclear"), (0.011, 0.03, "no"), (None, 0.005, "yes"), (0.02, None, "no"),
+     (None, None, "unclear"), (None, 0.2, "unclear")],
+)
+def test_equivalence_asks_the_limits(low, high, answer):
+    assert equivalence(Estimate(None, low, high, 0.95, "m", 1), 0.01) == answer
+
+
+def loss(high):
+    return Estimate(0.0, -0.02, high, 0.95, "paired", 100)
+
+
+def test_operating_point_takes_the_lowest_risk_within_the_margin():
+    listed = [
+        candidate("baseline", 0.90, 0.50),
+        candidate("cheap", 0.90, 0.30, loss(0.009)),
+        candidate("good", 0.895, 0.10, loss(0.010)),
+        candidate("unclear", 0.895, 0.05, loss(0.011)),
+        candidate("bad", 0.50, 0.01, about(0.40)),
+    ]
+    assert Frontier(listed).operating_point() == "good"
+    assert Frontier(listed, margin=0.009).operating_point() == "cheap"
+    assert Frontier(listed, margin=0.0).operating_point() == "baseline"
+    assert Frontier(listed, margin=1.0).operating_point() == "bad"
+
+
+def test_equal_risks_go_to_the_earlier_candidate():
+    listed = [candidate("b", 0.9, 0.5), candidate("z", 0.9, 0.1, loss(0.0)),
+              candidate("a", 0.95, 0.1, loss(0.0))]
+    assert Frontier(listed).operating_point() == "z"
+    assert Frontier(listed[::-1]).operating_point() == "a"
+
+
+def test_names_are_unique_and_the_margin_is_not_negative():
+    with pytest.raises(InputError, match=r"names must be unique, got \['a', 'a'\]"):
+        Frontier([candidate("a", 1, 1), candidate("a", 0, 0)])
+    for margin in (-0.01, math.nan):
+        with pytest.raises(InputError, match="margin=.* must be at least 0"):
+            Frontier([], margin)
+
+
+def test_candidate_to_json():
+    made = Candidate("baseline", "none", {"noise": 0.5}, about(0.5, 0.25), Refusal("few"),
+                     empirical_only("x"), details={"models": 64})
+    assert made.to_json() == {
+        "name": "baseline", "mitigation": "none", "settings": {"noise": 0.5},
+        "utility": about(0.5, 0.25).to_json(), "risk": {"refused": "few"}, "utility_loss": None,
+        "risk_change": None, "guarantee": empirical_only("x").to_json(), "models": 64,
+    }
+    paired = candidate("a", 0.5, 0.5, loss(0.25)).to_json()
+    assert paired["utility_loss"] == loss(0.25).to_json()

@@ -1,0 +1,64 @@
+"""What is proof and what is only measured, kept apart."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from lethe.errors import InputError
+from lethe.evidence.guarantee import NOT_PROVEN, PROVEN, Guarantee, empirical_only
+
+
+@pytest.mark.parametrize("kind", PROVEN + NOT_PROVEN)
+def test_only_proofs_are_proven(kind):
+    guarantee = Guarantee(kind, {}, "add/remove", "record")
+    assert guarantee.proven == (kind not in ("asymptotic", "empirical-only"))
+
+
+def test_to_json_by_hand():
+    parameters = {"epsilon": 1.0, "delta": 1e-5}
+    guarantee = Guarantee("approx-dp", parameters, "replace-one", "user", ("a",), ("b", "c"))
+    assert guarantee.to_json() == {
+        "kind": "approx-dp", "proven": True, "parameters": {"epsilon": 1.0, "delta": 1e-5},
+        "relation": "replace-one", "unit": "user", "assumptions": ["a"], "voided_by": ["b", "c"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "approx_dp"}, "kind='approx_dp' must be one of .* Did you mean 'approx-dp'"),
+        ({"relation": "swap"}, "relation='swap' must be one of 'add/remove', 'replace-one'"),
+        ({"unit": "users"}, "unit='users' must be one of .* Did you mean 'user'"),
+    ],
+)
+def test_unknown_words_are_refused(change, message):
+    words = {"kind": "gdp", "parameters": {}, "relation": "none", "unit": "none", **change}
+    with pytest.raises(InputError, match=message):
+        Guarantee(**words)
+
+
+def test_parameters_cannot_be_changed_afterwards():
+    parameters = {"epsilon": 1.0}
+    guarantee = Guarantee("pure-dp", parameters, "add/remove", "record")
+    parameters["epsilon"] = 0.1
+    assert guarantee.parameters["epsilon"] == 1.0
+    with pytest.raises(TypeError):
+        guarantee.parameters["epsilon"] = 0.1
+
+
+def test_empirical_only_claims_nothing():
+    guarantee = empirical_only("LiRA, 64 models", voided_by=("a stronger attack",))
+    assert not guarantee.proven
+    assert guarantee.assumptions == ("LiRA, 64 models",)
+    assert guarantee.to_json()["relation"] == "none"
+
+
+def test_a_guarantee_travels_to_another_process():
+    guarantee = Guarantee("gdp", {"mu": 0.5}, "replace-one", "query", ("a",), ("b",))
+    for copied in (pickle.loads(pickle.dumps(guarantee)), copy.deepcopy(guarantee)):
+        assert copied == guarantee
+        with pytest.raises(TypeError):
+            copied.parameters["mu"] = 0.0

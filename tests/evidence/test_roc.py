@@ -1,0 +1,252 @@
+"""ROC quantities: ties, saturation, what the sample cannot resolve, analytic and published cases."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri
+from sklearn.metrics import roc_auc_score, roc_curve
+
+from lethe.errors import InputError, NotMeasurable
+from lethe.evidence.roc import (
+    auc,
+    auc_of,
+    check_resolvable,
+    log_ratio,
+    rate_at,
+    roc,
+    smallest_fpr,
+    tpr_at_fpr,
+)
+
+
+@st.composite
+def tables(draw, levels=6):
+    """Membership and integer scores of few levels, so that ties are the rule."""
+    size = draw(st.integers(2, 60))
+    member = draw(st.lists(st.booleans(), min_size=size, max_size=size))
+    member[0], member[1] = True, False
+    score = draw(st.lists(st.integers(-levels, levels), min_size=size, max_size=size))
+    return np.array(member), np.array(score, float)
+
+
+def naive_auc(member, score):
+    """P(member higher) + P(tie)/2, pair by pair."""
+    inside, outside = score[member], score[~member]
+    wins = sum((a > b) + 0.5 * (a == b) for a in inside for b in outside)
+    return wins / (len(inside) * len(outside))
+
+
+def naive_tpr(member, score, fpr):
+    """Best TPR over all thresholds that keep the budget, counted one by one."""
+    best = 0.0
+    for threshold in score:
+        if np.mean(score[~member] >= threshold) <= fpr + 1e-12:
+            best = max(best, float(np.mean(score[member] >= threshold)))
+    return best
+
+
+def test_a_curve_by_hand():
+    curve = roc([1, 0, 1, 0, 1], [3, 3, 2, 1, 1])
+    assert curve.thresholds.tolist() == [math.inf, 3, 2, 1]
+    assert curve.tpr.tolist() == [0, 1 / 3, 2 / 3, 1]
+    assert curve.fpr.tolist() == [0, 0.5, 0.5, 1]
+    assert (curve.members, curve.non_members) == (3, 2)
+
+
+@given(tables())
+@settings(max_examples=150, deadline=None)
+def test_agrees_with_sklearn_on_ties(table):
+    member, score = table
+    mine = roc(member, score)
+    fpr, tpr, thresholds = roc_curve(member, score, drop_intermediate=False)
+    assert mine.fpr.tolist() == fpr.tolist()
+    assert mine.tpr.tolist() == tpr.tolist()
+    assert mine.thresholds.tolist() == thresholds.tolist()
+    assert auc(member, score) == pytest.approx(roc_auc_score(member, score), abs=1e-12)
+
+
+@given(tables())
+@settings(max_examples=80, deadline=None)
+def test_auc_agrees_with_counting_pairs(table):
+    assert auc(*table) == pytest.approx(naive_auc(*table), abs=1e-12)
+
+
+@given(tables(), st.sampled_from([0.5, 0.6, 0.75, 0.9]))
+@settings(max_examples=80, deadline=None)
+def test_tpr_agrees_with_trying_every_threshold(table, fpr):
+    member, score = table
+    member, score = np.tile(member, 20), np.tile(score, 20)
+    point = tpr_at_fpr(member, score, fpr)
+    assert point.tpr == pytest.approx(naive_tpr(member, score, fpr), abs=1e-12)
+    assert point.realised_fpr <= fpr * (1 + 1e-9)
+    assert point.realised_fpr == np.mean(score[~member] >= point.threshold)
+    assert point.tpr == np.mean(score[member] >= point.threshold)
+
+
+@given(tables(levels=40))
+@settings(max_examples=80, deadline=None)
+def test_strictly_monotone_transforms_change_nothing(table):
+    """On integers up to 40 these transforms are strict in floating point too: no new ties."""
+    member, score = table
+    plain = roc(member, score)
+    for moved in (3 * score - 7, np.exp(score / 8), score**3, np.arctan(score / 10)):
+        assert len(np.unique(moved)) == len(np.unique(score))
+        other = roc(member, moved)
+        assert other.fpr.tolist() == plain.fpr.tolist()
+        assert other.tpr.tolist() == plain.tpr.tolist()
+
+
+@given(tables(), st.randoms(use_true_random=False))
+@settings(max_examples=50, deadline=None)
+def test_order_is_nothing_and_reversal_mirrors(table, shuffler):
+    member, score = table
+    order = list(range(len(score)))
+    shuffler.shuffle(order)
+    assert auc(member[order], score[order]) == auc(member, score)
+    assert auc(member, -score) == pytest.approx(1 - auc(member, score), abs=1e-12)
+    assert auc(~member, score) == pytest.approx(1 - auc(member, score), abs=1e-12)
+
+
+def test_three_levels_where_a_tie_wrong_curve_says_less_than_chance():
+    """Rounded scores of LeakPro's kind: 100 members, 100 others, three levels.
+
+    One point per record, others first within a tie, gives AUC 0.475 from an attack that works.
+    """
+    score = np.repeat([2.0, 1.0, 0.0, 2.0, 1.0, 0.0], [25, 65, 10, 18, 52, 30])
+    member = np.repeat([True, False], [100, 100])
+    expected = (25 * (52 + 30) + 65 * 30 + 0.5 * (25 * 18 + 65 * 52 + 10 * 30)) / 10**4
+    assert expected == 0.6075
+    assert auc(member, score) == pytest.approx(expected, abs=1e-12)
+    order = np.lexsort((member, -score))
+    hits, alarms = np.cumsum(member[order]) / 100, np.cumsum(~member[order]) / 100
+    wrong = float(np.trapezoid(hits, alarms))
+    assert wrong < 0.5 < expected
+    assert wrong == pytest.approx((25 * 82 + 65 * 30) / 10**4)
+
+
+def test_saturated_scores_catch_nobody_and_say_so():
+    """30 % of both sides tie at the top: no threshold keeps a 1 % budget but the empty one."""
+    rng = np.random.default_rng(0)
+    member = np.arange(4000) % 2 == 0
+    score = np.where(rng.random(4000) < 0.3, 1.0, rng.random(4000))
+    point = tpr_at_fpr(member, score, 0.01)
+    assert (point.tpr, point.realised_fpr, point.threshold) == (0.0, 0.0, math.inf)
+
+
+def test_partly_saturated_scores_keep_the_budget():
+    """30 of 1000 others tie at the top with 200 members, 10 more sit alone below them."""
+    score = np.concatenate([np.full(30, 9.0), np.full(970, 1.0), np.full(200, 9.0), np.zeros(800)])
+    member = np.repeat([False, True], [1000, 1000])
+    assert tpr_at_fpr(member, score, 0.02).tpr == 0.0
+    point = tpr_at_fpr(member, score, 0.05)
+    assert (point.tpr, point.realised_fpr, point.threshold) == (0.2, 0.03, 9.0)
+
+
+def test_a_budget_is_met_exactly_in_spite_of_floating_point():
+    for fpr, others in [(0.1, 300), (0.3, 1000), (0.07, 700), (0.001, 10000), (0.29, 100)]:
+        member = np.repeat([False, True], [others, others])
+        score = np.concatenate([np.arange(others), np.arange(others)]).astype(float)
+        assert tpr_at_fpr(member, score, fpr).realised_fpr == pytest.approx(fpr, abs=1e-15)
+
+
+def test_refuses_too_few_non_members_in_the_voice_of_the_house():
+    member = np.repeat([True, False], [10, 500])
+    with pytest.raises(NotMeasurable) as caught:
+        tpr_at_fpr(member, np.zeros(510), 0.001)
+    assert str(caught.value) == "fpr=0.001 needs at least 10000 non-members, got 500."
+    assert caught.value.exit_code == 3
+
+
+def test_refuses_too_few_distinct_records():
+    check_resolvable(0.001, 10_000, 1000)
+    with pytest.raises(NotMeasurable) as caught:
+        check_resolvable(0.001, 10_000, 999)
+    assert str(caught.value) == "fpr=0.001 needs at least 1000 distinct records, got 999."
+    with pytest.raises(NotMeasurable, match="at least 10000 non-members, got 9999"):
+        check_resolvable(0.001, 9_999, 1000)
+
+
+@pytest.mark.parametrize("fpr", [0, 1, -0.1, 1.5, math.nan])
+def test_an_fpr_lies_strictly_between_0_and_1(fpr):
+    with pytest.raises(InputError, match=r"fpr=.* must be in \(0, 1\)"):
+        check_resolvable(fpr, 10**9)
+
+
+@given(st.integers(11, 100_000), st.one_of(st.none(), st.integers(2, 5000)))
+def test_the_smallest_fpr_is_resolved_and_less_is_not(others, records):
+    smallest = smallest_fpr(others, records)
+    if smallest < 1:
+        check_resolvable(smallest * 1.000001, others, records)
+        with pytest.raises(NotMeasurable):
+            check_resolvable(smallest * 0.99, others, records)
+
+
+def test_impossible_input_is_refused():
+    with pytest.raises(InputError, match="^member has 2 entries and score 3; they must match.$"):
+        roc([1, 0], [1, 2, 3])
+    with pytest.raises(InputError, match="^score holds 2 NaN; every score must be given.$"):
+        roc([1, 0, 1], [1, math.nan, math.nan])
+    for member in ([1, 1], [0, 0], []):
+        with pytest.raises(InputError, match="at least one member and one non-member"):
+            roc(member, np.zeros(len(member)))
+
+
+def test_infinite_scores_are_certainty():
+    assert auc([1, 1, 0, 0], [math.inf, 2, 1, -math.inf]) == 1.0
+
+
+def test_perfect_useless_and_inverted_attack():
+    member = np.repeat([True, False], [500, 2000])
+    perfect = tpr_at_fpr(member, member.astype(float), 0.01)
+    assert (perfect.tpr, perfect.realised_fpr) == (1.0, 0.0)
+    assert auc(member, member) == 1.0
+    assert auc(member, np.zeros(2500)) == 0.5
+    assert tpr_at_fpr(member, np.zeros(2500), 0.01).tpr == 0.0
+    assert auc(member, ~member) == 0.0
+
+
+@pytest.mark.parametrize("t", [0.0, 0.5, 1.0, 2.0])
+def test_two_equal_normals_follow_the_formula(t):
+    """AUC = Phi(t) and TPR at FPR f = Phi(sqrt2 t - z_{1-f}) (protocols 5.2, 6)."""
+    n = 100_000
+    rng = np.random.default_rng(round(10 * t))
+    member = np.repeat([True, False], [n, n])
+    curve = roc(member, rng.normal(size=2 * n) + math.sqrt(2) * t * member)
+    assert auc_of(curve) == pytest.approx(ndtr(t), abs=4 * math.sqrt(1 / (12 * n) * 2))
+    for fpr in (0.1, 0.01, 0.001):
+        z = ndtri(1 - fpr)
+        truth = ndtr(math.sqrt(2) * t - z)
+        # The threshold is estimated too: its error moves the TPR by the ratio of the densities.
+        slope = math.exp((z**2 - (z - math.sqrt(2) * t) ** 2) / 2)
+        error = math.sqrt((truth * (1 - truth) + slope**2 * fpr * (1 - fpr)) / n)
+        assert rate_at(curve, fpr).tpr == pytest.approx(truth, abs=4 * error)
+
+
+@pytest.mark.parametrize(
+    # Table of protocols 5.2, 6.
+    ("t", "area", "tpr"),
+    [(0.5, 0.691, (0.009, 0.053, 0.28)), (1, 0.841, (0.047, 0.18, 0.55)),
+     (2, 0.977, (0.397, 0.69, 0.94)), (3, 0.9987, (0.875, 0.97, 0.999))],
+)
+def test_the_table_of_the_protocols_on_exact_quantiles(t, area, tpr):
+    """Scores at the quantiles of both normals: the curve without sampling error."""
+    grid = (np.arange(20_000) + 0.5) / 20_000
+    member = np.repeat([True, False], [20_000, 20_000])
+    curve = roc(member, np.concatenate([ndtri(grid) + math.sqrt(2) * t, ndtri(grid)]))
+    assert auc_of(curve) == pytest.approx(area, abs=6e-4)
+    for fpr, rate in zip((0.001, 0.01, 0.1), tpr, strict=True):
+        assert rate_at(curve, fpr).tpr == pytest.approx(rate, abs=6e-3)
+
+
+def test_tau_published():
+    """tau 5.2 at FPR 0.001 is a TPR of 18.1 %, and 3.7 one of 4.0 % (Forgotten by Design)."""
+    assert log_ratio(0.181, 0.001) == pytest.approx(5.2, abs=0.005)
+    assert 0.001 * math.exp(5.2) == pytest.approx(0.181, abs=5e-4)
+    assert log_ratio(0.0404, 0.001) == pytest.approx(3.7, abs=0.005)
+    assert log_ratio(0.001, 0.001) == 0.0
+    assert log_ratio(0.0, 0.001) is None

@@ -1,0 +1,155 @@
+"""The grammar of rules, the truth table of a judgement, and the exit code of several."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.errors import InputError
+from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.rules import (
+    AT_FPR,
+    FAIL,
+    METRICS,
+    NOT_TESTED,
+    PASS,
+    UNDECIDED,
+    Rule,
+    Ruling,
+    exit_code,
+    joint_outcome,
+    judge,
+    parse_rule,
+)
+
+
+def between(low, high):
+    return Estimate(None, low, high, 0.95, "by hand", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("tpr@0.001<=0.05", Rule("tpr", 0.001, 0.05)),
+        ("  tau @ 1e-2  <=  1.7 ", Rule("tau", 0.01, 1.7)),
+        ("auc <= 0.55", Rule("auc", None, 0.55)),
+        ("top-t<=2", Rule("top-t", None, 2.0)),
+        ("utility-loss <= -0.01", Rule("utility-loss", None, -0.01)),
+        ("width(tpr@0.01) <= 0.02", Rule("tpr", 0.01, 0.02, on_width=True)),
+        ("width( auc ) <= .1", Rule("auc", None, 0.1, on_width=True)),
+        ("width( tau @ 0.1 )<=1", Rule("tau", 0.1, 1.0, on_width=True)),
+    ],
+)
+def test_good_forms(text, rule):
+    assert parse_rule(text) == rule
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "tpr@0.01", "tpr@0.01 < 0.05", "tpr@0.01 >= 0.05", "0.05 >= tpr@0.01", "TPR@0.1<=1",
+     "width(tpr@0.01 <= 0.05", "tpr@0.01) <= 0.05", "tpr@0.01 <= 0.05 0.06", "tpr@ <= 0.05",
+     "width (auc) <= 1", "auc <= ", "tpr@0.1 <= 1; auc <= 1"],
+)
+def test_bad_forms_show_the_form(text):
+    with pytest.raises(InputError) as caught:
+        parse_rule(text)
+    assert str(caught.value) == (
+        f"rule {text!r} is not of the form METRIC[@FPR] <= X or width(METRIC[@FPR]) <= X, "
+        "for example 'tpr@0.001 <= 0.05'."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tprs@0.1<=1", "rule 'tprs@0.1<=1' names the unknown metric 'tprs'. "
+         "Did you mean 'tpr'? Metrics: tpr, tau, auc, top-t, utility-loss."),
+        ("zzz<=1", "rule 'zzz<=1' names the unknown metric 'zzz'. "
+         "Metrics: tpr, tau, auc, top-t, utility-loss."),
+        ("tpr<=1", "rule 'tpr<=1': write tpr@0.01."),
+        ("auc@0.1<=1", "rule 'auc@0.1<=1': write auc without @."),
+        ("tpr@x<=1", "FPR 'x' in rule 'tpr@x<=1' is not a number."),
+        ("auc<=x", "limit 'x' in rule 'auc<=x' is not a number."),
+        ("auc<=nan", "limit 'nan' in rule 'auc<=nan' must be finite."),
+        ("auc<=inf", "limit 'inf' in rule 'auc<=inf' must be finite."),
+        ("tpr@0<=1", "FPR of a rule=0.0 must be in (0, 1)."),
+        ("tpr@1<=1", "FPR of a rule=1.0 must be in (0, 1)."),
+        ("tpr@nan<=1", "FPR of a rule=nan must be in (0, 1)."),
+    ],
+)
+def test_wrong_words_and_numbers_name_the_way_out(text, message):
+    with pytest.raises(InputError) as caught:
+        parse_rule(text)
+    assert str(caught.value) == message
+
+
+@given(
+    st.sampled_from(sorted(METRICS)), st.floats(0, 1, exclude_min=True, exclude_max=True),
+    st.floats(allow_nan=False, allow_infinity=False), st.booleans(),
+)
+def test_a_printed_rule_reads_back_as_the_same_rule(metric, fpr, limit, on_width):
+    rule = Rule(metric, fpr if metric in AT_FPR else None, limit, on_width)
+    assert parse_rule(str(rule)) == rule
+
+
+def test_quantity_and_json():
+    rule = parse_rule("width(tpr@1e-3)<=0.1")
+    assert rule.quantity == "tpr@0.001"
+    assert str(rule) == "width(tpr@0.001) <= 0.1"
+    assert Ruling(rule, "baseline", NOT_TESTED, None).to_json() == {
+        "rule": "width(tpr@0.001) <= 0.1", "candidate": "baseline", "outcome": "not-tested",
+        "evidence": None,
+    }
+    assert Ruling(rule, "b", UNDECIDED, Refusal("few")).to_json()["evidence"] == {"refused": "few"}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [
+        (0.1, 0.4, PASS), (0.1, 0.5, PASS), (0.5, 0.5, PASS), (0.5, 0.6, UNDECIDED),
+        (0.1, 0.6, UNDECIDED), (0.51, 0.6, FAIL), (None, 0.4, PASS), (None, 0.6, UNDECIDED),
+        (0.6, None, FAIL), (0.4, None, UNDECIDED), (None, None, UNDECIDED),
+    ],
+)
+def test_judge_looks_at_the_limits_and_never_at_the_value(low, high, outcome):
+    rule = parse_rule("auc <= 0.5")
+    for value in (None, 0.0, 1.0):
+        assert judge(rule, Estimate(value, low, high, 0.95, "m", 1)) == outcome
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [(0.1, 0.3, PASS), (0.25, 0.5, PASS), (0.1, 0.5, UNDECIDED), (None, 0.1, UNDECIDED),
+     (0.1, None, UNDECIDED)],
+)
+def test_a_wide_interval_is_no_failure_but_too_little_evidence(low, high, outcome):
+    assert judge(parse_rule("width(auc) <= 0.25"), between(low, high)) == outcome
+
+
+def test_what_was_refused_is_undecided_and_what_was_not_measured_is_not_tested():
+    for text in ("auc <= 1", "width(auc) <= 1"):
+        assert judge(parse_rule(text), Refusal("too few")) == UNDECIDED
+        assert judge(parse_rule(text), None) == NOT_TESTED
+
+
+ALL = (PASS, FAIL, UNDECIDED, NOT_TESTED)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3])
+def test_joint_outcome_and_exit_code_over_all_combinations(size):
+    for outcomes in itertools.product(ALL, repeat=size):
+        joint, code = joint_outcome(outcomes), exit_code(outcomes)
+        if FAIL in outcomes:
+            assert (joint, code) == (FAIL, 1)
+        elif set(outcomes) == {PASS}:
+            assert (joint, code) == (PASS, 0)
+        elif not outcomes:
+            assert (joint, code) == (NOT_TESTED, 0)
+        elif set(outcomes) == {NOT_TESTED}:
+            assert (joint, code) == (NOT_TESTED, 3)
+        else:
+            assert (joint, code) == (UNDECIDED, 3)
+        assert (joint_outcome(iter(outcomes)), exit_code(iter(outcomes))) == (joint, code)
