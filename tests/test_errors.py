@@ -85,7 +85,8 @@ def test_check_known_keys_names_the_place_and_the_known_ones():
     [
         (0, False, False, True), (0, True, False, False), (1, False, False, True),
         (1, False, True, False), (0.5, True, True, True), (-1e-9, False, False, False),
-        (1.1, False, False, False), (math.nan, False, False, False), (math.inf, False, False, False),
+        (1.1, False, False, False), (math.nan, False, False, False),
+        (math.inf, False, False, False),
     ],
 )
 def test_check_between_at_and_beyond_the_limits(value, open_low, open_high, inside):

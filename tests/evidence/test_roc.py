@@ -1,4 +1,4 @@
-"""ROC quantities: ties, saturation, what the sample cannot resolve, analytic and published cases."""
+"""ROC quantities: ties, saturation, what no sample resolves, analytic and published cases."""
 
 from __future__ import annotations
 
@@ -113,20 +113,19 @@ def test_order_is_nothing_and_reversal_mirrors(table, shuffler):
 
 
 def test_three_levels_where_a_tie_wrong_curve_says_less_than_chance():
-    """Rounded scores of LeakPro's kind: 100 members, 100 others, three levels.
+    """Three score levels, 100 members and 100 others, in the manner of LeakPro's tie defect.
 
-    One point per record, others first within a tie, gives AUC 0.475 from an attack that works.
+    One point per record, others first within a tie, gives 0.474 for an attack of AUC 0.595.
     """
-    score = np.repeat([2.0, 1.0, 0.0, 2.0, 1.0, 0.0], [25, 65, 10, 18, 52, 30])
+    score = np.repeat([2.0, 1.0, 0.0, 2.0, 1.0, 0.0], [50, 20, 30, 10, 78, 12])
     member = np.repeat([True, False], [100, 100])
-    expected = (25 * (52 + 30) + 65 * 30 + 0.5 * (25 * 18 + 65 * 52 + 10 * 30)) / 10**4
-    assert expected == 0.6075
-    assert auc(member, score) == pytest.approx(expected, abs=1e-12)
+    wins = 50 * (78 + 12) + 20 * 12
+    ties = 50 * 10 + 20 * 78 + 30 * 12
+    assert (wins + ties / 2) / 100**2 == 0.595
+    assert auc(member, score) == pytest.approx(0.595, abs=1e-12)
     order = np.lexsort((member, -score))
-    hits, alarms = np.cumsum(member[order]) / 100, np.cumsum(~member[order]) / 100
-    wrong = float(np.trapezoid(hits, alarms))
-    assert wrong < 0.5 < expected
-    assert wrong == pytest.approx((25 * 82 + 65 * 30) / 10**4)
+    wrong = np.trapezoid(np.cumsum(member[order]) / 100, np.cumsum(~member[order]) / 100)
+    assert wrong == pytest.approx(0.474, abs=1e-12)
 
 
 def test_saturated_scores_catch_nobody_and_say_so():

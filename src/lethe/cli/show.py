@@ -83,12 +83,13 @@ def _cell(measured: dict[str, Any] | None, percent: bool = True) -> str:
     if value is None:
         return "-"
     if percent:
-        return f"{value:.2%} ({low:.2%}, {high:.2%})"
-    return f"{value:.2f} ({low:.2f}, {high:.2f})"
+        return f"{value:.2%}\n{100 * low:.2f} to {high:.2%}"
+    return f"{value:.2f}\n{low:.2f} to {high:.2f}"
 
 
 def print_findings(findings: Findings, folder: str) -> None:
     """The candidates as a table, the verdict, and where the document lies."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -97,18 +98,18 @@ def print_findings(findings: Findings, folder: str) -> None:
     frontier = findings.frontier
     confidence = findings.reproduction["confidence"]
     table = Table(
-        title=f"{findings.subject['name']}: candidates, {confidence:.0%} intervals"
+        title=f"{findings.subject['name']}: candidates, {confidence:.0%} intervals",
+        box=SIMPLE_HEAD, pad_edge=False, title_justify="left",
     )
-    for heading in ("candidate", frontier["risk"].split(" ")[0], "TPR at 0.1% FPR",
-                    "mean t, top 1%", "accuracy", "accuracy lost"):
-        table.add_column(heading)
+    table.add_column("candidate", no_wrap=True, min_width=19)
+    for heading in (frontier["risk"].split(" ")[0], "tpr@0.001", "t, top 1%", "accuracy", "lost"):
+        table.add_column(heading, overflow="fold")
     for candidate in findings.candidates:
         best = candidate["attacks"][candidate["strongest_attack"]]
-        marks = ("*" if candidate["name"] in frontier["pareto"] else "") + (
-            " <- take" if candidate["name"] == frontier["operating_point"] else ""
-        )
+        mark = "*" if candidate["name"] in frontier["pareto"] else ""
+        taken = candidate["name"] == frontier["operating_point"]
         table.add_row(
-            Text(candidate["name"] + marks),
+            Text(f"{'>' if taken else mark:<2}{candidate['name']}"),
             _cell(candidate["risk"]),
             _cell(best["tpr"].get("0.001")),
             _cell(candidate["vulnerability"]["top_t"], percent=False),
@@ -116,7 +117,8 @@ def print_findings(findings: Findings, folder: str) -> None:
             _cell(candidate["utility_loss"]),
         )
     console.print(table)
-    console.print("* not beaten in both risk and accuracy by another candidate")
+    console.print(Text("* no other candidate is better in both risk and accuracy"))
+    console.print(Text(f"> the one to take: {frontier['rule']}"))
     for ruling in findings.rules:
         console.print(Text(f"{ruling['outcome']}: {ruling['rule']} on {ruling['candidate']}"))
     for check in findings.checks:

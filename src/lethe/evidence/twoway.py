@@ -52,9 +52,11 @@ def _combine(parts: Sequence[float], clusters: Sequence[int]) -> Spread:
     variance = max(targets + records - cells, targets, records)
     if variance <= 0:
         return Spread(0.0, float(max(clusters[0] - 1, 1)))
-    # Of two clusters a small part is mostly luck; what is counted twice bounds it from below.
+    if min(clusters[:2]) < 3:
+        # The variance of two clusters is small by luck too often to lend more degrees than one.
+        return Spread(variance, 1.0)
     weight = sum(
-        max(part, cells if count < 3 else 0.0) ** 2 / max(count - 1, 1)
+        part**2 / max(count - 1, 1)
         for part, count in zip((targets, records), clusters[:2], strict=True)
     )
     return Spread(variance, variance**2 / weight if weight > 0 else float(clusters[1] - 1))

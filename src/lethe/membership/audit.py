@@ -138,7 +138,7 @@ def audit_model(
         measured.append(
             measure(
                 shadows[mitigation.name], mitigation, first, settings,
-                mitigation.treatment(weights).weights, weights,
+                mitigation.treatment(weights, spec.pool).weights, weights,
             )
         )
     return compose(
@@ -181,7 +181,7 @@ class _Trainer:
         width = self.folder.settle("chunk_width", chunk_width(self.settings.models))
         jobs: dict[str, list[ChunkJob]] = {}
         for mitigation in candidates:
-            spec = replace(self.spec, treatment=mitigation.treatment(weights))
+            spec = replace(self.spec, treatment=mitigation.treatment(weights, self.spec.pool))
             place = f"{mitigation.name}-{spec.hash()[:8]}"
             jobs[mitigation.name] = chunk_jobs(
                 spec, self.folder.path / "shadows" / place, self.settings.models, width

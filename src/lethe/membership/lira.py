@@ -45,7 +45,7 @@ def side_variance(side: Moments, rule: str) -> Float:
         pooled = side.total()
     if rule == "per-record":
         own = side.variance()
-        if np.isnan(own).any():
+        if (side.count == 1).any():
             raise InputError(
                 "variance='per-record' needs at least 2 reference models on each side of every "
                 "record; use more models or variance='pooled'."

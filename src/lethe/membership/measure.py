@@ -176,7 +176,8 @@ def _grid(curve: Roc, records: int) -> list[float]:
     start = smallest_fpr(curve.non_members, records)
     if start >= 0.9:
         return []
-    return [float(f"{fpr:.6g}") for fpr in np.geomspace(start * 1.000001, 0.95, _CURVE_POINTS)]
+    # Six digits are off by at most 5e-6 of the value: the first must not fall below `start`.
+    return [float(f"{fpr:.6g}") for fpr in np.geomspace(start * 1.00001, 0.95, _CURVE_POINTS)]
 
 
 def risk_rate(shadows: Shadows) -> float | None:

@@ -59,7 +59,8 @@ class AuditSettings:
         object.__setattr__(self, "models", check_models(self.models))
         check_at_least("seed", self.seed, 0)
         check_between("confidence", self.confidence, 0, 1, open_low=True, open_high=True)
-        check_at_least("margin", self.margin, 0)
+        for name in ("margin", "noise", "alpha", "beta"):
+            check_between(name, getattr(self, name), 0, float("inf"), open_high=True)
         check_between("holdout", self.holdout, 0, 0.9, open_low=True)
         check_choice("noise_convention", self.noise_convention, NOISE_CONVENTIONS)
         check_choice("variance", self.variance, VARIANCES)

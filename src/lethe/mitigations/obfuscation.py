@@ -38,6 +38,7 @@ def noise_on_mean(noise: float, convention: str, batch_size: int) -> float:
     """
     check_choice("noise convention", convention, NOISE_CONVENTIONS)
     check_at_least("noise", noise, 0)
+    check_at_least("batch_size", batch_size, 1)
     return noise if convention == "mean" else noise / math.sqrt(batch_size)
 
 
@@ -60,7 +61,7 @@ def exponential_weights(
     check_at_least("beta", beta, 0)
     check_between("high", high, 0, 1)
     check_between("low", low, 0, high)
-    exponent = np.minimum(-alpha * np.where(np.isfinite(t), t, -np.inf) + beta, 0.0) if (
+    exponent = np.minimum(-alpha * np.where(np.isnan(t), -np.inf, t) + beta, 0.0) if (
         alpha > 0
     ) else np.zeros(len(t))
     return np.clip(np.exp(exponent), low, high).astype(np.float32)
@@ -75,13 +76,21 @@ def logistic_weights(t: Float, centre: float, temperature: float) -> NDArray[np.
         temperature: > 0; towards 0 this becomes removal.
     """
     check_between("temperature", temperature, 0, float("inf"), open_low=True)
-    scaled = np.clip((np.where(np.isfinite(t), t, -np.inf) - centre) / temperature, -700, 700)
+    scaled = np.clip((np.where(np.isnan(t), -np.inf, t) - centre) / temperature, -700, 700)
     return (1 / (1 + np.exp(scaled))).astype(np.float32)
 
 
-def equal_mean(weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """One weight for everybody with the same mean: is it who is weighted, or how much?"""
-    return np.full_like(weights, float(weights.mean(dtype=np.float64)))
+def equal_mean(
+    weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
+) -> NDArray[np.float32]:
+    """One weight for everybody with the same mean: is it who is weighted, or how much?
+
+    Args:
+        weights: (N,) targeted weights.
+        pool: (N,) records that can be members, over which the mean is taken; all by default.
+    """
+    counted = weights if pool is None else weights[pool]
+    return np.full_like(weights, float(counted.mean(dtype=np.float64)))
 
 
 def dropped(weights: NDArray[np.float32], below: float = 0.5) -> NDArray[np.float32]:
@@ -106,18 +115,21 @@ class Mitigation:
     settings: dict[str, Any]
     needs_weights: bool = False
 
-    def treatment(self, weights: NDArray[np.float32]) -> Treatment:
+    def treatment(
+        self, weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
+    ) -> Treatment:
         """The training change.
 
         Args:
             weights: (N,) targeted weights of this audit; 1 for held-out records.
+            pool: (N,) records that can be members; all by default.
         """
         rule = self.settings.get("weights")
         chosen: NDArray[np.float32] | None = None
         if rule == "targeted":
             chosen = weights
         elif rule == "equal-mean":
-            chosen = equal_mean(weights)
+            chosen = equal_mean(weights, pool)
         elif rule == "drop":
             chosen = dropped(weights, self.settings["drop_below"])
         return Treatment(

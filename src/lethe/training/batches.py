@@ -73,7 +73,8 @@ class Shuffler:
         order = self.rows[self._rng.permutation(len(self.rows))]
         place = self._starts[:, None] + np.arange(width)
         inside = np.arange(width) < self.sizes[:, None]
-        rows = order[np.where(inside, place, 0)]
+        # A model whose rows were all removed has nothing to point padding at but row 0.
+        rows = order[np.where(inside, place, 0)] if len(order) else np.zeros_like(place)
         share = inside / np.maximum(self.sizes, 1)[:, None]
         return rows, share.astype(np.float32)
 

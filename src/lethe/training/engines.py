@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from lethe.errors import RunFailed
@@ -23,6 +26,7 @@ def run_in_processes(
 ) -> Iterator[int]:
     """Run `work` on every job in `workers` processes; yields each result as it is ready.
 
+    Even one worker is a process of its own: the same environment, so the same bits.
     Each process gets one thread for its linear algebra: small models lose more by sharing a
     core than they win. The order of results is not that of the jobs.
 
@@ -31,18 +35,19 @@ def run_in_processes(
     """
     if not jobs:
         return
-    if workers <= 1 or len(jobs) == 1:
-        for job in jobs:
-            yield work(job)
-        return
     from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
 
+    _renew_processes()
     try:
-        with parallel_config(backend="loky", inner_max_num_threads=1):
+        with (
+            _environment(worker_environment()),
+            parallel_config(backend="loky", inner_max_num_threads=1),
+        ):
+            # joblib would run a single worker's jobs here; two of which one idles will not.
             parallel = Parallel(
-                n_jobs=workers, return_as="generator_unordered", batch_size=1,
-                pre_dispatch="2*n_jobs",
+                n_jobs=max(2, workers), return_as="generator_unordered", batch_size=1,
+                pre_dispatch=2 * workers if workers > 1 else 1,
             )
             yield from parallel(delayed(work)(job) for job in jobs)
     except (TerminatedWorkerError, BrokenProcessPool) as error:
@@ -50,6 +55,50 @@ def run_in_processes(
             "a worker process died, most often for lack of memory; finished models are kept. "
             "Run the same command again, with fewer --workers if it happens again."
         ) from error
+
+
+def worker_environment() -> dict[str, str]:
+    """Variables that worker processes start with.
+
+    NumPy's BLAS takes 256-bit kernels on AMD's AVX-512 processors; its 512-bit ones are about
+    1.5 times as fast there. What the user has set is left alone.
+    """
+    needed = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return {}
+    flags = next((line.split() for line in text.splitlines() if line.startswith("flags")), [])
+    if "OPENBLAS_CORETYPE" in os.environ or not needed.issubset(flags):
+        return {}
+    return {"OPENBLAS_CORETYPE": "SKYLAKEX"} if "AuthenticAMD" in text else {}
+
+
+@contextlib.contextmanager
+def _environment(extra: dict[str, str]) -> Iterator[None]:
+    """Set variables for processes started meanwhile."""
+    os.environ.update(extra)
+    try:
+        yield
+    finally:
+        for name in extra:
+            os.environ.pop(name, None)
+
+
+_paths: list[str] | None = None
+
+
+def _renew_processes() -> None:
+    """End idle workers that were started with another import path.
+
+    They are kept between calls, and could not find modules beside a recipe loaded since.
+    """
+    global _paths
+    if _paths is not None and _paths != sys.path:
+        from joblib.externals.loky import get_reusable_executor
+
+        get_reusable_executor().shutdown(wait=True)
+    _paths = list(sys.path)
 
 
 def stop_processes() -> None:

@@ -1,29 +1,49 @@
-"""Content hashes of data, settings and code: a stale shard can never be taken for a new one."""
+"""Content hashes of data, settings and code: a stale shard can never be taken for a new one.
+
+A function counts with its compiled code, its defaults, the values it closes over, the global
+values it looks up, and the text of its file and of every file of the user's that this one
+imports, also inside functions. Libraries count with their version. Where a file lies and
+what its module is called do not count. What cannot be seen is what code reads when it runs,
+such as a data file or an environment variable.
+"""
 
 from __future__ import annotations
 
+import copyreg
+import functools
 import hashlib
 import inspect
 import json
 import sys
-import sysconfig
-from collections.abc import Iterable, Mapping
-from importlib import metadata
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError
+from lethe.training.code import (
+    all_names,
+    file_of,
+    find_files,
+    global_names,
+    imports_of_code,
+    imports_of_text,
+    is_library,
+    library_version,
+    versions,
+)
+
+__all__ = ["digest", "hash_array", "hash_json", "hash_value", "versions"]
 
 
 def digest(*parts: bytes | str) -> str:
     """SHA-256 of the parts, each with its length, so that no two lists collide by joining."""
     total = hashlib.sha256()
     for part in parts:
-        raw = part.encode() if isinstance(part, str) else part
+        raw = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
         total.update(len(raw).to_bytes(8, "little"))
         total.update(raw)
     return total.hexdigest()
@@ -34,155 +54,324 @@ def hash_array(array: NDArray[Any]) -> str:
     if array.dtype.hasobject:
         raise InputError("an array of objects cannot be hashed; use numbers or strings.")
     solid = np.ascontiguousarray(array)
-    return digest(str(solid.dtype), str(solid.shape), solid.tobytes())
+    return digest(str(solid.dtype), str(array.shape), solid.tobytes())
 
 
 def hash_json(value: Any) -> str:
     """SHA-256 of plain JSON values, whatever the order of keys."""
-    return digest(json.dumps(value, sort_keys=True, allow_nan=False))
+    return digest(json.dumps(value, sort_keys=True, allow_nan=False, default=_plain))
 
 
-def versions(*distributions: str) -> dict[str, str]:
-    """Installed versions of the libraries that numbers depend on, plus Python's."""
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for name in distributions:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise InputError(f"a {type(value).__name__} is no plain JSON value.")
 
 
 def hash_value(value: Any, where: str = "value") -> str:
-    """Hash a setting, array, function, class or estimator by content.
+    """Hash a setting, array, function, class, module or any object by content.
 
-    Functions count with the file they stand in, their defaults, the values they close over
-    and every module of the user's that they reach.
+    Args:
+        value: what to hash.
+        where: its name in messages.
 
     Raises:
         InputError: something has no stable content, such as an open file; the message names it.
     """
-    return digest(*_walk(value, where, set()))
-
-
-def _walk(value: Any, where: str, seen: set[int]) -> Iterable[str]:
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-        yield f"{type(value).__name__}:{value!r}"
-    elif isinstance(value, np.ndarray):
-        yield hash_array(value)
-    elif isinstance(value, (np.generic, np.dtype)):
-        yield f"{type(value).__name__}:{value!r}"
-    elif type(value).__module__ == "torch" and type(value).__name__ in ("Tensor", "Parameter"):
-        yield hash_array(value.detach().cpu().numpy())
-    elif id(value) in seen:
-        yield "again"
-    else:
-        seen.add(id(value))
-        yield from _walk_compound(value, where, seen)
-
-
-def _walk_compound(value: Any, where: str, seen: set[int]) -> Iterable[str]:
-    if isinstance(value, Mapping):
-        yield "mapping"
-        for key in sorted(value, key=repr):
-            yield repr(key)
-            yield from _walk(value[key], f"{where}[{key!r}]", seen)
-    elif isinstance(value, (list, tuple)):
-        yield f"sequence:{len(value)}"
-        for at, item in enumerate(value):
-            yield from _walk(item, f"{where}[{at}]", seen)
-    elif isinstance(value, (set, frozenset)):
-        yield f"set:{sorted(map(repr, value))}"
-    elif isinstance(value, Path):
-        yield f"path:{value}"
-    elif isinstance(value, ModuleType):
-        yield from _module(value, where, seen)
-    elif inspect.isfunction(value):
-        yield from _function(value, where, seen)
-    elif inspect.isclass(value):
-        yield f"class:{value.__module__}.{value.__qualname__}"
-        yield from _source_of(value, where, seen)
-    elif inspect.ismethod(value):
-        yield from _walk(value.__func__, where, seen)
-        yield from _walk(value.__self__, f"{where}.__self__", seen)
-    elif inspect.isbuiltin(value) or isinstance(value, np.ufunc):
-        yield f"builtin:{getattr(value, '__module__', '')}.{value.__name__}"
-    else:
-        yield from _object(value, where, seen)
-
-
-def _object(value: Any, where: str, seen: set[int]) -> Iterable[str]:
-    yield from _walk(type(value), f"type({where})", seen)
-    if hasattr(value, "get_params"):
-        state = value.get_params(deep=False)
-    elif hasattr(value, "func") and hasattr(value, "keywords"):  # functools.partial
-        state = {"func": value.func, "args": value.args, "keywords": value.keywords}
-    elif hasattr(value, "__dict__"):
-        state = vars(value)
-    else:
-        raise InputError(
-            f"{where} is a {type(value).__name__}, whose content cannot be hashed, so finished "
-            "models could not be told from stale ones; hand over plain values or arrays instead."
-        )
-    yield from _walk(state, where, seen)
-
-
-def _function(function: Any, where: str, seen: set[int]) -> Iterable[str]:
-    yield f"function:{function.__module__}.{function.__qualname__}"
-    yield from _source_of(function, where, seen)
-    yield from _walk(function.__defaults__, f"defaults of {where}", seen)
-    yield from _walk(function.__kwdefaults__, f"defaults of {where}", seen)
-    closure = inspect.getclosurevars(function)
-    if _is_users(inspect.getmodule(function)):
-        for group in (closure.nonlocals, closure.globals):
-            for name in sorted(group):
-                yield name
-                yield from _walk(group[name], name, seen)
-
-
-def _is_users(module: ModuleType | None) -> bool:
-    """Whether a module is the user's own code rather than an installed library."""
-    file = getattr(module, "__file__", None)
-    if file is None:
-        return True
-    paths = sysconfig.get_paths()
-    return not any(
-        file.startswith(paths[key]) for key in ("stdlib", "platstdlib", "purelib", "platlib")
-    ) and not module_is_lethe(module)
-
-
-def module_is_lethe(module: ModuleType | None) -> bool:
-    """Whether a module is one of ours; our own version stands for its code."""
-    return getattr(module, "__name__", "").split(".")[0] == "lethe"
-
-
-def _module(module: ModuleType, where: str, seen: set[int]) -> Iterable[str]:
-    yield f"module:{module.__name__}"
-    file = getattr(module, "__file__", None)
-    if file is not None and _is_users(module) and Path(file).suffix == ".py":
-        yield digest(Path(file).read_bytes())
-
-
-def _source_of(thing: Any, where: str, seen: set[int]) -> Iterable[str]:
-    """The file a function or class stands in; for libraries their version is enough."""
-    module = inspect.getmodule(thing)
-    if module is not None and not _is_users(module):
-        distribution = module.__name__.split(".")[0]
-        yield str(versions(distribution))
-        return
     try:
-        source_file = inspect.getsourcefile(thing)
-        text = Path(source_file).read_text() if source_file else inspect.getsource(thing)
-    except (OSError, TypeError):
-        code = getattr(thing, "__code__", None)
-        if code is None:
+        return digest(_Walk().value(value, where))
+    except RecursionError:
+        raise InputError(f"{where} is nested too deeply to be hashed; flatten it.") from None
+
+
+_SKIPPED = frozenset({
+    "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__static_attributes__",
+    "__firstlineno__", "__annotations__", "__annotate__", "__annotate_func__",
+    "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__abstractmethods__",
+    "__parameters__", "__orig_bases__", "_abc_impl",
+})
+
+
+class _Walk:
+    """One pass over a value and what it reaches.
+
+    Equal content gives an equal digest whether objects are shared or repeated. Only a cycle
+    is cut, by how many steps it leads back.
+    """
+
+    def __init__(self) -> None:
+        # Objects are kept beside their digest: a freed one would pass its id to another.
+        self.done: dict[int, tuple[str, Any]] = {}
+        self.open: dict[int, int] = {}
+        self.texts: dict[Path, str] = {}
+
+    def value(self, value: Any, where: str) -> str:
+        if _is_plain(value):
+            return f"{type(value).__name__}:{value!r}"
+        known = self.done.get(id(value))
+        if known is not None:
+            return known[0]
+        if id(value) in self.open:
+            return f"back:{len(self.open) - self.open[id(value)]}"
+        self.open[id(value)] = len(self.open)
+        result = digest(*self.compound(value, where))
+        del self.open[id(value)]
+        self.done[id(value)] = result, value
+        return result
+
+    def compound(self, value: Any, where: str) -> Iterator[str]:
+        if isinstance(value, np.generic) and not value.dtype.hasobject:
+            yield f"scalar:{hash_array(np.asarray(value))}"
+        elif isinstance(value, PurePath):
+            yield f"path:{value}"
+        elif isinstance(value, np.ndarray):
+            yield from self.array(value, where)
+        elif _is_torch(value, "Tensor"):
+            yield from self.tensor(value, where)
+        elif isinstance(value, Mapping):
+            yield f"mapping:{len(value)}"
+            marks = self.apart(value, where)
+            for mark, key in sorted(marks, key=lambda pair: pair[0]):
+                yield mark
+                yield self.value(value[key], f"{where}[{key!r}]")
+            yield from self.extras(value, dict, where)
+        elif isinstance(value, (list, tuple)):
+            yield f"sequence:{len(value)}"
+            for at, item in enumerate(value):
+                yield self.value(item, f"{where}[{at}]")
+            yield from self.extras(value, tuple if isinstance(value, tuple) else list, where)
+        elif isinstance(value, (set, frozenset)):
+            yield f"set:{sorted(mark for mark, _ in self.apart(value, where))}"
+            plain = frozenset if isinstance(value, frozenset) else set
+            yield from self.extras(value, plain, where)
+        elif isinstance(value, ModuleType):
+            yield from self.module(value)
+        elif isinstance(value, FunctionType):
+            yield from self.function(value, where)
+        elif inspect.isclass(value):
+            yield from self.klass(value, where)
+        else:
+            yield from self.wrapped(value, where)
+
+    def apart(self, items: Any, where: str) -> list[tuple[str, Any]]:
+        """Digests of values that stand in no order, each as if it were the first."""
+        marks, before = [], self.done
+        for item in items:
+            self.done = before if _is_plain(item) else dict(before)
+            marks.append((self.value(item, f"key of {where}"), item))
+        self.done = before
+        return marks
+
+    def extras(self, value: Any, plain: type, where: str) -> Iterator[str]:
+        """What a subclass of a container adds."""
+        yield type(value).__name__
+        if type(value) is not plain:
+            yield self.value(type(value), f"type({where})")
+            yield self.value(getattr(value, "__dict__", None), where)
+
+    def array(self, value: NDArray[Any], where: str) -> Iterator[str]:
+        if isinstance(value, np.ma.MaskedArray):
+            yield self.value(np.ma.getmaskarray(value), where)
+            value = value.data
+        if value.dtype.hasobject:
+            yield f"objects:{value.shape}"
+            yield self.value(value.tolist(), where)
+        else:
+            yield hash_array(np.asarray(value))
+
+    def tensor(self, value: Any, where: str) -> Iterator[str]:
+        yield f"tensor:{value.dtype}:{tuple(value.shape)}:{value.requires_grad}"
+        solid = value.detach().cpu()
+        if solid.layout is not sys.modules["torch"].strided or solid.is_quantized:
+            raise InputError(f"{where} is a tensor that is not dense; use a dense one.")
+        solid = solid.resolve_conj().resolve_neg().contiguous()
+        yield digest(solid.reshape(-1).view(sys.modules["torch"].uint8).numpy().tobytes())
+
+    def wrapped(self, value: Any, where: str) -> Iterator[str]:
+        """Methods, descriptors and builtins; whatever is left is an object."""
+        yield type(value).__name__
+        if isinstance(value, CodeType):
+            yield from self.code(value, where)
+        elif inspect.ismethod(value):
+            yield self.value(value.__func__, where)
+            yield self.value(value.__self__, f"{where}.__self__")
+        elif isinstance(value, (staticmethod, classmethod)):
+            yield self.value(value.__func__, where)
+        elif isinstance(value, property):
+            yield self.value((value.fget, value.fset, value.fdel), where)
+        elif isinstance(value, functools.cached_property):
+            yield self.value(value.func, where)
+        elif isinstance(value, functools._lru_cache_wrapper):
+            yield self.value(value.__wrapped__, where)
+        elif isinstance(value, np.ufunc) and getattr(np, value.__name__, None) is value:
+            yield value.__name__
+        elif type(value).__name__ == "cython_function_or_method":
+            yield f"{value.__module__}.{value.__qualname__}:{library_version(value.__module__)}"
+        elif inspect.isbuiltin(value):
+            yield f"{value.__module__}.{value.__qualname__}"
+            if value.__self__ is not None and not isinstance(value.__self__, ModuleType):
+                yield self.value(value.__self__, f"{where}.__self__")
+            elif value.__module__:
+                yield str(library_version(value.__module__))
+        elif inspect.isroutine(value) and hasattr(value, "__objclass__"):
+            yield f"{value.__objclass__.__module__}.{value.__qualname__}"
+        else:
+            yield from self.object(value, where)
+
+    def object(self, value: Any, where: str) -> Iterator[str]:
+        """Any other object: what would travel to a worker process stands for it."""
+        yield self.value(type(value), f"type({where})")
+        if _is_torch(value, "nn.Module"):
+            # Hooks are kept under running numbers, which differ from one build to the next.
+            state = {
+                name: list(item.values()) if "_hooks" in name and isinstance(item, dict) else item
+                for name, item in vars(value).items()
+            }
+            yield self.value(state, where)
+            return
+        try:
+            if isinstance(value, np.ufunc):  # one made by np.frompyfunc hides its function
+                raise TypeError
+            reduce = copyreg.dispatch_table.get(type(value))
+            content = reduce(value) if reduce else value.__reduce_ex__(4)
+        except Exception:
             raise InputError(
-                f"{where} ({thing!r}) has no source code that could be hashed; put it in a file."
+                f"{where} is a {type(value).__name__}, whose content cannot be hashed, so "
+                "finished models could not be told from stale ones; hand over plain values or "
+                "arrays instead."
             ) from None
-        text = code.co_code.hex() + repr(code.co_consts)
-    yield digest(text)
-    if module is not None:
-        for name, item in sorted(vars(module).items()):
-            if isinstance(item, ModuleType) and _is_users(item) and id(item) not in seen:
-                seen.add(id(item))
-                yield from _module(item, name, seen)
+        if isinstance(content, str):
+            yield content
+            return
+        how, arguments, *rest = content
+        yield self.value([how, arguments, *rest[:1]], where)
+        for items, kind in zip(rest[1:3], (list, dict), strict=False):
+            yield self.value(None if items is None else kind(items), where)
+
+    def function(self, function: FunctionType, where: str) -> Iterator[str]:
+        yield f"function:{function.__qualname__}"
+        if is_library(function):
+            yield f"{function.__module__}:{library_version(function.__module__)}"
+            return
+        yield from self.code(function.__code__, where)
+        yield self.value(function.__defaults__, f"defaults of {where}")
+        yield self.value(function.__kwdefaults__, f"defaults of {where}")
+        yield self.value(function.__dict__, f"attributes of {where}")
+        for name, cell in zip(
+            function.__code__.co_freevars, function.__closure__ or (), strict=True
+        ):
+            try:
+                inside = cell.cell_contents
+            except ValueError:  # not bound yet
+                continue
+            yield name
+            yield self.value(inside, name)
+        owner = str(function.__globals__.get("__name__"))
+        known = library_version(owner)
+        if known is not None:
+            yield f"{owner}:{known}"
+            return
+        file = file_of(sys.modules.get(owner)) or Path(function.__code__.co_filename)
+        if file.is_file():
+            yield from self.file(file, str(function.__globals__.get("__package__") or ""))
+        else:
+            yield from self.imported(imports_of_code(function.__code__))
+        names = all_names(function.__code__)
+        for name in global_names(function.__code__):
+            if name not in function.__globals__ or name.startswith("__"):
+                continue
+            yield name
+            found = function.__globals__[name]
+            yield self.value(found, name)
+            if isinstance(found, ModuleType) and library_version(found.__name__) is None:
+                for inner in sorted(names & vars(found).keys()):
+                    if not inner.startswith("__"):
+                        yield inner
+                        yield self.value(vars(found)[inner], f"{name}.{inner}")
+
+    def code(self, code: CodeType, where: str) -> Iterator[str]:
+        yield digest(code.co_code, code.co_exceptiontable)
+        yield repr((
+            code.co_name, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount,
+            code.co_flags, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
+        ))
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                yield from self.code(constant, where)
+            else:
+                yield self.value(constant, where)
+
+    def klass(self, kind: type, where: str) -> Iterator[str]:
+        known = library_version(kind.__module__)
+        yield f"class:{kind.__qualname__}"
+        if known is not None:
+            yield f"{kind.__module__}:{known}"
+            return
+        yield from self.module(sys.modules.get(kind.__module__))
+        for base in (*kind.__bases__, type(kind)):
+            yield self.value(base, f"base of {where}")
+        for name, item in sorted(vars(kind).items()):
+            slot = inspect.ismemberdescriptor(item) or inspect.isgetsetdescriptor(item)
+            if name not in _SKIPPED and not slot:
+                yield name
+                yield self.value(item, f"{where}.{name}")
+
+    def module(self, module: ModuleType | None) -> Iterator[str]:
+        known = None if module is None else library_version(module.__name__)
+        if module is not None and known is not None:
+            yield f"{module.__name__}:{known}"
+            return
+        file = file_of(module)
+        if file is not None:
+            yield from self.file(file, str(getattr(module, "__package__", None) or ""))
+
+    def file(self, file: Path, package: str) -> Iterator[str]:
+        """Text of a file of the user's and of those that it imports, wherever they lie."""
+        if file not in self.texts:
+            self.texts[file] = json.dumps(self.reached(file, package), sort_keys=True)
+        yield self.texts[file]
+
+    @staticmethod
+    def reached(file: Path, package: str) -> dict[str, str]:
+        """Digest of each file and version of each library, by the name it is imported by."""
+        found: dict[str, str] = {}
+        waiting = [("", package, file)]
+        while waiting:
+            name, inside, path = waiting.pop()
+            found[name] = digest(_read(path))
+            if path.suffix == ".py":
+                for name, known, other in find_files(imports_of_text(_read(path), inside)):
+                    if other is None:
+                        found[name] = known
+                    elif name not in found:
+                        found[name] = ""
+                        within = name if other.stem == "__init__" else name.rpartition(".")[0]
+                        waiting.append((name, within, other))
+        return found
+
+    def imported(self, names: set[str]) -> Iterator[str]:
+        """What a function without a file imports when it runs."""
+        for name, known, file in find_files(names):
+            yield f"{name} {known}"
+            if file is not None:
+                inside = name if file.stem == "__init__" else name.rpartition(".")[0]
+                yield from self.file(file, inside)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}.") from error
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or type(value) in (bool, int, float, complex, str, bytes)
+
+
+def _is_torch(value: Any, name: str) -> bool:
+    """Whether a value is of a torch class; without importing torch."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "nn"):
+        return False
+    return isinstance(value, torch.Tensor if name == "Tensor" else torch.nn.Module)

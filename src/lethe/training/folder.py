@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import platform
+import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -45,20 +47,7 @@ class RunFolder:
     def __enter__(self) -> RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"--out {self.path} is a file; name a folder.")
-        known = self.read_manifest(self.path)
-        if known is None and self.path.is_dir() and any(self.path.iterdir()):
-            left = [p.name for p in self.path.iterdir() if p.name not in (".lock", "audit.toml",
-                    "context.toml")]
-            if left:
-                raise InputError(
-                    f"{self.path} holds files but no manifest.json, so it is no run folder; "
-                    "choose another --out."
-                )
-        if known is not None and known.get("audit") != self.audit:
-            raise InputError(
-                f"{self.path} holds another audit ({str(known.get('audit'))[:8]}, this one is "
-                f"{self.audit[:8]}): data, recipe or seed differ. Choose another --out."
-            )
+        self._read_own()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -73,7 +62,31 @@ class RunFolder:
             raise InputError(
                 f"another process is at work in {self.path}; wait for it or choose another --out."
             ) from None
-        self.manifest = known or {
+        try:
+            self._begin()
+        except BaseException:
+            self._unlock()
+            raise
+        return self
+
+    def _read_own(self) -> dict[str, Any] | None:
+        """The manifest if there is one, after checking that it and the folder are of this audit."""
+        known = self.read_manifest(self.path)
+        if known is None and self.path.is_dir() and any(map(_is_foreign, self.path.iterdir())):
+            raise InputError(
+                f"{self.path} holds files but no manifest.json, so it is no run folder; "
+                "choose another --out."
+            )
+        if known is not None and known.get("audit") != self.audit:
+            raise InputError(
+                f"{self.path} holds another audit ({str(known.get('audit'))[:8]}, this one is "
+                f"{self.audit[:8]}): data, recipe or seed differ. Choose another --out."
+            )
+        return known
+
+    def _begin(self) -> None:
+        # Read again now that nobody else writes: another process may have just finished.
+        self.manifest = self._read_own() or {
             "format": FORMAT, "audit": self.audit, "created": _now(), "runs": [],
         }
         run = {"started": _now(), "command": self.command, "finished": None}
@@ -82,7 +95,6 @@ class RunFolder:
                                              "torch", "joblib", "safetensors")
         self.manifest["machine"] = machine()
         self.save()
-        return self
 
     def __exit__(
         self,
@@ -90,9 +102,14 @@ class RunFolder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self.manifest["runs"][-1]["finished"] = _now()
-            self.save()
+        try:
+            if kind is None:
+                self.manifest["runs"][-1]["finished"] = _now()
+                self.save()
+        finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -109,15 +126,16 @@ class RunFolder:
             return None
         try:
             loaded = json.loads(file.read_bytes())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             loaded = error
-        if not isinstance(loaded, dict) or loaded.get("format") != FORMAT:
+        whole = isinstance(loaded, dict) and isinstance(loaded.get("runs"), list)
+        if not whole or loaded.get("format") != FORMAT:
             raise InputError(
                 f"{file} is damaged or of another version. The finished models beside it are "
                 "intact; delete manifest.json and run again only if you are sure which audit "
                 "this is, or choose another --out."
             )
-        return loaded
+        return dict(loaded)
 
     def save(self) -> None:
         """Write the manifest."""
@@ -134,6 +152,12 @@ class RunFolder:
         """Write a file of the run whole."""
         write_whole(self.path / name, content)
         return self.path / name
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether a file in a folder without a manifest is none that a killed first run leaves."""
+    left = path.name.startswith(".") and path.name.endswith(".part")
+    return not left and path.name not in (".lock", "audit.toml", "context.toml")
 
 
 def machine() -> dict[str, Any]:
@@ -157,12 +181,22 @@ def _now() -> str:
 def to_toml(table: Mapping[str, Any]) -> str:
     """A flat table of strings, numbers, booleans and lists as TOML; None is left out."""
     return "".join(
-        f"{key} = {_toml_value(value)}\n" for key, value in table.items() if value is not None
+        f"{_toml_key(key)} = {_toml_value(value)}\n"
+        for key, value in table.items()
+        if value is not None
     )
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_value(key)
 
 
 def _toml_value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    # A JSON string, number or boolean is a TOML one as well.
-    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(float(value))
+    text = json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+    # A JSON string, number or boolean is a TOML one as well, but for DEL and for the halves of
+    # surrogate pairs that stand for undecodable bytes in file names.
+    return text.replace("\x7f", "\\u007f").encode("utf-8", "replace").decode()

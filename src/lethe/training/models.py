@@ -75,8 +75,10 @@ def load_callable(reference: str) -> Callable[..., Any]:
 def _load_module(name: str) -> Any:
     try:
         return importlib.import_module(name)
-    except ImportError as error:
-        raise InputError(f"module {name!r} cannot be imported: {error}.") from error
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            f"module {name!r} cannot be imported: {type(error).__name__}: {error}."
+        ) from error
 
 
 def _load_file(path: Path) -> Any:
@@ -84,7 +86,7 @@ def _load_file(path: Path) -> Any:
         raise InputError(f"recipe file {path} does not exist.")
     name = f"lethe_recipe_{digest(str(path.resolve()))[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     # Modules beside the file are importable, as when it is run as a script.
     folder = str(path.resolve().parent)
@@ -92,28 +94,28 @@ def _load_file(path: Path) -> Any:
         sys.path.insert(0, folder)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
+        # Not by its loader: bytecode kept beside the file would hide an edit of the same second.
+        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
         raise InputError(f"recipe file {path} fails: {type(error).__name__}: {error}") from error
     # Worker processes cannot import it by name, so its functions travel by value.
-    from joblib.externals.cloudpickle import register_pickle_by_value
-
-    register_pickle_by_value(module)
+    _joblibs_cloudpickle().register_pickle_by_value(module)
     return module
 
 
 def load_recipe(reference: str, data: Any) -> Recipe:
     """Build the user's recipe.
 
-    The function is called with the data set if it takes an argument. It returns a recipe, or
-    a scikit-learn estimator.
+    The function is called with the data set if it asks for an argument: one without a default,
+    or one named `data`. It returns a recipe, or a scikit-learn estimator.
 
     Args:
         reference: ``file.py:name`` or ``package.module:name``.
         data: the loaded data set.
     """
     make = load_callable(reference)
-    made = make(data) if inspect.signature(make).parameters else make()
+    made = make(data) if _wants_data(make) else make()
     if isinstance(made, (TorchRecipe, SklearnRecipe, CallableRecipe)):
         return made
     if hasattr(made, "fit") and hasattr(made, "get_params"):
@@ -122,3 +124,20 @@ def load_recipe(reference: str, data: Any) -> Recipe:
         f"{reference} returned {type(made).__name__}, expected a TorchRecipe, SklearnRecipe, "
         "CallableRecipe or a scikit-learn estimator."
     )
+
+
+def _wants_data(make: Callable[..., Any]) -> bool:
+    """Whether a factory takes the data set; options with defaults do not ask for it."""
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    first = next(
+        (p for p in inspect.signature(make).parameters.values() if p.kind in positional), None
+    )
+    return first is not None and (first.default is first.empty or first.name == "data")
+
+
+def _joblibs_cloudpickle() -> Any:
+    """The pickler that joblib sends work with: its own copy, or from joblib 1.6 on the package."""
+    try:
+        return importlib.import_module("joblib.externals.cloudpickle")
+    except ModuleNotFoundError:
+        return importlib.import_module("cloudpickle")

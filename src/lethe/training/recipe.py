@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -103,6 +104,8 @@ class TorchRecipe:
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_between("momentum", self.momentum, 0, 1, open_high=True)
         check_at_least("weight_decay", self.weight_decay, 0)
+        if self.nesterov and not (self.optimizer == "sgd" and self.momentum > 0):
+            raise InputError("nesterov=True needs optimizer='sgd' and momentum > 0.")
 
     def describe(self) -> dict[str, Any]:
         """Plain values for findings, without code."""
@@ -121,11 +124,7 @@ class TorchRecipe:
         """Hash of the factory's code and of the module that it builds from seed 0."""
         from lethe.training.single import build_module
 
-        module = build_module(self.make_module, 0)
-        layers = [type(part) for part in module.modules()]
-        return hash_value(
-            [self.make_module, layers, str(module), dict(module.state_dict())], "make_module"
-        )
+        return hash_value([self.make_module, build_module(self.make_module, 0)], "make_module")
 
     def refuses(self, treatment: Treatment) -> str | None:
         """Why a treatment cannot be applied, or None."""
@@ -149,7 +148,11 @@ class SklearnRecipe:
 
     def describe(self) -> dict[str, Any]:
         """Plain values for findings, without code."""
-        settings = {key: repr(value) for key, value in self.estimator.get_params().items()}
+        # An address in memory would make every process describe another recipe.
+        settings = {
+            key: re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+            for key, value in self.estimator.get_params().items()
+        }
         return {"kind": "scikit-learn", "estimator": type(self.estimator).__name__, **settings}
 
     def code_hash(self) -> str:

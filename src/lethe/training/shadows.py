@@ -56,7 +56,7 @@ class Spec:
             "code": self.recipe.code_hash(),
             "treatment": self.treatment.describe(),
             "seed": self.seed,
-            "versions": versions("numpy", "torch", "scikit-learn"),
+            "versions": versions("numpy", "scipy", "torch", "scikit-learn"),
         }
 
     def hash(self) -> str:

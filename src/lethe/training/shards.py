@@ -62,16 +62,16 @@ def write_shard(path: Path, shard: Shard, spec: str) -> None:
         for name, kind in _TYPES.items()
     }
     header = {"spec": spec, "first": str(shard.first), "content": _content(arrays)}
-    write_whole(path, save(arrays, metadata=header))
+    write_whole(path, _in_order(save(arrays, metadata=header)))
 
 
 def read_shard(path: Path, spec: str, first: int, models: int, records: int) -> Shard | None:
     """Read a shard back; None if it is absent, truncated, altered, or of another spec."""
     try:
         raw = path.read_bytes()
-        header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")]).get("__metadata__", {})
         arrays = load(raw)
-    except (OSError, ValueError, SafetensorError):
+        header = _header(raw)[0].get("__metadata__", {})
+    except (OSError, ValueError, KeyError, SafetensorError):
         return None
     wide = (models, records)
     shapes = {"signals": wide, "members": wide, "correct": wide,
@@ -86,6 +86,20 @@ def read_shard(path: Path, spec: str, first: int, models: int, records: int) -> 
     if header.get("content") != _content(arrays):
         return None
     return Shard(first, **{name: arrays[name] for name in _TYPES})
+
+
+def _header(raw: bytes) -> tuple[dict[str, Any], int]:
+    """The JSON header of a safetensors file, and where its tensors begin."""
+    end = 8 + int.from_bytes(raw[:8], "little")
+    return json.loads(raw[8:end]), end
+
+
+def _in_order(raw: bytes) -> bytes:
+    """The same file with its header's keys sorted: safetensors writes metadata in any order."""
+    header, end = _header(raw)
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + raw[end:]
 
 
 def _content(arrays: dict[str, NDArray[Any]]) -> str:

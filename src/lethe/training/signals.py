@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from lethe.errors import InputError
 
 _TINY = float(np.finfo(np.float64).tiny)
+_ROUNDING = 1e-2
+"""How far half-precision probabilities of many classes may be from a distribution."""
 
 
 def signal_from_logits(
@@ -27,7 +29,8 @@ def signal_from_logits(
         (n,) float32, higher = the true label is more certain.
 
     Raises:
-        InputError: a logit is NaN; the message names the first record.
+        InputError: a logit is NaN, or the true one and another are infinite alike; the message
+            names the first record.
 
     >>> signal_from_logits(np.array([[0.0, 0.0]]), np.array([1])).tolist()
     [0.0]
@@ -39,10 +42,14 @@ def signal_from_logits(
     others = wide.copy()
     others[rows, labels] = -np.inf
     peak = others.max(axis=1)
-    with np.errstate(invalid="ignore"):
-        rest = peak + np.log(np.exp(others - peak[:, None]).sum(axis=1))
+    finite = np.isfinite(peak)
+    shift = np.where(finite, peak, 0.0)[:, None]
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        spread = np.log(np.exp(others - shift).sum(axis=1))
+        phi = own - np.where(finite, peak + spread, peak)
+    _refuse_nan(np.isnan(phi), "logits", "are infinite on both sides")
     limit = float(np.finfo(np.float32).max)
-    signal: NDArray[np.float32] = np.clip(own - rest, -limit, limit).astype(np.float32)
+    signal: NDArray[np.float32] = np.clip(phi, -limit, limit).astype(np.float32)
     return signal
 
 
@@ -56,9 +63,19 @@ def signal_from_probabilities(
     Args:
         probabilities: (n, C), rows sum to about 1.
         labels: (n,) true class codes.
+
+    Raises:
+        InputError: a value is NaN, or a row is no distribution; the message names the first
+            record.
     """
     wide = np.asarray(probabilities, dtype=np.float64)
     _check(wide, labels, "probabilities")
+    odd = (wide < -_ROUNDING).any(axis=1) | (np.abs(wide.sum(axis=1) - 1) > _ROUNDING)
+    if odd.any():
+        raise InputError(
+            f"probabilities of record {int(np.flatnonzero(odd)[0])} are negative or do not sum "
+            'to 1; return a distribution over the classes, or logits with outputs="logits".'
+        )
     rows = np.arange(len(wide))
     own = wide[rows, labels]
     others = wide.copy()
@@ -74,9 +91,17 @@ def _check(outputs: NDArray[np.float64], labels: NDArray[np.integer], what: str)
             f"{what} have shape {outputs.shape}, expected ({len(labels)}, classes) "
             "with at least 2 classes."
         )
-    bad = np.isnan(outputs).any(axis=1)
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < outputs.shape[1]:
+        raise InputError(
+            f"{what} have {outputs.shape[1]} columns, labels run from {labels.min()} to "
+            f"{labels.max()}; give one column for each class."
+        )
+    _refuse_nan(np.any(np.isnan(outputs), axis=1), what, "hold NaN")
+
+
+def _refuse_nan(bad: NDArray[np.bool_], what: str, how: str) -> None:
     if bad.any():
         raise InputError(
-            f"{what} hold NaN for {int(bad.sum())} records, the first is record "
+            f"{what} {how} for {int(bad.sum())} records, the first is record "
             f"{int(np.flatnonzero(bad)[0])}; lower the learning rate or look at that record."
         )

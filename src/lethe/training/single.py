@@ -84,14 +84,18 @@ def train_torch(
         for _ in range(course.epochs):
             order, _ = shuffler.epoch(width)
             for size, batch in zip(shuffler.sizes, order, strict=True):
-                if size == 0:
-                    continue
-                at = torch.from_numpy(batch[:size])
-                loss = torch.nn.functional.cross_entropy(
-                    module(inputs[at]), truth[at], reduction="none"
-                )
                 optimizer.zero_grad()
-                ((loss * weights[at]).sum() / int(size)).backward()
+                if size > 0:
+                    at = torch.from_numpy(batch[:size])
+                    loss = torch.nn.functional.cross_entropy(
+                        module(inputs[at]), truth[at], reduction="none"
+                    )
+                    ((loss * weights[at]).sum() / int(size)).backward()
+                # No rows, or a parameter that the loss does not reach: a gradient of zero, so
+                # that noise, momentum and decay go on as they do in a stack.
+                for parameter in parameters:
+                    if parameter.grad is None:
+                        parameter.grad = torch.zeros_like(parameter)
                 if treatment.noise > 0:
                     flat.normal_(generator=noise)
                     place = 0
@@ -152,6 +156,11 @@ def train_sklearn(
     margin = np.asarray(estimator.decision_function(flat), dtype=np.float64)
     if margin.ndim == 1:
         margin = np.stack([np.zeros_like(margin), margin], axis=1)
+    if margin.shape[1] != len(known):
+        raise InputError(
+            f"decision_function of {type(estimator).__name__} returned {margin.shape[1]} columns "
+            f"for {len(known)} classes; use one column a class (decision_function_shape='ovr')."
+        )
     scores[:, known] = softmax(margin, axis=1)
     return scores
 

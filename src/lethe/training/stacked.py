@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lethe.training.batches import Shuffler, dropout_seed, noise_seed, plan
-from lethe.training.layers import Layer, reason_not_stackable, stack_layers
+from lethe.training.layers import Dropout, Layer, reason_not_stackable, stack_layers
 from lethe.training.recipe import TorchRecipe, Treatment
 from lethe.training.single import build_module, make_optimizer
 
@@ -55,6 +55,12 @@ class Stack:
         for layer in self.layers:
             x = layer.forward(x, training)
         return x
+
+    def set_rows(self, rows: Sequence[int]) -> None:
+        """Say how many rows of the next batch are each model's own; the others are padding."""
+        for layer in self.layers:
+            if isinstance(layer, Dropout):
+                layer.rows = rows
 
     def backward(self, grad: Tensor) -> None:
         """Gradient of the logits -> gradients of all parameters, in `self.grad`."""
@@ -108,15 +114,20 @@ def train_stack(
     optimizer = make_optimizer(recipe, [stack.flat])
     streams = [torch.Generator().manual_seed(noise_seed(seed)) for seed in seeds]
     noise = torch.empty(len(seeds), stack.size) if treatment.noise > 0 else None
-    width = max(int(shuffler.sizes.max()) for shuffler in shufflers)
-    with torch.no_grad():
+    sizes = np.stack([shuffler.sizes for shuffler in shufflers], axis=1).tolist()
+    width = max(map(max, sizes))
+    gathered = torch.empty(len(seeds) * width, inputs.shape[1])
+    # A model that diverges is refused by its signals, not by a warning in the middle.
+    with torch.no_grad(), np.errstate(over="ignore", invalid="ignore"):
         for _ in range(course.epochs):
             dealt = [shuffler.epoch(width) for shuffler in shufflers]
             rows = torch.from_numpy(np.stack([order for order, _ in dealt]))
             shares = torch.from_numpy(np.stack([share for _, share in dealt])) * weights[rows]
             for step in range(course.steps):
                 at = rows[:, step]
-                logits = stack.forward(inputs[at], training=True)
+                stack.set_rows(sizes[step])
+                torch.index_select(inputs, 0, at.reshape(-1), out=gathered)
+                logits = stack.forward(gathered.view(*at.shape, -1), training=True)
                 stack.backward(_loss_gradient(logits, truth[at], shares[:, step]))
                 if noise is not None:
                     for model, stream in enumerate(streams):
@@ -136,7 +147,7 @@ def _loss_gradient(logits: Tensor, truth: Tensor, share: Tensor) -> Tensor:
 def _predict(stack: Stack, inputs: Tensor) -> NDArray[np.float32]:
     rows = max(1, _PREDICT_CELLS // stack.models)
     parts = [
-        stack.forward(part.expand(stack.models, *part.shape), training=False)
+        stack.forward(part.expand(stack.models, *part.shape), training=False).clone()
         for part in torch.split(inputs, rows)
     ]
     out: NDArray[np.float32] = torch.cat(parts, dim=1).numpy()

@@ -1,0 +1,248 @@
+"""The whole audit on a few hundred real records: findings, resume, more models, odd data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import jsonschema
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from lethe.evidence.findings import schema
+from lethe.loaders.builtin import digits
+from lethe.loaders.dataset import Dataset, subset
+from lethe.membership import audit as module
+from lethe.membership.audit import audit_model, baseline_spec
+from lethe.membership.settings import AuditSettings
+from lethe.training.folder import RunFolder
+from lethe.training.recipe import SklearnRecipe, TorchRecipe
+
+NAMES = ["baseline", "uniform-noise", "weighted", "weighted-noise", "removal",
+         "equal-mean-weight", "early-stopping"]
+
+
+def network():
+    import torch
+
+    return torch.nn.Sequential(torch.nn.Linear(64, 16), torch.nn.ReLU(), torch.nn.Linear(16, 10))
+
+
+def small(rows=241, seed=0):
+    return subset(digits(), rows, seed)
+
+
+TINY = TorchRecipe(network, epochs=12, batch_size=32, learning_rate=0.02)
+LINEAR = SklearnRecipe(LogisticRegression(max_iter=2000, C=100.0))
+
+
+def run(path, data, recipe, settings, show=None):
+    name = baseline_spec(data, recipe, settings).hash()
+    with RunFolder(path, name) as folder:
+        return audit_model(data, recipe, settings, folder, show, workers=1)
+
+
+def checked(findings):
+    document = json.loads(findings.to_bytes(), parse_constant=lambda name: pytest.fail(name))
+    jsonschema.Draft202012Validator(schema()).validate(document)
+    return document
+
+
+class Heard:
+    def __init__(self):
+        self.lines, self.steps = [], []
+
+    def models(self, done, total, what):
+        self.steps.append((done, total, what))
+
+    def say(self, text):
+        self.lines.append(text)
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """How many models were trained, chunk by chunk, in this process."""
+    counts = []
+    plain = module.train_chunk
+
+    def spy(job):
+        counts.append(plain(job))
+        return counts[-1]
+
+    monkeypatch.setattr(module, "train_chunk", spy)
+    return counts
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """One torch audit of 8 models with all candidates, in its folder."""
+    pytest.importorskip("torch")
+    path = tmp_path_factory.mktemp("runs") / "one"
+    heard = Heard()
+    findings = run(path, small(), TINY, AuditSettings(models=8), heard)
+    return path, findings, heard
+
+
+def test_torch_audit_end_to_end(finished):
+    path, findings, heard = finished
+    document = checked(findings)
+    assert [one["name"] for one in document["candidates"]] == NAMES
+    assert document["frontier"]["skipped"] == []
+    assert document["frontier"]["risk"] == "tpr@0.1 of the strongest attack"  # 190 records
+    plain = document["candidates"][0]
+    assert plain["attacks"]["lira-online"]["auc"]["low"] > 0.5
+    assert plain["utility"]["value"] > 0.6 and plain["train_accuracy"]["value"] > 0.8
+    assert plain["utility_loss"] is None and plain["risk_change"] is None
+    for one in document["candidates"][1:]:
+        assert one["utility_loss"]["low"] <= one["utility_loss"]["value"]
+        assert one["guarantee"]["kind"] == "empirical-only"
+        assert one["models"] == 8 and len(one["per_class"]) == 10
+        assert one["moved"]["records"] > 0 and one["equivalent"] in ("yes", "no", "unclear")
+    weighted = document["candidates"][2]
+    assert 0 < weighted["settings"]["mean_weight"] < 1
+    assert document["reproduction"]["weights_from_models"] == 8
+    assert heard.lines[0].startswith("baseline: TPR at 0.1 FPR")
+    assert heard.steps[-1] == (48, 48, "6 mitigations")
+    assert not any(check["status"] == "fail" for check in document["checks"])
+
+
+def test_every_candidate_is_attacked_with_its_own_shadow_models(finished):
+    path, findings, _ = finished
+    folders = sorted(p.name.rsplit("-", 1)[0] for p in (path / "shadows").iterdir())
+    assert folders == sorted(NAMES)
+
+
+def test_resume_trains_nothing_and_gives_the_same_bytes(finished, trained):
+    path, findings, _ = finished
+    again = run(path, small(), TINY, AuditSettings(models=8))
+    assert trained == []
+    assert again.to_bytes() == findings.to_bytes()
+
+
+def test_a_damaged_shard_is_trained_again(finished, trained):
+    path, findings, _ = finished
+    shard = next((path / "shadows").glob("weighted-*/00000.safetensors"))
+    if "noise" in shard.parent.name:
+        shard = next(p for p in (path / "shadows").glob("weighted-*/00000.safetensors")
+                     if "noise" not in p.parent.name)
+    shard.write_bytes(shard.read_bytes()[:-100])
+    again = run(path, small(), TINY, AuditSettings(models=8))
+    assert sum(trained) > 0 and sum(trained) <= 8
+    assert again.to_bytes() == findings.to_bytes()
+
+
+def linear(path, models=8, seed=0, data=None, **settings):
+    chosen = AuditSettings(models=models, seed=seed, **settings)
+    return run(path, small() if data is None else data, LINEAR, chosen)
+
+
+def test_sklearn_audit_end_to_end(tmp_path):
+    document = checked(linear(tmp_path / "run", gate=("auc<=0.999",), release="weighted"))
+    assert [one["name"] for one in document["candidates"]] == [
+        "baseline", "weighted", "removal", "equal-mean-weight"
+    ]
+    skipped = document["frontier"]["skipped"]
+    assert [one["name"] for one in skipped] == ["uniform-noise", "weighted-noise", "early-stopping"]
+    assert all("torch recipe" in one["why"] for one in skipped)
+    assert document["rules"][0]["candidate"] == "weighted"
+    assert document["verdict"]["candidate"] == "weighted"
+
+
+def test_same_seed_same_bytes_and_another_seed_other_numbers(tmp_path):
+    """LeakPro's random_seed has no effect."""
+    one, same, other = (
+        linear(tmp_path / name, seed=seed, mitigations=("weighted",))
+        for name, seed in (("a", 3), ("b", 3), ("c", 4))
+    )
+    assert one.to_bytes() == same.to_bytes()
+    assert checked(one)["candidates"] != checked(other)["candidates"]
+
+
+def test_more_models_keep_the_shards_and_the_weights(tmp_path, trained):
+    path = tmp_path / "run"
+    first = checked(linear(path, 8))
+    assert sum(trained) == 4 * 8
+    shards = {p: p.read_bytes() for p in (path / "shadows").rglob("*.safetensors")}
+    settled = (path / "exposure.safetensors").read_bytes()
+    trained.clear()
+    more = checked(linear(path, 16))
+    assert sum(trained) == 4 * 8
+    assert all(p.read_bytes() == before for p, before in shards.items())
+    assert (path / "exposure.safetensors").read_bytes() == settled
+    assert more["reproduction"]["weights_from_models"] == 8
+    assert more["reproduction"]["models"] == 16
+    for old, new in zip(first["candidates"], more["candidates"], strict=True):
+        assert old["settings"] == new["settings"]
+        assert new["models"] == 16
+    assert more["candidates"][1]["vulnerability"]["baseline_records_t"]["value"] is not None
+
+
+def test_a_lost_exposure_file_is_made_again_alike(tmp_path, trained):
+    path = tmp_path / "run"
+    first = linear(path, 8, mitigations=("weighted",))
+    trained.clear()
+    (path / "exposure.safetensors").unlink()
+    assert linear(path, 8, mitigations=("weighted",)).to_bytes() == first.to_bytes()
+    (path / "exposure.safetensors").write_bytes(b"not a file")
+    assert linear(path, 8, mitigations=("weighted",)).to_bytes() == first.to_bytes()
+    assert sum(trained) == 0
+
+
+def test_a_class_that_some_splits_lack(tmp_path):
+    """Peers crash or shift columns; here the class has probability 0 where it was not seen."""
+    data = small(200)
+    labels = data.labels.copy()
+    rare = np.flatnonzero(labels == 9)
+    keep = np.setdiff1d(np.arange(200), rare[3:])
+    lean = Dataset(
+        "lean", data.features[keep], labels[keep], data.classes, data.ids[keep],
+        data.feature_names, data.source,
+    )
+    document = checked(linear(tmp_path / "run", data=lean))
+    assert document["data"]["class_counts"][9] == 3
+    per_class = document["candidates"][0]["per_class"][9]
+    assert per_class["utility"]["refused"] == "1 held-out records; at least 2 are needed"
+    assert document["candidates"][0]["risk"]["value"] > 0.1
+
+
+@pytest.mark.parametrize("rows", [60, 151])
+def test_odd_and_small_numbers_of_records(tmp_path, rows):
+    assert checked(linear(tmp_path / "run", models=4, data=small(rows), mitigations=()))
+
+
+def test_string_classes_come_by_name(tmp_path):
+    data = small(150)
+    named = replace(data, name="named", classes=tuple(f"digit {name}" for name in data.classes))
+    document = checked(linear(tmp_path / "run", 4, data=named, mitigations=("removal",),
+                              keep_records=True))
+    assert document["data"]["classes"][3] == "digit 3"
+    assert document["candidates"][0]["per_class"][3]["class"] == "digit 3"
+    assert document["records"]["exposed"][0]["label"].startswith("digit ")
+    assert document["records"]["exposed"][0]["id"] == "record 1"
+
+
+def test_records_table_only_on_request(tmp_path):
+    pytest.importorskip("pyarrow")
+    data = small(100)
+    linear(tmp_path / "quiet", 4, data=data, mitigations=())
+    assert not list((tmp_path / "quiet").glob("records.*"))
+    linear(tmp_path / "kept", 4, data=data, mitigations=(), keep_records=True)
+    assert (tmp_path / "kept" / "records.parquet").is_file()
+
+
+@pytest.mark.slow
+def test_torch_audit_with_the_default_number_of_models(tmp_path):
+    """16 models report the exposed; weights lower their t."""
+    pytest.importorskip("torch")
+    recipe = replace(TINY, epochs=60)
+    settings = AuditSettings(models=32, mitigations=("weighted", "removal"))
+    document = checked(run(tmp_path / "run", small(400), recipe, settings))
+    plain, weighted, removal = document["candidates"]
+    assert plain["vulnerability"]["top_t"]["low"] > 0
+    for one in (weighted, removal):
+        assert one["risk_change"]["value"] < 0
+        assert (
+            one["vulnerability"]["baseline_records_t"]["value"]
+            < plain["vulnerability"]["top_t"]["value"]
+        )

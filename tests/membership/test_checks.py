@@ -1,0 +1,189 @@
+"""Self-checks: silent on honest audits, loud on the faults they are for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from simulated import (
+    audit,
+    balanced,
+    coins,
+    gaps,
+    nearly_balanced,
+    paired,
+    shadows,
+    signals,
+)
+from test_leave_one_out import leave_out_the_target_alone
+from test_measure import estimate, result
+
+from lethe.membership import checks, leave_one_out
+from lethe.membership.checks import (
+    FAIL,
+    PASS,
+    WARN,
+    beats_baseline,
+    coverage,
+    drift,
+    exchanged,
+    null_audit,
+    run_checks,
+    ties,
+)
+from lethe.membership.measure import run_attacks
+
+MAKERS = [
+    lambda seed: audit(8, 250, seed),
+    lambda seed: audit(4, 400, seed),
+    lambda seed: audit(16, 120, seed),
+]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_null_audit_passes_on_honest_audits(make):
+    """At 99.9 %; measured 12 failures in 8,000 audits of 4 to 16 models."""
+    found = [null_audit(make(seed), "lira-online", seed) for seed in range(40, 70)]
+    assert [check.status for check in found] == [PASS] * 30
+    assert all(check.estimate.low <= 0.5 <= check.estimate.high for check in found)
+
+
+def test_null_audit_interval_is_as_wide_as_the_null_varies():
+    """Simulated spread of the null AUC against the stated one, 4 to 16 models."""
+    for models in (4, 8, 16):
+        made = audit(models, 300, scale=2.0)
+        found = [null_audit(made, "lira-online", seed).estimate for seed in range(150)]
+        spread = np.std([one.value for one in found])
+        stated = np.mean([one.width for one in found]) / 2 / 3.32
+        assert abs(np.mean([one.value for one in found]) - 0.5) < 4 * spread / np.sqrt(150)
+        assert 0.8 < stated / spread < 1.25
+
+
+@pytest.mark.parametrize("design", [balanced, coins, nearly_balanced, paired])
+@pytest.mark.parametrize("attack", ["lira-online", "lira-offline", "loss-threshold"])
+def test_null_audit_passes_on_every_design_and_attack(design, attack):
+    members = design(9 if design in (nearly_balanced, paired) else 8, 250, 3)
+    made = shadows(members, signals(members, 3, gaps(250)))
+    assert null_audit(made, attack, 1).status == PASS
+
+
+def test_null_audit_fails_when_membership_leaks_through_the_design(monkeypatch):
+    made = audit(4, 4000)
+    assert null_audit(made, "lira-online", 0).status == PASS
+    leave_out_the_target_alone(monkeypatch)
+    check = null_audit(made, "lira-online", 0)
+    assert check.status == FAIL and "0.5 lies OUTSIDE" in check.detail
+    assert check.estimate.high < 0.5
+
+
+def test_null_audit_fails_on_odd_designs_without_counterparts(monkeypatch):
+    members = balanced(5, 2500, 1, 2)
+    made = shadows(members, signals(members, 1))
+    assert null_audit(made, "lira-online", 0).status == PASS
+    monkeypatch.setattr(leave_one_out._Counterparts, "of", lambda members, seed: None)
+    assert null_audit(made, "lira-online", 0).status == FAIL
+
+
+def test_exchanged_keeps_marginals_and_forgets_membership():
+    made = audit(8, 400, scale=3.0)
+    null = exchanged(made, 1)
+    assert np.array_equal(null.members, made.members)
+    for pair in range(4):
+        both = slice(2 * pair, 2 * pair + 2)
+        assert np.array_equal(
+            np.sort(null.signals[both], axis=0), np.sort(made.signals[both], axis=0)
+        )
+    swapped = (null.signals != made.signals)[::2]
+    assert abs(swapped.mean() - 0.5) < 4.5 * 0.5 / np.sqrt(swapped.size)
+    gap = null.signals[null.members].mean() - null.signals[~null.members].mean()
+    assert abs(gap) < 0.3 < made.signals[made.members].mean() - made.signals[~made.members].mean()
+    assert np.array_equal(exchanged(made, 1).signals, null.signals)
+    assert not np.array_equal(exchanged(made, 2).signals, null.signals)
+
+
+def test_exchanged_without_pairs_shuffles_each_record():
+    members = coins(7, 200)
+    made = shadows(members, signals(members, 1, 3.0))
+    null = exchanged(made, 1)
+    assert np.array_equal(np.sort(null.signals, axis=0), np.sort(made.signals, axis=0))
+    assert not np.array_equal(null.signals, made.signals)
+
+
+def test_exchanged_leaves_an_unpaired_model_alone():
+    members = paired(7, 50)
+    made = shadows(members, signals(members))
+    assert np.array_equal(exchanged(made, 0).signals[6], made.signals[6])
+
+
+def test_coverage():
+    assert coverage(audit(4, 20)).status == PASS
+    members = coins(8, 30, 1)
+    members[:, 0], members[:, 1] = False, True
+    members[:4, 2:], members[4:, 2:] = True, False
+    members[1:, 2] = False
+    check = coverage(shadows(members, signals(members)))
+    assert check.status == WARN and check.detail.startswith("3 of 30 records have fewer than 2")
+
+
+@pytest.mark.parametrize(
+    "spoil, status",
+    [
+        (lambda phi: phi, PASS),
+        (lambda phi: np.round(phi), WARN),
+        (lambda phi: np.clip(phi, -1, 1), WARN),
+        (lambda phi: np.zeros_like(phi), WARN),
+        (lambda phi: np.where(np.arange(phi.shape[1]) == 3, 7.0, phi), WARN),
+        (lambda phi: np.round(phi, 4), PASS),
+    ],
+)
+def test_ties(spoil, status):
+    members = paired(8, 200)
+    check = ties(shadows(members, spoil(signals(members, 1))))
+    assert check.status == status, check.detail
+
+
+def test_few_signals_are_not_tied():
+    """40 distinct values: each is 2.5 % of them, and no tie."""
+    check = ties(audit(4, 10))
+    assert check.status == PASS and "0.00%" in check.detail
+
+
+def test_drift():
+    rng = np.random.default_rng(0)
+    members = paired(16, 40)
+    correct = rng.random((16, 200)) < 0.9
+    honest = shadows(members, signals(members), correct)
+    assert drift(honest).status == PASS
+    correct[5] = rng.random(200) < 0.5
+    check = drift(shadows(members, signals(members), correct))
+    assert check.status == FAIL and "models 5 stand out" in check.detail
+    assert drift(audit(4, 10)) is None
+    perfect = shadows(members, signals(members), np.ones((16, 200), bool))
+    assert drift(perfect).status == PASS
+
+
+def test_beats_baseline():
+    results = {"good": result("good", 0.7, 0.02), "blind": result("blind", 0.51, 0.02)}
+    assert beats_baseline(results, "good").status == PASS
+    check = beats_baseline(results, "blind")
+    assert check.status == WARN and "not distinguishable from guessing" in check.detail
+    assert check.to_json("baseline")["estimate"]["value"] == 0.51
+
+
+def test_attack_with_the_sign_turned_does_not_beat_guessing():
+    """Privacy Meter's loss attack had AUC 0.354 for its sign."""
+    made = audit(8, 200, scale=3.0)
+    turned = shadows(made.members, -made.signals)
+    results = run_attacks(turned, ("loss-threshold",))
+    assert beats_baseline(results, "loss-threshold").status == WARN
+
+
+def test_all_checks_of_a_candidate():
+    made = audit(8, 200)
+    found = run_checks(made, run_attacks(made, ("lira-online",)), "lira-online", 0)
+    assert [check.name for check in found] == [
+        "null audit", "IN and OUT models", "tied or saturated signals", "attack beats guessing",
+    ]
+    for check in found:
+        document = check.to_json("baseline")
+        assert document["candidate"] == "baseline" and document["status"] in (PASS, WARN, FAIL)
+    assert checks.Check("x", PASS, "y", estimate(1.0)).to_json("c")["estimate"]["value"] == 1.0

@@ -1,0 +1,199 @@
+"""The findings of score files: valid, repeatable, honest about what was not measured."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import numpy as np
+import pytest
+from simulated import audit, coins, gaps, nearly_balanced, paired, shadows, signals
+
+from lethe.errors import InputError
+from lethe.evidence.findings import Findings, schema
+from lethe.membership.audit import audit_scores
+from lethe.membership.settings import AuditSettings
+from lethe.training.shadows import Shadows
+
+SETTINGS = AuditSettings(models=16)
+
+
+def checked(findings):
+    """The document, after the schema and JSON itself have been satisfied."""
+    document = json.loads(findings.to_bytes(), parse_constant=lambda name: pytest.fail(name))
+    jsonschema.Draft202012Validator(schema()).validate(document)
+    assert Findings.from_json(document).to_bytes() == findings.to_bytes()
+    return document
+
+
+@pytest.fixture(scope="module")
+def made():
+    members = paired(16, 300, 1)
+    return shadows(members, signals(members, 1, gaps(300, 1)), labels=np.arange(300) % 3)
+
+
+@pytest.fixture(scope="module")
+def npz(made, tmp_path_factory):
+    path = tmp_path_factory.mktemp("scores") / "scores.npz"
+    np.savez(path, signals=made.signals, members=made.members, ids=made.ids, labels=made.labels)
+    return path
+
+
+def long_table(made):
+    model, record = np.meshgrid(np.arange(16), np.arange(300), indexing="ij")
+    return {
+        "model": model.ravel(), "record": made.ids[record.ravel()],
+        "signal": made.signals.ravel(), "member": made.members.ravel().astype(int),
+        "label": made.labels[record.ravel()],
+    }
+
+
+def numbers(document):
+    """Without what the name of the labels' type changes."""
+    return {key: document[key] for key in ("candidates", "frontier", "verdict", "checks", "rules")}
+
+
+def test_scores_file_end_to_end(npz):
+    document = checked(audit_scores("mine", Shadows.from_file(npz), SETTINGS))
+    assert document["subject"]["name"] == "mine"
+    assert [one["name"] for one in document["candidates"]] == ["baseline"]
+    found = document["candidates"][0]
+    assert set(found["attacks"]) == {"lira-online", "lira-offline", "loss-threshold"}
+    rates = found["attacks"]["lira-online"]["tpr"]
+    assert 0.1 < rates["0.1"]["value"] < 0.9 and rates["0.01"]["low"] <= rates["0.01"]["value"]
+    assert "non-members, got 2400" in rates["0.001"]["refused"]
+    assert found["utility"]["value"] is None
+    assert found["vulnerability"]["top_t"]["value"] > 0
+    assert document["verdict"]["outcome"] == "not-tested"
+    assert document["records"] == {"kept": False, "exposed": []}
+    assert document["attacks_not_run"]
+
+
+def test_identical_inputs_give_identical_bytes(npz):
+    one, same = (audit_scores("x", Shadows.from_file(npz), SETTINGS).to_bytes() for _ in range(2))
+    assert one == same
+    other = audit_scores("x", Shadows.from_file(npz), AuditSettings(models=16, seed=1)).to_bytes()
+    assert other != one
+
+
+def test_csv_and_parquet_give_the_numbers_of_npz(made, npz, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import csv, parquet
+
+    table = pyarrow.table(long_table(made))
+    csv.write_csv(table, tmp_path / "scores.csv")
+    parquet.write_table(table, tmp_path / "scores.parquet")
+    wide = checked(audit_scores("x", Shadows.from_file(npz), SETTINGS))
+    for name in ("scores.csv", "scores.parquet"):
+        read = Shadows.from_file(tmp_path / name)
+        assert numbers(checked(audit_scores("x", read, SETTINGS))) == numbers(wide)
+
+
+def test_groups_widen_the_intervals(made):
+    groups = np.arange(300) // 10
+    grouped = Shadows(made.signals, made.members, made.ids, made.labels, groups)
+    document = checked(audit_scores("x", grouped, SETTINGS))
+    assert document["data"]["people"] == 30 and document["data"]["records"] == 300
+    assert not any("counts as one person" in line for line in document["limits"])
+    plain = checked(audit_scores("x", made, SETTINGS))
+    assert any("counts as one person" in line for line in plain["limits"])
+    # 30 people resolve no 1 %.
+    rates = document["candidates"][0]["attacks"]["lira-online"]["tpr"]
+    assert "distinct records, got 30" in rates["0.01"]["refused"]
+    assert document["frontier"]["risk"] == "tpr@0.1 of the strongest attack"
+
+
+def test_four_models_work_with_wide_intervals(made):
+    few = audit(4, 300)
+    document = checked(audit_scores("x", few, AuditSettings(models=4)))
+    found = document["candidates"][0]["attacks"]["lira-online"]["auc"]
+    many = checked(audit_scores("x", made, SETTINGS))["candidates"][0]["attacks"]["lira-online"]
+    assert found["high"] - found["low"] > 2 * (many["auc"]["high"] - many["auc"]["low"])
+    assert "at least 16" in document["candidates"][0]["vulnerability"]["top_t"]["refused"]
+
+
+def test_fewer_than_four_models_are_refused(made, tmp_path):
+    np.savez(tmp_path / "s.npz", signals=made.signals[:3], members=made.members[:3])
+    with pytest.raises(InputError, match="at least 4 models, got 3"):
+        Shadows.from_file(tmp_path / "s.npz")
+
+
+@pytest.mark.parametrize(
+    "members",
+    [paired(5, 121), nearly_balanced(5, 120), coins(6, 151), coins(17, 80, 1, 0.3), paired(4, 20),
+     paired(16, 6)],
+    ids=["pairs and one", "odd", "coins", "few in", "20 records", "6 records"],
+)
+def test_odd_shapes_are_audited(members):
+    """LeakPro crashes on an odd population."""
+    made = shadows(members, signals(members, 1, 1.0))
+    document = checked(audit_scores("x", made, AuditSettings(keep_records=True)))
+    assert document["candidates"][0]["risk"]
+
+
+def test_constant_and_saturated_signals_are_audited():
+    members = paired(16, 60)
+    for phi in (np.zeros((16, 60)), np.clip(100 * signals(members, 1, 1.0), -9, 9),
+                np.where(members, 9.0, -9.0)):
+        document = checked(audit_scores("x", shadows(members, phi), SETTINGS))
+        status = {check["name"]: check["status"] for check in document["checks"]}
+        assert status["tied or saturated signals"] == "warn"
+
+
+def test_tiny_samples_fall_back_to_the_auc():
+    document = checked(audit_scores("x", audit(4, 10), AuditSettings()))
+    assert document["frontier"]["risk"] == "auc of the strongest attack"
+
+
+GATES = {
+    "auc<=0.9": "pass",
+    "auc<=0.5": "fail",
+    "tpr@0.1<=0.99": "pass",
+    "tpr@0.1<=0.12": "fail",
+    "tau@0.1<=0.001": "fail",
+    "tau@0.1<=0.95": "fail",  # ln, not the rate itself
+    "tpr@0.001<=0.5": "not-enough-evidence",
+    "tau@0.001<=9": "not-enough-evidence",
+    "width(auc)<=0.5": "pass",
+    "width(auc)<=0.0001": "not-enough-evidence",
+    "top-t<=99": "pass",
+    "top-t<=0.1": "fail",
+    "utility-loss<=0.01": "not-tested",
+}
+
+
+@pytest.mark.parametrize("gate, outcome", GATES.items())
+def test_rules(made, gate, outcome):
+    document = checked(audit_scores("x", made, AuditSettings(models=16, gate=(gate,))))
+    assert document["rules"][0]["outcome"] == outcome
+    assert document["rules"][0]["candidate"] == "baseline"
+    assert document["verdict"]["outcome"] == outcome
+    assert document["verdict"]["words"]
+
+
+def test_a_rule_at_an_unusual_rate_is_measured(made):
+    document = checked(audit_scores("x", made, AuditSettings(models=16, gate=("tpr@0.05<=0.9",))))
+    assert document["rules"][0]["evidence"]["value"] is not None
+    assert "0.05" in document["candidates"][0]["attacks"]["lira-online"]["tpr"]
+
+
+def test_undecided_is_said(made):
+    rate = checked(audit_scores("x", made, SETTINGS))["candidates"][0]["risk"]["value"]
+    gate = (f"tpr@0.01<={rate}",)
+    document = checked(audit_scores("x", made, AuditSettings(models=16, gate=gate)))
+    assert document["verdict"]["outcome"] == "not-enough-evidence"
+    assert "not enough evidence" in document["verdict"]["words"][0]
+
+
+def test_records_are_named_only_on_request_and_never_by_id(made):
+    ids = np.array([f"patient-{row}" for row in range(300)])
+    named = Shadows(made.signals, made.members, ids, made.labels)
+    quiet = audit_scores("x", named, SETTINGS).to_bytes()
+    assert b"patient" not in quiet and b"record 1" not in quiet
+    told = audit_scores("x", named, AuditSettings(models=16, keep_records=True))
+    assert b"patient" not in told.to_bytes()
+    exposed = checked(told)["records"]["exposed"]
+    assert [row["id"] for row in exposed] == [f"record {rank}" for rank in range(1, 101)]
+    t = [row["t"] for row in exposed]
+    assert t == sorted(t, reverse=True)
+    assert all(row["low"] < row["t"] < row["high"] for row in exposed)

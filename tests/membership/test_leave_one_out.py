@@ -1,0 +1,365 @@
+"""Leave-one-out: hand-worked, against naive loops, and the null for every number of models."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+from simulated import DESIGNS, balanced, coins, nearly_balanced, paired, signals
+
+from lethe.errors import InputError
+from lethe.evidence.roc import auc
+from lethe.membership import leave_one_out as module
+from lethe.membership.leave_one_out import (
+    leave_one_out,
+    moments,
+    scorable_targets,
+    scored_cells,
+    without_groups,
+)
+from lethe.membership.lira import score_all
+from lethe.training.design import partners
+
+RULES = ("pooled", "pooled-total", "per-record")
+
+
+def left_out_cells(members, seed):
+    """For each target, which (K, N) cells the references use; None where it is not scored.
+
+    Told apart by record, in plain loops. Only the lots are drawn as the fast code draws them.
+    """
+    models, records = members.shape
+    partner = partners(members)
+    if (partner >= 0).sum() >= 4:
+        for target in range(models):
+            use = np.zeros(members.shape, bool)
+            for model in range(models):
+                use[model] = partner[model] >= 0 and model not in (target, partner[target])
+            yield target, (use if partner[target] >= 0 else None)
+        return
+    count = members.sum(axis=0)
+    equal = count.max() - count.min() <= 1 and count.min() > 0 and count.max() < models
+    rng = np.random.default_rng(seed)
+    aside = np.full(records, -1)
+    if equal and count.max() != count.min():
+        lots = rng.random(members.shape)
+        for record in range(records):
+            spare = members[:, record] if count[record] > count.min() else ~members[:, record]
+            aside[record] = max(np.flatnonzero(spare), key=lambda k, j=record: lots[k, j])
+    for target in range(models):
+        use = np.ones(members.shape, bool)
+        use[target] = False
+        if equal:
+            sides = []
+            for side in (False, True):
+                rows = [
+                    [k for k in range(models) if members[k, j] == side and k != aside[j]]
+                    for j in range(records)
+                ]
+                lot = rng.integers(len(rows[0]), size=records)
+                sides.append([row[at] for row, at in zip(rows, lot, strict=True)])
+            for record in range(records):
+                own = int(members[target, record])
+                use[sides[1 - own][record], record] = False
+                if aside[record] >= 0:
+                    use[aside[record], record] = False
+                if aside[record] == target:
+                    use[:, record] = False
+        yield target, use
+
+
+def naive_scores(phi, members, rule, seed):
+    """LiRA online and offline, one target and one record at a time."""
+    online, offline = np.full(phi.shape, np.nan), np.full(phi.shape, np.nan)
+    for target, use in left_out_cells(members, seed):
+        if use is None:
+            continue
+        sides = {}
+        for name, side in (("in", members), ("out", ~members)):
+            cells = [phi[use[:, j] & side[:, j], j] for j in range(phi.shape[1])]
+            known = [cell for cell in cells if len(cell)]
+            degrees = sum(len(cell) - 1 for cell in known)
+            within = (
+                sum(((c - c.mean()) ** 2).sum() for c in known) / degrees if degrees else math.nan
+            )
+            total = np.concatenate(known).var(ddof=1)
+            pooled = total if rule == "pooled-total" or math.isnan(within) else within
+            sides[name] = cells, pooled
+        for record in range(phi.shape[1]):
+            value = {}
+            for name, (cells, pooled) in sides.items():
+                cell = cells[record]
+                if len(cell) == 0:
+                    break
+                own = cell.var(ddof=1) if rule == "per-record" else pooled
+                value[name] = cell.mean(), max(own, 1e-8 * pooled, 1e-12)
+            if len(value) < 2:
+                continue
+            x = phi[target, record]
+            log = {
+                name: -((x - mean) ** 2) / (2 * v) - 0.5 * math.log(v)
+                for name, (mean, v) in value.items()
+            }
+            online[target, record] = log["in"] - log["out"]
+            mean, v = value["out"]
+            z = (x - mean) / math.sqrt(v)
+            offline[target, record] = norm.logcdf(z)
+    return {"lira-online": online, "lira-offline": offline}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    "design, models",
+    [("paired", 4), ("paired", 10), ("paired", 9), ("balanced", 8), ("balanced", 6),
+     ("nearly balanced", 9), ("coins", 12), ("coins", 11)],
+)
+def test_scores_equal_naive_loops(design, models, rule):
+    if rule == "per-record" and (models == 4 or design == "coins"):
+        models = 10 if design == "paired" else 30
+    members = DESIGNS[design](models, 25, 3)
+    phi = signals(members, 4, gap=1.5, record_sd=3).astype(np.float32)
+    fast = score_all(phi, members, ("lira-online", "lira-offline"), rule, seed=11)
+    naive = naive_scores(phi.astype(np.float64), members, rule, 11)
+    for name, expected in naive.items():
+        np.testing.assert_allclose(fast[name], expected, rtol=1e-6, atol=1e-6)
+        assert np.isfinite(expected).mean() > 0.5
+
+
+@pytest.mark.parametrize("inside", [2, 3, 5])
+def test_equal_counts_other_than_half_lose_a_counterpart_too(inside):
+    members = balanced(8, 30, 1, inside)
+    phi = signals(members, 1)
+    for references in leave_one_out(phi, members):
+        assert set(references.inside.count) == {inside - 1}
+        assert set(references.outside.count) == {8 - inside - 1}
+
+
+def test_hand_worked():
+    """Four models, one record: of the target and its partner nothing remains."""
+    members = np.array([[1, 0], [0, 1], [1, 1], [0, 0]], bool)
+    phi = np.array([[9.0, 1.0], [2.0, 8.0], [5.0, 6.0], [3.0, 0.0]])
+    first = next(iter(leave_one_out(phi, members)))
+    assert first.target == 0
+    assert first.inside.mean.tolist() == [5.0, 6.0]
+    assert first.outside.mean.tolist() == [3.0, 0.0]
+    assert first.inside.count.tolist() == [1, 1]
+    assert np.isnan(first.inside.variance()).all()
+    assert math.isnan(first.inside.within())
+    assert first.inside.total() == pytest.approx(0.5)
+
+
+def test_moments_by_hand():
+    side = moments(np.array([[1.0, 5.0], [3.0, 7.0], [8.0, 9.0]]),
+                   np.array([[1, 0], [1, 0], [0, 1]], bool))
+    assert side.count.tolist() == [2, 1]
+    assert side.mean.tolist() == [2.0, 9.0]
+    assert side.squares.tolist() == [2.0, 0.0]
+    assert side.within() == 2.0
+    assert side.total() == pytest.approx(np.var([1, 3, 9], ddof=1))
+
+
+def test_records_without_models_on_a_side_get_nothing_instead_of_mean_zero():
+    """SACRO-ML gives them mean 0 and deviation 0, and so a score."""
+    members = coins(8, 40, 2)
+    members[:, 0] = False
+    members[:, 1] = True
+    scores = score_all(signals(members, 1), members)
+    for score in scores.values():
+        assert np.isnan(score[:, :2]).all()
+        assert np.isfinite(score[:, 2:]).any()
+    assert np.isnan(moments(signals(members, 1), members).mean[0])
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("models", [4, 5, 7, 12])
+def test_scored_cells_are_those_with_a_score(design, models):
+    if design == "nearly balanced" and models % 2 == 0:
+        pytest.skip("that is for odd numbers")
+    members = DESIGNS[design](models, 50, 1)
+    score = score_all(signals(members), members, ("lira-online",), seed=4)["lira-online"]
+    assert (np.isfinite(score) == scored_cells(members, 4)).all()
+
+
+def test_a_single_pair_among_other_models_is_no_paired_design():
+    members = np.vstack([paired(2, 60), coins(7, 60)])
+    assert scorable_targets(members).tolist() == list(range(9))
+    assert scorable_targets(paired(5, 60)).tolist() == [0, 1, 2, 3]
+
+
+def test_without_groups_equals_plain_moments():
+    members = coins(9, 20, 4)
+    phi = signals(members, 2, gap=1.0, record_sd=50)
+    groups = np.array([3, 3, 1, 1, 1, 0, 2, 2, 2])
+    for group, sides in zip(range(4), without_groups(phi, members, groups), strict=True):
+        keep = groups != group
+        for side, chosen in zip(sides, (members, ~members), strict=True):
+            plain = moments(phi[keep], chosen[keep])
+            np.testing.assert_allclose(side.count, plain.count)
+            np.testing.assert_allclose(side.mean, plain.mean, rtol=1e-9)
+            np.testing.assert_allclose(side.squares, plain.squares, rtol=1e-6, atol=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([6, 7, 10]), st.floats(-1e3, 1e3))
+def test_record_order_relabelling_and_shift(seed, models, shift):
+    members = paired(models, 12, seed)
+    phi = signals(members, seed, gap=1.0)
+    scores = score_all(phi, members, variance="pooled")
+    rng = np.random.default_rng(seed)
+    records, order = rng.permutation(12), rng.permutation(models)
+    moved = score_all(
+        (phi + shift)[order][:, records], members[order][:, records], variance="pooled"
+    )
+    for name, score in scores.items():
+        expected = score + (shift if name == "loss-threshold" else 0)
+        np.testing.assert_allclose(
+            moved[name], expected[order][:, records], rtol=1e-6, atol=1e-6
+        )
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.01, 100))
+def test_scale_does_not_matter_to_lira(seed, scale):
+    members = paired(8, 10, seed)
+    phi = signals(members, seed, gap=1.0)
+    for rule in RULES:
+        one = score_all(phi, members, ("lira-online", "lira-offline"), rule)
+        other = score_all(phi * scale, members, ("lira-online", "lira-offline"), rule)
+        for name, score in one.items():
+            np.testing.assert_allclose(other[name], score, rtol=1e-6, atol=1e-6)
+
+
+def test_large_offsets_lose_no_precision():
+    members = paired(8, 30, 1)
+    phi = signals(members, 1, gap=1.0)
+    near = score_all(phi, members, ("lira-online",))["lira-online"]
+    far = score_all(phi + 1e6, members, ("lira-online",))["lira-online"]
+    np.testing.assert_allclose(near, far, rtol=1e-6, atol=1e-6)
+
+
+def test_scores_of_a_target_do_not_depend_on_its_own_membership():
+    """The score sees the target's signals and the others, never the target's row of members."""
+    members = paired(8, 200, 1)
+    phi = signals(members, 1, gap=1.0)
+    before = score_all(phi, members, ("lira-online",), "pooled")["lira-online"]
+    swapped = members.copy()
+    swapped[[0, 1]] = members[[1, 0]]
+    after = score_all(phi, swapped, ("lira-online",), "pooled")["lira-online"]
+    np.testing.assert_allclose(after[:2], before[:2], rtol=1e-9)
+
+
+def test_seed_has_an_effect_and_the_same_seed_reproduces():
+    """LeakPro's random_seed has none."""
+    for members in (balanced(8, 50), nearly_balanced(9, 50)):
+        phi = signals(members, 1, gap=1.0)
+        one, same, other = (
+            score_all(phi, members, ("lira-online",), seed=seed)["lira-online"]
+            for seed in (1, 1, 2)
+        )
+        assert np.array_equal(one, same, equal_nan=True)
+        assert not np.array_equal(one, other, equal_nan=True)
+
+
+def test_refusals():
+    members = paired(4, 6)
+    with pytest.raises(InputError, match=r"signals \(4, 5\) and members \(4, 6\) must both be"):
+        next(leave_one_out(np.zeros((4, 5)), members))
+    phi = np.zeros((4, 6))
+    phi[2, 3] = np.nan
+    with pytest.raises(InputError, match="signal of model 2, record 3 is nan; every signal must"):
+        next(leave_one_out(phi, members))
+
+
+# The null: signals that know nothing of membership give AUC 0.5.
+
+
+def null_error(models, records):
+    """Upper limit of the standard error of the null AUC.
+
+    AUC - 0.5 is the mean over records of (mean rank of IN cells - mean rank of OUT cells), of
+    deviation at most 2/sqrt(12) when all cells of a side move together, less for each two
+    pairs of models that are independent given the record.
+    """
+    return 2 / math.sqrt(12) / math.sqrt(records * max(models // 4, 1))
+
+
+def null_aucs(members, seed, **effects):
+    phi = signals(members, seed, **effects)
+    for name, score in score_all(phi, members, seed=seed).items():
+        known = np.isfinite(score)
+        yield name, auc(members[known], score[known])
+
+
+NULL_RECORDS = 1500
+
+
+def assert_null(members, seed, **effects):
+    tolerance = 4.5 * null_error(*members.shape)
+    for name, value in null_aucs(members, seed, **effects):
+        assert abs(value - 0.5) < tolerance, (name, members.shape, value)
+
+
+@pytest.mark.parametrize("models", range(4, 65))
+def test_null_for_every_number_of_models(models):
+    assert_null(paired(models, NULL_RECORDS, models), models)
+    if models % 8 < 2 or models < 12:
+        if models % 2 == 0:
+            assert_null(balanced(models, NULL_RECORDS, models), models)
+        else:
+            assert_null(nearly_balanced(models, NULL_RECORDS, models), models)
+            assert_null(balanced(models, NULL_RECORDS, models, models // 2), models)
+        assert_null(coins(models, NULL_RECORDS, models), models)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("models", range(4, 65))
+def test_null_for_every_number_of_models_and_design(models):
+    for design in (balanced if models % 2 == 0 else nearly_balanced, coins, paired):
+        members = design(models, 4000, models)
+        assert_null(members, models + 1)
+        assert_null(members, models + 2, record_sd=5, model_sd=2)
+
+
+@pytest.mark.parametrize("models", [4, 5, 6, 7, 16, 33])
+def test_null_with_strong_record_and_model_effects(models):
+    for design in DESIGNS.values():
+        if design is nearly_balanced and models % 2 == 0:
+            continue
+        assert_null(design(models, NULL_RECORDS, models), 1, record_sd=5, model_sd=2)
+    assert_null(balanced(models, NULL_RECORDS, 1, 2), 1)
+    assert_null(coins(models, NULL_RECORDS, 1, 0.3), 1)
+
+
+def leave_out_the_target_alone(monkeypatch):
+    """The defect that the partner rule is for."""
+    plain = module._Sums.without
+
+    def without(self, own, other, member, counted, centre):
+        return plain(self, own, None, member, counted, centre)
+
+    monkeypatch.setattr(module._Sums, "without", without)
+
+
+LEAK_RECORDS = 8000
+
+
+@pytest.mark.parametrize("models", [4, 6])
+@pytest.mark.parametrize("design", [paired, balanced])
+def test_leaving_out_the_target_alone_would_fail_the_null(design, models, monkeypatch):
+    assert_null(design(models, LEAK_RECORDS, models), models)
+    leave_out_the_target_alone(monkeypatch)
+    with pytest.raises(AssertionError):
+        assert_null(design(models, LEAK_RECORDS, models), models)
+
+
+@pytest.mark.parametrize("design", [nearly_balanced, lambda k, n, seed: balanced(k, n, seed, 2)])
+def test_without_counterparts_odd_designs_would_fail_the_null(design, monkeypatch):
+    members = design(5, LEAK_RECORDS, 5)
+    assert_null(members, 5)
+    monkeypatch.setattr(module._Counterparts, "of", lambda members, seed: None)
+    with pytest.raises(AssertionError):
+        assert_null(members, 5)

@@ -1,0 +1,248 @@
+"""The likelihood-ratio attack: hand-worked, against the oracle that knows the truth."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+from simulated import balanced, coins, gaps, paired, signals
+
+from lethe.errors import InputError
+from lethe.evidence.roc import auc, tpr_at_fpr
+from lethe.membership.leave_one_out import Moments, References
+from lethe.membership.lira import (
+    ATTACKS,
+    PER_RECORD_FROM,
+    lira_offline,
+    lira_online,
+    score_all,
+    side_variance,
+    variance_rule,
+)
+from lethe.training.signals import signal_from_probabilities
+
+
+def references(mean_in, mean_out, squares_in=(6.0,), squares_out=(6.0,), count=4.0):
+    def side(mean, squares):
+        return Moments(np.full(len(mean), count), np.array(mean), np.array(squares))
+
+    return References(0, side(mean_in, squares_in), side(mean_out, squares_out))
+
+
+def test_online_by_hand():
+    """phi 3, IN N(2, 2), OUT N(0, 2): (9 - 1)/4 = 2."""
+    assert lira_online(np.array([3.0]), references([2.0], [0.0]), "pooled").tolist() == [2.0]
+    unequal = references([2.0], [0.0], squares_in=(3.0,))
+    expected = norm.logpdf(3, 2, 1) - norm.logpdf(3, 0, math.sqrt(2))
+    assert lira_online(np.array([3.0]), unequal, "per-record")[0] == pytest.approx(expected)
+
+
+def test_offline_by_hand():
+    score = lira_offline(np.array([math.sqrt(2)]), references([9.0], [0.0]), "pooled")
+    assert score[0] == pytest.approx(norm.logcdf(1.0))
+
+
+def test_offline_is_finite_and_ordered_far_in_both_tails():
+    """log Phi, not Phi: scores beyond 8.3 deviations would tie (protocols 5.1, 2)."""
+    ask = references([0.0] * 4, [0.0] * 4, [6.0] * 4, [6.0] * 4)
+    score = lira_offline(np.array([-1e4, -60.0, 0.0, 9.0]), ask, "pooled")
+    assert np.isfinite(score).all() and (np.diff(score) > 0).all()
+
+
+def test_side_variance_rules():
+    side = Moments(np.array([3.0, 3.0]), np.array([0.0, 10.0]), np.array([2.0, 6.0]))
+    assert side_variance(side, "pooled").tolist() == [2.0, 2.0]
+    assert side_variance(side, "per-record").tolist() == [1.0, 3.0]
+    assert side_variance(side, "pooled-total")[0] == pytest.approx((8 + 6 * 25) / 5)
+    single = Moments(np.ones(2), np.array([0.0, 10.0]), np.zeros(2))
+    assert side_variance(single, "pooled").tolist() == [50.0, 50.0]  # total stands in
+    with pytest.raises(InputError, match="variance='per-record' needs at least 2 reference"):
+        side_variance(single, "per-record")
+    tied = Moments(np.array([3.0, 3.0]), np.zeros(2), np.array([0.0, 4.0]))
+    assert side_variance(tied, "per-record").tolist() == [1e-8, 2.0]
+
+
+def test_variance_switches_at_64_designed_models():
+    assert PER_RECORD_FROM == 64
+    assert variance_rule("auto", 63) == "pooled"
+    assert variance_rule("auto", 64) == "per-record"
+    assert variance_rule("pooled-total", 64) == "pooled-total"
+    with pytest.raises(InputError, match="variance='poold' must be .* Did you mean 'pooled'"):
+        variance_rule("poold", 8)
+    members = paired(64, 40)
+    phi = signals(members, gap=1.0)
+    assert np.array_equal(
+        score_all(phi, members)["lira-online"],
+        score_all(phi, members, variance="per-record")["lira-online"],
+    )
+
+
+def test_unknown_attack():
+    with pytest.raises(InputError, match="attack='lira' must be one of"):
+        score_all(np.zeros((4, 4)), paired(4, 4), ("lira",))
+
+
+def test_per_record_variance_with_four_models_is_refused_with_a_way_out():
+    members = paired(4, 10)
+    with pytest.raises(InputError, match="use more models or variance='pooled'"):
+        score_all(signals(members), members, variance="per-record")
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_higher_means_member(attack):
+    members = paired(16, 300)
+    score = score_all(signals(members, 1, gap=3.0), members, (attack,))[attack]
+    assert auc(members, score) > 0.9
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(-50, 50), min_size=2, max_size=20, unique=True))
+def test_with_equal_variances_online_is_monotone_in_phi(values):
+    """So on one record every rank metric is that of phi itself."""
+    phi = np.sort(np.array(values))
+    n = len(phi)
+    ask = references([1.0] * n, [-1.0] * n, [6.0] * n, [6.0] * n)
+    for attack in (lira_online, lira_offline):
+        assert (np.diff(attack(phi, ask, "pooled")) >= 0).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.1, 10))
+def test_a_monotone_transform_of_scores_keeps_auc_and_tpr(seed, power):
+    members = paired(8, 60, seed)
+    score = score_all(signals(members, seed, gap=1.0), members, ("lira-online",))["lira-online"]
+    other = np.sign(score) * np.abs(score) ** power
+    assert auc(members, other) == pytest.approx(auc(members, score), abs=1e-9)
+    assert tpr_at_fpr(members, other, 0.1).tpr == pytest.approx(
+        tpr_at_fpr(members, score, 0.1).tpr
+    )
+
+
+def oracle_scores(phi, members, gap, record):
+    """The attacker who knows every record's two normals (no model effect, variance 1)."""
+    return (phi - record) * gap - gap**2 / 2
+
+
+@pytest.mark.parametrize("rule", ["pooled", "per-record"])
+def test_with_more_models_lira_approaches_the_oracle(rule):
+    records = 600
+    gap, record = gaps(records, 2, 1.5), np.random.default_rng(1).normal(size=records) * 2
+    distance, best = [], []
+    for models in (8, 32, 96):
+        members = paired(models, records, 1)
+        phi = signals(members, 3, gap, record_sd=0, model_sd=0) + record
+        truth = auc(members, oracle_scores(phi, members, gap, record))
+        found = score_all(phi, members, ("lira-online",), rule)["lira-online"]
+        distance.append(truth - auc(members, found))
+        best.append(truth)
+    assert distance[0] > distance[1] > distance[2] > -0.002
+    assert distance[2] < 0.01
+    if rule == "pooled":
+        # Known normals: the mean over records of Phi(gap/sqrt 2) bounds what one record gives.
+        assert best[2] > norm.cdf(gap / math.sqrt(2)).mean()
+
+
+def test_published_ordering_of_variance_rules_with_few_models():
+    """peers-membership 3: with 16 models per-record variance costs TPR (0.062 to 0.032)."""
+    members = paired(16, 2000)
+    phi = signals(members, 5, gaps(2000, 1, 1.5))
+    rate = {
+        rule: tpr_at_fpr(
+            members, score_all(phi, members, ("lira-online",), rule)["lira-online"], 0.001
+        ).tpr
+        for rule in ("pooled", "per-record")
+    }
+    assert rate["pooled"] > 1.3 * rate["per-record"]
+
+
+def test_equal_variance_table_of_protocols_5_2():
+    """t = 2: AUC 0.977 and 69 % TPR at 1 % FPR on such a record, also through LiRA."""
+    members = paired(48, 1500)
+    phi = signals(members, 1, gap=2 * math.sqrt(2), record_sd=0, model_sd=0)
+    score = score_all(phi, members, ("lira-online",))["lira-online"]
+    # 23 references a side: the means' errors cost a little.
+    assert auc(members, score) == pytest.approx(0.977, abs=0.004)
+    assert tpr_at_fpr(members, score, 0.01).tpr == pytest.approx(0.69, abs=0.03)
+
+
+# Defects of other tools.
+
+
+def test_tied_scores_give_the_right_auc():
+    """LeakPro: 3 levels give AUC 0.475 where 0.596 is right."""
+    rng = np.random.default_rng(0)
+    members = coins(4, 500, 1)
+    level = rng.integers(0, 2, members.shape) + members * (rng.random(members.shape) < 0.3)
+    wins = ties = 0
+    inside, outside = np.bincount(level[members]), np.bincount(level[~members], minlength=3)
+    for a, count in enumerate(inside):
+        wins += count * outside[:a].sum()
+        ties += count * outside[a]
+    expected = (wins + ties / 2) / (inside.sum() * outside.sum())
+    score = score_all(level.astype(np.float32), members, ("loss-threshold",))["loss-threshold"]
+    known = np.isfinite(score)
+    assert auc(members[known], score[known]) == pytest.approx(
+        auc(members[known], level[known].astype(float))
+    )
+    assert auc(members, level.astype(float)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("phi", [np.zeros((8, 20)), np.full((8, 20), 3.0)])
+def test_constant_signals_give_auc_one_half(phi):
+    members = paired(8, 20)
+    for score in score_all(phi, members).values():
+        assert auc(members, score) == 0.5
+
+
+def test_rounded_signals_are_scored():
+    members = paired(16, 100)
+    phi = np.round(signals(members, 1, gap=2.0))
+    for rule in ("pooled", "per-record"):
+        for score in score_all(phi, members, variance=rule).values():
+            assert np.isfinite(score).all() and auc(members, score) > 0.6
+
+
+def test_float32_probabilities_that_saturate_stay_finite():
+    """SACRO-ML crashes: in float32 its clip at 1 - 1e-16 rounds to 1, and the logit is inf."""
+    members = paired(8, 50)
+    logit = signals(members, 1, gap=3.0) * 12
+    p = (1 / (1 + np.exp(-logit))).astype(np.float32)
+    assert (p == 1).any()
+    table = np.stack([1 - p, p], axis=-1)
+    phi = np.stack([signal_from_probabilities(row, np.ones(50, int)) for row in table])
+    for score in score_all(phi, members).values():
+        assert np.isfinite(score).all()
+
+
+def test_float32_and_float64_signals_agree():
+    members = paired(8, 50)
+    phi = signals(members, 1, gap=1.0)
+    narrow = score_all(phi.astype(np.float32), members)
+    for name, score in score_all(phi.astype(np.float32).astype(np.float64), members).items():
+        assert np.array_equal(score, narrow[name])
+
+
+@pytest.mark.parametrize("models, records", [(5, 41), (4, 2), (9, 7)])
+def test_odd_numbers_of_models_and_records(models, records):
+    """LeakPro crashes on an odd population."""
+    members = paired(models, records)
+    for score in score_all(signals(members), members).values():
+        assert np.isfinite(score).sum() == (models - models % 2) * records
+
+
+def test_model_that_lost_its_partner_is_no_reference():
+    members = paired(7, 30)
+    phi = signals(members)
+    changed = phi.copy()
+    changed[-1] += 100
+    for name, score in score_all(phi, members).items():
+        assert np.array_equal(score, score_all(changed, members)[name], equal_nan=True)
+
+
+def test_balanced_design_uses_other_models_for_other_records():
+    members = balanced(6, 400)
+    assert np.isfinite(score_all(signals(members), members)["lira-online"]).all()

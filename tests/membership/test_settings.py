@@ -1,0 +1,138 @@
+"""Settings: what is taken, what is refused and in which words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+
+from lethe.errors import InputError
+from lethe.membership.lira import ATTACKS
+from lethe.membership.settings import AuditSettings
+from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe
+
+ALL = ["uniform-noise", "weighted", "weighted-noise", "removal", "equal-mean-weight",
+       "early-stopping"]
+
+
+def module():
+    import torch
+
+    return torch.nn.Linear(2, 2)
+
+
+TORCH = TorchRecipe(module, epochs=9, batch_size=25)
+
+
+def test_defaults_are_those_of_the_design():
+    made = AuditSettings()
+    assert (made.models, made.seed, made.confidence, made.margin, made.holdout) == (
+        64, 0, 0.95, 0.01, 0.2
+    )
+    assert (made.noise, made.alpha, made.beta, made.keep_records) == (0.01, 2.0, 2.0, False)
+    assert made.fprs() == (0.1, 0.01, 0.001)
+    assert made.attacks() == tuple(ATTACKS)
+
+
+@pytest.mark.parametrize("asked, built", [(4, 4), (5, 6), (63, 64), (64, 64)])
+def test_odd_numbers_of_models_are_rounded_up(asked, built):
+    assert AuditSettings(models=asked).models == built
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"models": 3}, "models=3 must be at least 4."),
+        ({"models": float("nan")}, "models=nan must be at least 4."),
+        ({"seed": -1}, "seed=-1 must be at least 0."),
+        ({"confidence": 1.0}, r"confidence=1.0 must be in \(0, 1\)."),
+        ({"confidence": 0}, r"confidence=0 must be in \(0, 1\)."),
+        ({"confidence": 95}, r"confidence=95 must be in \(0, 1\)."),
+        ({"margin": -0.1}, r"margin=-0.1 must be in \[0, inf\)."),
+        ({"holdout": 0}, r"holdout=0 must be in \(0, 0.9\]."),
+        ({"holdout": 0.95}, r"holdout=0.95 must be in \(0, 0.9\]."),
+        ({"noise_convention": "means"}, "noise_convention='means' must be one of 'mean', 'record'."
+         " Did you mean 'mean'?"),
+        ({"variance": "per_record"}, "variance='per_record' .* Did you mean 'per-record'?"),
+        ({"gate": ("tpr<=1",)}, "rule 'tpr<=1': write tpr@0.01."),
+        ({"gate": ("auk<=1",)}, "unknown metric 'auk'"),
+        ({"gate": ("tpr@2<=1",)}, r"FPR of a rule=2.0 must be in \(0, 1\)."),
+        ({"alpha": 0, "noise": 0}, "alpha=0 and noise=0 leave nothing to compare"),
+    ],
+)
+def test_bad_values(wrong, message):
+    with pytest.raises(InputError, match=message):
+        AuditSettings(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [({"noise": -1.0}, "noise=-1.0"), ({"alpha": -1.0}, "alpha=-1.0"),
+     ({"beta": -1.0}, "beta=-1.0"), ({"noise": float("inf")}, "noise=inf"),
+     ({"alpha": float("nan")}, "alpha=nan"), ({"margin": float("inf")}, "margin=inf"),
+     ({"margin": float("nan")}, "margin=nan")],
+)
+def test_bad_mitigation_settings_are_refused_before_anything_is_trained(wrong, message):
+    with pytest.raises(InputError, match=message + r" must be in \[0, inf\)"):
+        AuditSettings(**wrong)
+
+
+def test_rates_of_the_gate_are_measured():
+    made = AuditSettings(gate=("tpr@0.05<=0.2", "tau@0.001<=2", "auc<=0.6"))
+    assert made.fprs() == (0.1, 0.05, 0.01, 0.001)
+    assert [str(rule) for rule in made.rules()] == [
+        "tpr@0.05 <= 0.2", "tau@0.001 <= 2", "auc <= 0.6"
+    ]
+
+
+def test_candidates_of_a_torch_recipe():
+    built, skipped = AuditSettings(noise=0.05, noise_convention="record").candidates(TORCH)
+    assert [one.name for one in built] == ["baseline", *ALL] and skipped == []
+    by_name = {one.name: one for one in built}
+    assert by_name["uniform-noise"].settings["noise"] == pytest.approx(0.01)  # 0.05 / sqrt(25)
+    assert by_name["early-stopping"].settings["epochs"] == 3
+
+
+def test_chosen_candidates_keep_the_baseline_first():
+    built, _ = AuditSettings(mitigations=("removal", "weighted")).candidates(TORCH)
+    assert [one.name for one in built] == ["baseline", "weighted", "removal"]
+    assert [one.name for one in AuditSettings(mitigations=()).candidates(TORCH)[0]] == ["baseline"]
+
+
+def test_no_noise_leaves_out_the_noisy_candidates():
+    built, _ = AuditSettings(noise=0.0).candidates(TORCH)
+    assert [one.name for one in built] == [
+        "baseline", "weighted", "removal", "equal-mean-weight", "early-stopping"
+    ]
+
+
+def test_unknown_names_get_a_hint():
+    with pytest.raises(InputError, match="mitigation='wieghted' .* Did you mean 'weighted'?"):
+        AuditSettings(mitigations=("wieghted",)).candidates(TORCH)
+    with pytest.raises(InputError, match="release='baselin' .* Did you mean 'baseline'?"):
+        AuditSettings(release="baselin").candidates(TORCH)
+    with pytest.raises(InputError, match="release='removal' must be one of 'baseline', 'weighted'"):
+        AuditSettings(mitigations=("weighted",), release="removal").candidates(TORCH)
+
+
+def test_what_a_recipe_cannot_carry_is_skipped_with_the_reason():
+    built, skipped = AuditSettings().candidates(SklearnRecipe(LogisticRegression()))
+    assert [one.name for one in built] == ["baseline", "weighted", "removal", "equal-mean-weight"]
+    assert [one["name"] for one in skipped] == ["uniform-noise", "weighted-noise", "early-stopping"]
+    assert all("torch recipe" in one["why"] for one in skipped)
+    built, skipped = AuditSettings().candidates(SklearnRecipe(KNeighborsClassifier()))
+    assert [one.name for one in built] == ["baseline", "removal"]
+    assert "KNeighborsClassifier.fit takes no sample_weight" in [one["why"] for one in skipped]
+    built, skipped = AuditSettings().candidates(
+        CallableRecipe(lambda rows, weights, seed: lambda rows: np.zeros((len(rows), 2)))
+    )
+    assert [one.name for one in built] == ["baseline", "weighted", "removal", "equal-mean-weight"]
+    assert len(skipped) == 3
+
+
+def test_asking_for_what_cannot_be_carried_is_an_error():
+    with pytest.raises(InputError, match="mitigation 'uniform-noise': .*torch recipe"):
+        AuditSettings(mitigations=("uniform-noise",)).candidates(
+            SklearnRecipe(LogisticRegression())
+        )

@@ -1,0 +1,188 @@
+"""Targeted obfuscation: the study's weights, both noise conventions, every candidate's contract."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from lethe.errors import InputError
+from lethe.mitigations.obfuscation import (
+    BASELINE,
+    Mitigation,
+    dropped,
+    equal_mean,
+    exponential_weights,
+    logistic_weights,
+    noise_on_mean,
+    standard_mitigations,
+)
+from lethe.training.recipe import Treatment
+
+SCORES = hnp.arrays(np.float64, st.integers(1, 30), elements=st.floats(-10, 20))
+
+
+def test_weights_of_the_study() -> None:
+    """alpha = beta = 2: 1 up to t = 1, then e^(2 - 2t)."""
+    t = np.array([-5.0, 0.0, 1.0, 1.5, 2.0, 3.0, 7.0])
+    weights = exponential_weights(t, 2, 2)
+    assert weights.dtype == np.float32
+    assert weights == pytest.approx([1, 1, 1, 0.3679, 0.1353, 0.0183, 6.14e-6], rel=1e-3)
+
+
+@given(SCORES, st.floats(0, 5), st.floats(0, 5), st.floats(0, 1), st.floats(0, 1))
+def test_weights_against_the_formula_one_by_one(
+    t: np.ndarray, alpha: float, beta: float, one: float, two: float
+) -> None:
+    low, high = sorted((one, two))
+    wanted = [min(max(math.exp(-alpha * value + beta), low), high) for value in t.tolist()]
+    assert exponential_weights(t, alpha, beta, low, high) == pytest.approx(
+        wanted, rel=1e-5, abs=1e-7
+    )
+
+
+@given(SCORES, st.floats(0, 5), st.floats(0, 5))
+def test_more_exposed_never_weighs_more(t: np.ndarray, alpha: float, beta: float) -> None:
+    ordered = np.sort(t)
+    for weights in (exponential_weights(ordered, alpha, beta),
+                    logistic_weights(ordered, beta, alpha + 0.1)):
+        assert (np.diff(weights) <= 0).all() and (0 <= weights).all() and (weights <= 1).all()
+
+
+def test_records_without_a_score_weigh_most_and_infinitely_exposed_ones_least() -> None:
+    t = np.array([np.nan, np.inf, -np.inf])
+    assert exponential_weights(t, 2, 2).tolist() == [1, 0, 1]
+    assert exponential_weights(t, 2, 2, 0.25, 0.75).tolist() == [0.75, 0.25, 0.75]
+    assert exponential_weights(t, 0, 2).tolist() == [1, 1, 1]
+    assert logistic_weights(t, 2, 1).tolist() == pytest.approx([1, 0, 1])
+
+
+@pytest.mark.parametrize(("settings", "why"), [
+    ((-1, 2, 0, 1), "alpha=-1"), ((2, -1, 0, 1), "beta=-1"), ((2, 2, 0, 1.5), "high=1.5"),
+    ((2, 2, 0.8, 0.5), "low=0.8"), ((2, 2, -0.1, 1), "low=-0.1"), ((math.nan, 2, 0, 1), "alpha"),
+])
+def test_weights_out_of_range_are_refused(settings: tuple[float, ...], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        exponential_weights(np.zeros(2), *settings)
+
+
+def test_logistic_is_one_half_at_its_centre_and_removal_in_the_limit() -> None:
+    t = np.array([0.0, 1.9, 2.0, 2.1, 9.0])
+    assert logistic_weights(t, 2.0, 0.7)[2] == 0.5
+    assert logistic_weights(np.array([2.7]), 2.0, 0.7) == pytest.approx([1 / (1 + math.e)])
+    assert logistic_weights(t, 2.0, 1e-9).tolist() == pytest.approx([1, 1, 0.5, 0, 0])
+    with pytest.raises(InputError, match="temperature=0"):
+        logistic_weights(t, 2.0, 0)
+
+
+@given(hnp.arrays(np.float32, st.integers(1, 50), elements=st.floats(0, 1, width=32)))
+def test_equal_mean_keeps_the_mean(weights: np.ndarray) -> None:
+    same = equal_mean(weights)
+    assert same.shape == weights.shape and same.dtype == np.float32 and len(set(same)) == 1
+    assert same[0] == pytest.approx(weights.mean(dtype=np.float64), rel=1e-6)
+
+
+def test_equal_mean_is_that_of_the_records_that_can_be_members() -> None:
+    """Held-out records carry a 1 that nobody trains with."""
+    weights = np.array([0.2, 0.4, 1, 1], np.float32)
+    pool = np.array([True, True, False, False])
+    assert equal_mean(weights, pool) == pytest.approx([0.3] * 4)
+    fair = Mitigation("m", "t", {"weights": "equal-mean"}).treatment(weights, pool)
+    assert fair.weights == pytest.approx([0.3] * 4)
+
+
+def test_dropped() -> None:
+    weights = np.array([0, 0.49, 0.5, 1], np.float32)
+    assert dropped(weights).tolist() == [0, 0, 1, 1]
+    assert dropped(weights, 1.0).tolist() == [0, 0, 0, 1]
+    with pytest.raises(InputError, match="below=2"):
+        dropped(weights, 2)
+
+
+def test_both_noise_conventions() -> None:
+    """sigma_j = 0.08 on each of 64 records averages to 0.08 / 8."""
+    assert noise_on_mean(0.01, "mean", 64) == 0.01
+    assert noise_on_mean(0.08, "record", 64) == pytest.approx(0.01)
+    drawn = np.random.default_rng(0).normal(0, 0.08, (20_000, 64)).mean(axis=1)
+    assert drawn.std() == pytest.approx(0.01, rel=4 / math.sqrt(2 * 20_000))
+    for settings, why in (((0.1, "sum", 64), "noise convention='sum'"),
+                          ((-0.1, "mean", 64), "noise=-0.1"), ((0.1, "record", 0), "batch_size=0")):
+        with pytest.raises(InputError, match=why):
+            noise_on_mean(*settings)
+
+
+WEIGHTS = np.array([1, 0.6, 0.2, 0], np.float32)
+
+
+def test_the_standard_candidates_and_what_each_changes() -> None:
+    listed = standard_mitigations(0.01, 2, 2, 5)
+    found = {m.name: m.treatment(WEIGHTS) for m in listed}
+    told = {
+        name: (None if t.weights is None else t.weights.round(3).tolist(), t.noise, t.epochs,
+               t.remove)
+        for name, t in found.items()
+    }
+    weights = WEIGHTS.round(3).tolist()
+    assert told == {
+        "uniform-noise": (None, 0.01, None, False),
+        "weighted": (weights, 0.0, None, False),
+        "weighted-noise": (weights, 0.01, None, False),
+        "removal": ([1, 1, 0, 0], 0.0, None, True),
+        "equal-mean-weight": ([pytest.approx(0.45)] * 4, 0.0, None, False),
+        "early-stopping": (None, 0.0, 5, False),
+    }
+    assert [m.name for m in listed if m.needs_weights] == [
+        "weighted", "weighted-noise", "removal", "equal-mean-weight"]
+    assert "early-stopping" not in {m.name for m in standard_mitigations(0.01, 2, 2, None)}
+    stricter = {m.name: m for m in standard_mitigations(0.01, 2, 2, None, 0.1)}["removal"]
+    assert stricter.treatment(WEIGHTS).weights.tolist() == [1, 1, 1, 0]  # type: ignore[union-attr]
+
+
+def test_nothing_to_compare_is_refused() -> None:
+    with pytest.raises(InputError, match="leave nothing to compare"):
+        standard_mitigations(0, 0, 2, 5)
+
+
+EVERY = [BASELINE, *standard_mitigations(0.01, 2, 2, 5)]
+
+
+def test_the_baseline_changes_nothing() -> None:
+    assert BASELINE.treatment(WEIGHTS) == Treatment()
+
+
+@pytest.mark.parametrize("mitigation", EVERY, ids=lambda m: m.name)
+class TestContract:
+    """What holds for every mitigation."""
+
+    @given(hnp.arrays(np.float32, st.integers(1, 40), elements=st.floats(0, 1, width=32)))
+    def test_any_weights_give_a_valid_treatment(
+        self, mitigation: Mitigation, weights: np.ndarray
+    ) -> None:
+        before = weights.copy()
+        treatment = mitigation.treatment(weights)
+        assert (weights == before).all()
+        if treatment.weights is not None:
+            assert treatment.weights.shape == weights.shape
+            assert treatment.weights.dtype == np.float32
+        assert mitigation.needs_weights == (treatment.weights is not None)
+        json.dumps(treatment.describe(), allow_nan=False)
+
+    def test_settings_are_plain_values(self, mitigation: Mitigation) -> None:
+        assert json.loads(json.dumps(mitigation.settings, allow_nan=False)) == mitigation.settings
+        assert mitigation.title and mitigation.name == mitigation.name.lower()
+
+    def test_nothing_is_claimed_as_proof(self, mitigation: Mitigation) -> None:
+        guarantee = mitigation.guarantee()
+        assert guarantee.kind == "empirical-only" and not guarantee.proven
+        assert not guarantee.parameters and guarantee.voided_by and guarantee.assumptions
+        private = any("computed from the private records" in a for a in guarantee.assumptions)
+        assert private == mitigation.needs_weights
+
+
+def test_names_are_unique() -> None:
+    assert len({mitigation.name for mitigation in EVERY}) == len(EVERY)

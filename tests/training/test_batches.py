@@ -1,0 +1,78 @@
+"""Mini-batches: every row once an epoch, even sizes, streams of each model alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.training.batches import Shuffler, dropout_seed, generator, noise_seed, plan
+from lethe.training.recipe import Treatment
+
+
+@given(st.integers(0, 60), st.integers(1, 20), st.integers(0, 9), st.integers(0, 3))
+def test_an_epoch_deals_every_row_once_in_even_batches(
+    count: int, steps: int, seed: int, extra: int
+) -> None:
+    rows = np.arange(count, dtype=np.int64) * 3 + 1
+    shuffler = Shuffler(rows, seed, steps)
+    assert shuffler.sizes.sum() == count and np.ptp(shuffler.sizes) <= 1
+    width = int(shuffler.sizes.max()) + extra
+    for _ in range(2):
+        dealt, share = shuffler.epoch(width)
+        assert dealt.shape == share.shape == (steps, width) and share.dtype == np.float32
+        assert sorted(dealt[share > 0].tolist()) == rows.tolist()
+        filled = shuffler.sizes > 0
+        assert share.sum(axis=1) == pytest.approx(filled.astype(float), abs=1e-6)
+        assert ((share > 0).sum(axis=1) == shuffler.sizes).all()
+
+
+def test_hand_worked_sizes() -> None:
+    assert Shuffler(np.arange(10), 0, 3).sizes.tolist() == [3, 3, 4]
+    assert Shuffler(np.arange(2), 0, 4).sizes.tolist() == [0, 1, 0, 1]
+
+
+def test_epochs_differ_and_the_padded_width_does_not_change_the_order() -> None:
+    narrow, wide = (Shuffler(np.arange(40), 7, 4) for _ in range(2))
+    first, (padded, share) = narrow.epoch(10)[0], wide.epoch(13)
+    assert (padded[:, :10] == first).all() and (share[:, 10:] == 0).all()
+    assert (narrow.epoch(10)[0] != first).any()
+    assert (Shuffler(np.arange(40), 8, 4).epoch(10)[0] != first).any()
+
+
+def test_shuffling_is_uniform() -> None:
+    """The row dealt first, over 2000 seeds: each of 5 in 400 +- 4 sd."""
+    first = [Shuffler(np.arange(5), seed, 1).epoch(5)[0][0, 0] for seed in range(2000)]
+    assert np.abs(np.bincount(first, minlength=5) - 400).max() < 4 * np.sqrt(2000 * 0.2 * 0.8)
+
+
+def test_streams_of_a_model_for_different_purposes_differ() -> None:
+    seeds = {noise_seed(0), dropout_seed(0), noise_seed(1), dropout_seed(1)}
+    assert len(seeds) == 4 and all(0 <= seed < 2**63 for seed in seeds)
+    assert generator(0, 1).random() != generator(0, 2).random()
+    assert generator(0, 1).random() == generator(0, 1).random()
+
+
+def test_plan_without_treatment() -> None:
+    course, kept = plan(12, 10, 2, 7, Treatment())
+    assert (course.steps, course.epochs) == (3, 7)  # 5 rows a model in batches of 2
+    assert course.weights.tolist() == [1.0] * 12 and kept.all()
+
+
+def test_plan_with_early_stopping_and_weights() -> None:
+    weights = np.linspace(0, 1, 12, dtype=np.float32)
+    course, kept = plan(12, 10, 2, 7, Treatment(weights=weights, epochs=2))
+    assert (course.steps, course.epochs) == (3, 2)
+    assert (course.weights == weights).all() and kept.all()
+
+
+def test_plan_with_removal_counts_only_who_is_left() -> None:
+    weights = np.r_[np.zeros(6), np.ones(6)].astype(np.float32)
+    course, kept = plan(12, 10, 1, 7, Treatment(weights=weights, remove=True))
+    assert course.steps == 2 and kept.tolist() == [False] * 6 + [True] * 6
+
+
+def test_plan_never_has_zero_steps() -> None:
+    nobody = np.zeros(10, np.float32)
+    assert plan(10, 10, 64, 1, Treatment(weights=nobody, remove=True))[0].steps == 1

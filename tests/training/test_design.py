@@ -1,0 +1,134 @@
+"""The shadow design: balanced, complementary, extendable, seeded by index."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.errors import InputError
+from lethe.training.design import check_models, holdout, membership, model_seed, partners
+
+
+@given(st.integers(2, 32), st.integers(2, 41), st.integers(0, 2**32))
+def test_every_record_is_in_half_of_the_models_and_pairs_are_complements(
+    pairs: int, records: int, seed: int
+) -> None:
+    members = membership(2 * pairs, records, seed)
+    assert members.shape == (2 * pairs, records) and members.dtype == bool
+    assert (members.sum(axis=0) == pairs).all()
+    assert (members[1::2] == ~members[::2]).all()
+    sizes = set(members.sum(axis=1).tolist())
+    assert sizes <= {records // 2, (records + 1) // 2}
+
+
+@given(st.integers(2, 12), st.integers(1, 12), st.integers(2, 30), st.integers(0, 99))
+def test_raising_the_number_of_models_keeps_the_first(
+    pairs: int, more: int, records: int, seed: int
+) -> None:
+    few, many = membership(2 * pairs, records, seed), membership(2 * (pairs + more), records, seed)
+    assert (many[: 2 * pairs] == few).all()
+
+
+def test_from_32_to_64_models() -> None:
+    assert (membership(64, 501, 3)[:32] == membership(32, 501, 3)).all()
+
+
+def test_with_an_odd_number_of_records_a_coin_gives_one_more() -> None:
+    """Of 400 pairs the first of each is the larger in about half: within 4 sd = 40."""
+    larger = (membership(800, 7, 0)[::2].sum(axis=1) == 4).sum()
+    assert abs(larger - 200) < 40
+
+
+def test_splits_are_uniform() -> None:
+    """Each two records are together in (N/2 - 1)/(N - 1) of the models; 4 sd of a share."""
+    members = membership(4000, 10, 0)[::2]
+    together = (members[:, :1] == members[:, 1:]).mean(axis=0)
+    assert np.abs(together - 4 / 9).max() < 4 * np.sqrt(4 / 9 * 5 / 9 / 2000)
+
+
+def test_seeds_of_design_differ() -> None:
+    assert (membership(4, 50, 0) != membership(4, 50, 1)).any()
+    assert len({row.tobytes() for row in membership(64, 50, 0)}) == 64
+
+
+def test_model_seeds_follow_the_index_alone() -> None:
+    """Golden values: another seed would silently be another experiment."""
+    forward = [model_seed(0, at) for at in range(100)]
+    backward = [model_seed(0, at) for at in reversed(range(100))][::-1]
+    assert forward == backward and len(set(forward)) == 100
+    assert all(0 <= seed < 2**63 for seed in forward)
+    assert model_seed(1, 0) != model_seed(0, 0)
+    state = np.random.SeedSequence(0, spawn_key=(1, 5)).generate_state(1, np.uint64)[0]
+    assert forward[5] == int(state) // 2
+
+
+def test_odd_or_tiny_designs_are_refused() -> None:
+    with pytest.raises(InputError, match="models=5 must be even"):
+        membership(5, 10, 0)
+    with pytest.raises(InputError, match="records=1 must be at least 2"):
+        membership(4, 1, 0)
+
+
+@pytest.mark.parametrize(("asked", "trained"), [(4, 4), (5, 6), (6, 6), (63, 64), (64, 64)])
+def test_check_models_rounds_odd_numbers_up(asked: int, trained: int) -> None:
+    assert check_models(asked) == trained
+
+
+@pytest.mark.parametrize("asked", [3, 2, 0, -4])
+def test_check_models_refuses_fewer_than_four(asked: int) -> None:
+    with pytest.raises(InputError, match=f"models={asked} must be at least 4"):
+        check_models(asked)
+
+
+def naive_partners(members: np.ndarray) -> set[frozenset[int]]:
+    found: set[frozenset[int]] = set()
+    free = set(range(len(members)))
+    for one in range(len(members)):
+        for two in range(one):
+            if {one, two} <= free and (members[one] == ~members[two]).all():
+                found.add(frozenset({one, two}))
+                free -= {one, two}
+    return found
+
+
+@given(st.integers(2, 10), st.randoms(use_true_random=False))
+def test_partners_are_found_in_any_order(pairs: int, rng: object) -> None:
+    order = list(range(2 * pairs))
+    rng.shuffle(order)  # type: ignore[attr-defined]
+    members = membership(2 * pairs, 40, 0)[order]
+    partner = partners(members)
+    assert (partner[partner] == np.arange(2 * pairs)).all()
+    assert (members[partner] == ~members).all()
+    assert {frozenset({a, int(b)}) for a, b in enumerate(partner)} == naive_partners(members)
+
+
+def test_a_design_without_pairs_has_no_partners() -> None:
+    assert partners(np.eye(5, dtype=bool)).tolist() == [-1] * 5
+
+
+def test_rows_that_stand_twice_are_paired_once_each() -> None:
+    row = np.array([True, False, True])
+    assert partners(np.array([row, row, ~row])).tolist().count(-1) == 1
+    partner = partners(np.array([row, row, ~row, ~row, row]))
+    paired = np.flatnonzero(partner >= 0)
+    assert len(paired) == 4 and (partner[partner[paired]] == paired).all()
+
+
+def test_holdout_takes_the_share_of_each_class() -> None:
+    labels = np.repeat([0, 1, 2, 3], [50, 10, 2, 1])
+    held = holdout(labels, 0.2, 0)
+    assert [int(held[labels == code].sum()) for code in range(4)] == [10, 2, 1, 0]
+    assert (holdout(labels, 0.2, 0) == held).all()
+    assert (holdout(labels, 0.2, 1) != held).any()
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.floats(0.01, 0.99))
+def test_every_class_keeps_a_record_to_train_on(labels: list[int], share: float) -> None:
+    codes = np.array(labels)
+    held = holdout(codes, share, 0)
+    for code in np.unique(codes):
+        rows = codes == code
+        assert 0 < (~held[rows]).sum()
+        assert held[rows].any() == (rows.sum() > 1)

@@ -1,0 +1,103 @@
+"""Processes: results as they come, errors as they are, a dead worker said in words."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lethe.errors import InputError, RunFailed
+from lethe.training.engines import default_workers, run_in_processes, stop_processes
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_left() -> Iterator[None]:
+    yield
+    stop_processes()
+
+
+def double(job: int) -> int:
+    return 2 * job
+
+
+def die(job: int) -> int:
+    if job == 2:
+        os._exit(3)
+    return job
+
+
+def refuse(job: int) -> int:
+    if job == 2:
+        raise InputError("job 2 cannot be done; leave it out.")
+    return job
+
+
+def process(job: int) -> int:
+    return os.getpid()
+
+
+def threads(job: int) -> int:
+    return int(os.environ["OMP_NUM_THREADS"])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_job_is_done_once(workers: int) -> None:
+    assert sorted(run_in_processes(range(7), double, workers)) == [0, 2, 4, 6, 8, 10, 12]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_jobs_are_no_work(workers: int) -> None:
+    assert list(run_in_processes([], double, workers)) == []
+
+
+def test_even_one_worker_is_another_process() -> None:
+    # Its BLAS must be the one that other workers have, or the bits would differ.
+    assert os.getpid() not in set(run_in_processes([1, 2, 3], process, 1))
+
+
+def test_each_process_has_one_thread() -> None:
+    assert set(run_in_processes([1, 2, 3], threads, 2)) == {1}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_errors_of_a_job_come_through_as_they_are(workers: int) -> None:
+    with pytest.raises(InputError, match="job 2 cannot be done; leave it out"):
+        list(run_in_processes(range(4), refuse, workers))
+
+
+def test_a_worker_that_dies_is_a_run_that_can_be_resumed() -> None:
+    with pytest.raises(RunFailed, match="a worker process died.*fewer --workers") as caught:
+        list(run_in_processes(range(4), die, 2))
+    assert caught.value.exit_code == 4
+    assert sorted(run_in_processes(range(3), double, 2)) == [0, 2, 4]
+
+
+def imported(job: str) -> int:
+    return int(__import__(job).VALUE)
+
+
+def test_workers_kept_from_before_see_modules_beside_a_new_recipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sorted(run_in_processes(range(3), double, 2)) == [0, 2, 4]
+    (tmp_path / "found_late.py").write_text("VALUE = 5\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert list(run_in_processes(["found_late"] * 3, imported, 2)) == [5, 5, 5]
+
+
+def test_default_workers_are_the_cores_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 1 <= default_workers() <= (os.cpu_count() or 1)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert default_workers() == 1
+
+
+def test_stopping_ends_the_processes() -> None:
+    list(run_in_processes(range(3), double, 2))
+    stop_processes()
+    assert sorted(run_in_processes(range(3), double, 2)) == [0, 2, 4]
+    assert threading.active_count() >= 1

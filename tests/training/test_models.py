@@ -1,0 +1,179 @@
+"""The default recipe, and recipes from a file, a module or a notebook."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from lethe.errors import InputError
+from lethe.training.engines import run_in_processes, stop_processes
+from lethe.training.models import default_recipe, load_callable, load_recipe, mlp
+from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
+from lethe.training.shadows import Shadows, Spec, chunk_jobs, train_chunk
+
+
+@pytest.fixture(autouse=True)
+def own_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name in ("beside", "beside_late"):
+            del sys.modules[name]
+
+
+def write(folder: Path, text: str, name: str = "recipe.py") -> str:
+    (folder / name).write_text(text)
+    return f"{folder / name}:make"
+
+
+def refusal(reference: str, data: Any = None) -> str:
+    with pytest.raises(InputError) as caught:
+        load_recipe(reference, data)
+    return str(caught.value)
+
+
+def test_mlp_layers() -> None:
+    made = mlp(4, (8, 6), 3)
+    assert [type(layer).__name__ for layer in made] == ["Linear", "ReLU", "Linear", "ReLU",
+                                                        "Linear"]
+    assert made(torch.zeros(2, 4)).shape == (2, 3)
+    assert [type(layer).__name__ for layer in mlp(4, (), 3)] == ["Linear"]
+
+
+@pytest.mark.parametrize(("records", "epochs", "batch", "sizes"), [
+    (10, 60, 32, [20, 128, 5]), (1797, 53, 32, [20, 128, 5]), (4999, 19, 32, [20, 128, 5]),
+    (5000, 60, 128, [20, 128, 64, 5]), (100_000, 15, 128, [20, 128, 64, 5]),
+])
+def test_default_recipe(records: int, epochs: int, batch: int, sizes: list[int]) -> None:
+    """About 1,500 steps: at 1,797 records 28 full batches of 32, so 53 epochs."""
+    recipe = default_recipe(records, 20, 5)
+    assert (recipe.epochs, recipe.batch_size) == (epochs, batch)
+    assert (recipe.optimizer, recipe.learning_rate, recipe.momentum) == ("sgd", 0.05, 0.9)
+    linear = [layer for layer in recipe.make_module() if hasattr(layer, "in_features")]
+    assert [linear[0].in_features, *(layer.out_features for layer in linear)] == sizes
+
+
+@pytest.mark.parametrize("reference", ["recipe.py", ":make", "recipe.py:", "make"])
+def test_references_of_another_form_are_refused(reference: str) -> None:
+    assert "must be file.py:name or package.module:name" in refusal(reference)
+
+
+def test_missing_files_modules_and_names_are_said(tmp_path: Path) -> None:
+    assert "does not exist" in refusal(f"{tmp_path}/none.py:make")
+    assert "module 'no_such_module' cannot be imported" in refusal("no_such_module:make")
+    assert "cannot be imported" in refusal(".relative:make")
+    reference = write(tmp_path, "def make_model():\n    pass\nRATE = 1\n")
+    said = refusal(reference.replace(":make", ":make_modle"))
+    assert "has no 'make_modle'. Did you mean 'make_model'?" in said
+    assert "is a int, expected a function" in refusal(reference.replace(":make", ":RATE"))
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("1 / 0", "ZeroDivisionError"), ("def make(:", "SyntaxError"), ("import no_such", "no_such"),
+    ("raise SystemExit(3)", "SystemExit"),
+])
+def test_a_file_that_fails_is_said_and_forgotten(tmp_path: Path, text: str, why: str) -> None:
+    reference = write(tmp_path, text)
+    said = refusal(reference)
+    assert "recipe.py fails: " in said and why in said
+    assert not [m for m in sys.modules.values() if str(getattr(m, "__file__", "")).startswith(
+        str(tmp_path))]
+    write(tmp_path, "def make():\n    from sklearn.svm import SVC\n    return SVC()\n")
+    assert isinstance(load_recipe(reference, None), SklearnRecipe)
+
+
+RECIPES = {
+    "estimator": ("from sklearn.svm import SVC\ndef make():\n    return SVC()", SklearnRecipe),
+    "class": ("from sklearn.svm import SVC as make", SklearnRecipe),
+    "torch": (
+        "import torch\nfrom lethe.training.recipe import TorchRecipe\n"
+        "def make(data):\n    return TorchRecipe(lambda: torch.nn.Linear(data, 2))", TorchRecipe,
+    ),
+    "callable": (
+        "from lethe.training.recipe import CallableRecipe\n"
+        "def make(data=None):\n    assert data == 3\n"
+        "    return CallableRecipe(lambda rows, weights, seed: data)", CallableRecipe,
+    ),
+    "options": (
+        "from sklearn.svm import SVC\ndef make(C=2.0, *, degree=3):\n"
+        "    assert C == 2.0\n    return SVC(C=C)", SklearnRecipe,
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "kind"), RECIPES.values(), ids=RECIPES)
+def test_what_a_recipe_file_may_return(tmp_path: Path, text: str, kind: type) -> None:
+    assert isinstance(load_recipe(write(tmp_path, text), 3), kind)
+
+
+@pytest.mark.parametrize("value", ["3", "None", "object()"])
+def test_anything_else_is_refused(tmp_path: Path, value: str) -> None:
+    said = refusal(write(tmp_path, f"def make():\n    return {value}\n"))
+    assert "expected a TorchRecipe, SklearnRecipe" in said
+
+
+def test_a_function_of_an_installed_module() -> None:
+    assert load_callable("lethe.training.models:mlp") is mlp
+    assert isinstance(load_recipe("sklearn.linear_model:LogisticRegression", None), SklearnRecipe)
+
+
+def test_an_edited_file_is_read_anew(tmp_path: Path) -> None:
+    text = "from sklearn.svm import SVC\ndef make():\n    return SVC(C={})\n"
+    hashes = set()
+    for value in (1.0, 2.0):  # of equal size, within a second: no cached bytecode
+        hashes.add(load_recipe(write(tmp_path, text.format(value)), None).code_hash())
+    assert len(hashes) == 2
+
+
+BESIDE = """
+from lethe.training.recipe import CallableRecipe, TorchRecipe
+import beside
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = beside.layer()
+    def forward(self, x):
+        return self.layer(x)
+
+def train(rows, weights, seed):
+    import beside_late
+    return lambda wanted: [[beside_late.VALUE, seed % 2] for _ in wanted]
+
+def make():
+    return TorchRecipe(Net, epochs=1)
+
+def other():
+    return CallableRecipe(train)
+"""
+
+
+@pytest.mark.parametrize("name", ["make", "other"])
+def test_a_recipe_with_modules_beside_it_works_in_other_processes(
+    tmp_path: Path, name: str
+) -> None:
+    """Its classes travel by value; what it imports is found by the path that workers get."""
+    reference = write(tmp_path, BESIDE).replace(":make", f":{name}")
+    write(tmp_path, "import torch\ndef layer():\n    return torch.nn.Linear(3, 2)\n", "beside.py")
+    write(tmp_path, "VALUE = 0.25\n", "beside_late.py")
+    recipe = load_recipe(reference, None)
+    labels = np.arange(20) % 2
+    features = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    spec = Spec(features, labels, 2, np.ones(20, bool), recipe, Treatment(), 0)
+    found = []
+    try:
+        for workers in (1, 2):
+            jobs = chunk_jobs(spec, tmp_path / str(workers), 4, 2)
+            assert sum(run_in_processes(jobs, train_chunk, workers)) == 4
+            found.append(Shadows.from_shards(jobs, labels).signals)
+    finally:
+        stop_processes()
+    assert (found[0] == found[1]).all()
