@@ -22,7 +22,8 @@ HEAVY = ("torch", "scipy.stats", "matplotlib", "sklearn", "pyarrow", "duckdb", "
     ],
 )
 def test_nothing_heavy_is_imported(code):
-    probe = f"{code}\nimport sys\nprint([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    shown = f"[m for m in {HEAVY!r} if m in sys.modules]"
+    probe = f"{code}\nimport sys\nprint({shown}, file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=60
     )

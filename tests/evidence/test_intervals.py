@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, binomtest
+from scipy.stats import beta, binom, binomtest
 
 from lethe.errors import InputError
 from lethe.evidence.intervals import clopper_pearson, clustered_share, wilson
@@ -114,6 +114,16 @@ def test_clustered_share_with_design_effect_by_hand():
     exact = clopper_pearson(25, 250)
     assert (mine.low, mine.high) == pytest.approx((exact.low, exact.high))
     assert mine.n == 1000 and mine.value == 0.1 and mine.method == "Korn-Graubard"
+
+
+def test_clustered_share_with_few_degrees_by_hand():
+    """400 trials, half the information, 3 degrees: 200 * (1.9659 / 3.1824)^2 = 76.32 trials."""
+    mine = clustered_share(0.25, 2 * 0.1875 / 400, 3, 400, 50)
+    effective = 200 * (1.965927 / 3.182446) ** 2
+    assert effective == pytest.approx(76.32, abs=0.01)
+    low = beta.ppf(0.025, 0.25 * effective, 0.75 * effective + 1)
+    high = beta.ppf(0.975, 0.25 * effective + 1, 0.75 * effective)
+    assert (mine.low, mine.high) == pytest.approx((low, high), abs=1e-6)
 
 
 @given(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import ttest_1samp
 
 from lethe.errors import InputError
 from lethe.evidence.intervals import clopper_pearson
@@ -55,8 +56,6 @@ def test_bootstrap_agrees_with_a_naive_loop(levels, partly):
     scored = np.ones_like(member)
     if partly:
         scored[0, ::3] = False
-    # Thresholds stand at the non-members only; put every member's score there as well.
-    score[member] = np.random.default_rng(1).permutation(score[~member])
     pairs = np.arange(6) // 2
     clusters = clusters_of(pairs, np.arange(14))
     boot = TwoWayBootstrap(member, clusters, scored, draws=20, seed=5)
@@ -92,6 +91,19 @@ def test_all_weights_one_give_the_observed_curve():
     assert values[:, :, 0] == pytest.approx(auc(member, score), abs=1e-3)
     for at, fpr in enumerate((0.1, 0.01)):
         assert values[:, :, 1 + at] == pytest.approx(tpr_at_fpr(member, score, fpr).tpr, abs=5e-3)
+
+
+def test_members_above_a_tie_of_non_members_are_not_tied_with_it():
+    """Two levels of non-members, members alone between and above them."""
+    member, _ = small_table(models=4, records=400)
+    rng = np.random.default_rng(0)
+    score = np.where(
+        member, rng.choice([0.0, 3.0, 5.0, 9.0], member.shape), rng.choice([0.0, 5.0], member.shape)
+    )
+    boot = TwoWayBootstrap(member, clusters_of(np.arange(4) // 2, np.arange(400)), draws=2)
+    boot._weights = [np.ones_like(weight) for weight in boot._weights]
+    values = boot.replicate(score.ravel(), FPRS).values
+    assert values[:, :, 0] == pytest.approx(auc(member, score), abs=1e-12)
 
 
 def test_weights_have_the_variance_of_independent_clusters():
@@ -187,8 +199,6 @@ def test_mean_with_one_cell_a_record_is_the_textbook_interval():
     """Targets repeat each record's value: only records vary, s^2/n and n - 1 degrees remain."""
     values = np.random.default_rng(0).normal(size=50)
     estimate = mean_estimate(np.tile(values, (10, 1)), np.arange(10), np.arange(50))
-    from scipy.stats import ttest_1samp
-
     low, high = ttest_1samp(values, 0).confidence_interval(0.95)
     assert (estimate.low, estimate.high) == pytest.approx((low, high), rel=1e-9)
     assert estimate.n == 500

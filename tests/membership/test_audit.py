@@ -8,6 +8,7 @@ from dataclasses import replace
 import jsonschema
 import numpy as np
 import pytest
+from safetensors.numpy import load
 from sklearn.linear_model import LogisticRegression
 
 from lethe.evidence.findings import schema
@@ -60,24 +61,35 @@ class Heard:
         self.lines.append(text)
 
 
+COUNTS: list[int] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_this_process():
+    """Chunks are trained here, not in other processes, and counted."""
+
+    def here(jobs, work, workers):
+        for job in jobs:
+            COUNTS.append(work(job))
+            yield COUNTS[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "run_in_processes", here)
+        yield
+
+
 @pytest.fixture
-def trained(monkeypatch):
-    """How many models were trained, chunk by chunk, in this process."""
-    counts = []
-    plain = module.train_chunk
-
-    def spy(job):
-        counts.append(plain(job))
-        return counts[-1]
-
-    monkeypatch.setattr(module, "train_chunk", spy)
-    return counts
+def trained():
+    """How many models were trained, chunk by chunk."""
+    COUNTS.clear()
+    return COUNTS
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(tmp_path_factory, in_this_process):
     """One torch audit of 8 models with all candidates, in its folder."""
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
     path = tmp_path_factory.mktemp("runs") / "one"
     heard = Heard()
     findings = run(path, small(), TINY, AuditSettings(models=8), heard)
@@ -111,6 +123,9 @@ def test_every_candidate_is_attacked_with_its_own_shadow_models(finished):
     path, findings, _ = finished
     folders = sorted(p.name.rsplit("-", 1)[0] for p in (path / "shadows").iterdir())
     assert folders == sorted(NAMES)
+    shards = [load(p.read_bytes()) for p in (path / "shadows").glob("*/00000.safetensors")]
+    assert len({shard["signals"].tobytes() for shard in shards}) == len(NAMES)
+    assert len({shard["members"].tobytes() for shard in shards}) == 1  # the same splits
 
 
 def test_resume_trains_nothing_and_gives_the_same_bytes(finished, trained):

@@ -54,7 +54,7 @@ def audit_settings(options: Mapping[str, Any]) -> AuditSettings:
     """
     from lethe.membership.settings import AuditSettings
 
-    chosen = {}
+    chosen: dict[str, Any] = {}
     for field in fields(AuditSettings):
         value = options.get(field.name)
         if value is None:

@@ -47,9 +47,20 @@ class Spread:
 
 
 def _combine(parts: Sequence[float], clusters: Sequence[int]) -> Spread:
-    """V_targets + V_records - V_cells, never below its largest part."""
+    """V_targets + V_records - V_cells, never below its largest part.
+
+    The spread of whole cells also holds the effects of their target and of their record, 1/R
+    and 1/T of those variances; with few targets that is much, so it is taken out of V_cells
+    first (the interaction of a two-way analysis of variance).
+    """
     targets, records, cells = parts
-    variance = max(targets + records - cells, targets, records)
+    rows, columns = clusters[:2]
+    interaction = (
+        cells * (1 - 1 / (rows * columns))
+        - targets * (1 - 1 / rows) / columns
+        - records * (1 - 1 / columns) / rows
+    ) / ((1 - 1 / rows) * (1 - 1 / columns))
+    variance = max(targets + records - max(interaction, 0.0), targets, records)
     if variance <= 0:
         return Spread(0.0, float(max(clusters[0] - 1, 1)))
     if min(clusters[:2]) < 3:
@@ -211,7 +222,12 @@ def _threshold_grid(non_member: NDArray[np.floating]) -> NDArray[np.float64]:
     last = len(ordered) - 1
     tail = np.geomspace(1, last + 1, _GRID // 2).astype(int) - 1
     bulk = np.linspace(0, last, _GRID // 2).astype(int)
-    return np.unique(ordered[np.unique(np.concatenate([tail, bulk]))])
+    edges = np.unique(ordered[np.unique(np.concatenate([tail, bulk]))])
+    # A member strictly above a tie of non-members must not share its bin: the tie counts half.
+    rising = ordered[::-1]
+    behind = np.searchsorted(rising, edges, "right") - np.searchsorted(rising, edges, "left")
+    tied = (behind > 1) | (edges == rising[-1]) | (len(ordered) <= _GRID // 2)
+    return np.unique(np.concatenate([edges, np.nextafter(edges[tied], np.inf)]))
 
 
 def share_estimate(

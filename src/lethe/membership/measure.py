@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.intervals import clustered_share
 from lethe.evidence.roc import Roc, auc_of, check_resolvable, log_ratio, rate_at, roc, smallest_fpr
 from lethe.evidence.twoway import (
     Replicates,
     TwoWayBootstrap,
     clusters_of,
     mean_estimate,
+    mean_spread,
     share_estimate,
     symmetric_estimate,
 )
@@ -273,8 +275,21 @@ def accuracy(shadows: Shadows, confidence: float) -> Estimate | None:
     table = shadows.population_correct
     if table is None or table.size == 0:
         return None
-    return mean_estimate(
-        table.astype(np.float64), shadows.pairs, np.arange(table.shape[1]), confidence, 0.0, 1.0
+    return _share_right(table, shadows.pairs, confidence)
+
+
+def _share_right(
+    table: NDArray[np.bool_], models: NDArray[np.intp], confidence: float
+) -> Estimate:
+    """Share of right answers in a (models, records) table.
+
+    Near 100 % a symmetric interval covers too little; the exact-type one does not.
+    """
+    records = table.shape[1]
+    spread = mean_spread(table.astype(np.float64), models, np.arange(records))
+    return clustered_share(
+        float(table.mean()), spread.variance, spread.degrees, table.size, records, confidence,
+        "two-way clustered (models x records), Korn-Graubard; n = answers",
     )
 
 
@@ -286,10 +301,7 @@ def train_accuracy(shadows: Shadows, confidence: float) -> Estimate | None:
     answers = shadows.correct & shadows.members
     pairs = shadows.pairs
     table = np.stack([answers[pairs == pair].any(axis=0) for pair in np.unique(pairs)])
-    return mean_estimate(
-        table.astype(np.float64), np.arange(len(table)), np.arange(table.shape[1]), confidence,
-        0.0, 1.0,
-    )
+    return _share_right(table, np.arange(len(table)), confidence)
 
 
 def accuracy_loss(
@@ -311,7 +323,4 @@ def class_accuracy(shadows: Shadows, rows: NDArray[np.bool_], confidence: float)
     table = shadows.population_correct
     if table is None or int(rows.sum()) < 2:
         return Refusal(f"{int(rows.sum())} held-out records; at least 2 are needed")
-    chosen = table[:, rows].astype(np.float64)
-    return mean_estimate(
-        chosen, shadows.pairs, np.arange(chosen.shape[1]), confidence, 0.0, 1.0
-    )
+    return _share_right(table[:, rows], shadows.pairs, confidence)

@@ -37,7 +37,7 @@ def write_records(folder: RunFolder, measured: Measurement, classes: tuple[str, 
 
 def _csv(rows: list[dict[str, Any]]) -> bytes:
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer = csv.DictWriter(text, list(rows[0]) if rows else ["rank"], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode()

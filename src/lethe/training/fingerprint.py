@@ -203,7 +203,9 @@ class _Walk:
             yield self.value(value.func, where)
         elif isinstance(value, functools._lru_cache_wrapper):
             yield self.value(value.__wrapped__, where)
-        elif isinstance(value, np.ufunc) and getattr(np, value.__name__, None) is value:
+        elif isinstance(value, np.ufunc) and vars(np).get(value.__name__, value) is not value:
+            raise InputError(f"{where} only bears the name of np.{value.__name__}; rename it.")
+        elif isinstance(value, np.ufunc) and value.__name__ in vars(np):
             yield value.__name__
         elif type(value).__name__ == "cython_function_or_method":
             yield f"{value.__module__}.{value.__qualname__}:{library_version(value.__module__)}"

@@ -1,0 +1,244 @@
+"""The contract of `findings.json`: schema, golden bytes, and what may not stand in it.
+
+`python tests/evidence/test_findings.py` writes the golden file anew; that is a change of the
+schema, to be told in the changelog.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.errors import InputError
+from lethe.evidence import guarantee as guarantees
+from lethe.evidence import rules
+from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.findings import RELEASES, SCHEMA, Findings, schema
+from lethe.evidence.frontier import Candidate
+from lethe.evidence.guarantee import Guarantee, empirical_only
+
+GOLDEN = Path(__file__).parent / "golden" / "findings.json"
+
+
+def minimal():
+    """Every required key and nothing more."""
+    return Findings(
+        subject={"release": "model", "name": "digits", "summary": "a small network"},
+        threat_model=dict.fromkeys(("goal", "knowledge", "access", "budget", "unit"), "as said"),
+        data={"records": 100, "fingerprint": "sha256:0"},
+        attacks=[],
+        attacks_not_run=[],
+        baseline=None,
+        candidates=[],
+        frontier={"utility": "accuracy", "risk": "tpr@0.01", "margin": 0.01, "pareto": [],
+                  "knee": None, "operating_point": None, "rule": "lowest risk in the margin"},
+        records={"kept": False, "exposed": []},
+        checks=[],
+        rules=[],
+        verdict={"outcome": "not-tested", "candidate": None, "words": []},
+        guarantees=[],
+        limits=[],
+        context={},
+        reproduction={"seed": 0, "versions": {}},
+    )
+
+
+def full():
+    """One of everything, out of NumPy's hands."""
+    accuracy = Estimate(np.float64(2 / 3), 0.6, np.float32(0.75), 0.95, "two-way", np.int64(12))
+    tau = Estimate(None, None, math.log(37), 0.95, "ln of the limits", 200)
+    refused = Refusal("fpr=0.001 needs at least 10000 non-members, got 500.")
+    proof = Guarantee("approx-dp", {"epsilon": 8, "delta": 1e-5}, "add/remove", "record",
+                      ("Poisson sampling",), ("a second release",))
+    attack = {
+        "auc": accuracy.to_json(), "tpr": {"0.01": accuracy.to_json(), "0.001": refused.to_json()},
+        "tau": {"0.01": tau.to_json()}, "realised_fpr": {"0.01": np.float64(0.0099)},
+        "roc": {key: (0.0, 0.5, 1.0) for key in ("fpr", "tpr", "low", "high")},
+    }
+    base = Candidate(
+        "baseline", "none", {}, accuracy, accuracy, empirical_only("LiRA, 64 models"),
+        details={"strongest_attack": "lira", "models": np.int32(64), "attacks": {"lira": attack}},
+    )
+    private = Candidate(
+        "dp-sgd", "DP-SGD", {"noise": 0.1 + 0.2, "private": np.bool_(True)}, accuracy, refused,
+        proof, accuracy, accuracy, {"equivalent": "unclear"},
+    )
+    rule = rules.parse_rule("tpr@0.01 <= 0.05")
+    ruling = rules.Ruling(rule, "dp-sgd", rules.judge(rule, refused), refused)
+    return dataclasses.replace(
+        minimal(),
+        attacks=[{"name": "lira", "title": "LiRA", "paper": "Carlini et al. 2022",
+                  "threat": "black box", "settings": {}}],
+        attacks_not_run=[{"name": "rmia", "why": "not asked for"}],
+        baseline={"candidate": "baseline"},
+        candidates=(base.to_json(), private.to_json()),
+        checks=[{"name": "null scores", "candidate": None, "status": "pass", "detail": "0.5 – ok",
+                 "estimate": accuracy.to_json()}],
+        rules=[ruling.to_json()],
+        verdict={"outcome": rules.joint_outcome([ruling.outcome]), "candidate": "dp-sgd",
+                 "words": ["nobody knows"]},
+        guarantees=[{"candidate": "dp-sgd", "guarantee": proof.to_json()}],
+        limits=["one seed"],
+    )
+
+
+def valid(document):
+    jsonschema.Draft202012Validator(schema()).validate(document)
+
+
+def test_the_schema_is_a_schema_and_lists_what_the_code_lists():
+    document = schema()
+    jsonschema.Draft202012Validator.check_schema(document)
+    names = {field.name for field in dataclasses.fields(Findings)}
+    assert set(document["properties"]) == set(document["required"]) == names
+    assert document["properties"]["schema"]["const"] == document["$id"] == SCHEMA
+    release = document["properties"]["subject"]["properties"]["release"]["enum"]
+    assert release == list(RELEASES)
+    made = document["$defs"]["guarantee"]["properties"]
+    assert made["kind"]["enum"] == list(guarantees.PROVEN + guarantees.NOT_PROVEN)
+    assert made["relation"]["enum"] == list(guarantees.RELATIONS)
+    assert made["unit"]["enum"] == list(guarantees.UNITS)
+    outcomes = {rules.PASS, rules.FAIL, rules.UNDECIDED, rules.NOT_TESTED}
+    assert set(document["$defs"]["outcome"]["enum"]) == outcomes
+
+
+@pytest.mark.parametrize("made", [minimal, full])
+def test_documents_are_valid_and_read_back(made):
+    findings = made()
+    valid(findings.to_json())
+    assert list(findings.to_json())[0] == "schema"
+    again = Findings.from_json(json.loads(findings.to_bytes()))
+    assert again.to_bytes() == findings.to_bytes()
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Findings)])
+def test_the_schema_demands_every_top_level_key(name):
+    document = minimal().to_json()
+    del document[name]
+    with pytest.raises(jsonschema.ValidationError):
+        valid(document)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("subject", "release"), "website"), (("verdict", "outcome"), "maybe"),
+        (("candidates", 0, "utility", "confidence"), 1.0), (("candidates", 0, "utility"), None),
+        (("candidates", 0, "utility", "n"), 0.5), (("frontier", "margin"), -1),
+        (("guarantees", 0, "guarantee", "kind"), "magic"), (("rules", 0, "evidence"), {"value": 1}),
+        (("checks", 0, "status"), "ok"), (("records", "exposed"), [{}] * 101),
+        (("candidates", 0, "attacks", "lira", "tpr", "0.01"), 0.5), (("extra",), 1),
+    ],
+)
+def test_the_schema_refuses_what_no_reader_expects(path, value):
+    document = full().to_json()
+    valid(document)
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        valid(document)
+
+
+def test_the_golden_file_byte_for_byte():
+    assert full().to_bytes() == GOLDEN.read_bytes()
+    assert Findings.load(GOLDEN).to_bytes() == GOLDEN.read_bytes()
+    valid(json.loads(GOLDEN.read_bytes()))
+
+
+def test_identical_findings_give_identical_bytes():
+    assert full().to_bytes() == full().to_bytes()
+    assert full().to_bytes() != minimal().to_bytes()
+
+
+def context(value):
+    return dataclasses.replace(minimal(), context={"value": value}).to_json()["context"]["value"]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300))
+def test_numbers_keep_eight_significant_digits(number):
+    kept = context(number)
+    assert kept == pytest.approx(number, rel=5.1e-8, abs=0)
+    assert context(kept) == kept
+    assert kept == float(f"{number:.7e}")
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (np.float32(0.1), 0.1), (np.float64(1 / 3), 0.33333333), (np.int64(7), 7),
+        (np.bool_(True), True), (np.array(2.5), 2.5), (np.str_("a"), "a"), (True, True),
+        ((1, 2), [1, 2]), ({1: {"a": np.int8(3)}}, {"1": {"a": 3}}), (10**20, 10**20), (None, None),
+        (123456789, 123456789), (1234567891.5, 1234567900.0),
+    ],
+)
+def test_numpy_scalars_become_plain(value, plain):
+    kept = context(value)
+    assert kept == plain and type(kept) is type(plain)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, np.float32(math.nan)])
+def test_nan_and_inf_are_refused_with_their_place(bad):
+    findings = dataclasses.replace(minimal(), context={"a": [0.0, {"b": bad}]})
+    with pytest.raises(InputError) as caught:
+        findings.to_bytes()
+    assert str(caught.value) == (
+        f"context.a[1].b={float(bad)} cannot stand in findings; give null and a limit."
+    )
+
+
+@pytest.mark.parametrize(
+    ("bad", "name"), [(np.zeros(3), "ndarray"), ({1}, "set"), (b"x", "bytes"), (1j, "complex")]
+)
+def test_what_is_not_json_is_refused(bad, name):
+    with pytest.raises(InputError, match=f"context.value holds a {name}, which is not a JSON"):
+        context(bad)
+
+
+def test_another_schema_version_is_refused():
+    document = minimal().to_json()
+    for version, shown in (("lethe-findings/2", "'lethe-findings/2'"), (None, "None")):
+        document["schema"] = version
+        with pytest.raises(InputError) as caught:
+            Findings.from_json(document)
+        assert str(caught.value) == (
+            f"findings have schema {shown}, this version reads 'lethe-findings/1'."
+        )
+
+
+def test_missing_and_unknown_keys_are_refused():
+    document = minimal().to_json()
+    with pytest.raises(InputError, match="unknown key 'atacks'. Did you mean 'attacks'?"):
+        Findings.from_json({**document, "atacks": []})
+    del document["attacks"], document["limits"]
+    with pytest.raises(InputError, match="^findings lack attacks, limits.$"):
+        Findings.from_json(document)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"schema": NaN}', b'{"a": -Infinity}'])
+def test_a_file_that_is_no_json_is_refused(tmp_path, content):
+    path = tmp_path / "findings.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="cannot be read as findings"):
+        Findings.load(path)
+
+
+def test_a_missing_file_and_another_document_are_refused(tmp_path):
+    with pytest.raises(InputError, match="cannot be read as findings: .*No such file"):
+        Findings.load(tmp_path / "none.json")
+    (tmp_path / "list.json").write_bytes(b"[]")
+    with pytest.raises(InputError, match="does not hold a findings document"):
+        Findings.load(tmp_path / "list.json")
+
+
+if __name__ == "__main__":
+    GOLDEN.write_bytes(full().to_bytes())

@@ -1,0 +1,115 @@
+"""The house itself: floors, light imports, docstrings, short files."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lethe
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = Path(lethe.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+LONGEST = 400
+
+
+def name_of(path):
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def python(code, cwd=ROOT):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=cwd
+    )
+
+
+def test_a_room_imports_only_from_the_floors_below():
+    """The contract of pyproject.toml, by import-linter."""
+    lint = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports())"
+    done = python(lint)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 kept, 0 broken" in done.stdout
+
+
+def test_every_room_stands_on_a_floor():
+    """A package or module that the contract does not name would be checked by nobody."""
+    contract = (ROOT / "pyproject.toml").read_text().partition("[tool.importlinter]")[2]
+    for item in sorted(PACKAGE.iterdir()):
+        if item.name.startswith("__") or (item.is_file() and item.suffix != ".py"):
+            continue
+        if item.is_dir() and not any(item.glob("*.py")):
+            continue
+        assert f"lethe.{item.stem}" in contract, f"{item.name} stands on no floor"
+
+
+@pytest.mark.parametrize(
+    "imported",
+    ["lethe", "lethe.evidence", *(name_of(p) for p in MODULES if p.parent.name == "evidence")],
+)
+def test_imports_stay_light(imported):
+    heavy = ("torch", "scipy.stats", "matplotlib", "sklearn")
+    done = python(
+        f"import sys, {imported}; print([m for m in {heavy!r} if m in sys.modules])"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+def undocumented(path):
+    """What is public and has no docstring, found without importing.
+
+    A method of a derived class may take its docstring from a base in the same module.
+    """
+    tree = ast.parse(path.read_text())
+    if not ast.get_docstring(tree):
+        yield "the module"
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+    def told_by_a_base(owner, name):
+        for base in (classes.get(getattr(base, "id", "")) for base in owner.bases):
+            for node in base.body if base else []:
+                if getattr(node, "name", None) == name and ast.get_docstring(node):
+                    return True
+            if base and told_by_a_base(base, name):
+                return True
+        return False
+
+    stack = [(node, None) for node in tree.body]
+    while stack:
+        node, owner = stack.pop()
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if node.name.startswith("_"):
+            continue
+        if not ast.get_docstring(node) and not (owner and told_by_a_base(owner, node.name)):
+            yield f"{owner.name}.{node.name}" if owner else node.name
+        if isinstance(node, ast.ClassDef):
+            stack += [(inner, node) for inner in node.body]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_everything_public_has_a_docstring(path):
+    assert list(undocumented(path)) == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_no_module_is_too_long_to_read(path):
+    assert len(path.read_text().splitlines()) <= LONGEST
+
+
+def test_the_docstring_check_can_fail(tmp_path):
+    path = tmp_path / "m.py"
+    path.write_text(
+        "def f(): ...\nclass A:\n    'A.'\n    def g(self): ...\n    def _h(self): ...\n"
+    )
+    assert sorted(undocumented(path)) == ["A.g", "f", "the module"]
+
+
+def test_the_packages_are_found():
+    assert len(MODULES) > 20
+    assert {"lethe", "lethe.evidence.roc", "lethe.cli"} <= {name_of(path) for path in MODULES}
