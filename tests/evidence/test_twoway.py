@@ -179,12 +179,31 @@ def test_mean_spread_agrees_with_the_naive_formula(models, people, t, r, seed):
     table = rng.normal(size=(models, people)) + rng.normal(size=people)
     targets, records = np.arange(models) % t + 7, np.arange(people) % r - 3
     one, two, both = naive_spread_parts(table, targets, records)
-    variance = max(one + two - both, one, two)
+    alone = (both * (1 - 1 / (t * r)) - one * (1 - 1 / t) / r - two * (1 - 1 / r) / t) * (
+        t / (t - 1) * r / (r - 1)
+    )
+    variance = max(one + two - max(alone, 0), one, two)
     spread = mean_spread(table, targets, records)
     assert spread.variance == pytest.approx(variance, rel=1e-9)
     if t > 2 and r > 2:
         degrees = variance**2 / (one**2 / (t - 1) + two**2 / (r - 1))
         assert spread.degrees == pytest.approx(degrees, rel=1e-9)
+
+
+@given(st.integers(3, 8), st.integers(3, 8), st.integers(0, 10**6), st.floats(0, 3))
+@settings(max_examples=40, deadline=None)
+def test_mean_spread_is_the_two_way_analysis_of_variance(models, records, seed, effect):
+    """(MS_models + MS_records - MS_rest) / size, from residuals of rows and columns."""
+    rng = np.random.default_rng(seed)
+    table = rng.normal(size=(models, records)) + effect * rng.normal(size=(models, 1))
+    rows, columns = table.mean(1), table.mean(0)
+    rest = table - rows[:, None] - columns + table.mean()
+    one = records * rows.var(ddof=1)
+    two = models * columns.var(ddof=1)
+    both = np.sum(rest**2) / ((models - 1) * (records - 1))
+    spread = mean_spread(table, np.arange(models), np.arange(records))
+    expected = max(one + two - both, one, two) / table.size
+    assert spread.variance == pytest.approx(expected, rel=1e-9)
 
 
 def test_mean_spread_by_hand():
@@ -232,8 +251,16 @@ def test_spread_combines_the_three_kinds():
         draws /= draws.std(axis=1, keepdims=True)
         return Replicates(draws * np.reshape(deviations, (3, 1, 1)), (5, 101, 500))
 
-    assert replicates(2, 1, 0.5).spread(0).variance == pytest.approx(4.75)
-    assert replicates(2, 1, 0.5).spread(0).degrees == pytest.approx(4.75**2 / (16 / 4 + 1 / 100))
+    # Five targets, 101 records: the cells lose 4/5 of 4 / 101 and 100/101 of 1 / 5 first.
+    alone = (1.21 * 504 / 505 - 4 * 0.8 / 101 - 1 * 100 / 101 / 5) / (0.8 * 100 / 101)
+    assert alone > 1
+    mixed = replicates(2, 1, 1.1).spread(0)
+    assert mixed.variance == pytest.approx(4.0)  # 5 - 1.23 is less than the targets alone
+    small = (0.5 * 504 / 505 - 4 * 0.8 / 101 - 100 / 101 / 5) / (0.8 * 100 / 101)
+    mixed = replicates(2, 1, 0.5**0.5).spread(0)
+    assert mixed.variance == pytest.approx(5 - small)
+    assert mixed.degrees == pytest.approx((5 - small) ** 2 / (16 / 4 + 1 / 100))
+    assert replicates(2, 1, 0.1).spread(0).variance == pytest.approx(5.0)
     assert replicates(2, 1, 3).spread(0).variance == pytest.approx(4.0)
     assert replicates(1, 3, 3).spread(0).variance == pytest.approx(9.0)
     none = replicates(0, 0, 0).spread(0)

@@ -131,6 +131,7 @@ def candidate(name: str) -> Json:
             "top_t": estimate(top_t, 0.31),
             "max_t": estimate(max_t, 0.88),
             "top_auc": estimate(NORMAL.cdf(top_t), 0.004, 0, 1),
+            "baseline_records_t": estimate(top_t / 2, 0.1),
             "selection": "Chosen on one half of the models, measured on the other.",
             "histogram": histogram(max_t),
         },

@@ -12,6 +12,7 @@ cluster, so that a thousand draws are one small matrix product.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -127,11 +128,13 @@ def clusters_of(
     return Clusters(target_of, record_of, cells)
 
 
+@functools.lru_cache(maxsize=8)  # the candidates of an audit share their clusters and draws
 def _draw_weights(count: int, draws: int, seed: int) -> NDArray[np.float64]:
     """Multinomial bootstrap weights (draws, count), widened for few clusters by n/(n-1)."""
     rng = np.random.default_rng([seed, count])
     weights = rng.multinomial(count, np.full(count, 1 / count), size=draws).astype(np.float64)
     stretched: NDArray[np.float64] = 1 + (weights - 1) * np.sqrt(count / max(count - 1, 1))
+    stretched.flags.writeable = False
     return stretched
 
 

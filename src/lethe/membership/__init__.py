@@ -1,0 +1,1 @@
+"""Releasing a model: was this record in the training set?"""

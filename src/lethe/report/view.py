@@ -216,6 +216,7 @@ def _vulnerability_row(candidate: Json) -> dict[str, Any]:
         "name": candidate["name"],
         "max_t": score(vulnerability["max_t"]),
         "top_t": score(vulnerability["top_t"]),
+        "tracked_t": score(vulnerability.get("baseline_records_t", vulnerability["top_t"])),
         "top_auc": rate(vulnerability["top_auc"]),
         "selection": vulnerability["selection"],
     }
