@@ -220,9 +220,7 @@ def main() -> None:
     if options.one:
         name, loop, threads = options.one
         job = workload(name, options.hidden)
-        result = measure(
-            job, loop, int(threads), options.models, options.repeats, options.limit
-        )
+        result = measure(job, loop, int(threads), options.models, options.repeats, options.limit)
         print(json.dumps(result))
         return
     described = machine()

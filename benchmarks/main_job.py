@@ -42,9 +42,19 @@ def one_run(arguments: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         process = subprocess.Popen(
-            [sys.executable, "-m", "lethe", "audit", "model", *arguments, "--out",
-             str(Path(folder) / "run")],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+            [
+                sys.executable,
+                "-m",
+                "lethe",
+                "audit",
+                "model",
+                *arguments,
+                "--out",
+                str(Path(folder) / "run"),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
         assert process.stderr is not None
         os.set_blocking(process.stderr.fileno(), False)
@@ -58,8 +68,12 @@ def one_run(arguments: list[str]) -> dict[str, Any]:
         wall = time.perf_counter() - start
     if process.returncode != 0:
         raise SystemExit(text.decode())
-    return {"wall_seconds": wall, "first_number_seconds": first, "peak_bytes": peak,
-            "load": os.getloadavg()[0]}
+    return {
+        "wall_seconds": wall,
+        "first_number_seconds": first,
+        "peak_bytes": peak,
+        "load": os.getloadavg()[0],
+    }
 
 
 def main() -> None:
@@ -77,8 +91,12 @@ def main() -> None:
         for key in ("wall_seconds", "first_number_seconds", "peak_bytes")
     }
     print(json.dumps(medians, indent=1))
-    document = {"machine": machine(), "arguments": options.arguments, "medians": medians,
-                "rounds": rounds}
+    document = {
+        "machine": machine(),
+        "arguments": options.arguments,
+        "medians": medians,
+        "rounds": rounds,
+    }
     options.out.write_text(json.dumps(document, indent=1) + "\n")
 
 

@@ -38,12 +38,19 @@ def spec_of(job: Workload, epochs: int | None = None) -> Spec:
     """The workload as a spec of shadow models; no record is held out."""
     recipe = TorchRecipe(
         functools.partial(mlp, job.widths[0], job.widths[1:-1], job.widths[-1]),
-        epochs=epochs or job.epochs, batch_size=job.batch, learning_rate=job.learning_rate,
+        epochs=epochs or job.epochs,
+        batch_size=job.batch,
+        learning_rate=job.learning_rate,
         optimizer="adam",
     )
     return Spec(
-        job.features, job.labels, job.widths[-1], np.ones(len(job.labels), bool), recipe,
-        Treatment(), seed=0,
+        job.features,
+        job.labels,
+        job.widths[-1],
+        np.ones(len(job.labels), bool),
+        recipe,
+        Treatment(),
+        seed=0,
     )
 
 
@@ -83,15 +90,18 @@ def main() -> None:
         rounds = []
         for _ in range(options.rounds):
             loops = {
-                loop: [fresh(name, loop, threads, baseline) for threads in (1, 2)]
-                for loop in LOOPS
+                loop: [fresh(name, loop, threads, baseline) for threads in (1, 2)] for loop in LOOPS
             }
             ours = engine(workload(name), options.models, options.width)
             rounds.append({"loops": loops, "lethe": ours, "load": os.getloadavg()[0]})
         results.append({"workload": name, "rounds": rounds, **summary(rounds)})
         print(json.dumps({"workload": name, **summary(rounds)}, indent=1), flush=True)
-    document = {"machine": machine(), "models": options.models, "width": options.width,
-                "results": results}
+    document = {
+        "machine": machine(),
+        "models": options.models,
+        "width": options.width,
+        "results": results,
+    }
     options.out.write_text(json.dumps(document, indent=1) + "\n")
 
 

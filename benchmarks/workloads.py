@@ -51,8 +51,12 @@ def digits(hidden: int = 128) -> Workload:
 
     features, labels = load_digits(return_X_y=True)
     return Workload(
-        "digits", (features / 16).astype(np.float32), labels.astype(np.int64), (64, hidden, 10),
-        batch=64, epochs=60,
+        "digits",
+        (features / 16).astype(np.float32),
+        labels.astype(np.int64),
+        (64, hidden, 10),
+        batch=64,
+        epochs=60,
     )
 
 

@@ -36,7 +36,12 @@ def test_csv_types(tmp_path: Path) -> None:
     path = write(tmp_path, "\ufeffi,f,gap,text,flag,zip\n1,1.5,1,a,True,01\n-2,nan,,,false,10\n\n")
     columns = read_columns(path)
     assert {name: column.dtype.kind for name, column in columns.items()} == {
-        "i": "i", "f": "f", "gap": "f", "text": "O", "flag": "b", "zip": "O",
+        "i": "i",
+        "f": "f",
+        "gap": "f",
+        "text": "O",
+        "flag": "b",
+        "zip": "O",
     }
     assert columns["i"].tolist() == [1, -2]
     assert columns["flag"].tolist() == [True, False]
@@ -201,11 +206,19 @@ def test_parquet_kinds(tmp_path: Path) -> None:
     columns = read_columns(tmp_path / "t.parquet")
     assert list(columns) == table.column_names
     expected = {
-        "int": ["1", "2"], "gap": ["1", ""], "large gap": ["9007199254740993", ""],
-        "half": ["1.5", ""], "text": ["a", ""], "dictionary": ["x", ""],
-        "number dictionary": ["7", "8"], "date": ["2020-01-02", ""],
-        "time": ["2020-01-02T03:00:00.000000", ""], "clock": ["03:04:00.000000", ""],
-        "flag": ["True", "False"], "flag gap": ["1", ""], "decimal": ["1.25", ""],
+        "int": ["1", "2"],
+        "gap": ["1", ""],
+        "large gap": ["9007199254740993", ""],
+        "half": ["1.5", ""],
+        "text": ["a", ""],
+        "dictionary": ["x", ""],
+        "number dictionary": ["7", "8"],
+        "date": ["2020-01-02", ""],
+        "time": ["2020-01-02T03:00:00.000000", ""],
+        "clock": ["03:04:00.000000", ""],
+        "flag": ["True", "False"],
+        "flag gap": ["1", ""],
+        "decimal": ["1.25", ""],
         "nothing": ["", ""],
     }
     for name, texts in expected.items():

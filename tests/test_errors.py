@@ -47,7 +47,8 @@ def test_a_missing_extra_is_an_input_error_and_a_small_sample_is_none():
 
 def test_all_lethe_errors_are_in_the_tree_of_the_docstring():
     classes = [
-        kind for kind in vars(errors).values()
+        kind
+        for kind in vars(errors).values()
         if isinstance(kind, type) and kind.__module__ == errors.__name__
     ]
     assert len(classes) >= 5
@@ -83,9 +84,14 @@ def test_check_known_keys_names_the_place_and_the_known_ones():
 @pytest.mark.parametrize(
     ("value", "open_low", "open_high", "inside"),
     [
-        (0, False, False, True), (0, True, False, False), (1, False, False, True),
-        (1, False, True, False), (0.5, True, True, True), (-1e-9, False, False, False),
-        (1.1, False, False, False), (math.nan, False, False, False),
+        (0, False, False, True),
+        (0, True, False, False),
+        (1, False, False, True),
+        (1, False, True, False),
+        (0.5, True, True, True),
+        (-1e-9, False, False, False),
+        (1.1, False, False, False),
+        (math.nan, False, False, False),
         (math.inf, False, False, False),
     ],
 )

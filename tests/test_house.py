@@ -53,9 +53,7 @@ def test_every_room_stands_on_a_floor():
 )
 def test_imports_stay_light(imported):
     heavy = ("torch", "scipy.stats", "matplotlib", "sklearn")
-    done = python(
-        f"import sys, {imported}; print([m for m in {heavy!r} if m in sys.modules])"
-    )
+    done = python(f"import sys, {imported}; print([m for m in {heavy!r} if m in sys.modules])")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
 
@@ -72,8 +70,10 @@ def undocumented(path):
     kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     told = {
         node.name
-        for owner in tree.body if isinstance(owner, ast.ClassDef)
-        for node in owner.body if isinstance(node, kinds) and ast.get_docstring(node)
+        for owner in tree.body
+        if isinstance(owner, ast.ClassDef)
+        for node in owner.body
+        if isinstance(node, kinds) and ast.get_docstring(node)
     }
     stack = [(node, "") for node in tree.body]
     while stack:

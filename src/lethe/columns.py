@@ -194,9 +194,7 @@ def _read_csv(path: Path, drop: Collection[str]) -> Columns:
         )
     _check_names(path, header, drop)
     return {
-        name: infer([row[at] for row in rows])
-        for at, name in enumerate(header)
-        if name not in drop
+        name: infer([row[at] for row in rows]) for at, name in enumerate(header) if name not in drop
     }
 
 
@@ -258,8 +256,7 @@ def _read_parquet(path: Path, drop: Collection[str]) -> Columns:
             table = file.read(columns=[name for name in names if name not in drop])
     except pa.ArrowException as error:
         raise InputError(
-            f"{path} is not a readable parquet file: {str(error).splitlines()[0]}. "
-            "Save it again."
+            f"{path} is not a readable parquet file: {str(error).splitlines()[0]}. Save it again."
         ) from error
     return {name: _from_arrow(pa, table[name]) for name in table.column_names}
 
@@ -267,9 +264,17 @@ def _read_parquet(path: Path, drop: Collection[str]) -> Columns:
 def _check_arrow_type(types: Any, path: Path, name: str, kind: Any) -> None:
     value = kind.value_type if types.is_dictionary(kind) else kind
     plain = (
-        types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_null,
-        types.is_string, types.is_large_string, types.is_string_view, types.is_date,
-        types.is_timestamp, types.is_time,
+        types.is_boolean,
+        types.is_integer,
+        types.is_floating,
+        types.is_decimal,
+        types.is_null,
+        types.is_string,
+        types.is_large_string,
+        types.is_string_view,
+        types.is_date,
+        types.is_timestamp,
+        types.is_time,
     )
     if not any(is_kind(value) for is_kind in plain):
         raise InputError(

@@ -59,9 +59,7 @@ def check_choice(name: str, value: str, choices: Iterable[str]) -> str:
     options = list(choices)
     if value not in options:
         listed = ", ".join(map(repr, options))
-        raise InputError(
-            f"{name}={value!r} must be one of {listed}.{did_you_mean(value, options)}"
-        )
+        raise InputError(f"{name}={value!r} must be one of {listed}.{did_you_mean(value, options)}")
     return value
 
 
@@ -77,7 +75,12 @@ def check_known_keys(where: str, keys: Iterable[str], known: Iterable[str]) -> N
 
 
 def check_between(
-    name: str, value: float, low: float, high: float, *, open_low: bool = False,
+    name: str,
+    value: float,
+    low: float,
+    high: float,
+    *,
+    open_low: bool = False,
     open_high: bool = False,
 ) -> float:
     """Return `value` if it lies in the interval; NaN never does."""

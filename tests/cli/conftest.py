@@ -34,8 +34,12 @@ def lethe() -> Callable[..., subprocess.CompletedProcess[str]]:
     def call(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "lethe", *map(str, arguments)],
-            capture_output=True, text=True, timeout=240, check=False,
-            env={**os.environ, "PYTHONWARNINGS": "error"}, **options,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+            env={**os.environ, "PYTHONWARNINGS": "error"},
+            **options,
         )
 
     return call

@@ -33,9 +33,23 @@ def shards(folder: Path) -> dict[Path, tuple[int, int]]:
 def undisturbed(table, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
     done = subprocess.run(
-        [sys.executable, "-m", "lethe", "audit", "model", str(table), "--label", "digit",
-         "--out", str(folder), *SMALL],
-        capture_output=True, text=True, timeout=240, check=False,
+        [
+            sys.executable,
+            "-m",
+            "lethe",
+            "audit",
+            "model",
+            str(table),
+            "--label",
+            "digit",
+            "--out",
+            str(folder),
+            *SMALL,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return folder
@@ -47,8 +61,13 @@ def test_a_run_folder_holds_what_was_asked_done_and_found(undisturbed):
     findings = json.loads((undisturbed / "findings.json").read_bytes())
     jsonschema.validate(findings, schema())
     assert [candidate["name"] for candidate in findings["candidates"]] == [
-        "baseline", "uniform-noise", "weighted", "weighted-noise", "removal",
-        "equal-mean-weight", "early-stopping",
+        "baseline",
+        "uniform-noise",
+        "weighted",
+        "weighted-noise",
+        "removal",
+        "equal-mean-weight",
+        "early-stopping",
     ]
     assert len(shards(undisturbed)) == 7 * 2
     assert findings["verdict"]["outcome"] == "not-tested"
@@ -76,8 +95,19 @@ def test_the_same_command_twice_trains_nothing_and_changes_nothing(undisturbed, 
 
 def test_killed_three_times_and_resumed_gives_the_same_findings(undisturbed, table, tmp_path):
     folder = tmp_path / "run"
-    command = [sys.executable, "-m", "lethe", "audit", "model", str(table), "--label", "digit",
-               "--out", str(folder), *SMALL]
+    command = [
+        sys.executable,
+        "-m",
+        "lethe",
+        "audit",
+        "model",
+        str(table),
+        "--label",
+        "digit",
+        "--out",
+        str(folder),
+        *SMALL,
+    ]
     moments = random.Random(5)
     for kill in range(3):
         before = shards(folder)
@@ -107,8 +137,11 @@ def test_ctrl_c_exits_130_and_can_be_resumed(undisturbed, table, tmp_path, lethe
     folder = tmp_path / "run"
     arguments = ["audit", "model", str(table), "--label", "digit", "--out", str(folder), *SMALL]
     process = subprocess.Popen(
-        [sys.executable, "-m", "lethe", *arguments], stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
+        [sys.executable, "-m", "lethe", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     deadline = time.monotonic() + 60
     while not shards(folder) and time.monotonic() < deadline:
@@ -181,8 +214,20 @@ def test_the_gate_sets_the_exit_code(undisturbed, table, lethe, rule, code, outc
 
 def test_a_gate_can_judge_a_mitigated_release(undisturbed, table, lethe):
     done = lethe(
-        "audit", "model", table, "--label", "digit", "--out", undisturbed, *SMALL,
-        "--gate", "auc<=0.99", "--gate", "utility-loss<=0.5", "--release", "weighted",
+        "audit",
+        "model",
+        table,
+        "--label",
+        "digit",
+        "--out",
+        undisturbed,
+        *SMALL,
+        "--gate",
+        "auc<=0.99",
+        "--gate",
+        "utility-loss<=0.5",
+        "--release",
+        "weighted",
     )
     assert done.returncode == 0, done.stdout + done.stderr
     findings = json.loads((undisturbed / "findings.json").read_bytes())
@@ -192,8 +237,20 @@ def test_a_gate_can_judge_a_mitigated_release(undisturbed, table, lethe):
 def test_the_audit_file_of_a_run_repeats_it(undisturbed, table, tmp_path, lethe):
     folder = tmp_path / "again"
     done = lethe(
-        "audit", "model", table, "--config", undisturbed / "audit.toml", "--out", folder,
-        "--mitigations", "early-stopping", "--release", "baseline", "--gate", "auc<=1", "--quiet",
+        "audit",
+        "model",
+        table,
+        "--config",
+        undisturbed / "audit.toml",
+        "--out",
+        folder,
+        "--mitigations",
+        "early-stopping",
+        "--release",
+        "baseline",
+        "--gate",
+        "auc<=1",
+        "--quiet",
     )
     assert done.returncode == 0, done.stderr
     findings = json.loads((folder / "findings.json").read_bytes())
@@ -204,8 +261,17 @@ def test_the_audit_file_of_a_run_repeats_it(undisturbed, table, tmp_path, lethe)
 def test_records_are_kept_on_request_and_named_by_rank_in_the_document(table, tmp_path, lethe):
     folder = tmp_path / "kept"
     done = lethe(
-        "audit", "model", table, "--label", "digit", "--out", folder, *SMALL, "--keep-records",
-        "--mitigations", "early-stopping",
+        "audit",
+        "model",
+        table,
+        "--label",
+        "digit",
+        "--out",
+        folder,
+        *SMALL,
+        "--keep-records",
+        "--mitigations",
+        "early-stopping",
     )
     assert done.returncode == 0, done.stderr
     findings = json.loads((folder / "findings.json").read_bytes())

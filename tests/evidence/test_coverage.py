@@ -54,8 +54,9 @@ def audit(rng, effects, models, records, draws, seed):
     half = np.array([rng.permutation(records) < records // 2 for _ in range(models // 2)])
     member = np.empty((models, records), bool)
     member[::2], member[1::2] = half, ~half
-    gain = (SHIFT + record_gain * rng.normal(size=records)
-            + model_gain * rng.normal(size=(models, 1)))
+    gain = (
+        SHIFT + record_gain * rng.normal(size=records) + model_gain * rng.normal(size=(models, 1))
+    )
     effect = record * rng.normal(size=records) + model * rng.normal(size=(models, 1))
     first = effect + member * gain + rng.normal(size=member.shape)
     second = first + rng.normal(size=member.shape)
@@ -118,9 +119,11 @@ def test_coverage_of_a_mean(record, model, ceiling):
     rng = np.random.default_rng([round(10 * record), round(10 * model)])
     models, records, repetitions = 32, 60, 2000
     pairs, people = np.arange(models) // 2, np.arange(records)
-    tables = (record * rng.normal(size=(repetitions, 1, records))
-              + model * rng.normal(size=(repetitions, models, 1))
-              + rng.normal(size=(repetitions, models, records)))
+    tables = (
+        record * rng.normal(size=(repetitions, 1, records))
+        + model * rng.normal(size=(repetitions, models, 1))
+        + rng.normal(size=(repetitions, models, records))
+    )
     made = [mean_estimate(table, pairs, people) for table in tables]
     share = np.mean([estimate.low <= 0 <= estimate.high for estimate in made])
     error = math.sqrt(0.05 * 0.95 / repetitions)

@@ -18,7 +18,12 @@ finite = st.floats(-1e6, 1e6)
 def test_to_json_text_and_width_by_hand():
     estimate = Estimate(0.5, 0.25, 0.75, 0.95, "by hand", 12)
     assert estimate.to_json() == {
-        "value": 0.5, "low": 0.25, "high": 0.75, "confidence": 0.95, "method": "by hand", "n": 12,
+        "value": 0.5,
+        "low": 0.25,
+        "high": 0.75,
+        "confidence": 0.95,
+        "method": "by hand",
+        "n": 12,
     }
     assert str(estimate) == "0.5 [0.25, 0.75]"
     assert estimate.width == 0.5

@@ -38,8 +38,15 @@ def minimal():
         attacks_not_run=[],
         baseline=None,
         candidates=[],
-        frontier={"utility": "accuracy", "risk": "tpr@0.01", "margin": 0.01, "pareto": [],
-                  "knee": None, "operating_point": None, "rule": "lowest risk in the margin"},
+        frontier={
+            "utility": "accuracy",
+            "risk": "tpr@0.01",
+            "margin": 0.01,
+            "pareto": [],
+            "knee": None,
+            "operating_point": None,
+            "rule": "lowest risk in the margin",
+        },
         records={"kept": False, "exposed": []},
         checks=[],
         rules=[],
@@ -56,35 +63,72 @@ def full():
     accuracy = Estimate(np.float64(2 / 3), 0.6, np.float32(0.75), 0.95, "two-way", np.int64(12))
     tau = Estimate(None, None, math.log(37), 0.95, "ln of the limits", 200)
     refused = Refusal("fpr=0.001 needs at least 10000 non-members, got 500.")
-    proof = Guarantee("approx-dp", {"epsilon": 8, "delta": 1e-5}, "add/remove", "record",
-                      ("Poisson sampling",), ("a second release",))
+    proof = Guarantee(
+        "approx-dp",
+        {"epsilon": 8, "delta": 1e-5},
+        "add/remove",
+        "record",
+        ("Poisson sampling",),
+        ("a second release",),
+    )
     attack = {
-        "auc": accuracy.to_json(), "tpr": {"0.01": accuracy.to_json(), "0.001": refused.to_json()},
-        "tau": {"0.01": tau.to_json()}, "realised_fpr": {"0.01": np.float64(0.0099)},
+        "auc": accuracy.to_json(),
+        "tpr": {"0.01": accuracy.to_json(), "0.001": refused.to_json()},
+        "tau": {"0.01": tau.to_json()},
+        "realised_fpr": {"0.01": np.float64(0.0099)},
         "roc": {key: (0.0, 0.5, 1.0) for key in ("fpr", "tpr", "low", "high")},
     }
     base = Candidate(
-        "baseline", "none", {}, accuracy, accuracy, empirical_only("LiRA, 64 models"),
+        "baseline",
+        "none",
+        {},
+        accuracy,
+        accuracy,
+        empirical_only("LiRA, 64 models"),
         details={"strongest_attack": "lira", "models": np.int32(64), "attacks": {"lira": attack}},
     )
     private = Candidate(
-        "dp-sgd", "DP-SGD", {"noise": 0.1 + 0.2, "private": np.bool_(True)}, accuracy, refused,
-        proof, accuracy, accuracy, {"equivalent": "unclear"},
+        "dp-sgd",
+        "DP-SGD",
+        {"noise": 0.1 + 0.2, "private": np.bool_(True)},
+        accuracy,
+        refused,
+        proof,
+        accuracy,
+        accuracy,
+        {"equivalent": "unclear"},
     )
     rule = rules.parse_rule("tpr@0.01 <= 0.05")
     ruling = rules.Ruling(rule, "dp-sgd", rules.judge(rule, refused), refused)
     return dataclasses.replace(
         minimal(),
-        attacks=[{"name": "lira", "title": "LiRA", "paper": "Carlini et al. 2022",
-                  "threat": "black box", "settings": {}}],
+        attacks=[
+            {
+                "name": "lira",
+                "title": "LiRA",
+                "paper": "Carlini et al. 2022",
+                "threat": "black box",
+                "settings": {},
+            }
+        ],
         attacks_not_run=[{"name": "rmia", "why": "not asked for"}],
         baseline={"candidate": "baseline"},
         candidates=(base.to_json(), private.to_json()),
-        checks=[{"name": "null scores", "candidate": None, "status": "pass", "detail": "0.5 – ok",
-                 "estimate": accuracy.to_json()}],
+        checks=[
+            {
+                "name": "null scores",
+                "candidate": None,
+                "status": "pass",
+                "detail": "0.5 – ok",
+                "estimate": accuracy.to_json(),
+            }
+        ],
         rules=[ruling.to_json()],
-        verdict={"outcome": rules.joint_outcome([ruling.outcome]), "candidate": "dp-sgd",
-                 "words": ["nobody knows"]},
+        verdict={
+            "outcome": rules.joint_outcome([ruling.outcome]),
+            "candidate": "dp-sgd",
+            "words": ["nobody knows"],
+        },
         guarantees=[{"candidate": "dp-sgd", "guarantee": proof.to_json()}],
         limits=["one seed"],
     )
@@ -130,12 +174,18 @@ def test_the_schema_demands_every_top_level_key(name):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("subject", "release"), "website"), (("verdict", "outcome"), "maybe"),
-        (("candidates", 0, "utility", "confidence"), 1.0), (("candidates", 0, "utility"), None),
-        (("candidates", 0, "utility", "n"), 0.5), (("frontier", "margin"), -1),
-        (("guarantees", 0, "guarantee", "kind"), "magic"), (("rules", 0, "evidence"), {"value": 1}),
-        (("checks", 0, "status"), "ok"), (("records", "exposed"), [{}] * 101),
-        (("candidates", 0, "attacks", "lira", "tpr", "0.01"), 0.5), (("extra",), 1),
+        (("subject", "release"), "website"),
+        (("verdict", "outcome"), "maybe"),
+        (("candidates", 0, "utility", "confidence"), 1.0),
+        (("candidates", 0, "utility"), None),
+        (("candidates", 0, "utility", "n"), 0.5),
+        (("frontier", "margin"), -1),
+        (("guarantees", 0, "guarantee", "kind"), "magic"),
+        (("rules", 0, "evidence"), {"value": 1}),
+        (("checks", 0, "status"), "ok"),
+        (("records", "exposed"), [{}] * 101),
+        (("candidates", 0, "attacks", "lira", "tpr", "0.01"), 0.5),
+        (("extra",), 1),
     ],
 )
 def test_the_schema_refuses_what_no_reader_expects(path, value):
@@ -175,10 +225,19 @@ def test_numbers_keep_eight_significant_digits(number):
 @pytest.mark.parametrize(
     ("value", "plain"),
     [
-        (np.float32(0.1), 0.1), (np.float64(1 / 3), 0.33333333), (np.int64(7), 7),
-        (np.bool_(True), True), (np.array(2.5), 2.5), (np.str_("a"), "a"), (True, True),
-        ((1, 2), [1, 2]), ({1: {"a": np.int8(3)}}, {"1": {"a": 3}}), (10**20, 10**20), (None, None),
-        (123456789, 123456789), (1234567891.5, 1234567900.0),
+        (np.float32(0.1), 0.1),
+        (np.float64(1 / 3), 0.33333333),
+        (np.int64(7), 7),
+        (np.bool_(True), True),
+        (np.array(2.5), 2.5),
+        (np.str_("a"), "a"),
+        (True, True),
+        ((1, 2), [1, 2]),
+        ({1: {"a": np.int8(3)}}, {"1": {"a": 3}}),
+        (10**20, 10**20),
+        (None, None),
+        (123456789, 123456789),
+        (1234567891.5, 1234567900.0),
     ],
 )
 def test_numpy_scalars_become_plain(value, plain):

@@ -20,8 +20,13 @@ def about(value, half=0.01):
 
 def candidate(name, utility, risk, loss=None):
     return Candidate(
-        name, "none", {"noise": 0.5}, about(utility), risk if risk.__class__ is Refusal
-        else about(risk), empirical_only(), loss,
+        name,
+        "none",
+        {"noise": 0.5},
+        about(utility),
+        risk if risk.__class__ is Refusal else about(risk),
+        empirical_only(),
+        loss,
     )
 
 
@@ -73,8 +78,14 @@ def test_knee_does_not_depend_on_units_or_order():
 @pytest.mark.parametrize(
     "listed",
     [
-        [], [(1, 1)], [(1, 1), (0, 0)], [(1, 1), (1, 1), (1, 1)], [(1, 1), (1, 1), (0, 0)],
-        [(1, 1), (0.5, 0.5), (0, 0)], [(1, 1), (0.5, 0.75), (0, 0)], [(1, 0), (0.5, 1), (0, 2)],
+        [],
+        [(1, 1)],
+        [(1, 1), (0, 0)],
+        [(1, 1), (1, 1), (1, 1)],
+        [(1, 1), (1, 1), (0, 0)],
+        [(1, 1), (0.5, 0.5), (0, 0)],
+        [(1, 1), (0.5, 0.75), (0, 0)],
+        [(1, 0), (0.5, 1), (0, 2)],
     ],
 )
 def test_no_knee_without_three_distinct_points_that_bend_the_right_way(listed):
@@ -88,11 +99,13 @@ def test_equal_gains_go_to_the_earlier_candidate():
 
 def test_refusals_and_missing_values_are_no_points():
     lost = Estimate(None, None, 0.2, 0.95, "m", 1)
-    frontier = Frontier([
-        candidate("baseline", 0.9, 0.5),
-        candidate("refused", 0.99, Refusal("too few")),
-        Candidate("none", "m", {}, about(0.99), lost, empirical_only()),
-    ])
+    frontier = Frontier(
+        [
+            candidate("baseline", 0.9, 0.5),
+            candidate("refused", 0.99, Refusal("too few")),
+            Candidate("none", "m", {}, about(0.99), lost, empirical_only()),
+        ]
+    )
     assert frontier.pareto() == ["baseline"]
     assert frontier.operating_point() == "baseline"
     assert Frontier([candidate("a", 0.9, Refusal("few"))]).operating_point() is None
@@ -101,9 +114,17 @@ def test_refusals_and_missing_values_are_no_points():
 
 @pytest.mark.parametrize(
     ("low", "high", "answer"),
-    [(-0.01, 0.01, "yes"), (-0.02, 0.009, "yes"), (-0.01, 0.011, "unclear"),
-     (0.01, 0.03, "unclear"), (0.011, 0.03, "no"), (None, 0.005, "yes"), (0.02, None, "no"),
-     (None, None, "unclear"), (None, 0.2, "unclear")],
+    [
+        (-0.01, 0.01, "yes"),
+        (-0.02, 0.009, "yes"),
+        (-0.01, 0.011, "unclear"),
+        (0.01, 0.03, "unclear"),
+        (0.011, 0.03, "no"),
+        (None, 0.005, "yes"),
+        (0.02, None, "no"),
+        (None, None, "unclear"),
+        (None, 0.2, "unclear"),
+    ],
 )
 def test_equivalence_asks_the_limits(low, high, answer):
     assert equivalence(Estimate(None, low, high, 0.95, "m", 1), 0.01) == answer
@@ -128,8 +149,11 @@ def test_operating_point_takes_the_lowest_risk_within_the_margin():
 
 
 def test_equal_risks_go_to_the_earlier_candidate():
-    listed = [candidate("b", 0.9, 0.5), candidate("z", 0.9, 0.1, loss(0.0)),
-              candidate("a", 0.95, 0.1, loss(0.0))]
+    listed = [
+        candidate("b", 0.9, 0.5),
+        candidate("z", 0.9, 0.1, loss(0.0)),
+        candidate("a", 0.95, 0.1, loss(0.0)),
+    ]
     assert Frontier(listed).operating_point() == "z"
     assert Frontier(listed[::-1]).operating_point() == "a"
 
@@ -143,12 +167,25 @@ def test_names_are_unique_and_the_margin_is_not_negative():
 
 
 def test_candidate_to_json():
-    made = Candidate("baseline", "none", {"noise": 0.5}, about(0.5, 0.25), Refusal("few"),
-                     empirical_only("x"), details={"models": 64})
+    made = Candidate(
+        "baseline",
+        "none",
+        {"noise": 0.5},
+        about(0.5, 0.25),
+        Refusal("few"),
+        empirical_only("x"),
+        details={"models": 64},
+    )
     assert made.to_json() == {
-        "name": "baseline", "mitigation": "none", "settings": {"noise": 0.5},
-        "utility": about(0.5, 0.25).to_json(), "risk": {"refused": "few"}, "utility_loss": None,
-        "risk_change": None, "guarantee": empirical_only("x").to_json(), "models": 64,
+        "name": "baseline",
+        "mitigation": "none",
+        "settings": {"noise": 0.5},
+        "utility": about(0.5, 0.25).to_json(),
+        "risk": {"refused": "few"},
+        "utility_loss": None,
+        "risk_change": None,
+        "guarantee": empirical_only("x").to_json(),
+        "models": 64,
     }
     paired = candidate("a", 0.5, 0.5, loss(0.25)).to_json()
     assert paired["utility_loss"] == loss(0.25).to_json()

@@ -58,8 +58,12 @@ def test_clopper_pearson_simulated_coverage():
 @pytest.mark.parametrize(
     ("successes", "trials", "low", "high"),
     # Newcombe 1998, Statistics in Medicine 17, table I, method 3 (score without correction).
-    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611),
-     (1, 29, 0.0061, 0.1718)],
+    [
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ],
 )
 def test_wilson_published_values(successes, trials, low, high):
     estimate = wilson(successes, trials)
@@ -127,8 +131,11 @@ def test_clustered_share_with_few_degrees_by_hand():
 
 
 @given(
-    st.floats(0.01, 0.99), st.floats(1.0, 300.0), st.floats(1.05, 3.0),
-    st.floats(2.0, 300.0), st.floats(1.1, 10.0),
+    st.floats(0.01, 0.99),
+    st.floats(1.0, 300.0),
+    st.floats(1.05, 3.0),
+    st.floats(2.0, 300.0),
+    st.floats(1.1, 10.0),
 )
 @settings(max_examples=60, deadline=None)
 def test_more_variance_or_fewer_degrees_are_wider(share, effect, more, degrees, fewer):

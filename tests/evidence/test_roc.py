@@ -229,8 +229,12 @@ def test_two_equal_normals_follow_the_formula(t):
 @pytest.mark.parametrize(
     # Table of protocols 5.2, 6.
     ("t", "area", "tpr"),
-    [(0.5, 0.691, (0.009, 0.053, 0.28)), (1, 0.841, (0.047, 0.18, 0.55)),
-     (2, 0.977, (0.397, 0.69, 0.94)), (3, 0.9987, (0.875, 0.97, 0.999))],
+    [
+        (0.5, 0.691, (0.009, 0.053, 0.28)),
+        (1, 0.841, (0.047, 0.18, 0.55)),
+        (2, 0.977, (0.397, 0.69, 0.94)),
+        (3, 0.9987, (0.875, 0.97, 0.999)),
+    ],
 )
 def test_the_table_of_the_protocols_on_exact_quantiles(t, area, tpr):
     """Scores at the quantiles of both normals: the curve without sampling error."""

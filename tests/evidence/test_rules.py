@@ -49,9 +49,21 @@ def test_good_forms(text, rule):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "tpr@0.01", "tpr@0.01 < 0.05", "tpr@0.01 >= 0.05", "0.05 >= tpr@0.01", "TPR@0.1<=1",
-     "width(tpr@0.01 <= 0.05", "tpr@0.01) <= 0.05", "tpr@0.01 <= 0.05 0.06", "tpr@ <= 0.05",
-     "width (auc) <= 1", "auc <= ", "tpr@0.1 <= 1; auc <= 1"],
+    [
+        "",
+        "tpr@0.01",
+        "tpr@0.01 < 0.05",
+        "tpr@0.01 >= 0.05",
+        "0.05 >= tpr@0.01",
+        "TPR@0.1<=1",
+        "width(tpr@0.01 <= 0.05",
+        "tpr@0.01) <= 0.05",
+        "tpr@0.01 <= 0.05 0.06",
+        "tpr@ <= 0.05",
+        "width (auc) <= 1",
+        "auc <= ",
+        "tpr@0.1 <= 1; auc <= 1",
+    ],
 )
 def test_bad_forms_show_the_form(text):
     with pytest.raises(InputError) as caught:
@@ -65,10 +77,16 @@ def test_bad_forms_show_the_form(text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("tprs@0.1<=1", "rule 'tprs@0.1<=1' names the unknown metric 'tprs'. "
-         "Did you mean 'tpr'? Metrics: tpr, tau, auc, top-t, utility-loss."),
-        ("zzz<=1", "rule 'zzz<=1' names the unknown metric 'zzz'. "
-         "Metrics: tpr, tau, auc, top-t, utility-loss."),
+        (
+            "tprs@0.1<=1",
+            "rule 'tprs@0.1<=1' names the unknown metric 'tprs'. "
+            "Did you mean 'tpr'? Metrics: tpr, tau, auc, top-t, utility-loss.",
+        ),
+        (
+            "zzz<=1",
+            "rule 'zzz<=1' names the unknown metric 'zzz'. "
+            "Metrics: tpr, tau, auc, top-t, utility-loss.",
+        ),
         ("tpr<=1", "rule 'tpr<=1': write tpr@0.01."),
         ("auc@0.1<=1", "rule 'auc@0.1<=1': write auc without @."),
         ("tpr@x<=1", "FPR 'x' in rule 'tpr@x<=1' is not a number."),
@@ -87,8 +105,10 @@ def test_wrong_words_and_numbers_name_the_way_out(text, message):
 
 
 @given(
-    st.sampled_from(sorted(METRICS)), st.floats(0, 1, exclude_min=True, exclude_max=True),
-    st.floats(allow_nan=False, allow_infinity=False), st.booleans(),
+    st.sampled_from(sorted(METRICS)),
+    st.floats(0, 1, exclude_min=True, exclude_max=True),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
 )
 def test_a_printed_rule_reads_back_as_the_same_rule(metric, fpr, limit, on_width):
     rule = Rule(metric, fpr if metric in AT_FPR else None, limit, on_width)
@@ -100,7 +120,9 @@ def test_quantity_and_json():
     assert rule.quantity == "tpr@0.001"
     assert str(rule) == "width(tpr@0.001) <= 0.1"
     assert Ruling(rule, "baseline", NOT_TESTED, None).to_json() == {
-        "rule": "width(tpr@0.001) <= 0.1", "candidate": "baseline", "outcome": "not-tested",
+        "rule": "width(tpr@0.001) <= 0.1",
+        "candidate": "baseline",
+        "outcome": "not-tested",
         "evidence": None,
     }
     assert Ruling(rule, "b", UNDECIDED, Refusal("few")).to_json()["evidence"] == {"refused": "few"}
@@ -109,9 +131,17 @@ def test_quantity_and_json():
 @pytest.mark.parametrize(
     ("low", "high", "outcome"),
     [
-        (0.1, 0.4, PASS), (0.1, 0.5, PASS), (0.5, 0.5, PASS), (0.5, 0.6, UNDECIDED),
-        (0.1, 0.6, UNDECIDED), (0.51, 0.6, FAIL), (None, 0.4, PASS), (None, 0.6, UNDECIDED),
-        (0.6, None, FAIL), (0.4, None, UNDECIDED), (None, None, UNDECIDED),
+        (0.1, 0.4, PASS),
+        (0.1, 0.5, PASS),
+        (0.5, 0.5, PASS),
+        (0.5, 0.6, UNDECIDED),
+        (0.1, 0.6, UNDECIDED),
+        (0.51, 0.6, FAIL),
+        (None, 0.4, PASS),
+        (None, 0.6, UNDECIDED),
+        (0.6, None, FAIL),
+        (0.4, None, UNDECIDED),
+        (None, None, UNDECIDED),
     ],
 )
 def test_judge_looks_at_the_limits_and_never_at_the_value(low, high, outcome):
@@ -122,8 +152,13 @@ def test_judge_looks_at_the_limits_and_never_at_the_value(low, high, outcome):
 
 @pytest.mark.parametrize(
     ("low", "high", "outcome"),
-    [(0.1, 0.3, PASS), (0.25, 0.5, PASS), (0.1, 0.5, UNDECIDED), (None, 0.1, UNDECIDED),
-     (0.1, None, UNDECIDED)],
+    [
+        (0.1, 0.3, PASS),
+        (0.25, 0.5, PASS),
+        (0.1, 0.5, UNDECIDED),
+        (None, 0.1, UNDECIDED),
+        (0.1, None, UNDECIDED),
+    ],
 )
 def test_a_wide_interval_is_no_failure_but_too_little_evidence(low, high, outcome):
     assert judge(parse_rule("width(auc) <= 0.25"), between(low, high)) == outcome

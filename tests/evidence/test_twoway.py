@@ -40,11 +40,19 @@ def small_table(seed=0, models=6, records=14, levels=None):
 def weighted_curve(member, score, weight):
     """ROC points with explicit weights, one threshold after another, in plain loops."""
     points = [(0.0, 0.0)]
-    total = {side: sum(w for m, w in zip(member, weight, strict=True) if m == side)
-             for side in (True, False)}
+    total = {
+        side: sum(w for m, w in zip(member, weight, strict=True) if m == side)
+        for side in (True, False)
+    }
     for threshold in sorted(set(score), reverse=True):
-        hit = {side: sum(w for m, s, w in zip(member, score, weight, strict=True)
-                         if m == side and s >= threshold) for side in (True, False)}
+        hit = {
+            side: sum(
+                w
+                for m, s, w in zip(member, score, weight, strict=True)
+                if m == side and s >= threshold
+            )
+            for side in (True, False)
+        }
         points.append((hit[False] / total[False], hit[True] / total[True]))
     return np.array(points)
 
@@ -70,8 +78,10 @@ def test_bootstrap_agrees_with_a_naive_loop(levels, partly):
             if weight.min() < 0:
                 continue
             curve = weighted_curve(member[scored], score[scored], weight)
-            area = sum((b[0] - a[0]) * (a[1] + b[1]) / 2
-                       for a, b in zip(curve[:-1], curve[1:], strict=True))
+            area = sum(
+                (b[0] - a[0]) * (a[1] + b[1]) / 2
+                for a, b in zip(curve[:-1], curve[1:], strict=True)
+            )
             assert values[kind, draw, 0] == pytest.approx(area, abs=1e-12)
             for at, fpr in enumerate(FPRS):
                 rate = np.interp(fpr, curve[:, 0], curve[:, 1])
@@ -130,11 +140,15 @@ def test_monotone_transforms_change_nothing(seed):
 
 def test_same_seed_same_replicates_and_other_seed_others():
     member, score = small_table()
+
     def draw(seed):
         clusters = clusters_of(np.arange(6) // 2, np.arange(14), seed)
-        return TwoWayBootstrap(member, clusters, draws=30, seed=seed).replicate(
-            score.ravel(), FPRS
-        ).values
+        return (
+            TwoWayBootstrap(member, clusters, draws=30, seed=seed)
+            .replicate(score.ravel(), FPRS)
+            .values
+        )
+
     assert draw(1).tolist() == draw(1).tolist()
     assert draw(1).tolist() != draw(2).tolist()
 
@@ -170,7 +184,10 @@ def naive_spread_parts(table, targets, records):
 
 
 @given(
-    st.integers(4, 12), st.integers(4, 12), st.integers(2, 4), st.integers(2, 4),
+    st.integers(4, 12),
+    st.integers(4, 12),
+    st.integers(2, 4),
+    st.integers(2, 4),
     st.integers(0, 10**6),
 )
 @settings(max_examples=40, deadline=None)
@@ -234,8 +251,9 @@ def test_bootstrap_reduces_to_one_way_when_only_targets_vary():
     share = np.repeat(rng.random(pairs), 2)
     rank = np.where(member, np.cumsum(member, axis=1) / half, 2.0)
     score = (rank <= share[:, None]).astype(float)
-    boot = TwoWayBootstrap(member, clusters_of(np.arange(2 * pairs) // 2, np.arange(2 * half)),
-                           draws=4000)
+    boot = TwoWayBootstrap(
+        member, clusters_of(np.arange(2 * pairs) // 2, np.arange(2 * half)), draws=4000
+    )
     replicates = boot.replicate(score.ravel(), np.array([0.1]))
     expected = np.var([score[2 * k][member[2 * k]].mean() / 2 for k in range(pairs)], ddof=1)
     measured = float(np.var(replicates.values[0, :, 0]))
@@ -245,6 +263,7 @@ def test_bootstrap_reduces_to_one_way_when_only_targets_vary():
 def test_spread_combines_the_three_kinds():
     """V = V_targets + V_records - V_cells, and never below its largest part."""
     rng = np.random.default_rng(0)
+
     def replicates(*deviations):
         draws = rng.normal(size=(3, 200, 1))
         draws -= draws.mean(axis=1, keepdims=True)

@@ -37,7 +37,10 @@ def coins(models: int, records: int, seed: int = 0, share: float = 0.5) -> Bool:
 
 
 DESIGNS = {
-    "paired": paired, "balanced": balanced, "nearly balanced": nearly_balanced, "coins": coins,
+    "paired": paired,
+    "balanced": balanced,
+    "nearly balanced": nearly_balanced,
+    "coins": coins,
 }
 
 
@@ -55,8 +58,10 @@ def signals(
     models, records = members.shape
     noise = rng.normal(size=(models, records)) * np.where(members, sd_in, sd_out)
     return (
-        record_sd * rng.normal(size=records) + model_sd * rng.normal(size=(models, 1))
-        + gap * members + noise
+        record_sd * rng.normal(size=records)
+        + model_sd * rng.normal(size=(models, 1))
+        + gap * members
+        + noise
     )
 
 
@@ -66,14 +71,22 @@ def gaps(records: int, seed: int = 0, scale: float = 1.0) -> Float:
 
 
 def shadows(
-    members: Bool, phi: Float, correct: Bool | None = None, groups: NDArray | None = None,
+    members: Bool,
+    phi: Float,
+    correct: Bool | None = None,
+    groups: NDArray | None = None,
     labels: NDArray | None = None,
 ) -> Shadows:
     """As an audit would hold them; `correct` (K, H) on held-out records."""
     width = 0 if correct is None else correct.shape[1]
     return Shadows(
-        phi.astype(np.float32), members, np.arange(members.shape[1]).astype(str), labels, groups,
-        population=np.zeros((len(members), width), np.float32), population_correct=correct,
+        phi.astype(np.float32),
+        members,
+        np.arange(members.shape[1]).astype(str),
+        labels,
+        groups,
+        population=np.zeros((len(members), width), np.float32),
+        population_correct=correct,
     )
 
 

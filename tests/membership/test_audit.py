@@ -20,8 +20,15 @@ from lethe.membership.settings import AuditSettings
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import SklearnRecipe, TorchRecipe
 
-NAMES = ["baseline", "uniform-noise", "weighted", "weighted-noise", "removal",
-         "equal-mean-weight", "early-stopping"]
+NAMES = [
+    "baseline",
+    "uniform-noise",
+    "weighted",
+    "weighted-noise",
+    "removal",
+    "equal-mean-weight",
+    "early-stopping",
+]
 
 
 def network():
@@ -139,8 +146,11 @@ def test_a_damaged_shard_is_trained_again(finished, trained):
     path, findings, _ = finished
     shard = next((path / "shadows").glob("weighted-*/00000.safetensors"))
     if "noise" in shard.parent.name:
-        shard = next(p for p in (path / "shadows").glob("weighted-*/00000.safetensors")
-                     if "noise" not in p.parent.name)
+        shard = next(
+            p
+            for p in (path / "shadows").glob("weighted-*/00000.safetensors")
+            if "noise" not in p.parent.name
+        )
     shard.write_bytes(shard.read_bytes()[:-100])
     again = run(path, small(), TINY, AuditSettings(models=8))
     assert sum(trained) > 0 and sum(trained) <= 8
@@ -155,7 +165,10 @@ def linear(path, models=8, seed=0, data=None, **settings):
 def test_sklearn_audit_end_to_end(tmp_path):
     document = checked(linear(tmp_path / "run", gate=("auc<=0.999",), release="weighted"))
     assert [one["name"] for one in document["candidates"]] == [
-        "baseline", "weighted", "removal", "equal-mean-weight"
+        "baseline",
+        "weighted",
+        "removal",
+        "equal-mean-weight",
     ]
     skipped = document["frontier"]["skipped"]
     assert [one["name"] for one in skipped] == ["uniform-noise", "weighted-noise", "early-stopping"]
@@ -211,8 +224,13 @@ def test_a_class_that_some_splits_lack(tmp_path):
     rare = np.flatnonzero(labels == 9)
     keep = np.setdiff1d(np.arange(200), rare[3:])
     lean = Dataset(
-        "lean", data.features[keep], labels[keep], data.classes, data.ids[keep],
-        data.feature_names, data.source,
+        "lean",
+        data.features[keep],
+        labels[keep],
+        data.classes,
+        data.ids[keep],
+        data.feature_names,
+        data.source,
     )
     document = checked(linear(tmp_path / "run", data=lean))
     assert document["data"]["class_counts"][9] == 3
@@ -229,8 +247,9 @@ def test_odd_and_small_numbers_of_records(tmp_path, rows):
 def test_string_classes_come_by_name(tmp_path):
     data = small(150)
     named = replace(data, name="named", classes=tuple(f"digit {name}" for name in data.classes))
-    document = checked(linear(tmp_path / "run", 4, data=named, mitigations=("removal",),
-                              keep_records=True))
+    document = checked(
+        linear(tmp_path / "run", 4, data=named, mitigations=("removal",), keep_records=True)
+    )
     assert document["data"]["classes"][3] == "digit 3"
     assert document["candidates"][0]["per_class"][3]["class"] == "digit 3"
     assert document["records"]["exposed"][0]["label"].startswith("digit ")

@@ -181,7 +181,10 @@ def test_all_checks_of_a_candidate():
     made = audit(8, 200)
     found = run_checks(made, run_attacks(made, ("lira-online",)), "lira-online", 0)
     assert [check.name for check in found] == [
-        "null audit", "IN and OUT models", "tied or saturated signals", "attack beats guessing",
+        "null audit",
+        "IN and OUT models",
+        "tied or saturated signals",
+        "attack beats guessing",
     ]
     for check in found:
         document = check.to_json("baseline")

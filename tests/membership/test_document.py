@@ -42,8 +42,10 @@ def npz(made, tmp_path_factory):
 def long_table(made):
     model, record = np.meshgrid(np.arange(16), np.arange(300), indexing="ij")
     return {
-        "model": model.ravel(), "record": made.ids[record.ravel()],
-        "signal": made.signals.ravel(), "member": made.members.ravel().astype(int),
+        "model": model.ravel(),
+        "record": made.ids[record.ravel()],
+        "signal": made.signals.ravel(),
+        "member": made.members.ravel().astype(int),
         "label": made.labels[record.ravel()],
     }
 
@@ -120,8 +122,14 @@ def test_fewer_than_four_models_are_refused(made, tmp_path):
 
 @pytest.mark.parametrize(
     "members",
-    [paired(5, 121), nearly_balanced(5, 120), coins(6, 151), coins(17, 80, 1, 0.3), paired(4, 20),
-     paired(16, 6)],
+    [
+        paired(5, 121),
+        nearly_balanced(5, 120),
+        coins(6, 151),
+        coins(17, 80, 1, 0.3),
+        paired(4, 20),
+        paired(16, 6),
+    ],
     ids=["pairs and one", "odd", "coins", "few in", "20 records", "6 records"],
 )
 def test_odd_shapes_are_audited(members):
@@ -133,8 +141,11 @@ def test_odd_shapes_are_audited(members):
 
 def test_constant_and_saturated_signals_are_audited():
     members = paired(16, 60)
-    for phi in (np.zeros((16, 60)), np.clip(100 * signals(members, 1, 1.0), -9, 9),
-                np.where(members, 9.0, -9.0)):
+    for phi in (
+        np.zeros((16, 60)),
+        np.clip(100 * signals(members, 1, 1.0), -9, 9),
+        np.where(members, 9.0, -9.0),
+    ):
         document = checked(audit_scores("x", shadows(members, phi), SETTINGS))
         status = {check["name"]: check["status"] for check in document["checks"]}
         assert status["tied or saturated signals"] == "warn"

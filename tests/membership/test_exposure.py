@@ -38,8 +38,12 @@ def runs(request):
         t = true_t(gap)
         naive = most_exposed(found.all_models.t)
         rows.append(
-            (found, t[found.selected].mean(), t[found.selected[0]],
-             found.all_models.t[naive].mean() - t[naive].mean())
+            (
+                found,
+                t[found.selected].mean(),
+                t[found.selected[0]],
+                found.all_models.t[naive].mean() - t[naive].mean(),
+            )
         )
     return models, rows
 

@@ -114,8 +114,16 @@ def naive_scores(phi, members, rule, seed):
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
     "design, models",
-    [("paired", 4), ("paired", 10), ("paired", 9), ("balanced", 8), ("balanced", 6),
-     ("nearly balanced", 9), ("coins", 12), ("coins", 11)],
+    [
+        ("paired", 4),
+        ("paired", 10),
+        ("paired", 9),
+        ("balanced", 8),
+        ("balanced", 6),
+        ("nearly balanced", 9),
+        ("coins", 12),
+        ("coins", 11),
+    ],
 )
 def test_scores_equal_naive_loops(design, models, rule):
     if rule == "per-record" and (models == 4 or design == "coins"):
@@ -153,8 +161,9 @@ def test_hand_worked():
 
 
 def test_moments_by_hand():
-    side = moments(np.array([[1.0, 5.0], [3.0, 7.0], [8.0, 9.0]]),
-                   np.array([[1, 0], [1, 0], [0, 1]], bool))
+    side = moments(
+        np.array([[1.0, 5.0], [3.0, 7.0], [8.0, 9.0]]), np.array([[1, 0], [1, 0], [0, 1]], bool)
+    )
     assert side.count.tolist() == [2, 1]
     assert side.mean.tolist() == [2.0, 9.0]
     assert side.squares.tolist() == [2.0, 0.0]
@@ -218,9 +227,7 @@ def test_record_order_relabelling_and_shift(seed, models, shift):
     )
     for name, score in scores.items():
         expected = score + (shift if name == "loss-threshold" else 0)
-        np.testing.assert_allclose(
-            moved[name], expected[order][:, records], rtol=1e-6, atol=1e-6
-        )
+        np.testing.assert_allclose(moved[name], expected[order][:, records], rtol=1e-6, atol=1e-6)
 
 
 @settings(max_examples=25, deadline=None)

@@ -117,9 +117,7 @@ def test_a_monotone_transform_of_scores_keeps_auc_and_tpr(seed, power):
     score = score_all(signals(members, seed, gap=1.0), members, ("lira-online",))["lira-online"]
     other = np.sign(score) * np.abs(score) ** power
     assert auc(members, other) == pytest.approx(auc(members, score), abs=1e-9)
-    assert tpr_at_fpr(members, other, 0.1).tpr == pytest.approx(
-        tpr_at_fpr(members, score, 0.1).tpr
-    )
+    assert tpr_at_fpr(members, other, 0.1).tpr == pytest.approx(tpr_at_fpr(members, score, 0.1).tpr)
 
 
 def oracle_scores(phi, members, gap, record):

@@ -45,8 +45,13 @@ def result(name, value, error, tpr=None, seed=0, degrees=31):
     values[0, :, :] = (error * draws / draws.std())[:, None]
     half = 2.04 * error
     return AttackResult(
-        name, estimate(value, value - half, value + half), {0.1: tpr or Refusal("too few")}, {},
-        {}, Replicates(values, (degrees + 1, 1000, 1000)), (0.1,),
+        name,
+        estimate(value, value - half, value + half),
+        {0.1: tpr or Refusal("too few")},
+        {},
+        {},
+        Replicates(values, (degrees + 1, 1000, 1000)),
+        (0.1,),
     )
 
 
@@ -85,8 +90,9 @@ def test_curve_starts_where_the_sample_resolves_whatever_its_size():
 def test_curve_is_monotone_within_its_band():
     curve = run_attacks(audit(8, 300), ONE)["lira-online"].curve
     assert (np.diff(curve["fpr"]) > 0).all() and (np.diff(curve["tpr"]) >= 0).all()
-    assert all(a <= b <= c for a, b, c in zip(curve["low"], curve["tpr"], curve["high"],
-                                              strict=True))
+    assert all(
+        a <= b <= c for a, b, c in zip(curve["low"], curve["tpr"], curve["high"], strict=True)
+    )
 
 
 def test_group_ids_are_the_clusters():
@@ -106,14 +112,14 @@ def test_group_ids_are_the_clusters():
 @pytest.mark.parametrize(
     "members, expected",
     [
-        (paired(4, 300), 0.1),       # 600 non-members
-        (paired(4, 500), 0.01),      # 1000
-        (paired(5, 450), 0.1),       # 1125 or so, of which 900 can be attacked
+        (paired(4, 300), 0.1),  # 600 non-members
+        (paired(4, 500), 0.01),  # 1000
+        (paired(5, 450), 0.1),  # 1125 or so, of which 900 can be attacked
         (nearly_balanced(5, 480), 0.1),
         (nearly_balanced(5, 520), 0.01),
         (coins(4, 900), 0.01),
         (paired(4, 8), None),
-        (paired(100, 60), 0.1),      # 3000, but of 60 records
+        (paired(100, 60), 0.1),  # 3000, but of 60 records
     ],
 )
 def test_risk_rate_counts_what_can_be_scored(members, expected):
@@ -213,8 +219,13 @@ def test_limits_of_the_strongest_of_equal_attacks_cover(correlation):
             old = templates[at]
             half = 1.966 * error
             results[f"{at}"] = AttackResult(
-                f"{at}", estimate(value, value - half, value + half), {}, {}, {},
-                old.replicates, (),
+                f"{at}",
+                estimate(value, value - half, value + half),
+                {},
+                {},
+                {},
+                old.replicates,
+                (),
             )
         best = strongest_metric(results, None, 0.95)
         missed["bonferroni"] += best.low > 0.7
@@ -233,7 +244,11 @@ def test_limits_of_the_strongest_of_equal_attacks_cover(correlation):
 def with_answers(members, correct, own=None):
     made = shadows(members, np.zeros(members.shape), correct)
     return Shadows(
-        made.signals, members, made.ids, correct=own, population=made.population,
+        made.signals,
+        members,
+        made.ids,
+        correct=own,
+        population=made.population,
         population_correct=correct,
     )
 
@@ -344,8 +359,10 @@ def before_and_after(models, records, seed, change=0.0):
     gap = gaps(records, seed, 2.0)
     record = np.random.default_rng([seed, 1]).normal(size=records)
     return [
-        shadows(members, record + signals(members, 1000 + 2 * seed + at, gap * (1 - at * change),
-                                          record_sd=0))
+        shadows(
+            members,
+            record + signals(members, 1000 + 2 * seed + at, gap * (1 - at * change), record_sd=0),
+        )
         for at in (0, 1)
     ]
 

@@ -12,8 +12,14 @@ from lethe.membership.lira import ATTACKS
 from lethe.membership.settings import AuditSettings
 from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe
 
-ALL = ["uniform-noise", "weighted", "weighted-noise", "removal", "equal-mean-weight",
-       "early-stopping"]
+ALL = [
+    "uniform-noise",
+    "weighted",
+    "weighted-noise",
+    "removal",
+    "equal-mean-weight",
+    "early-stopping",
+]
 
 
 def module():
@@ -28,7 +34,11 @@ TORCH = TorchRecipe(module, epochs=9, batch_size=25)
 def test_defaults_are_those_of_the_design():
     made = AuditSettings()
     assert (made.models, made.seed, made.confidence, made.margin, made.holdout) == (
-        64, 0, 0.95, 0.01, 0.2
+        64,
+        0,
+        0.95,
+        0.01,
+        0.2,
     )
     assert (made.noise, made.alpha, made.beta, made.keep_records) == (0.01, 2.0, 2.0, False)
     assert made.fprs() == (0.1, 0.01, 0.001)
@@ -52,8 +62,10 @@ def test_odd_numbers_of_models_are_rounded_up(asked, built):
         ({"margin": -0.1}, r"margin=-0.1 must be in \[0, inf\)."),
         ({"holdout": 0}, r"holdout=0 must be in \(0, 0.9\]."),
         ({"holdout": 0.95}, r"holdout=0.95 must be in \(0, 0.9\]."),
-        ({"noise_convention": "means"}, "noise_convention='means' must be one of 'mean', 'record'."
-         " Did you mean 'mean'?"),
+        (
+            {"noise_convention": "means"},
+            "noise_convention='means' must be one of 'mean', 'record'. Did you mean 'mean'?",
+        ),
         ({"variance": "per_record"}, "variance='per_record' .* Did you mean 'per-record'?"),
         ({"gate": ("tpr<=1",)}, "rule 'tpr<=1': write tpr@0.01."),
         ({"gate": ("auk<=1",)}, "unknown metric 'auk'"),
@@ -68,10 +80,15 @@ def test_bad_values(wrong, message):
 
 @pytest.mark.parametrize(
     "wrong, message",
-    [({"noise": -1.0}, "noise=-1.0"), ({"alpha": -1.0}, "alpha=-1.0"),
-     ({"beta": -1.0}, "beta=-1.0"), ({"noise": float("inf")}, "noise=inf"),
-     ({"alpha": float("nan")}, "alpha=nan"), ({"margin": float("inf")}, "margin=inf"),
-     ({"margin": float("nan")}, "margin=nan")],
+    [
+        ({"noise": -1.0}, "noise=-1.0"),
+        ({"alpha": -1.0}, "alpha=-1.0"),
+        ({"beta": -1.0}, "beta=-1.0"),
+        ({"noise": float("inf")}, "noise=inf"),
+        ({"alpha": float("nan")}, "alpha=nan"),
+        ({"margin": float("inf")}, "margin=inf"),
+        ({"margin": float("nan")}, "margin=nan"),
+    ],
 )
 def test_bad_mitigation_settings_are_refused_before_anything_is_trained(wrong, message):
     with pytest.raises(InputError, match=message + r" must be in \[0, inf\)"):
@@ -82,7 +99,9 @@ def test_rates_of_the_gate_are_measured():
     made = AuditSettings(gate=("tpr@0.05<=0.2", "tau@0.001<=2", "auc<=0.6"))
     assert made.fprs() == (0.1, 0.05, 0.01, 0.001)
     assert [str(rule) for rule in made.rules()] == [
-        "tpr@0.05 <= 0.2", "tau@0.001 <= 2", "auc <= 0.6"
+        "tpr@0.05 <= 0.2",
+        "tau@0.001 <= 2",
+        "auc <= 0.6",
     ]
 
 
@@ -103,7 +122,11 @@ def test_chosen_candidates_keep_the_baseline_first():
 def test_no_noise_leaves_out_the_noisy_candidates():
     built, _ = AuditSettings(noise=0.0).candidates(TORCH)
     assert [one.name for one in built] == [
-        "baseline", "weighted", "removal", "equal-mean-weight", "early-stopping"
+        "baseline",
+        "weighted",
+        "removal",
+        "equal-mean-weight",
+        "early-stopping",
     ]
 
 

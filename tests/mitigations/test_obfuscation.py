@@ -49,8 +49,10 @@ def test_weights_against_the_formula_one_by_one(
 @given(SCORES, st.floats(0, 5), st.floats(0, 5))
 def test_more_exposed_never_weighs_more(t: np.ndarray, alpha: float, beta: float) -> None:
     ordered = np.sort(t)
-    for weights in (exponential_weights(ordered, alpha, beta),
-                    logistic_weights(ordered, beta, alpha + 0.1)):
+    for weights in (
+        exponential_weights(ordered, alpha, beta),
+        logistic_weights(ordered, beta, alpha + 0.1),
+    ):
         assert (np.diff(weights) <= 0).all() and (0 <= weights).all() and (weights <= 1).all()
 
 
@@ -62,10 +64,17 @@ def test_records_without_a_score_weigh_most_and_infinitely_exposed_ones_least() 
     assert logistic_weights(t, 2, 1).tolist() == pytest.approx([1, 0, 1])
 
 
-@pytest.mark.parametrize(("settings", "why"), [
-    ((-1, 2, 0, 1), "alpha=-1"), ((2, -1, 0, 1), "beta=-1"), ((2, 2, 0, 1.5), "high=1.5"),
-    ((2, 2, 0.8, 0.5), "low=0.8"), ((2, 2, -0.1, 1), "low=-0.1"), ((math.nan, 2, 0, 1), "alpha"),
-])
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ((-1, 2, 0, 1), "alpha=-1"),
+        ((2, -1, 0, 1), "beta=-1"),
+        ((2, 2, 0, 1.5), "high=1.5"),
+        ((2, 2, 0.8, 0.5), "low=0.8"),
+        ((2, 2, -0.1, 1), "low=-0.1"),
+        ((math.nan, 2, 0, 1), "alpha"),
+    ],
+)
 def test_weights_out_of_range_are_refused(settings: tuple[float, ...], why: str) -> None:
     with pytest.raises(InputError, match=why):
         exponential_weights(np.zeros(2), *settings)
@@ -110,8 +119,11 @@ def test_both_noise_conventions() -> None:
     assert noise_on_mean(0.08, "record", 64) == pytest.approx(0.01)
     drawn = np.random.default_rng(0).normal(0, 0.08, (20_000, 64)).mean(axis=1)
     assert drawn.std() == pytest.approx(0.01, rel=4 / math.sqrt(2 * 20_000))
-    for settings, why in (((0.1, "sum", 64), "noise convention='sum'"),
-                          ((-0.1, "mean", 64), "noise=-0.1"), ((0.1, "record", 0), "batch_size=0")):
+    for settings, why in (
+        ((0.1, "sum", 64), "noise convention='sum'"),
+        ((-0.1, "mean", 64), "noise=-0.1"),
+        ((0.1, "record", 0), "batch_size=0"),
+    ):
         with pytest.raises(InputError, match=why):
             noise_on_mean(*settings)
 
@@ -123,8 +135,12 @@ def test_the_standard_candidates_and_what_each_changes() -> None:
     listed = standard_mitigations(0.01, 2, 2, 5)
     found = {m.name: m.treatment(WEIGHTS) for m in listed}
     told = {
-        name: (None if t.weights is None else t.weights.round(3).tolist(), t.noise, t.epochs,
-               t.remove)
+        name: (
+            None if t.weights is None else t.weights.round(3).tolist(),
+            t.noise,
+            t.epochs,
+            t.remove,
+        )
         for name, t in found.items()
     }
     weights = WEIGHTS.round(3).tolist()
@@ -137,7 +153,11 @@ def test_the_standard_candidates_and_what_each_changes() -> None:
         "early-stopping": (None, 0.0, 5, False),
     }
     assert [m.name for m in listed if m.needs_weights] == [
-        "weighted", "weighted-noise", "removal", "equal-mean-weight"]
+        "weighted",
+        "weighted-noise",
+        "removal",
+        "equal-mean-weight",
+    ]
     assert "early-stopping" not in {m.name for m in standard_mitigations(0.01, 2, 2, None)}
     stricter = {m.name: m for m in standard_mitigations(0.01, 2, 2, None, 0.1)}["removal"]
     assert stricter.treatment(WEIGHTS).weights.tolist() == [1, 1, 1, 0]  # type: ignore[union-attr]

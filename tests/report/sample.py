@@ -19,23 +19,40 @@ CANDIDATES: dict[str, tuple[str, Json, float, float, float, float, float]] = {
     "baseline": ("none", {}, 0.9722, 0.0, 0.55, 6.91, 5.12),
     "uniform-noise": ("noise on every gradient", {"noise": 0.01}, 0.9703, 0.0019, 0.42, 4.80, 3.71),
     "weighted": (
-        "weights by t-score", {"alpha": 2.0, "beta": 2.0, "noise": 0.0}, 0.9689, 0.0033, 0.19,
-        2.64, 2.05,
+        "weights by t-score",
+        {"alpha": 2.0, "beta": 2.0, "noise": 0.0},
+        0.9689,
+        0.0033,
+        0.19,
+        2.64,
+        2.05,
     ),
     "weighted-noise": (
-        "weights by t-score and noise", {"alpha": 2.0, "beta": 2.0, "noise": 0.01}, 0.9681,
-        0.0041, 0.15, 2.21, 1.72,
+        "weights by t-score and noise",
+        {"alpha": 2.0, "beta": 2.0, "noise": 0.01},
+        0.9681,
+        0.0041,
+        0.15,
+        2.21,
+        1.72,
     ),
     "removal": ("records with t > 2 removed", {"share": 0.04}, 0.9652, 0.0070, 0.24, 3.05, 2.31),
     "equal-mean-weight": (
-        "every record at the mean weight", {"weight": 0.87}, 0.9695, 0.0027, 0.47, 5.93, 4.40,
+        "every record at the mean weight",
+        {"weight": 0.87},
+        0.9695,
+        0.0027,
+        0.47,
+        5.93,
+        4.40,
     ),
     "early-stopping": ("half the epochs", {"epochs": 15}, 0.9541, 0.0181, 0.30, 3.96, 2.90),
 }
 
 
-def estimate(value: float | None, half: float, low: float = -math.inf, high: float = math.inf,
-             n: int = 46000) -> Json:
+def estimate(
+    value: float | None, half: float, low: float = -math.inf, high: float = math.inf, n: int = 46000
+) -> Json:
     """An estimate with symmetric limits, cut at the natural ends."""
     at = 0.0 if value is None else value
     return {
@@ -51,9 +68,7 @@ def estimate(value: float | None, half: float, low: float = -math.inf, high: flo
 def curve(shift: float) -> Json:
     """The ROC of two normals `shift` apart."""
     fpr = [0.0] + [10 ** (-3.6 + 3.6 * at / 140) for at in range(141)]
-    tpr = [0.0] + [
-        1.0 if at == 1 else NORMAL.cdf(NORMAL.inv_cdf(at) + shift) for at in fpr[1:]
-    ]
+    tpr = [0.0] + [1.0 if at == 1 else NORMAL.cdf(NORMAL.inv_cdf(at) + shift) for at in fpr[1:]]
     return {
         "fpr": fpr,
         "tpr": tpr,
@@ -97,8 +112,12 @@ def histogram(top: float) -> Json:
 def guarantee() -> Json:
     """What a defence that was only measured comes with."""
     return {
-        "kind": "empirical-only", "proven": False, "parameters": {}, "relation": "none",
-        "unit": "record", "assumptions": ["the attacks of this audit"],
+        "kind": "empirical-only",
+        "proven": False,
+        "parameters": {},
+        "relation": "none",
+        "unit": "record",
+        "assumptions": ["the attacks of this audit"],
         "voided_by": ["a stronger attack"],
     }
 
@@ -119,9 +138,9 @@ def candidate(name: str) -> Json:
         "utility": estimate(utility, 0.0031, 0, 1),
         "risk": attacks["lira-online"]["tpr"]["0.01"],
         "utility_loss": None if first else estimate(loss, 0.0036),
-        "risk_change": None if first else estimate(
-            attacks["lira-online"]["tpr"]["0.01"]["value"] - 0.0379, 0.0031
-        ),
+        "risk_change": None
+        if first
+        else estimate(attacks["lira-online"]["tpr"]["0.01"]["value"] - 0.0379, 0.0031),
         "guarantee": guarantee(),
         "strongest_attack": "lira-online",
         "models": 64,
@@ -143,7 +162,8 @@ def candidate(name: str) -> Json:
                 "utility_loss": None if first else estimate(loss * (0.4 + at % 3), 0.006),
                 "mean_weight": 1.0 if first else 0.82 + 0.015 * at,
                 "tpr": {"refused": "fpr=0.01 needs at least 1000 non-members, got 812."}
-                if at == 9 else estimate(0.03 + 0.002 * at, 0.01, 0, 1),
+                if at == 9
+                else estimate(0.03 + 0.002 * at, 0.01, 0, 1),
             }
             for at, label in enumerate(CLASSES)
         ],
@@ -168,29 +188,49 @@ def document(names: list[str] | None = None) -> Json:
     return {
         "schema": "lethe-findings/1",
         "subject": {
-            "release": "model", "name": "digits",
+            "release": "model",
+            "name": "digits",
             "summary": "A small network that reads handwritten digits.",
         },
         "threat_model": {
             "goal": "tell whether a record was in the training data",
             "knowledge": "the distribution of the data, the recipe and the mitigation",
-            "access": "logits of the released model", "budget": "64 shadow models",
+            "access": "logits of the released model",
+            "budget": "64 shadow models",
             "unit": "record",
         },
         "data": {
-            "records": 1797, "pool": 1437, "holdout": 360, "features": 64, "classes": CLASSES,
+            "records": 1797,
+            "pool": 1437,
+            "holdout": 360,
+            "features": 64,
+            "classes": CLASSES,
             "class_counts": [178, 182, 177, 183, 181, 182, 181, 179, 174, 180],
-            "fingerprint": "sha256:3f1c9e", "source": "scikit-learn digits",
+            "fingerprint": "sha256:3f1c9e",
+            "source": "scikit-learn digits",
         },
         "attacks": [
-            {"name": "lira-online", "title": "LiRA, online",
-             "paper": "Carlini et al. 2022, Membership inference attacks from first principles",
-             "threat": "shadow models with and without each record",
-             "settings": {"variance": "per record", "models": 64}},
-            {"name": "lira-offline", "title": "LiRA, offline", "paper": "Carlini et al. 2022",
-             "threat": "shadow models without the record", "settings": {"variance": "per record"}},
-            {"name": "loss-threshold", "title": "Loss threshold", "paper": "Yeom et al. 2018",
-             "threat": "the released model alone", "settings": {}},
+            {
+                "name": "lira-online",
+                "title": "LiRA, online",
+                "paper": "Carlini et al. 2022, Membership inference attacks from first principles",
+                "threat": "shadow models with and without each record",
+                "settings": {"variance": "per record", "models": 64},
+            },
+            {
+                "name": "lira-offline",
+                "title": "LiRA, offline",
+                "paper": "Carlini et al. 2022",
+                "threat": "shadow models without the record",
+                "settings": {"variance": "per record"},
+            },
+            {
+                "name": "loss-threshold",
+                "title": "Loss threshold",
+                "paper": "Yeom et al. 2018",
+                "threat": "the released model alone",
+                "settings": {},
+            },
         ],
         "attacks_not_run": [
             {"name": "rmia", "why": "no population points were set aside"},
@@ -203,8 +243,9 @@ def document(names: list[str] | None = None) -> Json:
             "risk": "TPR at 1 % FPR of the strongest attack",
             "margin": 0.01,
             "pareto": [
-                name for name in
-                ("baseline", "uniform-noise", "weighted", "weighted-noise") if name in chosen
+                name
+                for name in ("baseline", "uniform-noise", "weighted", "weighted-noise")
+                if name in chosen
             ],
             "knee": "weighted" if "weighted" in chosen else None,
             "operating_point": "weighted-noise" if "weighted-noise" in chosen else None,
@@ -213,51 +254,99 @@ def document(names: list[str] | None = None) -> Json:
         "records": {
             "kept": True,
             "exposed": [
-                {"id": f"r{at:04d}", "label": CLASSES[at], "t": 6.9 - at / 3, "se": 0.4,
-                 "low": 6.1 - at / 3, "high": 7.7 - at / 3, "auc": 0.9999 - at / 1000,
-                 "auc_low": 0.998 - at / 1000, "auc_high": 1.0, "weight": 0.05 + at / 50}
+                {
+                    "id": f"r{at:04d}",
+                    "label": CLASSES[at],
+                    "t": 6.9 - at / 3,
+                    "se": 0.4,
+                    "low": 6.1 - at / 3,
+                    "high": 7.7 - at / 3,
+                    "auc": 0.9999 - at / 1000,
+                    "auc_low": 0.998 - at / 1000,
+                    "auc_high": 1.0,
+                    "weight": 0.05 + at / 50,
+                }
                 for at in range(8)
             ],
         },
-        "checks": [] if not chosen else [
-            {"name": "null scores", "candidate": None, "status": "pass",
-             "detail": "Random scores reach AUC 0.5.", "estimate": estimate(0.5003, 0.004, 0, 1)},
-            {"name": "known-leaky model", "candidate": "baseline", "status": "pass",
-             "detail": "The attack finds a model that was trained to remember."},
-            {"name": "tied scores", "candidate": "baseline", "status": "warn",
-             "detail": "4 % of the scores are tied; realised rates are below the budget."},
+        "checks": []
+        if not chosen
+        else [
+            {
+                "name": "null scores",
+                "candidate": None,
+                "status": "pass",
+                "detail": "Random scores reach AUC 0.5.",
+                "estimate": estimate(0.5003, 0.004, 0, 1),
+            },
+            {
+                "name": "known-leaky model",
+                "candidate": "baseline",
+                "status": "pass",
+                "detail": "The attack finds a model that was trained to remember.",
+            },
+            {
+                "name": "tied scores",
+                "candidate": "baseline",
+                "status": "warn",
+                "detail": "4 % of the scores are tied; realised rates are below the budget.",
+            },
         ],
         "rules": [
-            {"rule": "tpr@0.01 <= 0.05", "candidate": "weighted-noise", "outcome": "pass",
-             "evidence": estimate(0.0149, 0.0022, 0, 1)},
-            {"rule": "top-t <= 1.5", "candidate": "weighted-noise",
-             "outcome": "not-enough-evidence", "evidence": estimate(1.72, 0.31)},
-            {"rule": "tpr@0.0001 <= 0.01", "candidate": "weighted-noise",
-             "outcome": "not-enough-evidence",
-             "evidence": {
-                 "refused": "fpr=0.0001 needs at least 10000 distinct records, got 1437."}},
-        ] if "weighted-noise" in chosen else [],
+            {
+                "rule": "tpr@0.01 <= 0.05",
+                "candidate": "weighted-noise",
+                "outcome": "pass",
+                "evidence": estimate(0.0149, 0.0022, 0, 1),
+            },
+            {
+                "rule": "top-t <= 1.5",
+                "candidate": "weighted-noise",
+                "outcome": "not-enough-evidence",
+                "evidence": estimate(1.72, 0.31),
+            },
+            {
+                "rule": "tpr@0.0001 <= 0.01",
+                "candidate": "weighted-noise",
+                "outcome": "not-enough-evidence",
+                "evidence": {
+                    "refused": "fpr=0.0001 needs at least 10000 distinct records, got 1437."
+                },
+            },
+        ]
+        if "weighted-noise" in chosen
+        else [],
         "verdict": {
             "outcome": "not-enough-evidence" if "weighted-noise" in chosen else "not-tested",
             "candidate": "weighted-noise" if "weighted-noise" in chosen else None,
             "words": ["One of three criteria passes; two need more models or more records."]
-            if "weighted-noise" in chosen else ["No criterion was set."],
+            if "weighted-noise" in chosen
+            else ["No criterion was set."],
         },
         "guarantees": [{"candidate": c["name"], "guarantee": c["guarantee"]} for c in candidates],
         "limits": ["Records are taken to be independent people."],
-        "context": {"report_id": "DPO-2025-014", "author": "A. Auditor",
-                    "purpose": "reading digits", "people": {"controller": "Example Ltd"},
-                    "ticket": "ML-77"},
+        "context": {
+            "report_id": "DPO-2025-014",
+            "author": "A. Auditor",
+            "purpose": "reading digits",
+            "people": {"controller": "Example Ltd"},
+            "ticket": "ML-77",
+        },
         "reproduction": {
-            "seed": 0, "versions": {"lethe": "0.1.0", "numpy": "2.1.3", "torch": "2.6.0"},
-            "settings": {"models": 64, "recipe": "mlp"}, "spec_hash": "9b2f11aa",
+            "seed": 0,
+            "versions": {"lethe": "0.1.0", "numpy": "2.1.3", "torch": "2.6.0"},
+            "settings": {"models": 64, "recipe": "mlp"},
+            "spec_hash": "9b2f11aa",
         },
     }
 
 
 MANIFEST: Json = {
-    "created": "2025-01-02T03:04:05Z", "finished": "2025-01-02T03:05:11Z", "wall_seconds": 66.2,
-    "machine": "x86-64, 2 cores", "versions": {"python": "3.11.9"},
+    "created": "2025-01-02T03:04:05Z",
+    "finished": "2025-01-02T03:05:11Z",
+    "wall_seconds": 66.2,
+    "machine": "x86-64, 2 cores",
+    "versions": {"python": "3.11.9"},
     "command": ["lethe", "audit", "model", "digits"],
 }
 
@@ -278,7 +367,14 @@ def table_release() -> Findings:
     plain["subject"] = {"release": "table", "name": "visits", "summary": "One row a visit."}
     plain["frontier"] |= {"utility": "not compared", "risk": "share of rows linked"}
     plain["records"] = {"kept": False, "exposed": []}
-    plain["attacks"] = [{"name": "scoreboard", "title": "Scoreboard linkage", "paper": "Narayanan "
-                         "and Shmatikov 2008", "threat": "a few known cells", "settings": {},
-                         "linked": estimate(0.21, 0.02, 0, 1)}]
+    plain["attacks"] = [
+        {
+            "name": "scoreboard",
+            "title": "Scoreboard linkage",
+            "paper": "Narayanan and Shmatikov 2008",
+            "threat": "a few known cells",
+            "settings": {},
+            "linked": estimate(0.21, 0.02, 0, 1),
+        }
+    ]
     return Findings.from_json(plain)

@@ -19,7 +19,7 @@ from lethe.evidence.findings import Findings, schema
 from lethe.report import CONTEXT_FIELDS, NOT_PROVIDED, render, write
 from lethe.report.page import CONTENT_POLICY
 
-EVIL = '<script>alert(1)</script>"\'&$x$'
+EVIL = "<script>alert(1)</script>\"'&$x$"
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,10 @@ def evil_copy(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         # Names of candidates and attacks refer to each other, so all change alike.
         return {
-            (f"{name}{EVIL}" if key in ("attacks", "settings", "context") else name):
-            evil_copy(item, name) for name, item in value.items()
+            (f"{name}{EVIL}" if key in ("attacks", "settings", "context") else name): evil_copy(
+                item, name
+            )
+            for name, item in value.items()
         }
     if isinstance(value, list):
         return [evil_copy(item) for item in value]
@@ -83,9 +85,7 @@ def test_same_bytes_in_another_process(page: str, tmp_path: Path) -> None:
         "from pathlib import Path; write(findings(), Path(sys.argv[2]), MANIFEST)"
     )
     where = tmp_path / "report.html"
-    subprocess.run(
-        [sys.executable, "-c", code, str(Path(__file__).parent), str(where)], check=True
-    )
+    subprocess.run([sys.executable, "-c", code, str(Path(__file__).parent), str(where)], check=True)
     assert where.read_bytes() == page.encode()
 
 
@@ -106,8 +106,11 @@ def test_size_and_script_budget(page: str) -> None:
 
 def test_policy_and_no_request(page: str) -> None:
     reader = read(page)
-    policies = [a["content"] for t, a in reader.tags
-                if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"]
+    policies = [
+        a["content"]
+        for t, a in reader.tags
+        if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+    ]
     assert policies == [CONTENT_POLICY]
     for tag, attributes in reader.tags:
         assert tag not in ("img", "iframe", "object", "embed", "form", "base", "foreignobject")
@@ -166,8 +169,14 @@ def test_without_manifest_and_context() -> None:
         assert re.search(rf'<dt>{label}</dt><dd class="absent">{NOT_PROVIDED}</dd>', page), label
     context = page[page.index('id="context"') : page.index('id="reproduction"')]
     # What the audit knows by itself; all else must come from people.
-    known = {"training_records", "system_name", "goals", "knowledge", "access_of_attacker",
-             "compute_budget"}
+    known = {
+        "training_records",
+        "system_name",
+        "goals",
+        "knowledge",
+        "access_of_attacker",
+        "compute_budget",
+    }
     for fields in CONTEXT_FIELDS.values():
         for key, label in fields.items():
             provided = key in known
@@ -177,8 +186,15 @@ def test_without_manifest_and_context() -> None:
 
 def test_context_and_manifest_are_printed(page: str) -> None:
     said = visible(page)
-    for text in ("DPO-2025-014", "A. Auditor", "Example Ltd", "ticket ML-77",
-                 "lethe audit model digits", "2025-01-02T03:05:11Z", "x86-64, 2 cores"):
+    for text in (
+        "DPO-2025-014",
+        "A. Auditor",
+        "Example Ltd",
+        "ticket ML-77",
+        "lethe audit model digits",
+        "2025-01-02T03:05:11Z",
+        "x86-64, 2 cores",
+    ):
         assert text in said, text
     assert re.search(r"Reviewer\s+not provided", said)
 
@@ -199,8 +215,22 @@ def test_refused_cells_say_why(page: str) -> None:
 
 def test_order_of_the_page(page: str) -> None:
     wanted = [
-        "verdict", "words", "frontier", "roc", "records-at-risk", "attacks", "differences", "moved",
-        "classes", "exposed", "checks", "proof", "method", "limits", "context", "reproduction",
+        "verdict",
+        "words",
+        "frontier",
+        "roc",
+        "records-at-risk",
+        "attacks",
+        "differences",
+        "moved",
+        "classes",
+        "exposed",
+        "checks",
+        "proof",
+        "method",
+        "limits",
+        "context",
+        "reproduction",
         "glossary",
     ]
     assert [a["id"] for t, a in read(page).tags if t == "section"] == wanted
@@ -218,8 +248,16 @@ def test_release_of_another_kind() -> None:
 def test_only_a_baseline_and_bare_candidates() -> None:
     assert "ROC of baseline" in render(findings(["baseline"]))
     bare = small()
-    optional = ("attacks", "vulnerability", "per_class", "moved", "models", "equivalent",
-                "train_accuracy", "strongest_attack")
+    optional = (
+        "attacks",
+        "vulnerability",
+        "per_class",
+        "moved",
+        "models",
+        "equivalent",
+        "train_accuracy",
+        "strongest_attack",
+    )
     for item in bare["candidates"]:
         for key in optional:
             item.pop(key, None)
@@ -254,7 +292,9 @@ def test_measured_only_is_called_no_proof(page: str) -> None:
     assert said.count("no proof") >= 7 and "proven Gaussian" not in said
     proven = copy.deepcopy(small())
     proven["guarantees"][1]["guarantee"] |= {
-        "kind": "approx-dp", "proven": True, "parameters": {"epsilon": 4.0, "delta": 1e-5},
+        "kind": "approx-dp",
+        "proven": True,
+        "parameters": {"epsilon": 4.0, "delta": 1e-5},
         "relation": "add/remove",
     }
     said = visible(render(Findings.from_json(proven)))

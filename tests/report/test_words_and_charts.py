@@ -65,8 +65,11 @@ def test_most_exposed_in_words() -> None:
 @pytest.mark.parametrize(
     ("loss", "equivalent", "said"),
     [
-        (interval(0.004, 0.0, 0.008), "yes", "loses 0.0040 in utility, at worst a loss of 0.0080; "
-         "this is within the margin of 0.01"),
+        (
+            interval(0.004, 0.0, 0.008),
+            "yes",
+            "loses 0.0040 in utility, at worst a loss of 0.0080; this is within the margin of 0.01",
+        ),
         (interval(0.02, 0.015, 0.025), "no", "this is more than the margin"),
         (interval(0.008, 0.004, 0.012), "unclear", "is not shown"),
         (interval(-0.002, -0.003, -0.001), "yes", "gains 0.0020 in utility; this is within"),
@@ -116,8 +119,13 @@ def test_safer_is_left_and_better_is_up() -> None:
     by_name = {p.name: axis(p.risk["value"]) for p in drawn}
     assert by_name["weighted-noise"] < by_name["weighted"] < by_name["baseline"]
     chart = frontier_chart.draw(document(), None, 960, 480)
-    heights = dict(re.findall(r'aria-label="([\w-]+): risk[^>]*>.*?class="mark" (?:d="M[\d.]+ |'
-                              r'cx="[\d.]+" cy=")([\d.]+)', chart))
+    heights = dict(
+        re.findall(
+            r'aria-label="([\w-]+): risk[^>]*>.*?class="mark" (?:d="M[\d.]+ |'
+            r'cx="[\d.]+" cy=")([\d.]+)',
+            chart,
+        )
+    )
     assert float(heights["baseline"]) < float(heights["early-stopping"])
 
 

@@ -43,8 +43,13 @@ def other_net() -> torch.nn.Module:
 
 def spec(**changes: Any) -> Spec:
     fields = {
-        "features": FEATURES, "labels": LABELS, "classes": 2, "pool": POOL,
-        "recipe": TorchRecipe(net, epochs=2), "treatment": Treatment(), "seed": 0,
+        "features": FEATURES,
+        "labels": LABELS,
+        "classes": 2,
+        "pool": POOL,
+        "recipe": TorchRecipe(net, epochs=2),
+        "treatment": Treatment(),
+        "seed": 0,
     }
     return Spec(**{**fields, **changes})
 
@@ -86,9 +91,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 def test_every_field_of_a_spec_changes_its_hash_and_each_differently() -> None:
     hashes = {name: spec(**change).hash() for name, change in CHANGES.items()}
     hashes["plain"] = spec().hash()
-    hashes["nesterov base"] = spec(
-        recipe=replace(RECIPE, optimizer="sgd", momentum=0.1)
-    ).hash()
+    hashes["nesterov base"] = spec(recipe=replace(RECIPE, optimizer="sgd", momentum=0.1)).hash()
     assert len(set(hashes.values())) == len(hashes)
 
 
@@ -111,9 +114,10 @@ def test_library_versions_are_part_of_it(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_numpy_scalars_in_settings_hash_like_plain_ones() -> None:
-    assert spec(treatment=Treatment(epochs=np.int64(1))).hash() == spec(
-        treatment=Treatment(epochs=1)
-    ).hash()
+    assert (
+        spec(treatment=Treatment(epochs=np.int64(1))).hash()
+        == spec(treatment=Treatment(epochs=1)).hash()
+    )
     with pytest.raises(InputError, match="no plain JSON value"):
         hash_json({"a": object()})
 
@@ -126,8 +130,15 @@ def test_digest_does_not_collide_by_joining() -> None:
 def test_arrays_count_with_shape_and_type_not_with_memory_order() -> None:
     table = np.arange(6.0).reshape(2, 3)
     assert hash_array(table) == hash_array(np.asfortranarray(table))
-    assert len({hash_array(a) for a in (table, table.T, table.ravel(), table.astype("f4"),
-                                        table.astype(">f8"))}) == 5
+    assert (
+        len(
+            {
+                hash_array(a)
+                for a in (table, table.T, table.ravel(), table.astype("f4"), table.astype(">f8"))
+            }
+        )
+        == 5
+    )
     assert hash_array(np.float64(3.0).reshape(())) != hash_array(np.array([3.0]))
     with pytest.raises(InputError, match="array of objects"):
         hash_array(np.array([None]))
@@ -233,11 +244,10 @@ def cached_b() -> int:
 PAIRS: dict[str, tuple[Any, Any]] = {
     "lambda bodies": (lambda x: x + 1, lambda x: x + 2),
     "lambda operators": (lambda x: x + 1, lambda x: x - 1),
-    "partial arguments": (
-        functools.partial(partial_net, 1), functools.partial(partial_net, 2)
-    ),
+    "partial arguments": (functools.partial(partial_net, 1), functools.partial(partial_net, 2)),
     "partial keywords": (
-        functools.partial(partial_net, 1, other=1), functools.partial(partial_net, 1, other=2)
+        functools.partial(partial_net, 1, other=1),
+        functools.partial(partial_net, 1, other=2),
     ),
     "instances": (Called(1.0), Called(2.0)),
     "bound methods": (Called(1.0).method, Called(2.0).method),
@@ -265,10 +275,12 @@ PAIRS: dict[str, tuple[Any, Any]] = {
         make_pipeline(StandardScaler(), LogisticRegression(C=2.0)),
     ),
     "estimators in estimators": (
-        BaggingClassifier(LogisticRegression(C=1.0)), BaggingClassifier(LogisticRegression(C=2.0))
+        BaggingClassifier(LogisticRegression(C=1.0)),
+        BaggingClassifier(LogisticRegression(C=2.0)),
     ),
     "functions in estimators": (
-        FunctionTransformer(lambda x: x), FunctionTransformer(lambda x: 2 * x)
+        FunctionTransformer(lambda x: x),
+        FunctionTransformer(lambda x: 2 * x),
     ),
     "estimator classes": (StandardScaler(), LogisticRegression()),
     "masks": (np.ma.array([1, 2], mask=[0, 1]), np.ma.array([1, 2], mask=[0, 0])),
@@ -296,10 +308,16 @@ def test_two_things_that_differ_hash_differently(name: str) -> None:
 
 
 MADE: list[Callable[[], Any]] = [
-    lambda: {"b": 1, "a": {2, "x"}}, lambda: Called(0.5), lambda: Slotted(1.0),
-    lambda: closing_over(np.arange(3)), lambda: hooked(1.0), lambda: module_with(1.0),
-    lambda: make_pipeline(StandardScaler(), LogisticRegression()), lambda: fitted(1.0),
-    lambda: np.random.default_rng(3), lambda: frozenset({"a", ("b", frozenset({"c"}))}),
+    lambda: {"b": 1, "a": {2, "x"}},
+    lambda: Called(0.5),
+    lambda: Slotted(1.0),
+    lambda: closing_over(np.arange(3)),
+    lambda: hooked(1.0),
+    lambda: module_with(1.0),
+    lambda: make_pipeline(StandardScaler(), LogisticRegression()),
+    lambda: fitted(1.0),
+    lambda: np.random.default_rng(3),
+    lambda: frozenset({"a", ("b", frozenset({"c"}))}),
     lambda: [{"x": [n] * 3} for n in range(50)],
 ]
 
@@ -337,19 +355,28 @@ def exp(x: float) -> float:
     return x
 
 
-@pytest.mark.parametrize("bad", [
-    lambda: threading.Lock(), lambda: (at for at in ()), lambda: closing_over(threading.Lock()),
-    lambda: np.frompyfunc(lambda x: x, 1, 1), lambda: np.frompyfunc(exp, 1, 1),
-    lambda: torch.eye(2).to_sparse(),
-])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: threading.Lock(),
+        lambda: (at for at in ()),
+        lambda: closing_over(threading.Lock()),
+        lambda: np.frompyfunc(lambda x: x, 1, 1),
+        lambda: np.frompyfunc(exp, 1, 1),
+        lambda: torch.eye(2).to_sparse(),
+    ],
+)
 def test_what_has_no_stable_content_is_refused(bad: Callable[[], Any]) -> None:
     with pytest.raises(InputError):
         hash_value(bad())
 
 
 def test_a_refusal_names_the_thing_and_the_way_out(tmp_path: Path) -> None:
-    with open(tmp_path / "x", "w") as file, pytest.raises(
-        InputError, match=r"recipe\['log'\] is a TextIOWrapper.*hand over plain values"
+    with (
+        open(tmp_path / "x", "w") as file,
+        pytest.raises(
+            InputError, match=r"recipe\['log'\] is a TextIOWrapper.*hand over plain values"
+        ),
     ):
         hash_value({"log": file}, "recipe")
 
@@ -375,9 +402,17 @@ print(load_recipe(sys.argv[1] + ":make", None).code_hash())
 def code_hash(file: Path, hash_seed: str = "0", **env: str) -> str:
     """The hash as a fresh process computes it."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(file)], capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": "1",
-             "PYTHONPATH": str(SRC), **env},
+        [sys.executable, "-c", SCRIPT, str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONHASHSEED": hash_seed,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(SRC),
+            **env,
+        },
         cwd="/",
     )
     assert done.returncode == 0, done.stderr
@@ -420,7 +455,8 @@ WAYS = {
     "in a comprehension": ("from helper import build", "pass", "[build() for _ in range(1)]"),
     "in a method": (
         "from helper import build\nclass Run:\n    def go(self):\n        return build()",
-        "pass", "Run().go()",
+        "pass",
+        "Run().go()",
     ),
     "in a package": ("from pack.inner import build", "pass", "build()"),
     "through the package": ("import pack.inner", "pass", "pack.inner.build()"),
@@ -431,7 +467,9 @@ HELPER = "from deeper import RATE\ndef build():\n    return RATE\n"
 def with_helper(folder: Path, way: str, rate: float) -> Path:
     top, inside, used = WAYS[way]
     file = write(
-        folder, recipe=WITH_HELPER.format(top=top, inside=inside, used=used), helper=HELPER,
+        folder,
+        recipe=WITH_HELPER.format(top=top, inside=inside, used=used),
+        helper=HELPER,
         deeper=f"RATE = {rate}\n",
     )
     (folder / "pack").mkdir(exist_ok=True)
@@ -464,20 +502,24 @@ def test_a_module_behind_a_module_beside_the_file_changes_it(tmp_path: Path, way
         assert one == code_hash(with_helper(tmp_path / "three", way, 0.1))
 
 
-@pytest.mark.parametrize("text", [
-    'import os\nRATE = float(os.environ["RATE_OF_TEST"])\n'
-    'def train(rows, weights, seed):\n    return [RATE for _ in rows]\n',
-    'import settings\ndef train(rows, weights, seed):\n    return settings.RATE\n',
-    'import settings\nclass Train:\n    rate = settings.RATE\n'
-    '    def __call__(self, rows, weights, seed):\n        return self.rate\ntrain = Train()\n',
-    'import numpy as np, os\nfrom pathlib import Path\n'
-    'TABLE = np.full(3, float(os.environ["RATE_OF_TEST"]))\n'
-    'def train(rows, weights, seed):\n    return [t for t in TABLE]\n',
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        'import os\nRATE = float(os.environ["RATE_OF_TEST"])\n'
+        "def train(rows, weights, seed):\n    return [RATE for _ in rows]\n",
+        "import settings\ndef train(rows, weights, seed):\n    return settings.RATE\n",
+        "import settings\nclass Train:\n    rate = settings.RATE\n"
+        "    def __call__(self, rows, weights, seed):\n        return self.rate\ntrain = Train()\n",
+        "import numpy as np, os\nfrom pathlib import Path\n"
+        'TABLE = np.full(3, float(os.environ["RATE_OF_TEST"]))\n'
+        "def train(rows, weights, seed):\n    return [t for t in TABLE]\n",
+    ],
+)
 def test_values_that_no_text_shows_count(tmp_path: Path, text: str) -> None:
     file = write(
         tmp_path,
-        recipe="from lethe.training.recipe import CallableRecipe\n" + text
+        recipe="from lethe.training.recipe import CallableRecipe\n"
+        + text
         + "def make():\n    return CallableRecipe(train)\n",
         settings='import os\nRATE = float(os.environ["RATE_OF_TEST"])\n',
     )
@@ -487,6 +529,7 @@ def test_values_that_no_text_shows_count(tmp_path: Path, text: str) -> None:
 
 def test_code_that_is_running_counts_even_if_its_file_was_edited_since(tmp_path: Path) -> None:
     """An edited helper that was not loaded anew must not lend its new text to the old code."""
+
     def load(body: str) -> Any:
         space: dict[str, Any] = {"__name__": "edited"}
         exec(compile(f"def f():\n    return {body}\n", str(tmp_path / "edited.py"), "exec"), space)
@@ -527,8 +570,11 @@ def test_a_module_with_hooks_hashes_the_same_each_time_it_is_built() -> None:
 
 
 def test_an_estimator_with_a_function_is_described_without_its_address() -> None:
-    recipe = SklearnRecipe(make_pipeline(FunctionTransformer(np.abs), FunctionTransformer(
-        partial_net), LogisticRegression()))
+    recipe = SklearnRecipe(
+        make_pipeline(
+            FunctionTransformer(np.abs), FunctionTransformer(partial_net), LogisticRegression()
+        )
+    )
     assert " at 0x" not in str(recipe.describe())
     assert "partial_net" in str(recipe.describe())
 
@@ -537,6 +583,10 @@ def test_callable_recipes_count_outputs_version_and_captured_data() -> None:
     def recipe(data: float = 0.0, **settings: Any) -> Spec:
         return spec(recipe=CallableRecipe(closing_over(np.full(3, data)), **settings))
 
-    hashes = {recipe().hash(), recipe(1.0).hash(), recipe(version="2").hash(),
-              recipe(outputs="probabilities").hash()}
+    hashes = {
+        recipe().hash(),
+        recipe(1.0).hash(),
+        recipe(version="2").hash(),
+        recipe(outputs="probabilities").hash(),
+    }
     assert len(hashes) == 4

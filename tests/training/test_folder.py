@@ -75,7 +75,9 @@ def test_a_second_opener_is_refused_while_the_first_holds_it(tmp_path: Path) -> 
 
 def test_after_kill_nine_the_folder_is_free(tmp_path: Path) -> None:
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
         env={**os.environ, "PYTHONPATH": str(SRC)},
     )
     try:
@@ -125,11 +127,21 @@ def test_an_audit_that_finished_while_we_waited_for_the_lock_is_kept(
         assert run.settle("chunk_width", 8) == 4
 
 
-@pytest.mark.parametrize("content", [
-    b"", b"garbage", b"[]", b"null", b'{"format": "lethe-run/1"', b"{}", b"\xff\xfe",
-    b'{"format": "lethe-run/0", "audit": "abc", "runs": []}', b"[" * 200_000,
-    b'{"format": "lethe-run/1", "audit": "abc", "runs": 5}',
-])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"garbage",
+        b"[]",
+        b"null",
+        b'{"format": "lethe-run/1"',
+        b"{}",
+        b"\xff\xfe",
+        b'{"format": "lethe-run/0", "audit": "abc", "runs": []}',
+        b"[" * 200_000,
+        b'{"format": "lethe-run/1", "audit": "abc", "runs": 5}',
+    ],
+)
 def test_a_corrupt_manifest_is_refused_with_the_way_out(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "manifest.json").write_bytes(content)
     said = refusal(tmp_path)
@@ -159,8 +171,9 @@ def test_a_folder_with_foreign_files_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
-    with pytest.raises(RunFailed, match="cannot be written.*Choose another --out"), RunFolder(
-        tmp_path / "x" / "y", "abc"
+    with (
+        pytest.raises(RunFailed, match="cannot be written.*Choose another --out"),
+        RunFolder(tmp_path / "x" / "y", "abc"),
     ):
         pass
 
@@ -186,7 +199,7 @@ def test_the_first_value_settles(tmp_path: Path) -> None:
 
 
 TEXT = st.text(st.characters(codec="utf-8"))
-NUMBERS = st.integers(-2**63, 2**63 - 1) | st.floats(allow_nan=False)
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
 PLAIN = TEXT | NUMBERS | st.booleans()
 
 

@@ -41,16 +41,27 @@ def refusal(reference: str, data: Any = None) -> str:
 
 def test_mlp_layers() -> None:
     made = mlp(4, (8, 6), 3)
-    assert [type(layer).__name__ for layer in made] == ["Linear", "ReLU", "Linear", "ReLU",
-                                                        "Linear"]
+    assert [type(layer).__name__ for layer in made] == [
+        "Linear",
+        "ReLU",
+        "Linear",
+        "ReLU",
+        "Linear",
+    ]
     assert made(torch.zeros(2, 4)).shape == (2, 3)
     assert [type(layer).__name__ for layer in mlp(4, (), 3)] == ["Linear"]
 
 
-@pytest.mark.parametrize(("records", "epochs", "batch", "sizes"), [
-    (10, 60, 32, [20, 128, 5]), (1797, 53, 32, [20, 128, 5]), (4999, 19, 32, [20, 128, 5]),
-    (5000, 60, 128, [20, 128, 64, 5]), (100_000, 15, 128, [20, 128, 64, 5]),
-])
+@pytest.mark.parametrize(
+    ("records", "epochs", "batch", "sizes"),
+    [
+        (10, 60, 32, [20, 128, 5]),
+        (1797, 53, 32, [20, 128, 5]),
+        (4999, 19, 32, [20, 128, 5]),
+        (5000, 60, 128, [20, 128, 64, 5]),
+        (100_000, 15, 128, [20, 128, 64, 5]),
+    ],
+)
 def test_default_recipe(records: int, epochs: int, batch: int, sizes: list[int]) -> None:
     """About 1,500 steps: at 1,797 records 28 full batches of 32, so 53 epochs."""
     recipe = default_recipe(records, 20, 5)
@@ -75,16 +86,22 @@ def test_missing_files_modules_and_names_are_said(tmp_path: Path) -> None:
     assert "is a int, expected a function" in refusal(reference.replace(":make", ":RATE"))
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("1 / 0", "ZeroDivisionError"), ("def make(:", "SyntaxError"), ("import no_such", "no_such"),
-    ("raise SystemExit(3)", "SystemExit"),
-])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("1 / 0", "ZeroDivisionError"),
+        ("def make(:", "SyntaxError"),
+        ("import no_such", "no_such"),
+        ("raise SystemExit(3)", "SystemExit"),
+    ],
+)
 def test_a_file_that_fails_is_said_and_forgotten(tmp_path: Path, text: str, why: str) -> None:
     reference = write(tmp_path, text)
     said = refusal(reference)
     assert "recipe.py fails: " in said and why in said
-    assert not [m for m in sys.modules.values() if str(getattr(m, "__file__", "")).startswith(
-        str(tmp_path))]
+    assert not [
+        m for m in sys.modules.values() if str(getattr(m, "__file__", "")).startswith(str(tmp_path))
+    ]
     write(tmp_path, "def make():\n    from sklearn.svm import SVC\n    return SVC()\n")
     assert isinstance(load_recipe(reference, None), SklearnRecipe)
 
@@ -94,16 +111,19 @@ RECIPES = {
     "class": ("from sklearn.svm import SVC as make", SklearnRecipe),
     "torch": (
         "import torch\nfrom lethe.training.recipe import TorchRecipe\n"
-        "def make(data):\n    return TorchRecipe(lambda: torch.nn.Linear(data, 2))", TorchRecipe,
+        "def make(data):\n    return TorchRecipe(lambda: torch.nn.Linear(data, 2))",
+        TorchRecipe,
     ),
     "callable": (
         "from lethe.training.recipe import CallableRecipe\n"
         "def make(data=None):\n    assert data == 3\n"
-        "    return CallableRecipe(lambda rows, weights, seed: data)", CallableRecipe,
+        "    return CallableRecipe(lambda rows, weights, seed: data)",
+        CallableRecipe,
     ),
     "options": (
         "from sklearn.svm import SVC\ndef make(C=2.0, *, degree=3):\n"
-        "    assert C == 2.0\n    return SVC(C=C)", SklearnRecipe,
+        "    assert C == 2.0\n    return SVC(C=C)",
+        SklearnRecipe,
     ),
 }
 

@@ -110,7 +110,9 @@ def tables(draw: st.DrawFn) -> tuple[Any, Any, list[str], list[int]]:
     members = draw(hnp.arrays(np.bool_, (models, records)))
     ids = draw(
         st.lists(
-            st.text("ab,\"\n é'", min_size=1, max_size=4), min_size=records, max_size=records,
+            st.text("ab,\"\n é'", min_size=1, max_size=4),
+            min_size=records,
+            max_size=records,
             unique=True,
         )
     )
@@ -120,7 +122,8 @@ def tables(draw: st.DrawFn) -> tuple[Any, Any, list[str], list[int]]:
 
 @given(tables(), st.sampled_from([".csv", ".parquet"]))
 def test_long_and_wide_say_the_same(
-    tmp_path_factory: pytest.TempPathFactory, table: tuple[Any, Any, list[str], list[int]],
+    tmp_path_factory: pytest.TempPathFactory,
+    table: tuple[Any, Any, list[str], list[int]],
     suffix: str,
 ) -> None:
     signals, members, ids, order = table
@@ -307,8 +310,13 @@ def test_one_for_each_record(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"members": MEMBERS.T}, {"signals": SIGNALS[0]}, {"signals": SIGNALS[..., None]},
-                {"signals": np.float32(1)}],
+    "changes",
+    [
+        {"members": MEMBERS.T},
+        {"signals": SIGNALS[0]},
+        {"signals": SIGNALS[..., None]},
+        {"signals": np.float32(1)},
+    ],
 )
 def test_shapes(tmp_path: Path, changes: dict[str, Any]) -> None:
     message = refusal(wide(tmp_path, **changes))

@@ -50,10 +50,18 @@ RECIPES = {
 
 
 def spec(**changes: Any) -> Spec:
-    return Spec(**{
-        "features": FEATURES, "labels": LABELS, "classes": 2, "pool": POOL, "recipe": TORCH,
-        "treatment": Treatment(), "seed": 0, **changes,
-    })
+    return Spec(
+        **{
+            "features": FEATURES,
+            "labels": LABELS,
+            "classes": 2,
+            "pool": POOL,
+            "recipe": TORCH,
+            "treatment": Treatment(),
+            "seed": 0,
+            **changes,
+        }
+    )
 
 
 def train(jobs: list[ChunkJob]) -> int:
@@ -64,8 +72,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-@pytest.mark.parametrize(("models", "width"), [(4, 2), (6, 2), (8, 4), (16, 8), (64, 16),
-                                               (256, 16)])
+@pytest.mark.parametrize(
+    ("models", "width"), [(4, 2), (6, 2), (8, 4), (16, 8), (64, 16), (256, 16)]
+)
 def test_chunk_width_is_even_and_leaves_work_for_two(models: int, width: int) -> None:
     assert chunk_width(models) == width
 
@@ -163,8 +172,14 @@ def test_a_missing_shard_stops_with_the_way_out(tmp_path: Path) -> None:
 def shadows(order: list[int] | None = None, models: int = 10) -> Shadows:
     members = membership(models, 20, 0)[order or slice(None)]
     signals = RNG.normal(size=members.shape).astype(np.float32)
-    return Shadows(signals, members, np.arange(20).astype(str), correct=signals > 0,
-                   population=signals[:, :5], population_correct=signals[:, :5] > 0)
+    return Shadows(
+        signals,
+        members,
+        np.arange(20).astype(str),
+        correct=signals > 0,
+        population=signals[:, :5],
+        population_correct=signals[:, :5] > 0,
+    )
 
 
 @pytest.mark.parametrize("order", [None, [3, 0, 7, 2, 5, 1, 9, 6, 8, 4]])

@@ -33,8 +33,9 @@ def written(folder: Path, shard: Shard = SHARD, spec: str = "abc") -> Path:
     return path
 
 
-def read(path: Path, spec: str = "abc", first: int = 2, models: int = 2,
-         records: int = 3) -> Shard | None:
+def read(
+    path: Path, spec: str = "abc", first: int = 2, models: int = 2, records: int = 3
+) -> Shard | None:
     return read_shard(path, spec, first, models, records)
 
 
@@ -71,8 +72,11 @@ def test_the_format_on_disk_cannot_change_unnoticed(raw: bytes) -> None:
 def test_the_file_is_plain_safetensors_with_the_spec_in_its_header(raw: bytes) -> None:
     arrays = load(raw)
     assert {name: (a.shape, str(a.dtype)) for name, a in arrays.items()} == {
-        "signals": ((2, 3), "float32"), "members": ((2, 3), "uint8"),
-        "correct": ((2, 3), "uint8"), "utility": ((2,), "float32"), "seeds": ((2,), "int64"),
+        "signals": ((2, 3), "float32"),
+        "members": ((2, 3), "uint8"),
+        "correct": ((2, 3), "uint8"),
+        "utility": ((2,), "float32"),
+        "seeds": ((2,), "int64"),
     }
     header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
     assert header["__metadata__"]["spec"] == "abc" and header["__metadata__"]["first"] == "2"
@@ -118,9 +122,17 @@ def test_every_byte_of_the_payload_counts(raw: bytes, place: Path) -> None:
         assert read(place) is None
 
 
-@pytest.mark.parametrize("asked", [
-    {"spec": "abd"}, {"spec": ""}, {"first": 0}, {"models": 1}, {"models": 3}, {"records": 4},
-])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"spec": "abd"},
+        {"spec": ""},
+        {"first": 0},
+        {"models": 1},
+        {"models": 3},
+        {"records": 4},
+    ],
+)
 def test_a_shard_of_something_else_is_absent(tmp_path: Path, asked: dict[str, Any]) -> None:
     assert read(written(tmp_path), **asked) is None
 
@@ -134,11 +146,18 @@ def resaved(path: Path, metadata: dict[str, str] | None = None, **arrays: Any) -
     return path
 
 
-@pytest.mark.parametrize("arrays", [
-    {"signals": SHARD.signals.astype(np.float64)}, {"members": MEMBERS.astype(bool)},
-    {"seeds": SHARD.seeds.astype(np.int32)}, {"signals": SHARD.signals.T.copy()},
-    {"utility": SHARD.utility[:, None]}, {"correct": None}, {"signals": SHARD.signals + 1},
-])
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"signals": SHARD.signals.astype(np.float64)},
+        {"members": MEMBERS.astype(bool)},
+        {"seeds": SHARD.seeds.astype(np.int32)},
+        {"signals": SHARD.signals.T.copy()},
+        {"utility": SHARD.utility[:, None]},
+        {"correct": None},
+        {"signals": SHARD.signals + 1},
+    ],
+)
 def test_arrays_of_other_type_shape_or_content_are_absent(
     tmp_path: Path, arrays: dict[str, Any]
 ) -> None:
@@ -151,11 +170,18 @@ def test_a_file_without_its_digest_is_absent(tmp_path: Path) -> None:
     assert read(resaved(written(tmp_path), {"content": "0" * 64})) is None
 
 
-@pytest.mark.parametrize("content", [
-    b"", b"no shard at all", b"\x02" + bytes(7) + b"{}", b"\x02" + bytes(7) + b"[]",
-    b"\x04" + bytes(7) + b"null", b"\xff" * 64,
-    b'\x15' + bytes(7) + b'{"__metadata__": null}'[:21],
-])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no shard at all",
+        b"\x02" + bytes(7) + b"{}",
+        b"\x02" + bytes(7) + b"[]",
+        b"\x04" + bytes(7) + b"null",
+        b"\xff" * 64,
+        b"\x15" + bytes(7) + b'{"__metadata__": null}'[:21],
+    ],
+)
 def test_files_of_another_kind_are_absent(place: Path, content: bytes) -> None:
     place.write_bytes(content)
     assert read(place) is None

@@ -52,7 +52,8 @@ def test_the_two_forms_agree_on_a_softmax(table: np.ndarray, label: int) -> None
 
 
 @given(
-    hnp.arrays(np.float64, (2, 3), elements=st.floats(-50, 50)), st.floats(-1e3, 1e3),
+    hnp.arrays(np.float64, (2, 3), elements=st.floats(-50, 50)),
+    st.floats(-1e3, 1e3),
     st.integers(0, 2),
 )
 def test_adding_a_constant_to_all_logits_changes_nothing(

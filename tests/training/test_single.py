@@ -33,17 +33,32 @@ ROWS = np.flatnonzero(RNG.random(60) < 0.6)
 WEIGHTS = RNG.random(60).astype(np.float32)
 
 
-def fit(estimator: Any, classes: int = 3, rows: Any = ROWS, labels: Any = LABELS,
-        treatment: Treatment | None = None, seed: int = 0) -> np.ndarray:
+def fit(
+    estimator: Any,
+    classes: int = 3,
+    rows: Any = ROWS,
+    labels: Any = LABELS,
+    treatment: Treatment | None = None,
+    seed: int = 0,
+) -> np.ndarray:
     return train_sklearn(
         SklearnRecipe(estimator), FEATURES, labels, rows, classes, treatment or Treatment(), seed
     )
 
 
-@pytest.mark.parametrize("estimator", [
-    LogisticRegression(max_iter=1000), RandomForestClassifier(5), LinearSVC(), RidgeClassifier(),
-    SVC(), KNeighborsClassifier(), make_pipeline(StandardScaler(), LogisticRegression()),
-], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LogisticRegression(max_iter=1000),
+        RandomForestClassifier(5),
+        LinearSVC(),
+        RidgeClassifier(),
+        SVC(),
+        KNeighborsClassifier(),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+    ],
+    ids=lambda e: type(e).__name__,
+)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_probabilities_of_each_kind_of_classifier(estimator: Any, classes: int) -> None:
     labels = np.minimum(LABELS, classes - 1)
@@ -72,9 +87,7 @@ def test_a_binary_margin_becomes_its_sigmoid() -> None:
 
 @pytest.mark.parametrize("estimator", [LogisticRegression(), LinearSVC()])
 @pytest.mark.parametrize("missing", [0, 1, 2])
-def test_a_class_absent_from_a_split_gets_its_column_of_zeros(
-    estimator: Any, missing: int
-) -> None:
+def test_a_class_absent_from_a_split_gets_its_column_of_zeros(estimator: Any, missing: int) -> None:
     out = fit(estimator, rows=np.flatnonzero(missing != LABELS))
     assert (out[:, missing] == 0).all() and (np.delete(out, missing, axis=1) > 0).all()
     kept = missing != LABELS
@@ -90,8 +103,11 @@ def test_removal_is_fitting_without_the_records() -> None:
 
 
 def test_seeds_reach_every_random_state() -> None:
-    for forest in (RandomForestClassifier(3), RandomForestClassifier(3, random_state=7),
-                   make_pipeline(StandardScaler(), RandomForestClassifier(3))):
+    for forest in (
+        RandomForestClassifier(3),
+        RandomForestClassifier(3, random_state=7),
+        make_pipeline(StandardScaler(), RandomForestClassifier(3)),
+    ):
         one, again, other = (fit(forest, seed=seed) for seed in (5, 5, 6))
         assert (one == again).all() and (one != other).any()
         assert (one != fit(forest, seed=2**62 + 1)).any()
@@ -118,17 +134,20 @@ KNN, LOGISTIC = SklearnRecipe(KNeighborsClassifier()), SklearnRecipe(LogisticReg
 CALLABLE = CallableRecipe(lambda rows, weights, seed: lambda rows: np.zeros((len(rows), 2)))
 
 
-@pytest.mark.parametrize(("recipe", "treatment", "why"), [
-    (KNN, Treatment(weights=WEIGHTS), "KNeighborsClassifier.fit takes no sample_weight"),
-    (KNN, Treatment(weights=WEIGHTS, remove=True), None),
-    (LOGISTIC, Treatment(weights=WEIGHTS), None),
-    (LOGISTIC, Treatment(noise=0.1), "gradient noise needs a torch recipe"),
-    (LOGISTIC, Treatment(epochs=1), "early stopping by epochs needs a torch recipe"),
-    (CALLABLE, Treatment(weights=WEIGHTS), None),
-    (CALLABLE, Treatment(noise=0.1), "gradient noise needs a torch recipe"),
-    (CALLABLE, Treatment(epochs=1), "early stopping needs a torch recipe"),
-    (TorchRecipe(lambda: nn.Linear(4, 3)), Treatment(WEIGHTS, 0.1, 1, True), None),
-])
+@pytest.mark.parametrize(
+    ("recipe", "treatment", "why"),
+    [
+        (KNN, Treatment(weights=WEIGHTS), "KNeighborsClassifier.fit takes no sample_weight"),
+        (KNN, Treatment(weights=WEIGHTS, remove=True), None),
+        (LOGISTIC, Treatment(weights=WEIGHTS), None),
+        (LOGISTIC, Treatment(noise=0.1), "gradient noise needs a torch recipe"),
+        (LOGISTIC, Treatment(epochs=1), "early stopping by epochs needs a torch recipe"),
+        (CALLABLE, Treatment(weights=WEIGHTS), None),
+        (CALLABLE, Treatment(noise=0.1), "gradient noise needs a torch recipe"),
+        (CALLABLE, Treatment(epochs=1), "early stopping needs a torch recipe"),
+        (TorchRecipe(lambda: nn.Linear(4, 3)), Treatment(WEIGHTS, 0.1, 1, True), None),
+    ],
+)
 def test_what_a_recipe_refuses(recipe: Any, treatment: Treatment, why: str | None) -> None:
     reason = recipe.refuses(treatment)
     assert reason is None if why is None else why in reason
@@ -168,7 +187,10 @@ def test_outputs_of_the_wrong_shape_are_refused(shape: tuple[int, ...]) -> None:
 
 def convolution() -> nn.Module:
     return nn.Sequential(
-        nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 2, 2), nn.BatchNorm1d(2), nn.Flatten(),
+        nn.Unflatten(1, (1, 4)),
+        nn.Conv1d(1, 2, 2),
+        nn.BatchNorm1d(2),
+        nn.Flatten(),
         nn.Linear(6, 3),
     )
 
@@ -216,19 +238,20 @@ def test_everything_removed_trains_nothing_and_does_not_crash() -> None:
     assert out == pytest.approx(start.numpy(), abs=1e-6)
 
 
-@pytest.mark.parametrize(("make", "why"), [
-    (lambda: 3, "returned int, expected a torch.nn.Module"),
-    (nn.ReLU, "without trainable parameters"),
-])
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: 3, "returned int, expected a torch.nn.Module"),
+        (nn.ReLU, "without trainable parameters"),
+    ],
+)
 def test_factories_that_make_no_model_are_refused(make: Any, why: str) -> None:
     with pytest.raises(InputError, match=why):
         build_module(make, 0)
 
 
 def test_initial_weights_follow_the_seed_alone() -> None:
-    first, other, again = (
-        build_module(lambda: nn.Linear(4, 3), seed).weight for seed in (0, 1, 0)
-    )
+    first, other, again = (build_module(lambda: nn.Linear(4, 3), seed).weight for seed in (0, 1, 0))
     assert torch.equal(first, again) and not torch.equal(first, other)
 
 
@@ -244,23 +267,35 @@ def test_optimizers_are_torchs_own() -> None:
         assert (made.defaults["lr"], made.defaults["weight_decay"]) == (0.1, 0.2)
 
 
-@pytest.mark.parametrize(("settings", "why"), [
-    ({"epochs": 0}, "epochs=0"), ({"batch_size": 0}, "batch_size=0"),
-    ({"learning_rate": 0.0}, "learning_rate=0.0"), ({"learning_rate": float("nan")}, "nan"),
-    ({"optimizer": "agd"}, "optimizer='agd' must be one of"), ({"momentum": 1.0}, "momentum=1.0"),
-    ({"weight_decay": -1}, "weight_decay=-1"), ({"nesterov": True}, "nesterov=True needs"),
-    ({"nesterov": True, "optimizer": "sgd"}, "nesterov=True needs"),
-])
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"epochs": 0}, "epochs=0"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"learning_rate": 0.0}, "learning_rate=0.0"),
+        ({"learning_rate": float("nan")}, "nan"),
+        ({"optimizer": "agd"}, "optimizer='agd' must be one of"),
+        ({"momentum": 1.0}, "momentum=1.0"),
+        ({"weight_decay": -1}, "weight_decay=-1"),
+        ({"nesterov": True}, "nesterov=True needs"),
+        ({"nesterov": True, "optimizer": "sgd"}, "nesterov=True needs"),
+    ],
+)
 def test_torch_recipes_refuse_settings_out_of_range(settings: Any, why: str) -> None:
     with pytest.raises(InputError, match=why):
         TorchRecipe(nn.ReLU, **settings)
 
 
-@pytest.mark.parametrize(("settings", "why"), [
-    ({"noise": -0.1}, "noise=-0.1"), ({"noise": float("nan")}, "noise=nan"),
-    ({"epochs": 0}, "epochs=0"), ({"weights": np.array([1.5])}, r"lie in \[0, 1\]"),
-    ({"weights": np.array([np.nan])}, r"lie in \[0, 1\]"),
-])
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"noise": -0.1}, "noise=-0.1"),
+        ({"noise": float("nan")}, "noise=nan"),
+        ({"epochs": 0}, "epochs=0"),
+        ({"weights": np.array([1.5])}, r"lie in \[0, 1\]"),
+        ({"weights": np.array([np.nan])}, r"lie in \[0, 1\]"),
+    ],
+)
 def test_treatments_refuse_settings_out_of_range(settings: Any, why: str) -> None:
     with pytest.raises(InputError, match=why):
         Treatment(**settings)

@@ -34,9 +34,7 @@ def net() -> nn.Module:
 
 
 def dropping() -> nn.Module:
-    return nn.Sequential(
-        nn.Linear(WIDTH, 16), nn.Dropout(0.5), nn.ReLU(), nn.Linear(16, CLASSES)
-    )
+    return nn.Sequential(nn.Linear(WIDTH, 16), nn.Dropout(0.5), nn.ReLU(), nn.Linear(16, CLASSES))
 
 
 SGD = TorchRecipe(net, epochs=3, batch_size=4, learning_rate=0.1, optimizer="sgd")
@@ -62,18 +60,16 @@ TREATMENTS = {
 
 
 def alone(recipe: TorchRecipe, treatment: Treatment, models: int) -> np.ndarray:
-    return np.stack([
-        train_torch(recipe, FEATURES, LABELS, np.flatnonzero(row), POOL, treatment, seed)
-        for row, seed in zip(MEMBERS[:models], SEEDS, strict=False)
-    ])
-
-
-def stacked(
-    recipe: TorchRecipe, treatment: Treatment, rows: slice = slice(0, 4)
-) -> np.ndarray:
-    return train_stack(
-        recipe, FEATURES, LABELS, MEMBERS[rows], POOL, treatment, SEEDS[rows]
+    return np.stack(
+        [
+            train_torch(recipe, FEATURES, LABELS, np.flatnonzero(row), POOL, treatment, seed)
+            for row, seed in zip(MEMBERS[:models], SEEDS, strict=False)
+        ]
     )
+
+
+def stacked(recipe: TorchRecipe, treatment: Treatment, rows: slice = slice(0, 4)) -> np.ndarray:
+    return train_stack(recipe, FEATURES, LABELS, MEMBERS[rows], POOL, treatment, SEEDS[rows])
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
@@ -86,15 +82,16 @@ def test_a_stack_gives_what_each_model_gives_alone(
 
 def test_training_does_something_and_treatments_differ() -> None:
     """Without this the comparison above could hold between models that never moved."""
-    untrained = np.stack([
-        build_module(net, seed)(torch.from_numpy(FEATURES)).detach().numpy() for seed in SEEDS[:4]
-    ])
+    untrained = np.stack(
+        [build_module(net, seed)(torch.from_numpy(FEATURES)).detach().numpy() for seed in SEEDS[:4]]
+    )
     results = [stacked(SGD, treatment) for treatment in TREATMENTS.values()]
     for at, one in enumerate([untrained, *results]):
         assert all(np.abs(one - two).max() > 1e-3 for two in [untrained, *results][:at])
     assert all(
         np.abs(stacked(recipe, Treatment()) - results[0]).max() > 1e-3
-        for name, recipe in RECIPES.items() if name != "sgd"
+        for name, recipe in RECIPES.items()
+        if name != "sgd"
     )
 
 
@@ -118,9 +115,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
 
 
 def around(layer: nn.Module) -> nn.Module:
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(WIDTH, WIDTH), layer, nn.Linear(WIDTH, CLASSES)
-    )
+    return nn.Sequential(nn.Flatten(), nn.Linear(WIDTH, WIDTH), layer, nn.Linear(WIDTH, CLASSES))
 
 
 @pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
@@ -170,8 +165,9 @@ def test_a_model_does_not_depend_on_its_stack(
 def test_two_dimensional_inputs_are_flattened() -> None:
     recipe = replace(SGD, make_module=lambda: nn.Sequential(nn.Flatten(), net()))
     shaped = np.stack([FEATURES, -FEATURES], axis=1)
-    wide = replace(recipe, make_module=lambda: nn.Sequential(
-        nn.Flatten(), nn.Linear(2 * WIDTH, CLASSES)))
+    wide = replace(
+        recipe, make_module=lambda: nn.Sequential(nn.Flatten(), nn.Linear(2 * WIDTH, CLASSES))
+    )
     one = train_stack(wide, shaped, LABELS, MEMBERS[:2], POOL, Treatment(), SEEDS[:2])
     two = train_torch(wide, shaped, LABELS, np.flatnonzero(MEMBERS[0]), POOL, Treatment(), SEEDS[0])
     assert np.abs(one[0] - two).max() < 1e-4
@@ -200,6 +196,7 @@ def test_dropout_of_everything_is_zero() -> None:
 
 # --- one step by hand ---------------------------------------------------------------------
 
+
 def linear() -> nn.Module:
     return nn.Linear(WIDTH, CLASSES)
 
@@ -222,8 +219,9 @@ def step_by_hand(seed: int, rows: np.ndarray, weights: np.ndarray) -> np.ndarray
     return FEATURES @ (weight - 0.5 * p.T @ FEATURES[rows]).T + bias - 0.5 * p.sum(axis=0)
 
 
-@pytest.mark.parametrize("weights", [np.ones(RECORDS, np.float32), WEIGHTS,
-                                     np.full(RECORDS, 0.25, np.float32)])
+@pytest.mark.parametrize(
+    "weights", [np.ones(RECORDS, np.float32), WEIGHTS, np.full(RECORDS, 0.25, np.float32)]
+)
 def test_one_step_divides_by_the_batch_not_by_the_weights(weights: np.ndarray) -> None:
     treatment = Treatment(weights=weights)
     one, two = stacked(ONE, treatment, slice(0, 2)), alone(ONE, treatment, 2)
@@ -278,6 +276,7 @@ def test_noise_is_drawn_once_a_step() -> None:
     """Over s steps of SGD with rate 1 independent draws add up to sd noise * sqrt(s)."""
     still = np.zeros((RECORDS, WIDTH), np.float32)
     recipe = TorchRecipe(big, epochs=5, batch_size=6, learning_rate=1e-9, optimizer="sgd")
+
     def last(noise: float) -> np.ndarray:
         return train_stack(
             recipe, still, LABELS, MEMBERS[:2], POOL, Treatment(noise=noise), SEEDS[:2]
@@ -288,6 +287,7 @@ def test_noise_is_drawn_once_a_step() -> None:
 
 
 # --- what cannot be stacked ---------------------------------------------------------------
+
 
 class Doubled(nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -345,7 +345,8 @@ def weight_normed() -> nn.Module:
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "convolution": (
-        lambda: nn.Sequential(nn.Conv1d(1, 1, 1), nn.Linear(2, 2)), "layer 0 is Conv1d"
+        lambda: nn.Sequential(nn.Conv1d(1, 1, 1), nn.Linear(2, 2)),
+        "layer 0 is Conv1d",
     ),
     "batch norm": (
         lambda: nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)),
@@ -394,7 +395,14 @@ def test_models_of_different_shape_do_not_stack_silently() -> None:
 @pytest.mark.parametrize("treatment", TREATMENTS.values(), ids=TREATMENTS)
 def test_dropout_of_a_stack_is_that_of_the_model_alone(treatment: Treatment) -> None:
     """The same stream drawn in the same order gives torch's own masks, two layers of them."""
-    recipe = replace(SGD, make_module=lambda: nn.Sequential(
-        nn.Dropout(0.2), nn.Linear(WIDTH, 16), nn.Dropout(0.5), nn.ReLU(), nn.Linear(16, CLASSES)
-    ))
+    recipe = replace(
+        SGD,
+        make_module=lambda: nn.Sequential(
+            nn.Dropout(0.2),
+            nn.Linear(WIDTH, 16),
+            nn.Dropout(0.5),
+            nn.ReLU(),
+            nn.Linear(16, CLASSES),
+        ),
+    )
     assert np.abs(stacked(recipe, treatment) - alone(recipe, treatment, 4)).max() < 1e-4

@@ -10,7 +10,6 @@ from cyclopts import App, Parameter
 audit = App(name="audit", help="Measure what a release tells about the people behind it.")
 
 
-
 @audit.command
 def model(
     target: str,
@@ -105,8 +104,11 @@ def model(
     quiet
         No progress, only the result.
     """
-    given = {key: value for key, value in locals().items()
-             if key not in ("target", "config", "context", "quiet")}
+    given = {
+        key: value
+        for key, value in locals().items()
+        if key not in ("target", "config", "context", "quiet")
+    }
     from lethe.cli.options import audit_settings, finish, merged
     from lethe.cli.show import Progress
     from lethe.loaders import load
@@ -117,8 +119,13 @@ def model(
     options = merged(config, given)
     settings = audit_settings(options)
     data = load(
-        target, options["label"], id_column=options["id_column"], drop=options["drop"] or (),
-        rows=options["rows"], seed=settings.seed, missing=options["missing"] or "refuse",
+        target,
+        options["label"],
+        id_column=options["id_column"],
+        drop=options["drop"] or (),
+        rows=options["rows"],
+        seed=settings.seed,
+        missing=options["missing"] or "refuse",
     )
     chosen = (
         load_recipe(options["recipe"], data)
@@ -179,8 +186,11 @@ def scores(
     quiet
         No progress, only the result.
     """
-    given = {key: value for key, value in locals().items()
-             if key not in ("file", "config", "context", "quiet")}
+    given = {
+        key: value
+        for key, value in locals().items()
+        if key not in ("file", "config", "context", "quiet")
+    }
     from lethe.cli.options import audit_settings, finish, merged
     from lethe.membership.audit import audit_scores
     from lethe.training.fingerprint import digest, hash_array

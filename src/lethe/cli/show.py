@@ -33,9 +33,13 @@ class Progress:
             from rich.progress import Progress as Bar
 
             self._bar = Bar(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-                TextColumn("shadow models"), TimeRemainingColumn(),
-                console=Console(stderr=True), transient=True,
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("shadow models"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
             )
             self._bar.start()
         return self
@@ -99,7 +103,9 @@ def print_findings(findings: Findings, folder: str) -> None:
     confidence = findings.reproduction["confidence"]
     table = Table(
         title=f"{findings.subject['name']}: candidates, {confidence:.0%} intervals",
-        box=SIMPLE_HEAD, pad_edge=False, title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        title_justify="left",
     )
     table.add_column("candidate", no_wrap=True, min_width=19)
     for heading in (frontier["risk"].split(" ")[0], "tpr@0.001", "t, top 1%", "accuracy", "lost"):
@@ -123,8 +129,11 @@ def print_findings(findings: Findings, folder: str) -> None:
         console.print(Text(f"{ruling['outcome']}: {ruling['rule']} on {ruling['candidate']}"))
     for check in findings.checks:
         if check["status"] != "pass":
-            console.print(Text(f"{check['status']}: {check['name']} ({check['candidate']}): "
-                               f"{check['detail']}"))
+            console.print(
+                Text(
+                    f"{check['status']}: {check['name']} ({check['candidate']}): {check['detail']}"
+                )
+            )
     for words in findings.verdict["words"]:
         console.print(Text(words))
     console.print(Text(f"report: {folder}/report.html"))

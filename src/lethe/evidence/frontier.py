@@ -134,7 +134,10 @@ class Frontier:
         allowed = [
             (risk, at, candidate.name)
             for at, (candidate, _, risk) in enumerate(self._points())
-            if candidate.utility_loss is None
-            or equivalence(candidate.utility_loss, self.margin) == "yes"
+            if candidate is self.candidates[0]
+            or (
+                candidate.utility_loss is not None
+                and equivalence(candidate.utility_loss, self.margin) == "yes"
+            )
         ]
         return min(allowed)[2] if allowed else None

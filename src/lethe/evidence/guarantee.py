@@ -56,7 +56,11 @@ class Guarantee:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and travels to worker processes; a read-only mapping alone cannot."""
         return Guarantee, (
-            self.kind, dict(self.parameters), self.relation, self.unit, self.assumptions,
+            self.kind,
+            dict(self.parameters),
+            self.relation,
+            self.unit,
+            self.assumptions,
             self.voided_by,
         )
 

@@ -57,7 +57,8 @@ def wilson(successes: int, trials: int, confidence: float = 0.95) -> Estimate:
     share = successes / trials
     centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
     half = (
-        z / (1 + z * z / trials)
+        z
+        / (1 + z * z / trials)
         * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     )
     low = 0.0 if successes == 0 else max(0.0, centre - half)
@@ -92,9 +93,9 @@ def clustered_share(
     """
     _check_counts(share * trials, trials)
     if variance > 0 and 0 < share < 1:
-        shrink = (
-            float(stdtrit(trials - 1, (1 + confidence) / 2)) if trials > 1 else 1.0
-        ) / float(stdtrit(max(degrees, 1.0), (1 + confidence) / 2))
+        shrink = (float(stdtrit(trials - 1, (1 + confidence) / 2)) if trials > 1 else 1.0) / float(
+            stdtrit(max(degrees, 1.0), (1 + confidence) / 2)
+        )
         # Never more than the trials themselves: exactly Clopper-Pearson when they are independent.
         effective = min(share * (1 - share) / variance, float(trials)) * min(shrink, 1.0) ** 2
     else:

@@ -48,9 +48,7 @@ def _checked(member: ArrayLike, score: ArrayLike) -> tuple[NDArray[np.bool_], ND
     flag = np.asarray(member).astype(bool).ravel()
     value = np.asarray(score, dtype=np.float64).ravel()
     if flag.shape != value.shape:
-        raise InputError(
-            f"member has {flag.size} entries and score {value.size}; they must match."
-        )
+        raise InputError(f"member has {flag.size} entries and score {value.size}; they must match.")
     if np.isnan(value).any():
         raise InputError(
             f"score holds {int(np.isnan(value).sum())} NaN; every score must be given."
@@ -120,9 +118,7 @@ def check_resolvable(fpr: float, non_members: int, distinct_records: int | None 
     # Rounded, because 10 / 0.001 is a little more than 10000 in floating point.
     needed = math.ceil(round(NON_MEMBERS_PER_FPR / fpr, 6))
     if non_members < needed:
-        raise NotMeasurable(
-            f"fpr={fpr:g} needs at least {needed} non-members, got {non_members}."
-        )
+        raise NotMeasurable(f"fpr={fpr:g} needs at least {needed} non-members, got {non_members}.")
     if distinct_records is not None and distinct_records < math.ceil(round(1 / fpr, 6)):
         raise NotMeasurable(
             f"fpr={fpr:g} needs at least {math.ceil(round(1 / fpr, 6))} distinct records, "

@@ -249,14 +249,17 @@ def share_estimate(
 
 
 def symmetric_estimate(
-    value: float, spread: Spread, n: int, confidence: float, method: str,
-    low: float = -np.inf, high: float = np.inf,
+    value: float,
+    spread: Spread,
+    n: int,
+    confidence: float,
+    method: str,
+    low: float = -np.inf,
+    high: float = np.inf,
 ) -> Estimate:
     """value ± t·sd, cut at the natural limits of the quantity."""
     half = spread.quantile(confidence) * spread.deviation
-    return Estimate(
-        value, max(low, value - half), min(high, value + half), confidence, method, n
-    )
+    return Estimate(value, max(low, value - half), min(high, value + half), confidence, method, n)
 
 
 def mean_spread(

@@ -30,9 +30,7 @@ class Encoded:
     notes: tuple[str, ...] = ()
 
 
-def encode_labels(
-    name: str, column: NDArray[Any]
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def encode_labels(name: str, column: NDArray[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Class codes (records,) and class names, sorted by value.
 
     Raises:

@@ -96,9 +96,7 @@ def _encode(name: str, values: NDArray[Any]) -> Encoded:
     return encode_number(name, values)
 
 
-def _check_label(
-    path: Path, columns: Columns, label: str | None, drop: Collection[str]
-) -> str:
+def _check_label(path: Path, columns: Columns, label: str | None, drop: Collection[str]) -> str:
     if label is None:
         raise InputError(
             f"{path} needs a label: name its column with --label. "

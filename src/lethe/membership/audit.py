@@ -81,9 +81,7 @@ def baseline_spec(data: Dataset, recipe: Recipe, settings: AuditSettings) -> Spe
     )
 
 
-def open_run(
-    path: Path | str, data: Dataset, recipe: Recipe, settings: AuditSettings
-) -> RunFolder:
+def open_run(path: Path | str, data: Dataset, recipe: Recipe, settings: AuditSettings) -> RunFolder:
     """The run folder of an audit, to be used in a `with` statement.
 
     Raises:
@@ -137,12 +135,21 @@ def audit_model(
         show.say(f"attacking {mitigation.name}")
         measured.append(
             measure(
-                shadows[mitigation.name], mitigation, first, settings,
-                mitigation.treatment(weights, spec.pool).weights, weights,
+                shadows[mitigation.name],
+                mitigation,
+                first,
+                settings,
+                mitigation.treatment(weights, spec.pool).weights,
+                weights,
             )
         )
     return compose(
-        data.name, measured, skipped, settings, data, spec,
+        data.name,
+        measured,
+        skipped,
+        settings,
+        data,
+        spec,
         {"weights_from_models": models_behind},
     )
 
@@ -197,9 +204,7 @@ class _Trainer:
         return {name: Shadows.from_shards(listed, self.ids) for name, listed in jobs.items()}
 
 
-def _settled_exposure(
-    folder: RunFolder, spec: Spec, plain: Shadows
-) -> tuple[Float, int]:
+def _settled_exposure(folder: RunFolder, spec: Spec, plain: Shadows) -> tuple[Float, int]:
     """The t-scores that define the targeted mitigations, and how many models they rest on.
 
     Settled by the first run: more shadow models later measure the same mitigation better,
@@ -257,9 +262,7 @@ def measure(
     moved = None
     if before is not None:
         chosen = before.exposure.selected
-        others = np.setdiff1d(
-            np.arange(shadows.records), () if chosen is None else chosen
-        )
+        others = np.setdiff1d(np.arange(shadows.records), () if chosen is None else chosen)
         t = before.exposure.all_models.t[others], exposure.all_models.t[others]
         others = others[np.isfinite(t[0]) & np.isfinite(t[1])]
         if len(others) and shadows.models >= 6:
@@ -280,12 +283,10 @@ def measure(
         utility=utility,
         train_utility=train_accuracy(shadows, confidence),
         risk=strongest_metric(results, fpr, confidence),
-        utility_loss=None if before is None else accuracy_loss(
-            shadows, before.shadows, confidence
-        ),
-        risk_change=None if before is None else risk_change(
-            results, before.results, fpr, confidence
-        ),
+        utility_loss=None if before is None else accuracy_loss(shadows, before.shadows, confidence),
+        risk_change=None
+        if before is None
+        else risk_change(results, before.results, fpr, confidence),
         moved=moved,
         weights=applied,
         targeted=targeted,
@@ -298,4 +299,3 @@ def headline(measured: Measurement, settings: AuditSettings) -> str:
     where = "AUC" if measured.risk_fpr is None else f"TPR at {measured.risk_fpr:g} FPR"
     accuracy_text = "" if measured.utility is None else f", accuracy {measured.utility}"
     return f"baseline: {where} {measured.risk} ({measured.best}){accuracy_text}"
-

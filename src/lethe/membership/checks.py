@@ -42,7 +42,9 @@ class Check:
     def to_json(self, candidate: str) -> dict[str, Any]:
         """Plain values for `findings.json`."""
         document: dict[str, Any] = {
-            "name": self.name, "candidate": candidate, "status": self.status,
+            "name": self.name,
+            "candidate": candidate,
+            "status": self.status,
             "detail": self.detail,
         }
         if self.estimate is not None:
@@ -94,7 +96,8 @@ def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
         "null audit",
         PASS if inside else FAIL,
         f"{attack} on exchanged membership: AUC {estimate.value:.4f}, "
-        + ("0.5 lies within" if inside else "0.5 lies OUTSIDE") + " its 99.9 % interval",
+        + ("0.5 lies within" if inside else "0.5 lies OUTSIDE")
+        + " its 99.9 % interval",
         estimate,
     )
 
@@ -174,8 +177,12 @@ def beats_baseline(results: dict[str, AttackResult], best: str) -> Check:
         "attack beats guessing",
         PASS if works else WARN,
         f"{best} has AUC {estimate}"
-        + ("" if works else ": not distinguishable from guessing, so a low rate may only mean "
-           "that the attack is weak here"),
+        + (
+            ""
+            if works
+            else ": not distinguishable from guessing, so a low rate may only mean "
+            "that the attack is weak here"
+        ),
         estimate,
     )
 

@@ -145,7 +145,11 @@ def compose(
             "outcome": outcome,
             "candidate": settings.release,
             "words": texts.verdict_words(
-                outcome, settings.release, candidates, chosen, measured[0].risk_fpr,
+                outcome,
+                settings.release,
+                candidates,
+                chosen,
+                measured[0].risk_fpr,
                 settings.margin,
             ),
         },
@@ -203,9 +207,15 @@ def _candidate(
         chosen["mean_weight"] = float(one.weights[spec.pool].mean(dtype=np.float64))
         chosen["records_below_half"] = int((one.weights[spec.pool] < 0.5).sum())
     return Candidate(
-        one.name, one.mitigation.title, chosen,
-        one.utility or unknown, one.risk, one.mitigation.guarantee(),
-        one.utility_loss, one.risk_change, details,
+        one.name,
+        one.mitigation.title,
+        chosen,
+        one.utility or unknown,
+        one.risk,
+        one.mitigation.guarantee(),
+        one.utility_loss,
+        one.risk_change,
+        details,
     )
 
 

@@ -55,7 +55,11 @@ class Exposure:
             for limit in (self.top_t.value, self.top_t.low, self.top_t.high)
         )
         return Estimate(
-            value, low, high, self.top_t.confidence, "Phi of the mean t and of its limits",
+            value,
+            low,
+            high,
+            self.top_t.confidence,
+            "Phi of the mean t and of its limits",
             self.top_t.n,
         )
 
@@ -109,11 +113,17 @@ def expose(
         overall,
         rows,
         symmetric_estimate(
-            _mean_t(inside, outside), _jackknife(left_out), len(rows), confidence,
+            _mean_t(inside, outside),
+            _jackknife(left_out),
+            len(rows),
+            confidence,
             "jackknife over pairs of shadow models, Student t; n = records",
         ),
         symmetric_estimate(
-            factor * float(second.t[highest[0]]), noise, 1, confidence,
+            factor * float(second.t[highest[0]]),
+            noise,
+            1,
+            confidence,
             "large-sample error of t, Student t; record chosen on other models",
         ),
     )
@@ -126,7 +136,10 @@ def mean_change(
     new, old = _left_out(after, rows), _left_out(before, rows)
     value = _mean_t(*_both(after, rows)) - _mean_t(*_both(before, rows))
     return symmetric_estimate(
-        value, _jackknife(new - old), len(rows), confidence,
+        value,
+        _jackknife(new - old),
+        len(rows),
+        confidence,
         "paired jackknife over pairs of shadow models, Student t; n = records",
     )
 

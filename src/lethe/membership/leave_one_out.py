@@ -143,9 +143,7 @@ def leave_one_out(
             other = wide[drawn.pick(members[place]), columns]
         else:
             other = None
-        inside, outside = sums.without(
-            wide[place], other, members[place], counted[place], centre
-        )
+        inside, outside = sums.without(wide[place], other, members[place], counted[place], centre)
         yield References(int(target), inside, outside)
 
 
@@ -258,7 +256,10 @@ class _Counterparts:
     """
 
     def __init__(
-        self, order: NDArray[np.intp], inside: int, counted: NDArray[np.bool_],
+        self,
+        order: NDArray[np.intp],
+        inside: int,
+        counted: NDArray[np.bool_],
         rng: np.random.Generator,
     ) -> None:
         self.counted = counted

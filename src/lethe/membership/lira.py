@@ -127,7 +127,5 @@ def score_all(
         known = (references.inside.count > 0) & (references.outside.count > 0)
         for name in attacks:
             with np.errstate(invalid="ignore"):
-                scores[name][target] = np.where(
-                    known, ATTACKS[name](phi, references, rule), np.nan
-                )
+                scores[name][target] = np.where(known, ATTACKS[name](phi, references, rule), np.nan)
     return scores

@@ -80,8 +80,12 @@ def tau_of(rate: Estimate, fpr: float) -> Estimate:
     """ln(TPR/FPR) of a TPR and of its limits; None where the TPR or a limit is 0."""
     assert rate.value is not None and rate.low is not None and rate.high is not None
     return Estimate(
-        log_ratio(rate.value, fpr), log_ratio(rate.low, fpr), log_ratio(rate.high, fpr),
-        rate.confidence, "ln of the TPR and of its limits, divided by the FPR", rate.n,
+        log_ratio(rate.value, fpr),
+        log_ratio(rate.low, fpr),
+        log_ratio(rate.high, fpr),
+        rate.confidence,
+        "ln of the TPR and of its limits, divided by the FPR",
+        rate.n,
     )
 
 
@@ -115,7 +119,9 @@ def run_attacks(
     people = record_clusters(shadows)[columns]
     table = np.ix_(rows, columns)
     boot = TwoWayBootstrap(
-        shadows.members[table], clusters_of(shadows.pairs[rows], people, seed), scored[table],
+        shadows.members[table],
+        clusters_of(shadows.pairs[rows], people, seed),
+        scored[table],
         seed=seed,
     )
     records = len(np.unique(people))
@@ -151,14 +157,17 @@ def _measure(
         point = rate_at(curve, fpr)
         tpr[fpr] = share(point.tpr, 1 + at)
         realised[fpr] = point.realised_fpr
-    bands = [
-        share(rate_at(curve, fpr).tpr, 1 + len(fprs) + at) for at, fpr in enumerate(grid)
-    ]
+    bands = [share(rate_at(curve, fpr).tpr, 1 + len(fprs) + at) for at, fpr in enumerate(grid)]
     return AttackResult(
         name,
         symmetric_estimate(
-            auc_of(curve), replicates.spread(0), curve.members + curve.non_members, confidence,
-            "two-way bootstrap (targets x records), Student t; n = scores", 0.0, 1.0,
+            auc_of(curve),
+            replicates.spread(0),
+            curve.members + curve.non_members,
+            confidence,
+            "two-way bootstrap (targets x records), Student t; n = scores",
+            0.0,
+            1.0,
         ),
         tpr,
         realised,
@@ -198,6 +207,7 @@ def risk_rate(shadows: Shadows) -> float | None:
 
 def strongest(results: dict[str, AttackResult], fpr: float | None) -> str:
     """The attack with the highest point estimate; earlier ones win ties."""
+
     def height(name: str) -> float:
         metric = results[name].metric(fpr)
         assert isinstance(metric, Estimate) and metric.value is not None
@@ -241,9 +251,7 @@ def _with_confidence(result: AttackResult, fpr: float | None, confidence: float)
     spread = result.replicates.spread(result.place(fpr))
     if fpr is None:
         return symmetric_estimate(metric.value, spread, metric.n, confidence, metric.method, 0, 1)
-    return share_estimate(
-        metric.value, spread, metric.n, result.replicates.clusters[1], confidence
-    )
+    return share_estimate(metric.value, spread, metric.n, result.replicates.clusters[1], confidence)
 
 
 def risk_change(
@@ -265,8 +273,13 @@ def risk_change(
     if math.isclose(new.value, old.value) and ours.replicates is theirs.replicates:
         return None
     return symmetric_estimate(
-        new.value - old.value, (ours.replicates - theirs.replicates).spread(place), new.n,
-        confidence, "paired two-way bootstrap (targets x records), Student t", -1.0, 1.0,
+        new.value - old.value,
+        (ours.replicates - theirs.replicates).spread(place),
+        new.n,
+        confidence,
+        "paired two-way bootstrap (targets x records), Student t",
+        -1.0,
+        1.0,
     )
 
 
@@ -278,9 +291,7 @@ def accuracy(shadows: Shadows, confidence: float) -> Estimate | None:
     return _share_right(table, shadows.pairs, confidence)
 
 
-def _share_right(
-    table: NDArray[np.bool_], models: NDArray[np.intp], confidence: float
-) -> Estimate:
+def _share_right(table: NDArray[np.bool_], models: NDArray[np.intp], confidence: float) -> Estimate:
     """Share of right answers in a (models, records) table.
 
     Near 100 % a symmetric interval covers too little; the exact-type one does not.
@@ -288,7 +299,12 @@ def _share_right(
     records = table.shape[1]
     spread = mean_spread(table.astype(np.float64), models, np.arange(records))
     return clustered_share(
-        float(table.mean()), spread.variance, spread.degrees, table.size, records, confidence,
+        float(table.mean()),
+        spread.variance,
+        spread.degrees,
+        table.size,
+        records,
+        confidence,
         "two-way clustered (models x records), Korn-Graubard; n = answers",
     )
 

@@ -91,7 +91,9 @@ class AuditSettings:
         offered = [
             mitigation
             for mitigation in standard_mitigations(
-                noise_on_mean(self.noise, self.noise_convention, batch), self.alpha, self.beta,
+                noise_on_mean(self.noise, self.noise_convention, batch),
+                self.alpha,
+                self.beta,
                 early,
             )
             if not (mitigation.settings.get("noise") == 0.0)

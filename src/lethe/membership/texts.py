@@ -33,8 +33,10 @@ NOT_RUN = [
     {"name": "RMIA, BaVarIA, quantile regression", "why": "not part of this version"},
     {"name": "label-only attacks", "why": "the attacker modelled here sees scores"},
     {"name": "one-run canaries", "why": "not part of this version; no epsilon is estimated"},
-    {"name": "attribute inference, inversion, extraction, reconstruction",
-     "why": "this audit asks whether a record was in the training set, nothing else"},
+    {
+        "name": "attribute inference, inversion, extraction, reconstruction",
+        "why": "this audit asks whether a record was in the training set, nothing else",
+    },
 ]
 
 

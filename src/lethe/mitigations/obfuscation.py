@@ -61,9 +61,11 @@ def exponential_weights(
     check_at_least("beta", beta, 0)
     check_between("high", high, 0, 1)
     check_between("low", low, 0, high)
-    exponent = np.minimum(-alpha * np.where(np.isnan(t), -np.inf, t) + beta, 0.0) if (
-        alpha > 0
-    ) else np.zeros(len(t))
+    exponent = (
+        np.minimum(-alpha * np.where(np.isnan(t), -np.inf, t) + beta, 0.0)
+        if (alpha > 0)
+        else np.zeros(len(t))
+    )
     return np.clip(np.exp(exponent), low, high).astype(np.float32)
 
 
@@ -170,20 +172,28 @@ def standard_mitigations(
     listed = [
         Mitigation("uniform-noise", "Gaussian noise on every averaged gradient", {"noise": noise}),
         Mitigation(
-            "weighted", "records that give themselves away count less",
-            {"weights": "targeted", **curve}, True,
+            "weighted",
+            "records that give themselves away count less",
+            {"weights": "targeted", **curve},
+            True,
         ),
         Mitigation(
-            "weighted-noise", "targeted weights and gradient noise together",
-            {"weights": "targeted", **curve, "noise": noise}, True,
+            "weighted-noise",
+            "targeted weights and gradient noise together",
+            {"weights": "targeted", **curve, "noise": noise},
+            True,
         ),
         Mitigation(
-            "removal", "the same records left out of training",
-            {"weights": "drop", **curve, "drop_below": drop_below}, True,
+            "removal",
+            "the same records left out of training",
+            {"weights": "drop", **curve, "drop_below": drop_below},
+            True,
         ),
         Mitigation(
-            "equal-mean-weight", "one weight for all, with the mean of the targeted ones",
-            {"weights": "equal-mean", **curve}, True,
+            "equal-mean-weight",
+            "one weight for all, with the mean of the targeted ones",
+            {"weights": "equal-mean", **curve},
+            True,
         ),
     ]
     if early_epochs is not None:

@@ -182,13 +182,21 @@ def _t_panel(
     figure, axes = new_axes(*_PANEL, _MARGINS)
     if after is not None:
         axes.stairs(
-            np.maximum(after["counts"], 0.1), after["edges"], baseline=0.1, fill=True,
-            color=COLOURS["after"], alpha=0.45, lw=0,
+            np.maximum(after["counts"], 0.1),
+            after["edges"],
+            baseline=0.1,
+            fill=True,
+            color=COLOURS["after"],
+            alpha=0.45,
+            lw=0,
         )
     if before is not None:
         axes.stairs(
-            np.maximum(before["counts"], 0.1), before["edges"], baseline=0.1,
-            color=COLOURS["before"], lw=1.6,
+            np.maximum(before["counts"], 0.1),
+            before["edges"],
+            baseline=0.1,
+            color=COLOURS["before"],
+            lw=1.6,
         )
     axes.set_yscale("log")
     most = max(max(shape["counts"]) for shape in known)

@@ -67,7 +67,10 @@ def points(document: Mapping[str, Any]) -> list[Point]:
     baseline = (document["baseline"] or {}).get("candidate")
     return [
         Point(
-            at, candidate["name"], candidate["utility"], candidate["risk"],
+            at,
+            candidate["name"],
+            candidate["utility"],
+            candidate["risk"],
             candidate["name"] in frontier["pareto"],
             candidate["name"] == frontier["operating_point"],
             candidate["name"] == baseline,
@@ -119,8 +122,11 @@ def draw(document: Mapping[str, Any], fpr: float | None, width: int, height: int
         role="group",
         aria_label="Frontier: utility against risk, one point a candidate. The table below "
         "holds the same numbers.",
-        data_start=frame.left, data_end=frame.right,
-        data_low=f"{x.low:.8g}", data_high=f"{x.high:.8g}", data_log="1" if x.log else "0",
+        data_start=frame.left,
+        data_end=frame.right,
+        data_low=f"{x.low:.8g}",
+        data_high=f"{x.high:.8g}",
+        data_log="1" if x.log else "0",
     )
 
 
@@ -140,24 +146,36 @@ def _grid(x: Axis, y: Axis, frame: Box, frontier: Mapping[str, Any], narrow: boo
     parts = []
     for tick in y.ticks(5):
         at = y(tick)
-        parts.append(svg.element("line", class_="grid", x1=frame.left, x2=frame.right, y1=at,
-                                 y2=at))
+        parts.append(
+            svg.element("line", class_="grid", x1=frame.left, x2=frame.right, y1=at, y2=at)
+        )
         parts.append(svg.text(f"{tick:g}", frame.left - 7, at + 4, text_anchor="end"))
     for tick in x.ticks(4 if narrow else 7):
         at = x(tick)
-        parts.append(svg.element("line", class_="tick", x1=at, x2=at, y1=frame.bottom,
-                                 y2=frame.bottom + 5))
+        parts.append(
+            svg.element("line", class_="tick", x1=at, x2=at, y1=frame.bottom, y2=frame.bottom + 5)
+        )
         parts.append(svg.text(f"{tick:g}", at, frame.bottom + 19, text_anchor="middle"))
-    parts.append(svg.element("line", class_="axis", x1=frame.left, x2=frame.right,
-                             y1=frame.bottom, y2=frame.bottom))
+    parts.append(
+        svg.element(
+            "line", class_="axis", x1=frame.left, x2=frame.right, y1=frame.bottom, y2=frame.bottom
+        )
+    )
     letters = int((frame.right - 8) / _CHARACTER)
     up = f"↑ {_first_upper(frontier['utility'])} (higher = better)"
     along = f"← {_first_upper(frontier['risk'])} (further left = safer)"
     for line, words in enumerate(textwrap.wrap(up, letters)[:2]):
         parts.append(svg.text(words, 0, 14 + _LINE * line, class_="title"))
     for line, words in enumerate(textwrap.wrap(along, letters)[:2]):
-        parts.append(svg.text(words, frame.right, frame.bottom + 38 + _LINE * line,
-                              class_="title", text_anchor="end"))
+        parts.append(
+            svg.text(
+                words,
+                frame.right,
+                frame.bottom + 38 + _LINE * line,
+                class_="title",
+                text_anchor="end",
+            )
+        )
     return "".join(parts)
 
 
@@ -187,10 +205,16 @@ def _limit(frame: Box) -> str:
     """The line of the slider; the script shows and moves it."""
     return svg.element(
         "g",
-        svg.element("rect", x=frame.left, y=frame.top, width=frame.right - frame.left,
-                    height=frame.bottom - frame.top),
+        svg.element(
+            "rect",
+            x=frame.left,
+            y=frame.top,
+            width=frame.right - frame.left,
+            height=frame.bottom - frame.top,
+        ),
         svg.element("line", x1=frame.right, x2=frame.right, y1=frame.top, y2=frame.bottom),
-        class_="limit", visibility="hidden",
+        class_="limit",
+        visibility="hidden",
     )
 
 
@@ -201,43 +225,52 @@ def _mark(x: Axis, y: Axis, point: Point) -> str:
     kinds = ["chosen"] if point.operating else []
     kinds.append("pareto" if point.pareto else "dominated")
     standing = ", ".join(
-        word for word, holds in (
+        word
+        for word, holds in (
             ("operating point", point.operating),
             ("no candidate beats it in both", point.pareto),
             ("beaten by another candidate", not point.pareto),
             ("the release as it is now", point.baseline),
-        ) if holds
+        )
+        if holds
     )
     said = f"{point.name}: risk {rate(point.risk)}, utility {rate(point.utility)}; {standing}"
     shape = (
-        svg.element("path", class_="mark", d=f"M{svg.number(at_x)} {svg.number(at_y - 7.5)}"
-                    "l7.5 7.5l-7.5 7.5l-7.5 -7.5z")
+        svg.element(
+            "path",
+            class_="mark",
+            d=f"M{svg.number(at_x)} {svg.number(at_y - 7.5)}l7.5 7.5l-7.5 7.5l-7.5 -7.5z",
+        )
         if point.pareto
         else svg.element("circle", class_="mark", cx=at_x, cy=at_y, r=5.0)
     )
     return svg.element(
         "g",
         svg.element("title", svg.escape(said)),
-        svg.element("path", class_="interval",
-                    d=f"M{svg.number(left)} {svg.number(at_y)}H{svg.number(right)}"
-                    f"M{svg.number(at_x)} {svg.number(top)}V{svg.number(bottom)}"),
+        svg.element(
+            "path",
+            class_="interval",
+            d=f"M{svg.number(left)} {svg.number(at_y)}H{svg.number(right)}"
+            f"M{svg.number(at_x)} {svg.number(top)}V{svg.number(bottom)}",
+        ),
         svg.element("circle", class_="ring", cx=at_x, cy=at_y, r=13.0) if point.operating else "",
         shape,
-        class_=f"point {' '.join(kinds)}", tabindex=0, role="img", aria_label=said,
+        class_=f"point {' '.join(kinds)}",
+        tabindex=0,
+        role="img",
+        aria_label=said,
         data_at=point.at,
     )
 
 
 def _labels(x: Axis, y: Axis, drawn: Sequence[Point], frame: Box, narrow: bool) -> str:
     shown = [
-        p for p in drawn
-        if len(drawn) <= _MOST_LABELS or p.pareto or p.operating or p.baseline
+        p for p in drawn if len(drawn) <= _MOST_LABELS or p.pareto or p.operating or p.baseline
     ]
     shown = sorted(shown, key=lambda p: (not p.operating, not p.pareto, p.at))
     # A phone has no room for names: numbers stand for them, as in the table below.
     words = [
-        str(p.at + 1) if narrow
-        else svg.shorten(p.name, 26) + (" (chosen)" if p.operating else "")
+        str(p.at + 1) if narrow else svg.shorten(p.name, 26) + (" (chosen)" if p.operating else "")
         for p in shown
     ]
     centres = [(x(p.risk["value"]), y(p.utility["value"])) for p in shown]
@@ -252,11 +285,16 @@ def _labels(x: Axis, y: Axis, drawn: Sequence[Point], frame: Box, narrow: bool) 
             middle = (spot.box.top + spot.box.bottom) / 2
             end = min(max(at_x, spot.box.left), spot.box.right)
             line = svg.element("line", class_="leader", x1=at_x, y1=at_y, x2=end, y2=middle)
-        parts.append(svg.element(
-            "g", line,
-            svg.text(word, spot.x, spot.y, text_anchor=spot.anchor),
-            class_=f"label {kind}", data_at=point.at, aria_hidden="true",
-        ))
+        parts.append(
+            svg.element(
+                "g",
+                line,
+                svg.text(word, spot.x, spot.y, text_anchor=spot.anchor),
+                class_=f"label {kind}",
+                data_at=point.at,
+                aria_hidden="true",
+            )
+        )
     return "".join(parts)
 
 
@@ -267,7 +305,5 @@ def _obstacles(x: Axis, y: Axis, drawn: Sequence[Point]) -> list[Box]:
         size = 15.0 if p.operating else 9.0
         boxes.append(Box(at_x - size, at_y - size, at_x + size, at_y + size))
         boxes.append(Box(x(_end(p.risk, "low")), at_y - 2, x(_end(p.risk, "high")), at_y + 2))
-        boxes.append(
-            Box(at_x - 2, y(_end(p.utility, "high")), at_x + 2, y(_end(p.utility, "low")))
-        )
+        boxes.append(Box(at_x - 2, y(_end(p.utility, "high")), at_x + 2, y(_end(p.utility, "low"))))
     return boxes

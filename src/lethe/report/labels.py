@@ -74,12 +74,17 @@ def place(
     placed: list[Label] = []
     for (x, y), width in zip(points, widths, strict=True):
         best = min(
-            (_candidate(x, y, width, height, radius, way) for radius in _RADII
-             for way in _DIRECTIONS),
-            key=lambda pair: pair[1]
-            + 500 * pair[0].box.outside(frame)
-            + 12 * sum(pair[0].box.overlap(other.box) for other in placed)
-            + 3 * sum(pair[0].box.overlap(box) for box in obstacles),
+            (
+                _candidate(x, y, width, height, radius, way)
+                for radius in _RADII
+                for way in _DIRECTIONS
+            ),
+            key=lambda pair: (
+                pair[1]
+                + 500 * pair[0].box.outside(frame)
+                + 12 * sum(pair[0].box.overlap(other.box) for other in placed)
+                + 3 * sum(pair[0].box.overlap(box) for box in obstacles)
+            ),
         )
         placed.append(best[0])
     return placed

@@ -85,8 +85,8 @@ def _figures(document: Mapping[str, Any]) -> dict[str, Any]:
         "roc_panels": figures.roc_panels(baseline, shown),
         "t_panels": figures.t_panels(baseline, shown),
         "panels_left_out": max(len(document["candidates"]) - 1 - len(shown), 0),
-        "class_plot": "" if by_class is None else figures.class_plot(
-            by_class, None if chosen is by_class else chosen
-        ),
+        "class_plot": ""
+        if by_class is None
+        else figures.class_plot(by_class, None if chosen is by_class else chosen),
         "classes_left_out": 0 if by_class is None else figures.classes_left_out(by_class),
     }

@@ -92,9 +92,14 @@ def new_axes(
     figure = Figure(figsize=(width / 72, height / 72), facecolor="none")
     FigureCanvasSVG(figure)
     left, right, top, bottom = margins
-    axes = figure.add_axes((
-        left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height,
-    ))
+    axes = figure.add_axes(
+        (
+            left / width,
+            bottom / height,
+            1 - (left + right) / width,
+            1 - (top + bottom) / height,
+        )
+    )
     axes.set_facecolor("none")
     axes.tick_params(length=3)
     return figure, axes
@@ -140,7 +145,5 @@ def inline(figure: Figure, prefix: str, label: str, slots: Slots | None = None) 
 
 def _only_used_ids(text: str, prefix: str) -> str:
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
-    text = re.sub(
-        r' id="([^"]*)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in used else "", text
-    )
+    text = re.sub(r' id="([^"]*)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in used else "", text)
     return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", text)

@@ -39,9 +39,7 @@ def element(tag: str, *children: str, **attributes: object) -> str:
     for name, value in attributes.items():
         if value is None or value is False:
             continue
-        shown = (
-            "" if value is True else number(value) if isinstance(value, float) else str(value)
-        )
+        shown = "" if value is True else number(value) if isinstance(value, float) else str(value)
         parts.append(f'{name.rstrip("_").replace("_", "-")}="{escape(shown)}"')
     return f"<{' '.join(parts)}>{''.join(children)}</{tag}>"
 

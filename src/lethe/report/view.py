@@ -271,24 +271,26 @@ def _class_tables(candidates: Sequence[Json], baseline: Json | None) -> list[dic
         rows = candidate.get("per_class") or []
         if not rows:
             continue
-        tables.append({
-            "name": candidate["name"],
-            "baseline": candidate is baseline,
-            "weights": any("mean_weight" in row for row in rows),
-            "losses": any(row.get("utility_loss") for row in rows),
-            "rates": any("tpr" in row for row in rows),
-            "rows": [
-                {
-                    "class": row["class"],
-                    "records": grouped(row["records"]),
-                    "utility": rate(row["utility"]),
-                    "loss": rate(row.get("utility_loss")),
-                    "weight": fixed(row["mean_weight"], 3) if "mean_weight" in row else "",
-                    "tpr": rate(row.get("tpr")),
-                }
-                for row in rows
-            ],
-        })
+        tables.append(
+            {
+                "name": candidate["name"],
+                "baseline": candidate is baseline,
+                "weights": any("mean_weight" in row for row in rows),
+                "losses": any(row.get("utility_loss") for row in rows),
+                "rates": any("tpr" in row for row in rows),
+                "rows": [
+                    {
+                        "class": row["class"],
+                        "records": grouped(row["records"]),
+                        "utility": rate(row["utility"]),
+                        "loss": rate(row.get("utility_loss")),
+                        "weight": fixed(row["mean_weight"], 3) if "mean_weight" in row else "",
+                        "tpr": rate(row.get("tpr")),
+                    }
+                    for row in rows
+                ],
+            }
+        )
     return tables
 
 
@@ -307,8 +309,10 @@ def _exposed(records: Json) -> list[list[str]]:
         [
             str(record.get("id", "–")),
             str(record.get("label", "–")),
-            show(record, "t", 2), pair(record, "low", "high", 2),
-            show(record, "auc", 4), pair(record, "auc_low", "auc_high", 4),
+            show(record, "t", 2),
+            pair(record, "low", "high", 2),
+            show(record, "auc", 4),
+            pair(record, "auc_low", "auc_high", 4),
             show(record, "weight", 3),
         ]
         for record in records["exposed"][:MOST_EXPOSED]
@@ -338,5 +342,3 @@ def _attack(attack: Json) -> dict[str, Any]:
         "threat": attack["threat"],
         "settings": facts(attack["settings"]) + facts(rest),
     }
-
-

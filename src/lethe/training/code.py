@@ -13,6 +13,8 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from lethe.errors import InputError
+
 
 def versions(*distributions: str) -> dict[str, str]:
     """Installed versions of the libraries that numbers depend on, plus Python's."""
@@ -79,12 +81,14 @@ def nested(code: CodeType) -> Iterator[CodeType]:
 
 def global_names(code: CodeType) -> list[str]:
     """Global names that a code object looks up when it runs, inner functions included."""
-    return sorted({
-        str(step.argval)
-        for part in nested(code)
-        for step in dis.get_instructions(part)
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    })
+    return sorted(
+        {
+            str(step.argval)
+            for part in nested(code)
+            for step in dis.get_instructions(part)
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+        }
+    )
 
 
 def all_names(code: CodeType) -> set[str]:
@@ -178,3 +182,15 @@ def file_of(module: ModuleType | None) -> Path | None:
     """The file of a module, if it has one."""
     file = getattr(module, "__file__", None)
     return Path(file) if file and Path(file).is_file() else None
+
+
+def read_source(file: Path) -> bytes:
+    """The text of a source file.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}.") from error

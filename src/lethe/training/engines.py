@@ -46,7 +46,9 @@ def run_in_processes(
         ):
             # joblib would run a single worker's jobs here; two of which one idles will not.
             parallel = Parallel(
-                n_jobs=max(2, workers), return_as="generator_unordered", batch_size=1,
+                n_jobs=max(2, workers),
+                return_as="generator_unordered",
+                batch_size=1,
                 pre_dispatch=2 * workers if workers > 1 else 1,
             )
             yield from parallel(delayed(work)(job) for job in jobs)

@@ -33,6 +33,7 @@ from lethe.training.code import (
     imports_of_text,
     is_library,
     library_version,
+    read_source,
     versions,
 )
 
@@ -84,12 +85,27 @@ def hash_value(value: Any, where: str = "value") -> str:
         raise InputError(f"{where} is nested too deeply to be hashed; flatten it.") from None
 
 
-_SKIPPED = frozenset({
-    "__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__static_attributes__",
-    "__firstlineno__", "__annotations__", "__annotate__", "__annotate_func__",
-    "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__abstractmethods__",
-    "__parameters__", "__orig_bases__", "_abc_impl",
-})
+_SKIPPED = frozenset(
+    {
+        "__dict__",
+        "__weakref__",
+        "__doc__",
+        "__module__",
+        "__qualname__",
+        "__static_attributes__",
+        "__firstlineno__",
+        "__annotations__",
+        "__annotate__",
+        "__annotate_func__",
+        "__dataclass_fields__",
+        "__dataclass_params__",
+        "__match_args__",
+        "__abstractmethods__",
+        "__parameters__",
+        "__orig_bases__",
+        "_abc_impl",
+    }
+)
 
 
 class _Walk:
@@ -293,10 +309,19 @@ class _Walk:
 
     def code(self, code: CodeType, where: str) -> Iterator[str]:
         yield digest(code.co_code, code.co_exceptiontable)
-        yield repr((
-            code.co_name, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount,
-            code.co_flags, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
-        ))
+        yield repr(
+            (
+                code.co_name,
+                code.co_argcount,
+                code.co_posonlyargcount,
+                code.co_kwonlyargcount,
+                code.co_flags,
+                code.co_names,
+                code.co_varnames,
+                code.co_freevars,
+                code.co_cellvars,
+            )
+        )
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
                 yield from self.code(constant, where)
@@ -340,9 +365,9 @@ class _Walk:
         waiting = [("", package, file)]
         while waiting:
             name, inside, path = waiting.pop()
-            found[name] = digest(_read(path))
+            found[name] = digest(read_source(path))
             if path.suffix == ".py":
-                for name, known, other in find_files(imports_of_text(_read(path), inside)):
+                for name, known, other in find_files(imports_of_text(read_source(path), inside)):
                     if other is None:
                         found[name] = known
                     elif name not in found:
@@ -358,13 +383,6 @@ class _Walk:
             if file is not None:
                 inside = name if file.stem == "__init__" else name.rpartition(".")[0]
                 yield from self.file(file, inside)
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}.") from error
 
 
 def _is_plain(value: Any) -> bool:

@@ -87,12 +87,16 @@ class RunFolder:
     def _begin(self) -> None:
         # Read again now that nobody else writes: another process may have just finished.
         self.manifest = self._read_own() or {
-            "format": FORMAT, "audit": self.audit, "created": _now(), "runs": [],
+            "format": FORMAT,
+            "audit": self.audit,
+            "created": _now(),
+            "runs": [],
         }
         run = {"started": _now(), "command": self.command, "finished": None}
         self.manifest["runs"] = [*self.manifest.get("runs", []), run][-20:]
-        self.manifest["versions"] = versions("lethe-privacy", "numpy", "scipy", "scikit-learn",
-                                             "torch", "joblib", "safetensors")
+        self.manifest["versions"] = versions(
+            "lethe-privacy", "numpy", "scipy", "scikit-learn", "torch", "joblib", "safetensors"
+        )
         self.manifest["machine"] = machine()
         self.save()
 
@@ -170,8 +174,12 @@ def machine() -> dict[str, Any]:
                 break
     except OSError:
         pass
-    return {"processor": model, "cores": os.cpu_count(), "system": platform.platform(),
-            "python": sys.version.split()[0]}
+    return {
+        "processor": model,
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": sys.version.split()[0],
+    }
 
 
 def _now() -> str:

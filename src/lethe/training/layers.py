@@ -60,8 +60,9 @@ def _product(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
 class Linear:
     """y = x W' + b for K models; W is (K, out, in) as in torch, b is (K, 1, out) or None."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, d_weight: Tensor,
-                 d_bias: Tensor | None) -> None:
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, d_weight: Tensor, d_bias: Tensor | None
+    ) -> None:
         self.weight, self.bias, self.d_weight, self.d_bias = weight, bias, d_weight, d_bias
         self._turned, self._y, self._d_x = Scratch(), Scratch(), Scratch()
 
@@ -123,8 +124,15 @@ class Elementwise:
 class LayerNorm:
     """Normalisation over the last axis; gain and offset are (K, 1, d) or None."""
 
-    def __init__(self, width: int, eps: float, gain: Tensor | None, offset: Tensor | None,
-                 d_gain: Tensor | None, d_offset: Tensor | None) -> None:
+    def __init__(
+        self,
+        width: int,
+        eps: float,
+        gain: Tensor | None,
+        offset: Tensor | None,
+        d_gain: Tensor | None,
+        d_offset: Tensor | None,
+    ) -> None:
         self.width, self.eps = width, eps
         self.gain, self.offset, self.d_gain, self.d_offset = gain, offset, d_gain, d_offset
 
@@ -146,7 +154,13 @@ class LayerNorm:
         if not need_input:
             return None
         back: Tensor = aten.native_layer_norm_backward(
-            grad.contiguous(), self._x, [self.width], self._mean, self._rstd, None, None,
+            grad.contiguous(),
+            self._x,
+            [self.width],
+            self._mean,
+            self._rstd,
+            None,
+            None,
             [True, False, False],
         )[0]
         return back
@@ -199,9 +213,7 @@ _ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Layer]] = {
     nn.GELU: lambda module: _gelu(module.approximate),
     nn.LeakyReLU: lambda module: _leaky(module.negative_slope),
 }
-STACKABLE = (
-    nn.Linear, nn.ReLU, nn.LayerNorm, nn.Dropout, nn.Identity, nn.Flatten, *_ACTIVATIONS
-)
+STACKABLE = (nn.Linear, nn.ReLU, nn.LayerNorm, nn.Dropout, nn.Identity, nn.Flatten, *_ACTIVATIONS)
 
 
 def flatten_module(module: nn.Module) -> list[nn.Module]:
@@ -242,8 +254,9 @@ def reason_not_stackable(module: nn.Module) -> str | None:
 
 def _is_altered(part: nn.Module) -> bool:
     """Whether a module does more than its class says."""
-    hooked = any("hooks" in name and item for name, item in vars(part).items()
-                 if isinstance(item, dict))
+    hooked = any(
+        "hooks" in name and item for name, item in vars(part).items() if isinstance(item, dict)
+    )
     return hooked or "forward" in vars(part)
 
 

@@ -59,9 +59,7 @@ def load_callable(reference: str) -> Callable[..., Any]:
     """
     place, _, name = reference.rpartition(":")
     if not place or not name:
-        raise InputError(
-            f"recipe {reference!r} must be file.py:name or package.module:name."
-        )
+        raise InputError(f"recipe {reference!r} must be file.py:name or package.module:name.")
     module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
     if not hasattr(module, name):
         public = [key for key, value in vars(module).items() if callable(value)]

@@ -194,8 +194,7 @@ class CallableRecipe:
     def describe(self) -> dict[str, Any]:
         """Plain values for findings, without code."""
         name = getattr(self.train, "__qualname__", type(self.train).__name__)
-        return {"kind": "callable", "train": name, "outputs": self.outputs,
-                "version": self.version}
+        return {"kind": "callable", "train": name, "outputs": self.outputs, "version": self.version}
 
     def code_hash(self) -> str:
         """Hash of the callable's code and of every value it reaches."""

@@ -122,7 +122,9 @@ def loss_to_log_odds(loss: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _check_table(
-    where: str, signals: NDArray[Any], members: NDArray[Any],
+    where: str,
+    signals: NDArray[Any],
+    members: NDArray[Any],
     each: Mapping[str, NDArray[Any] | None],
 ) -> None:
     """Shapes fit, there are models enough, and what belongs to a record is there for each."""
@@ -173,9 +175,7 @@ def _check_columns(path: Path, columns: Columns, known: tuple[str, ...], require
     check_known_keys(str(path), columns, known)
 
 
-def _pivot(
-    path: Path, columns: Columns
-) -> tuple[NDArray[np.str_], NDArray[np.str_], Columns]:
+def _pivot(path: Path, columns: Columns) -> tuple[NDArray[np.str_], NDArray[np.str_], Columns]:
     """Long columns as (models, records) arrays, with the names of models and records."""
     for name in ("model", "record"):
         gaps = missing(columns[name])
@@ -259,7 +259,10 @@ def _where(flags: NDArray[np.bool_], names: NDArray[np.str_], ids: NDArray[np.st
 
 
 def _check_signals(
-    path: Path, signals: NDArray[Any], names: NDArray[np.str_], ids: NDArray[np.str_],
+    path: Path,
+    signals: NDArray[Any],
+    names: NDArray[np.str_],
+    ids: NDArray[np.str_],
     infinite: str = "infinite",
 ) -> None:
     if signals.dtype.kind not in "fiub":

@@ -78,7 +78,10 @@ class ChunkJob:
     def finished(self) -> Shard | None:
         """The shard, if a valid one exists."""
         return read_shard(
-            shard_path(self.folder, self.chunk), self.spec_hash, self.first, self.models,
+            shard_path(self.folder, self.chunk),
+            self.spec_hash,
+            self.first,
+            self.models,
             len(self.spec.labels),
         )
 
@@ -124,7 +127,11 @@ def train_chunk(job: ChunkJob) -> int:
     held = ~spec.pool
     utility = correct[:, held].mean(axis=1) if held.any() else np.zeros(job.models)
     shard = Shard(
-        job.first, signals, members.astype(np.uint8), correct, utility.astype(np.float32),
+        job.first,
+        signals,
+        members.astype(np.uint8),
+        correct,
+        utility.astype(np.float32),
         np.array(seeds, np.int64),
     )
     write_shard(shard_path(job.folder, job.chunk), shard, job.spec_hash)
@@ -153,18 +160,20 @@ def _outputs(
             yield from ((logits, "logits") for logits in stack)
             return
         for row, seed in zip(members, seeds, strict=True):
-            yield train_torch(
-                recipe, features, labels, np.flatnonzero(row), pool, treatment, seed
-            ), "logits"
+            yield (
+                train_torch(recipe, features, labels, np.flatnonzero(row), pool, treatment, seed),
+                "logits",
+            )
         return
     from lethe.training.single import train_callable, train_sklearn
 
     for row, seed in zip(members, seeds, strict=True):
         rows = np.flatnonzero(row)
         if isinstance(recipe, SklearnRecipe):
-            yield train_sklearn(
-                recipe, features, labels, rows, spec.classes, treatment, seed
-            ), "probabilities"
+            yield (
+                train_sklearn(recipe, features, labels, rows, spec.classes, treatment, seed),
+                "probabilities",
+            )
         else:
             assert isinstance(recipe, CallableRecipe)
             yield train_callable(recipe, len(labels), rows, treatment, seed), recipe.outputs
@@ -228,9 +237,16 @@ class Shadows:
             return None if table is None else table[rows]
 
         return Shadows(
-            self.signals[rows], self.members[rows], self.ids, self.labels, self.groups,
-            cut(self.correct), self.population[rows] if self.population.size else self.population,
-            cut(self.population_correct), self.population_labels, self.notes,
+            self.signals[rows],
+            self.members[rows],
+            self.ids,
+            self.labels,
+            self.groups,
+            cut(self.correct),
+            self.population[rows] if self.population.size else self.population,
+            cut(self.population_correct),
+            self.population_labels,
+            self.notes,
         )
 
     def halves(self) -> tuple[Shadows, Shadows]:
@@ -255,7 +271,11 @@ class Shadows:
         """
         table = read_scores(Path(path), signal)
         return cls(
-            table.signals, table.members, table.ids, table.labels, table.groups,
+            table.signals,
+            table.members,
+            table.ids,
+            table.labels,
+            table.groups,
             notes=table.notes,
         )
 
@@ -289,7 +309,13 @@ class Shadows:
             correct[rows] = shard.correct
         pool = spec.pool
         return cls(
-            signals[:, pool], members[:, pool], ids[pool], spec.labels[pool],
-            None if groups is None else groups[pool], correct[:, pool], signals[:, ~pool],
-            correct[:, ~pool], spec.labels[~pool],
+            signals[:, pool],
+            members[:, pool],
+            ids[pool],
+            spec.labels[pool],
+            None if groups is None else groups[pool],
+            correct[:, pool],
+            signals[:, ~pool],
+            correct[:, ~pool],
+            spec.labels[~pool],
         )

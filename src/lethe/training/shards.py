@@ -74,8 +74,13 @@ def read_shard(path: Path, spec: str, first: int, models: int, records: int) -> 
     except (OSError, ValueError, KeyError, SafetensorError):
         return None
     wide = (models, records)
-    shapes = {"signals": wide, "members": wide, "correct": wide,
-              "utility": (models,), "seeds": (models,)}
+    shapes = {
+        "signals": wide,
+        "members": wide,
+        "correct": wide,
+        "utility": (models,),
+        "seeds": (models,),
+    }
     if header.get("spec") != spec or header.get("first") != str(first):
         return None
     if any(

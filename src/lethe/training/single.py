@@ -35,13 +35,15 @@ def make_optimizer(recipe: TorchRecipe, parameters: Any) -> Any:
     torch = require("torch", "train")
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(
-            parameters, lr=recipe.learning_rate, momentum=recipe.momentum,
-            weight_decay=recipe.weight_decay, nesterov=recipe.nesterov, fused=True,
+            parameters,
+            lr=recipe.learning_rate,
+            momentum=recipe.momentum,
+            weight_decay=recipe.weight_decay,
+            nesterov=recipe.nesterov,
+            fused=True,
         )
     kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
-    return kind(
-        parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True
-    )
+    return kind(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, fused=True)
 
 
 def train_torch(
