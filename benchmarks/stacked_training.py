@@ -7,7 +7,8 @@ the tensor-index loop (`baselines.py`, each with 1 and 2 threads in a fresh proc
 engine: all models of the workload in two worker processes, shards hashed and written, every model
 evaluated on every record. Workers are started and warmed first, as in an audit they live long.
 Given are medians over the rounds of wall seconds a model, and of the ratios within a round; the
-accuracies show that all train the same model equally well.
+accuracies show that all train the same model equally well. A machine whose environment presets
+OPENBLAS_CORETYPE keeps it, and with it slower products: run with `env -u OPENBLAS_CORETYPE`.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ def main() -> None:
         print(json.dumps({"workload": name, **summary(rounds)}, indent=1), flush=True)
     document = {
         "machine": machine(),
+        "OPENBLAS_CORETYPE": os.environ.get("OPENBLAS_CORETYPE", "not set"),
         "models": options.models,
         "width": options.width,
         "results": results,

@@ -137,7 +137,7 @@ def model(
     folder = Path(options["out"] or Path("lethe-runs") / f"{data.name}-{name[:8]}")
     command = {"command": "audit model", "target": target, **options}
     with RunFolder(folder, name, _command_line()) as run, Progress(quiet) as progress:
-        _warn_few(settings.models, progress)
+        _warn_models(options["models"], settings.models, progress)
         findings = audit_model(data, chosen, settings, run, progress, options["workers"])
         return finish(findings, run, command, context, settings)
 
@@ -192,6 +192,7 @@ def scores(
         if key not in ("file", "config", "context", "quiet")
     }
     from lethe.cli.options import audit_settings, finish, merged
+    from lethe.cli.show import Progress
     from lethe.membership.audit import audit_scores
     from lethe.training.fingerprint import digest, hash_array
     from lethe.training.folder import RunFolder
@@ -203,7 +204,8 @@ def scores(
     name = digest(hash_array(shadows.signals), hash_array(shadows.members), str(settings.seed))
     folder = Path(options["out"] or Path("lethe-runs") / f"{file.stem}-{name[:8]}")
     command = {"command": "audit scores", "file": str(file), **options}
-    with RunFolder(folder, name, _command_line()) as run:
+    with RunFolder(folder, name, _command_line()) as run, Progress(quiet) as progress:
+        _warn_models(None, shadows.models, progress)
         findings = audit_scores(file.stem, shadows, settings, run)
         return finish(findings, run, command, context, settings)
 
@@ -215,7 +217,9 @@ def _command_line() -> str:
     return shlex.join(["lethe", *sys.argv[1:]])
 
 
-def _warn_few(models: int, progress: Any) -> None:
+def _warn_models(asked: int | None, models: int, progress: Any) -> None:
+    if asked is not None and asked != models:
+        progress.say(f"models={asked} is odd; {models} are trained, in complementary pairs.")
     if models < 8:
         progress.say(
             f"warning: models={models} gives very wide intervals and no selection of exposed "

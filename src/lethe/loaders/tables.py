@@ -74,6 +74,8 @@ def load_table(
     notes = [note for part in encoded for note in part.notes]
     if not names:
         raise InputError(f"{path} has no features beside the label that vary. Drop fewer columns.")
+    if any(not is_text(values) for values in features.values()):
+        notes.append("Numeric features have mean 0 and standard deviation 1 over all records.")
     if rows is not None:
         notes.append(subset_note(rows, records, seed))
     used = np.unique(codes[chosen])  # a subset may lack a class; a model is not asked for it

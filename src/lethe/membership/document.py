@@ -156,7 +156,7 @@ def compose(
         guarantees=[
             {"candidate": one.name, "guarantee": one.guarantee.to_json()} for one in candidates
         ],
-        limits=texts.limits(measured[0].shadows, spec is not None),
+        limits=texts.limits(measured[0].shadows, () if data is None else data.notes),
         context={},
         reproduction={
             "seed": settings.seed,

@@ -80,8 +80,13 @@ def threat_model(models: int) -> dict[str, str]:
     }
 
 
-def limits(shadows: Shadows, trained: bool) -> list[str]:
-    """What this audit cannot say."""
+def limits(shadows: Shadows, notes: Sequence[str]) -> list[str]:
+    """What this audit cannot say.
+
+    Args:
+        shadows: of the baseline.
+        notes: of the loader, if the audit trained its shadow models.
+    """
     listed = [
         "An attack gives a lower limit of what leaks. That it fails is no proof that nothing does.",
         "The rates hold for records like these, models trained like these, and the attacks listed.",
@@ -89,7 +94,7 @@ def limits(shadows: Shadows, trained: bool) -> list[str]:
         "Targeted weights are computed from the private records and are themselves a function of "
         "them; no mitigation here carries a formal guarantee.",
     ]
-    if trained:
+    if any("standard deviation" in note for note in notes):
         listed.append(
             "Inputs were scaled with statistics of all records; this small leak is not attacked."
         )
