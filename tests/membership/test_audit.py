@@ -280,3 +280,19 @@ def test_torch_audit_with_the_default_number_of_models(tmp_path):
             one["vulnerability"]["baseline_records_t"]["value"]
             < plain["vulnerability"]["top_t"]["value"]
         )
+
+
+def test_a_forest_whose_votes_saturate_is_audited_and_warned_about(tmp_path):
+    from sklearn.ensemble import RandomForestClassifier
+
+    data = subset(digits(), 300, 0)
+    recipe = SklearnRecipe(RandomForestClassifier(10))
+    settings = AuditSettings(models=16, mitigations=("weighted",))
+    with module.open_run(tmp_path / "run", data, recipe, settings) as run:
+        document = audit_model(data, recipe, settings, run, workers=2).to_json()
+    jsonschema.validate(document, schema())
+    ties = [check for check in document["checks"] if check["name"] == "tied or saturated signals"]
+    assert {check["status"] for check in ties} == {"warn"}
+    for candidate in document["candidates"]:
+        for found in (candidate["vulnerability"]["top_t"], candidate["vulnerability"]["max_t"]):
+            assert "refused" in found or found["high"] - found["low"] < 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -197,3 +198,23 @@ def test_a_recipe_with_modules_beside_it_works_in_other_processes(
     finally:
         stop_processes()
     assert (found[0] == found[1]).all()
+
+
+def test_a_recipe_that_says_data_classes_travels_to_other_processes(tmp_path) -> None:
+    # `torch` and `classes` in one function look like the module torch.classes, which cannot
+    # be pickled.
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "from lethe import TorchRecipe\n"
+        "def make(data):\n"
+        "    def module():\n"
+        "        return torch.nn.Sequential(torch.nn.Linear(2, len(data.classes)))\n"
+        "    return TorchRecipe(module, epochs=1)\n"
+    )
+    data = SimpleNamespace(classes=("a", "b"))
+    recipe = load_recipe(f"{tmp_path / 'mine.py'}:make", data)
+    assert list(run_in_processes([recipe], outputs_of, 2)) == [2]
+
+
+def outputs_of(recipe: TorchRecipe) -> int:
+    return int(recipe.make_module()[0].out_features)

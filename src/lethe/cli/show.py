@@ -82,7 +82,7 @@ def _cell(measured: dict[str, Any] | None, percent: bool = True) -> str:
     if measured is None:
         return "-"
     if "refused" in measured:
-        return "not measurable"
+        return "refused"
     value, low, high = measured["value"], measured["low"], measured["high"]
     if value is None:
         return "-"

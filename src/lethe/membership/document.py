@@ -68,7 +68,7 @@ class Measurement:
     risk: Measured
     utility_loss: Estimate | None = None
     risk_change: Estimate | None = None
-    moved: tuple[Estimate, int, int] | None = None
+    moved: tuple[Measured, int, int] | None = None
     weights: NDArray[np.float32] | None = None
     targeted: NDArray[np.float32] | None = None
     before: Measurement | None = None

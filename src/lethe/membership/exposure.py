@@ -101,10 +101,14 @@ def expose(
     except InputError as error:
         return Exposure(overall, None, Refusal(str(error)), Refusal(str(error)))
     second = vulnerability(report.signals, report.members)
-    left_out = _left_out(report, rows)
-    if not np.isfinite([*second.t[highest], *left_out]).all():
-        why = Refusal("some selected records lack three models IN or OUT in the reporting half")
+    bad = int((~_steady(report, rows)).sum()) + int((~_steady(report, highest)).sum())
+    if bad:
+        why = Refusal(
+            f"{bad} of the selected records lack three models IN or OUT in the reporting half, or "
+            "their signals have no spread there, so that their t has no bound"
+        )
         return Exposure(overall, rows, why, why)
+    left_out = _left_out(report, rows)
     inside, outside = _both(report, rows)
     degrees = _degrees(inside, outside)
     factor = _small_sample_factor(degrees)
@@ -131,8 +135,15 @@ def expose(
 
 def mean_change(
     after: Shadows, before: Shadows, rows: NDArray[np.intp], confidence: float
-) -> Estimate:
-    """Mean change of t over some records, paired over the same splits; positive = more exposed."""
+) -> Measured:
+    """Mean change of t over some records, paired over the same splits; positive = more exposed.
+
+    Records whose signals have no spread when a pair of models is left out have no t to compare
+    and are not counted in n.
+    """
+    rows = rows[_steady(after, rows) & _steady(before, rows)]
+    if len(rows) == 0:
+        return Refusal("no record has a t-score whichever pair of models is left out")
     new, old = _left_out(after, rows), _left_out(before, rows)
     value = _mean_t(*_both(after, rows)) - _mean_t(*_both(before, rows))
     return symmetric_estimate(
@@ -184,6 +195,18 @@ def _mean_t(inside: Moments, outside: Moments) -> float:
     with np.errstate(invalid="ignore", divide="ignore"):
         t = (inside.mean - outside.mean) / np.sqrt(inside.variance() + outside.variance())
     return _small_sample_factor(_degrees(inside, outside)) * float(t.mean())
+
+
+def _steady(shadows: Shadows, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Which of `rows` have a t-score whichever pair of models is left out."""
+    steady = np.ones(len(rows), dtype=bool)
+    left = without_groups(shadows.signals[:, rows], shadows.members[:, rows], shadows.pairs)
+    for inside, outside in left:
+        steady &= (inside.count >= 2) & (outside.count >= 2)
+        # Equal signals leave a rest of rounding errors, not an exact 0.
+        rounding = 1e-9 * (1 + inside.mean**2 + outside.mean**2)
+        steady &= inside.squares + outside.squares > rounding
+    return steady
 
 
 def _left_out(shadows: Shadows, rows: NDArray[np.intp]) -> Float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.estimate import Measured, Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.rules import FAIL, NOT_TESTED, PASS
 from lethe.training.shadows import Shadows
@@ -106,12 +106,13 @@ def limits(shadows: Shadows, notes: Sequence[str]) -> list[str]:
     return listed
 
 
-def moved_words(change: Estimate, newly: int, others: int) -> str:
+def moved_words(change: Measured, newly: int, others: int) -> str:
     """Did risk move to records that were not among the most exposed?"""
-    assert change.low is not None and change.high is not None
-    if change.low > 0:
+    if isinstance(change, Refusal):
+        trend = "their average exposure cannot be compared"
+    elif change.low is not None and change.low > 0:
         trend = "the other records became more exposed on average"
-    elif change.high < 0:
+    elif change.high is not None and change.high < 0:
         trend = "the other records became less exposed on average"
     else:
         trend = "the exposure of the other records did not change measurably on average"

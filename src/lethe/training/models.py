@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import importlib
 import importlib.util
@@ -9,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from lethe.errors import InputError, did_you_mean, require
@@ -99,7 +101,23 @@ def _load_file(path: Path) -> Any:
         raise InputError(f"recipe file {path} fails: {type(error).__name__}: {error}") from error
     # Worker processes cannot import it by name, so its functions travel by value.
     _joblibs_cloudpickle().register_pickle_by_value(module)
+    _send_modules_by_name()
     return module
+
+
+def _send_modules_by_name() -> None:
+    """Let modules of a class of their own travel by name, as plain modules do.
+
+    A recipe that says `torch` and, somewhere, `data.classes` is taken to need `torch.classes`,
+    which is such a module and could not be pickled.
+    """
+    for kind in {type(found) for found in list(sys.modules.values())} - {ModuleType}:
+        if issubclass(kind, ModuleType):
+            copyreg.pickle(kind, _by_name)
+
+
+def _by_name(module: ModuleType) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+    return importlib.import_module, (module.__name__,)
 
 
 def load_recipe(reference: str, data: Any) -> Recipe:
