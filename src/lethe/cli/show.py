@@ -108,7 +108,7 @@ def print_findings(findings: Findings, folder: str) -> None:
         title_justify="left",
     )
     table.add_column("candidate", no_wrap=True, min_width=19)
-    for heading in (frontier["risk"].split(" ")[0], "tpr@0.001", "t, top 1%", "accuracy", "lost"):
+    for heading in (frontier["risk"].split(" ")[0], "tpr@.001", "t, top 1%", "accuracy", "lost"):
         table.add_column(heading, overflow="fold")
     for candidate in findings.candidates:
         best = candidate["attacks"][candidate["strongest_attack"]]

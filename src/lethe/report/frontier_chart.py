@@ -180,7 +180,8 @@ def _grid(x: Axis, y: Axis, frame: Box, frontier: Mapping[str, Any], narrow: boo
 
 
 def _first_upper(words: str) -> str:
-    return words[:1].upper() + words[1:]
+    # A metric such as tpr@0.01 is written as in a rule.
+    return words if "@" in words.split(" ")[0] else words[:1].upper() + words[1:]
 
 
 def _blind_guess(x: Axis, frame: Box, fpr: float | None) -> str:
