@@ -283,3 +283,4 @@ def test_records_are_kept_on_request_and_named_by_rank_in_the_document(table, tm
     kept = pyarrow.parquet.read_table(folder / "records.parquet").to_pylist()
     assert kept[0]["t"] == pytest.approx(exposed[0]["t"], rel=1e-6)
     assert len(kept) > 200
+    assert (folder / "records.parquet").stat().st_mode & 0o077 == 0

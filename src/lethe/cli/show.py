@@ -123,8 +123,9 @@ def print_findings(findings: Findings, folder: str) -> None:
             _cell(candidate["utility_loss"]),
         )
     console.print(table)
-    console.print(Text("* no other candidate is better in both risk and accuracy"))
-    console.print(Text(f"> the one to take: {frontier['rule']}"))
+    if len(findings.candidates) > 1:
+        console.print(Text("* no other candidate is better in both risk and accuracy"))
+        console.print(Text(f"> the one to take: {frontier['rule']}"))
     for ruling in findings.rules:
         console.print(Text(f"{ruling['outcome']}: {ruling['rule']} on {ruling['candidate']}"))
     for check in findings.checks:

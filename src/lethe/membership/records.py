@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from lethe.membership.document import Measurement, exposed_records
@@ -26,13 +27,19 @@ def write_records(folder: RunFolder, measured: Measurement, classes: tuple[str, 
         for rank, row in enumerate(exposed_records(measured, classes, pseudonyms=False), start=1)
     ]
     if find_spec("pyarrow") is None:
-        return folder.write("records.csv", _csv(rows)).name
+        return _for_the_owner(folder.write("records.csv", _csv(rows)))
     import pyarrow
     import pyarrow.parquet
 
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), buffer)
-    return folder.write("records.parquet", buffer.getvalue()).name
+    return _for_the_owner(folder.write("records.parquet", buffer.getvalue()))
+
+
+def _for_the_owner(path: Path) -> str:
+    """Nobody else on the machine needs to read who is exposed."""
+    path.chmod(0o600)
+    return path.name
 
 
 def _csv(rows: list[dict[str, Any]]) -> bytes:
