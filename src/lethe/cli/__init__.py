@@ -9,7 +9,11 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line and exit with its code."""
-    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+    try:
+        code = run(sys.argv[1:] if arguments is None else list(arguments))
+    except KeyboardInterrupt:  # while loading, before there is anything to stop
+        code = 130
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

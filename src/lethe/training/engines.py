@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -51,7 +52,9 @@ def run_in_processes(
                 batch_size=1,
                 pre_dispatch=2 * workers if workers > 1 else 1,
             )
-            yield from parallel(delayed(work)(job) for job in jobs)
+            with _ctrl_c_held_back():
+                results = parallel(delayed(work)(job) for job in jobs)
+            yield from results
     except (TerminatedWorkerError, BrokenProcessPool) as error:
         raise RunFailed(
             "a worker process died, most often for lack of memory; finished models are kept. "
@@ -74,6 +77,20 @@ def worker_environment() -> dict[str, str]:
     if "OPENBLAS_CORETYPE" in os.environ or not needed.issubset(flags):
         return {}
     return {"OPENBLAS_CORETYPE": "SKYLAKEX"} if "AuthenticAMD" in text else {}
+
+
+@contextlib.contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """Start processes that never see Ctrl-C; ours waits until they are started.
+
+    A terminal sends it to all of them. Ours decides what to do; theirs would each print a
+    traceback first.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
