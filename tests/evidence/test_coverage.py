@@ -156,9 +156,10 @@ def test_coverage(name, models):
     """At least 93 %; at most 97 % where every kind of cluster has an effect of its own.
 
     Where models have none the variance, never below its largest part, is cautious on purpose:
-    few models cannot show that they do not differ.
+    few models cannot show that they do not differ. So are the degrees of freedom of 4 pairs.
     """
-    check(name, models, 400, 400, 0.93, 0.97 if name in ("models", "both") else None)
+    tight = name in ("models", "both") and models > 8
+    check(name, models, 400, 400, 0.93, 0.97 if tight else None)
 
 
 @pytest.mark.slow

@@ -204,7 +204,8 @@ def test_mean_spread_agrees_with_the_naive_formula(models, people, t, r, seed):
     assert spread.variance == pytest.approx(variance, rel=1e-9)
     if t > 2 and r > 2:
         degrees = variance**2 / (one**2 / (t - 1) + two**2 / (r - 1))
-        assert spread.degrees == pytest.approx(degrees, rel=1e-9)
+        # With fewer than 5 clusters of a kind the sum of parts is not trusted.
+        assert spread.degrees == pytest.approx(min(degrees, t - 1, r - 1), rel=1e-9)
 
 
 @given(st.integers(3, 8), st.integers(3, 8), st.integers(0, 10**6), st.floats(0, 3))

@@ -160,7 +160,7 @@ def test_the_standard_candidates_and_what_each_changes() -> None:
     ]
     assert "early-stopping" not in {m.name for m in standard_mitigations(0.01, 2, 2, None)}
     stricter = {m.name: m for m in standard_mitigations(0.01, 2, 2, None, 0.1)}["removal"]
-    assert stricter.treatment(WEIGHTS).weights.tolist() == [1, 1, 1, 0]  # type: ignore[union-attr]
+    assert stricter.treatment(WEIGHTS).weights.tolist() == [1, 1, 1, 0]
 
 
 def test_nothing_to_compare_is_refused() -> None:

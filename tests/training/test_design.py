@@ -96,7 +96,7 @@ def naive_partners(members: np.ndarray) -> set[frozenset[int]]:
 @given(st.integers(2, 10), st.randoms(use_true_random=False))
 def test_partners_are_found_in_any_order(pairs: int, rng: object) -> None:
     order = list(range(2 * pairs))
-    rng.shuffle(order)  # type: ignore[attr-defined]
+    rng.shuffle(order)
     members = membership(2 * pairs, 40, 0)[order]
     partner = partners(members)
     assert (partner[partner] == np.arange(2 * pairs)).all()

@@ -166,7 +166,7 @@ class Called:
         return self.rate
 
 
-class Sized(list):  # type: ignore[type-arg]
+class Sized(list):
     rate = 0.0
 
 
@@ -199,9 +199,9 @@ def keyword_default(value: Any) -> Callable[..., Any]:
 
 def attributed(value: Any) -> Callable[..., Any]:
     def inner() -> Any:
-        return inner.rate  # type: ignore[attr-defined]
+        return inner.rate
 
-    inner.rate = value  # type: ignore[attr-defined]
+    inner.rate = value
     return inner
 
 
@@ -219,7 +219,7 @@ def buffered(value: float) -> torch.nn.Module:
 
 def hooked(value: float) -> torch.nn.Module:
     made = torch.nn.Identity()
-    made.register_forward_hook(closing_over(value))  # type: ignore[arg-type]
+    made.register_forward_hook(closing_over(value))
     return made
 
 

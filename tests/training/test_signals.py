@@ -97,7 +97,7 @@ def test_nan_names_the_record(convert: object) -> None:
     table = np.full((4, 2), 0.5)
     table[2:, 1] = np.nan
     with pytest.raises(InputError, match="NaN for 2 records, the first is record 2"):
-        convert(table, np.zeros(4, int))  # type: ignore[operator]
+        convert(table, np.zeros(4, int))
 
 
 def test_probabilities_of_exactly_one_keep_what_the_others_say() -> None:

@@ -27,6 +27,7 @@ from lethe.evidence.intervals import clustered_share
 DRAWS = 1000
 _GRID = 400
 _MAX_GROUPS = 1500
+_FEW = 5
 _KINDS = ("targets", "records", "cells")
 
 
@@ -71,7 +72,11 @@ def _combine(parts: Sequence[float], clusters: Sequence[int]) -> Spread:
         part**2 / max(count - 1, 1)
         for part, count in zip((targets, records), clusters[:2], strict=True)
     )
-    return Spread(variance, variance**2 / weight if weight > 0 else float(clusters[1] - 1))
+    degrees = variance**2 / weight if weight > 0 else float(clusters[1] - 1)
+    if min(clusters[:2]) < _FEW:
+        # Satterthwaite's sum of parts is too sure of parts that rest on so few clusters.
+        degrees = min(degrees, float(min(clusters[:2]) - 1))
+    return Spread(variance, degrees)
 
 
 @dataclass(frozen=True)
