@@ -251,3 +251,20 @@ def test_newly_exposed_by_hand():
     unknown = Vulnerability(np.full(3, np.nan), np.ones(3), np.zeros(3))
     assert newly_exposed(unknown, before, np.arange(3)) == 0
     assert newly_exposed(after, before, np.array([], int)) == 0
+
+
+def test_records_without_a_spread_are_refused_and_not_averaged():
+    """A forest's votes: all members 36, all others -36, so that t has no bound."""
+    members = paired(16, 200)
+    phi = np.asarray(signals(members, 3, gap=1.0), np.float32)
+    steady = shadows(members, phi)
+    tied = phi.copy()
+    tied[:, :3] = np.where(members[:, :3], 36.0, -36.0)
+    found = expose(shadows(members, tied))
+    assert set(found.selected) <= {0, 1, 2}
+    assert "no spread" in found.top_t.reason and "no spread" in found.max_t.reason
+    rows = np.arange(200)
+    change = mean_change(shadows(members, tied), steady, rows, 0.95)
+    assert change.n == 197
+    assert change.value == pytest.approx(mean_change(steady, steady, rows[3:], 0.95).value)
+    assert isinstance(mean_change(shadows(members, tied), steady, rows[:3], 0.95), Refusal)

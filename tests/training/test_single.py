@@ -305,4 +305,4 @@ def test_what_is_no_classifier_is_refused() -> None:
     with pytest.raises(InputError, match="StandardScaler must be a classifier"):
         SklearnRecipe(StandardScaler())
     with pytest.raises(InputError, match="outputs='logit' must be one of"):
-        CallableRecipe(lambda rows, weights, seed: None, outputs="logit")  # type: ignore
+        CallableRecipe(lambda rows, weights, seed: None, outputs="logit")

@@ -137,7 +137,9 @@ def compose(
         },
         records={
             "kept": settings.keep_records,
-            "exposed": exposed_records(measured[0], classes) if settings.keep_records else [],
+            "exposed": exposed_records(measured[0], classes, confidence=settings.confidence)
+            if settings.keep_records
+            else [],
         },
         checks=[check.to_json(one.name) for one in measured for check in one.checks],
         rules=[ruling.to_json() for ruling in rulings],
@@ -280,7 +282,10 @@ def _data(shadows: Shadows, data: Dataset | None, spec: Spec | None) -> dict[str
 
 
 def exposed_records(
-    one: Measurement, classes: tuple[str, ...] | None, pseudonyms: bool = True
+    one: Measurement,
+    classes: tuple[str, ...] | None,
+    pseudonyms: bool = True,
+    confidence: float = 0.95,
 ) -> list[dict[str, Any]]:
     """The most exposed records, at most 100, by t over all shadow models.
 
@@ -288,9 +293,10 @@ def exposed_records(
         one: the baseline's measurement.
         classes: names of the classes, if known.
         pseudonyms: name records by rank; otherwise by their own id.
+        confidence: of the limits of t.
     """
     scores = one.exposure.all_models
-    low, high = scores.limits()
+    low, high = scores.limits(confidence)
     known = np.flatnonzero(np.isfinite(scores.t))
     order = known[np.argsort(-scores.t[known], kind="stable")]
     labels = one.shadows.labels
