@@ -18,59 +18,22 @@ import functools
 import json
 import os
 import statistics
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from baselines import LOOPS, fresh, machine
+from common import engine, spec_with, torch_recipe
 from workloads import WORKLOADS, Workload, workload
 
-from lethe.training.engines import run_in_processes
 from lethe.training.models import mlp
-from lethe.training.recipe import TorchRecipe, Treatment
-from lethe.training.shadows import Shadows, Spec, chunk_jobs, train_chunk
-
-WORKERS = 2
+from lethe.training.shadows import Spec
 
 
-def spec_of(job: Workload, epochs: int | None = None) -> Spec:
+def spec_of(job: Workload) -> Spec:
     """The workload as a spec of shadow models; no record is held out."""
-    recipe = TorchRecipe(
-        functools.partial(mlp, job.widths[0], job.widths[1:-1], job.widths[-1]),
-        epochs=epochs or job.epochs,
-        batch_size=job.batch,
-        learning_rate=job.learning_rate,
-        optimizer="adam",
-    )
-    return Spec(
-        job.features,
-        job.labels,
-        job.widths[-1],
-        np.ones(len(job.labels), bool),
-        recipe,
-        Treatment(),
-        seed=0,
-    )
-
-
-def engine(job: Workload, models: int, width: int) -> dict[str, Any]:
-    """Seconds a model of the whole engine, and accuracies IN and OUT."""
-    with tempfile.TemporaryDirectory() as folder:
-        warm = chunk_jobs(spec_of(job, epochs=1), Path(folder) / "warm", 2 * WORKERS, 2)
-        list(run_in_processes(warm, train_chunk, WORKERS))
-        start = time.perf_counter()
-        jobs = chunk_jobs(spec_of(job), Path(folder) / "timed", models, width)
-        list(run_in_processes(jobs, train_chunk, WORKERS))
-        seconds = time.perf_counter() - start
-        shadows = Shadows.from_shards(jobs, np.arange(len(job.labels)).astype(str))
-    assert shadows.correct is not None
-    return {
-        "seconds_per_model": seconds / models,
-        "train_accuracy": float(shadows.correct[shadows.members].mean()),
-        "test_accuracy": float(shadows.correct[~shadows.members].mean()),
-    }
+    network = functools.partial(mlp, job.widths[0], job.widths[1:-1], job.widths[-1])
+    recipe = torch_recipe(network, job.epochs, job.batch, job.learning_rate)
+    return spec_with(job.features, job.labels, job.widths[-1], recipe)
 
 
 def main() -> None:
@@ -93,7 +56,7 @@ def main() -> None:
             loops = {
                 loop: [fresh(name, loop, threads, baseline) for threads in (1, 2)] for loop in LOOPS
             }
-            ours = engine(workload(name), options.models, options.width)
+            ours = engine(spec_of(workload(name)), options.models, options.width)
             rounds.append({"loops": loops, "lethe": ours, "load": os.getloadavg()[0]})
         results.append({"workload": name, "rounds": rounds, **summary(rounds)})
         print(json.dumps({"workload": name, **summary(rounds)}, indent=1), flush=True)

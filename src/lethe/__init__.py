@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from lethe.loaders import Dataset, load
     from lethe.membership.audit import audit_model, audit_scores, open_run
     from lethe.membership.lira import score_all
+    from lethe.membership.planning import plan
     from lethe.membership.settings import AuditSettings
     from lethe.membership.vulnerability import vulnerability
     from lethe.report import render
+    from lethe.training.adapters.huggingface import huggingface_recipe
+    from lethe.training.adapters.lightning import lightning_recipe
     from lethe.training.models import default_recipe
     from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
     from lethe.training.shadows import Shadows
@@ -50,8 +53,11 @@ _HOME = {
     "audit_scores": "lethe.membership.audit",
     "clopper_pearson": "lethe.evidence.intervals",
     "default_recipe": "lethe.training.models",
+    "huggingface_recipe": "lethe.training.adapters.huggingface",
+    "lightning_recipe": "lethe.training.adapters.lightning",
     "load": "lethe.loaders",
     "open_run": "lethe.membership.audit",
+    "plan": "lethe.membership.planning",
     "render": "lethe.report",
     "roc": "lethe.evidence.roc",
     "score_all": "lethe.membership.lira",
@@ -84,8 +90,11 @@ __all__ = [
     "audit_scores",
     "clopper_pearson",
     "default_recipe",
+    "huggingface_recipe",
+    "lightning_recipe",
     "load",
     "open_run",
+    "plan",
     "render",
     "roc",
     "score_all",

@@ -39,6 +39,8 @@ def refused(capsys, tmp_path, *arguments, code=2, out=True):
         (["audit", "model", "digits", "--recipe", "nowhere.py:make"], ["nowhere.py"]),
         (["audit", "model", "digits", "--recipe", "make"], ["file.py:name"]),
         (["audit", "model", "digits", "--rows", "99999"], ["99999", "1797"]),
+        (["audit", "model", "diabetes", "--task", "classification"], ["'diabetes'", "regression"]),
+        (["audit", "model", "digits", "--task", "regresion"], ["Did you mean 'regression'?"]),
         (["audit", "scores", "nowhere.npz"], ["nowhere.npz"]),
     ],
 )

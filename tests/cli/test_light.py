@@ -9,7 +9,18 @@ import pytest
 
 import lethe
 
-HEAVY = ("torch", "scipy.stats", "matplotlib", "sklearn", "pyarrow", "duckdb", "joblib")
+HEAVY = (
+    "torch",
+    "scipy.stats",
+    "matplotlib",
+    "sklearn",
+    "pyarrow",
+    "duckdb",
+    "joblib",
+    "ray",
+    "submitit",
+    "fsspec",
+)
 
 
 @pytest.mark.parametrize(
@@ -18,6 +29,8 @@ HEAVY = ("torch", "scipy.stats", "matplotlib", "sklearn", "pyarrow", "duckdb", "
         "import lethe",
         "from lethe.cli import run; run(['--help'])",
         "from lethe.cli import run; run(['audit', 'model', '--help'])",
+        "from lethe.cli import run; run(['plan', '--help'])",
+        "from lethe.cli import run; run(['shadow', '--help'])",
         "from lethe.cli import run; run(['--version'])",
     ],
 )

@@ -12,6 +12,7 @@ from scipy.special import ndtr, ndtri
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from lethe.errors import InputError, NotMeasurable
+from lethe.evidence import roc as module
 from lethe.evidence.roc import (
     auc,
     auc_of,
@@ -253,3 +254,46 @@ def test_tau_published():
     assert log_ratio(0.0404, 0.001) == pytest.approx(3.7, abs=0.005)
     assert log_ratio(0.001, 0.001) == 0.0
     assert log_ratio(0.0, 0.001) is None
+
+
+def points_of(member, score):
+    """Every point of the curve by sorting all scores together, one step a distinct score."""
+    order = np.argsort(-score, kind="stable")
+    value, flag = score[order], member[order]
+    last = np.append(value[1:] != value[:-1], True)
+    hits, alarms = np.cumsum(flag)[last], np.cumsum(~flag)[last]
+    return (
+        np.append(0.0, alarms / alarms[-1]),
+        np.append(0.0, hits / hits[-1]),
+        np.append(np.inf, value[last]),
+    )
+
+
+@pytest.mark.parametrize("levels", [None, 4, 300])
+@pytest.mark.parametrize("block", [1, 7, 1 << 16])
+def test_rates_and_area_without_points_equal_those_with(levels, block, monkeypatch):
+    """The sorted sides give what walking along the points gives, for any size of block."""
+    monkeypatch.setattr(module, "_BLOCK", block)
+    rng = np.random.default_rng(levels)
+    member = rng.random(2500) < 0.4
+    score = rng.normal(size=2500) + member
+    score[:3] = np.inf, -np.inf, np.inf
+    score = score if levels is None else np.round(score * levels / 8)
+    curve, (fpr, tpr, thresholds) = roc(member, score), points_of(member, score)
+    assert curve.fpr.tolist() == fpr.tolist() and curve.tpr.tolist() == tpr.tolist()
+    assert curve.thresholds.tolist() == thresholds.tolist()
+    assert auc_of(curve) == pytest.approx(np.trapezoid(tpr, fpr), abs=1e-12)
+    for budget in (*np.geomspace(0.008, 0.99, 60), *fpr[(fpr > 0.008) & (fpr < 1)][:40]):
+        at = int(np.searchsorted(fpr, budget * (1 + 1e-12), side="right")) - 1
+        point = rate_at(curve, budget)
+        assert (point.tpr, point.realised_fpr, point.threshold) == (
+            tpr[at],
+            fpr[at],
+            thresholds[at],
+        )
+
+
+def test_the_callers_scores_are_left_as_they_were():
+    score = np.array([3.0, 1.0, 2.0, 0.0])
+    roc([1, 1, 0, 0], score)
+    assert score.tolist() == [3.0, 1.0, 2.0, 0.0]

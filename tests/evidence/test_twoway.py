@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
 from lethe.errors import InputError
+from lethe.evidence import twoway
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.roc import auc, tpr_at_fpr
 from lethe.evidence.twoway import (
@@ -351,3 +352,33 @@ def test_two_clusters_never_pass_for_many():
     table -= table.mean(axis=1, keepdims=True)
     spread = mean_spread(table, np.arange(2), np.arange(500))
     assert spread.degrees < 1.5
+
+
+@pytest.mark.parametrize("partly", [False, True])
+def test_counts_do_not_depend_on_how_many_rows_are_taken_at_once(partly, monkeypatch):
+    """Against one count over an index of all cells; and sorted scores may be handed in."""
+    member, score = small_table(4, models=6, records=50, levels=5)
+    scored = np.ones_like(member)
+    if partly:
+        scored[1] = False
+        scored[2, ::3] = False
+    clusters = clusters_of(np.arange(6) // 2, np.arange(50) // 2)
+    boot = TwoWayBootstrap(member, clusters, scored, draws=10)
+    flat, inside = score[scored], member[scored]
+    edges = twoway._threshold_grid(np.sort(flat[~inside]))
+    rows, columns = np.nonzero(scored)
+    target, record = clusters.targets[rows], clusters.records[columns]
+    bins = len(edges) - np.searchsorted(edges, flat, side="right")
+    expected = []
+    for cluster, count in zip(
+        (target, record, clusters.cells[target, record]), clusters.counts, strict=True
+    ):
+        table = np.zeros((count, len(edges) + 1, 2), int)
+        np.add.at(table, (cluster, bins, inside.astype(int)), 1)
+        expected.append(table.tolist())
+    whole = boot.replicate(flat, FPRS).values
+    for cells in (1, 120, 1 << 20):
+        monkeypatch.setattr(twoway, "_CELLS", cells)
+        assert [table.tolist() for table in boot._tables(flat, edges)] == expected
+        given = boot.replicate(flat, FPRS, np.sort(flat[~inside])).values
+        assert given.tolist() == whole.tolist()

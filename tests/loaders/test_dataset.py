@@ -45,6 +45,18 @@ def test_single_class() -> None:
     assert "all 'no'" in message and "Choose another label" in message
 
 
+def test_no_classes_mean_regression() -> None:
+    data = replace(GOOD, labels=np.array([0.5, 1.5, 1.5, 9.0]), classes=())
+    assert data.task == "regression" and GOOD.task == "classification" and data.notes == ()
+    for labels, said in (
+        (np.arange(4), "no classes: for regression use .astype('float64')"),
+        (np.array([0.5, np.nan, 1, 2]), "labels of 'toy' are NaN or infinite, the first of record"),
+        (np.full(4, 2.5), "are all 2.5: there is nothing to predict"),
+    ):
+        message = refusal(labels=labels, classes=())
+        assert said.replace("'toy'", repr(GOOD.name)) in message
+
+
 def test_rare_class_is_a_note_said_once() -> None:
     changed = replace(GOOD, labels=np.array([0, 1, 0, 0]))
     assert "fewer than 2 records" in changed.notes[0] and "'yes'" in changed.notes[0]

@@ -27,6 +27,20 @@ def test_breast_cancer() -> None:
     np.testing.assert_allclose(data.features.std(axis=0), 1, atol=1e-5)
 
 
+def test_diabetes() -> None:
+    data = load("diabetes")
+    assert data.task == "regression" and data.features.shape == (442, 10)
+    assert data.labels.min() == 25 and data.labels.max() == 346
+    np.testing.assert_allclose(data.features.std(axis=0), 1, atol=1e-5)
+    assert load("diabetes", task="regression", rows=50).task == "regression"
+    with pytest.raises(InputError, match="task='classification' does not fit .* 'diabetes'"):
+        load("diabetes", task="classification")
+    with pytest.raises(
+        InputError, match="task='regression' does not fit the built-in set 'digits'"
+    ):
+        load("digits", task="regression")
+
+
 def test_rows_of_a_builtin() -> None:
     data = load("digits", rows=50, seed=2)
     assert len(data) == 50 and len(data.classes) == 10

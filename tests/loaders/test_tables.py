@@ -15,7 +15,7 @@ import pytest
 
 from lethe.errors import InputError
 from lethe.loaders import load_table
-from lethe.loaders.encoding import encode_labels, encode_number, encode_text
+from lethe.loaders.encoding import encode_labels, encode_number, encode_targets, encode_text
 
 
 def table(tmp_path: Path, **columns: Any) -> Path:
@@ -83,6 +83,68 @@ def test_label_kinds(column: np.ndarray, classes: tuple[str, ...]) -> None:
 def test_labels_that_are_no_classes(column: np.ndarray, said: str) -> None:
     with pytest.raises(InputError, match=f"label 'y' .*{said}.*(?i:choose|cut)"):
         encode_labels("y", column)
+
+
+@pytest.mark.parametrize(
+    "column", [np.array([0.5, 1.0, 0.25, 7.0] * 5), np.arange(20), np.arange(20) + 0.5]
+)
+def test_a_number_for_a_label_names_the_way_out(column: np.ndarray) -> None:
+    with pytest.raises(InputError, match="--task regression"):
+        encode_labels("price", column)
+
+
+def test_text_for_a_label_does_not() -> None:
+    with pytest.raises(InputError) as caught:
+        encode_labels("name", np.arange(20).astype(str))
+    assert "names records" in str(caught.value) and "regression" not in str(caught.value)
+
+
+def test_regression_keeps_the_numbers(tmp_path: Path) -> None:
+    prices = np.array([1.5, 2.25, -3.0, 1e6, 2.25])
+    path = table(tmp_path, size=np.arange(5.0), price=prices)
+    data = load_table(path, "price", task="regression")
+    assert data.task == "regression" and data.classes == ()
+    assert data.labels.dtype == np.float64 and data.labels.tolist() == prices.tolist()
+    part = load_table(path, "price", task="regression", rows=3, seed=1)
+    assert part.labels.tolist() == prices[part.ids.astype(int)].tolist()
+    whole = table(tmp_path, size=np.arange(5.0), price=np.array([3, 1, 4, 1, 5]))
+    assert load_table(whole, "price", task="regression").labels.tolist() == [3, 1, 4, 1, 5]
+
+
+def test_arrays_for_regression(tmp_path: Path) -> None:
+    path = tmp_path / "houses.npz"
+    np.savez(path, X=np.eye(4, dtype=np.float32), y=np.array([[0.5], [1.5], [2.5], [9.0]]))
+    data = load_table(path, task="regression")
+    assert data.classes == () and data.labels.tolist() == [0.5, 1.5, 2.5, 9.0]
+    with pytest.raises(InputError, match="--task regression"):
+        load_table(path)
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (["a", "b", "a", "b"], "'price' holds text, --task regression needs numbers"),
+        ([True, False, True, False], "'price' holds true and false"),
+        (np.arange(4).astype("datetime64[D]"), "'price' holds dates"),
+        ([1.5, np.nan, 2.0, np.nan], "missing or infinite in 2 of 4 records, the first at row 1"),
+        ([1.5, 1.0, np.inf, 0.5], "missing or infinite in 1 of 4 records, the first at row 2"),
+    ],
+)
+def test_targets_that_are_no_numbers(column: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        encode_targets("price", np.asarray(column))
+
+
+def test_constant_target(tmp_path: Path) -> None:
+    path = table(tmp_path, size=np.arange(4.0), price=np.full(4, 2.5))
+    with pytest.raises(InputError, match=r"are all 2\.5: there is nothing to predict"):
+        load_table(path, "price", task="regression")
+
+
+def test_unknown_task(tmp_path: Path) -> None:
+    path = table(tmp_path, size=np.arange(4.0), price=np.arange(4))
+    with pytest.raises(InputError, match=r"task='regresion' must be .* Did you mean 'regression'"):
+        load_table(path, "price", task="regresion")
 
 
 def test_single_class(tmp_path: Path) -> None:

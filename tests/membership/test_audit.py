@@ -81,7 +81,7 @@ def in_this_process():
             yield COUNTS[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "run_in_processes", here)
+        patch.setattr(module, "train_in_processes", here)
         yield
 
 
@@ -111,7 +111,7 @@ def test_torch_audit_end_to_end(finished):
     assert document["frontier"]["risk"] == "tpr@0.1 of the strongest attack"  # 190 records
     plain = document["candidates"][0]
     assert plain["attacks"]["lira-online"]["auc"]["low"] > 0.5
-    assert plain["utility"]["value"] > 0.6 and plain["train_accuracy"]["value"] > 0.8
+    assert plain["utility"]["value"] > 0.6 and plain["train_utility"]["value"] > 0.8
     assert plain["utility_loss"] is None and plain["risk_change"] is None
     for one in document["candidates"][1:]:
         assert one["utility_loss"]["low"] <= one["utility_loss"]["value"]

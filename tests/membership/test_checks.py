@@ -17,6 +17,7 @@ from simulated import (
 from test_leave_one_out import leave_out_the_target_alone
 from test_measure import estimate, result
 
+from lethe.evidence.roc import roc
 from lethe.membership import checks, leave_one_out
 from lethe.membership.checks import (
     FAIL,
@@ -190,3 +191,40 @@ def test_all_checks_of_a_candidate():
         document = check.to_json("baseline")
         assert document["candidate"] == "baseline" and document["status"] in (PASS, WARN, FAIL)
     assert checks.Check("x", PASS, "y", estimate(1.0)).to_json("c")["estimate"]["value"] == 1.0
+
+
+@pytest.mark.parametrize("cells", [1, 90, 1 << 23])
+@pytest.mark.parametrize("levels", [None, 3])
+def test_spread_of_the_null_equals_placements_counted_pair_by_pair(cells, levels, monkeypatch):
+    monkeypatch.setattr(checks, "_CELLS", cells)
+    rng = np.random.default_rng(1)
+    member, scored = rng.random((5, 40)) < 0.5, rng.random((5, 40)) < 0.8
+    scored[:, 7] = False
+    score = np.round(rng.normal(size=member.shape) * (levels or 1e9))
+    sums = np.zeros(40)
+    for side, sign in ((True, 1), (False, -1)):
+        others = score[scored & (member != side)]
+        placed = [
+            (row, ((others < own).mean() + (others <= own).mean()) / 2)
+            for row, own in zip(
+                np.nonzero(scored & (member == side))[1],
+                score[scored & (member == side)],
+                strict=True,
+            )
+        ]
+        middle = np.mean([place for _, place in placed])
+        for row, place in placed:
+            sums[row] += sign * (place - middle) / len(placed)
+    curve = roc(member[scored], score[scored])
+    spread = checks._auc_spread(curve, member, score, scored)
+    assert spread.degrees == 38
+    assert spread.variance == pytest.approx(float(np.sum(sums**2)) * 39 / 38, rel=1e-9)
+
+
+@pytest.mark.parametrize("cells", [1, 2, 7, 1 << 23])
+def test_repeats_equal_counting_each_value(cells, monkeypatch):
+    monkeypatch.setattr(checks, "_CELLS", cells)
+    rng = np.random.default_rng(0)
+    for values in (rng.normal(size=(4, 9)), rng.integers(0, 5, (6, 10)) * 1.0, np.zeros((2, 3))):
+        _, counts = np.unique(values, return_counts=True)
+        assert checks._repeats(values.astype(np.float32)) == (len(counts), counts.max())

@@ -372,3 +372,17 @@ def test_without_counterparts_odd_designs_would_fail_the_null(design, monkeypatc
     monkeypatch.setattr(module._Counterparts, "of", lambda members, seed: None)
     with pytest.raises(AssertionError):
         assert_null(members, 5)
+
+
+def test_row_by_row_equals_the_whole_table_at_once():
+    members = coins(9, 30, 5)
+    members[:, 0] = False
+    phi = signals(members, 2, gap=1.0, record_sd=9).astype(np.float32)
+    wide = phi.astype(np.float64)
+    for chosen in (members, ~members):
+        side, count = moments(phi, chosen), chosen.sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            mean = np.where(chosen, wide, 0).sum(axis=0) / count
+        squares = np.where(chosen, (wide - np.nan_to_num(mean)) ** 2, 0).sum(axis=0)
+        assert np.array_equal(side.mean, mean, equal_nan=True)
+        assert np.array_equal(side.squares, squares) and np.array_equal(side.count, count)

@@ -244,3 +244,17 @@ def test_model_that_lost_its_partner_is_no_reference():
 def test_balanced_design_uses_other_models_for_other_records():
     members = balanced(6, 400)
     assert np.isfinite(score_all(signals(members), members)["lira-online"]).all()
+
+
+@pytest.mark.parametrize("design", [paired, balanced, coins])
+def test_scores_alone_equal_scores_together(design):
+    """One attack at a time, as in an audit; the one that asks no references takes another path."""
+    members = design(10, 60, 2)
+    phi = signals(members, 1, gap=1.0)
+    together = score_all(phi, members, variance="pooled", seed=3)
+    for name, score in together.items():
+        alone = score_all(phi, members, (name,), "pooled", 3)[name]
+        assert np.array_equal(alone, score, equal_nan=True)
+    phi[2, 3] = np.nan
+    with pytest.raises(InputError, match="signal of model 2, record 3 is nan"):
+        score_all(phi, members, ("loss-threshold",))

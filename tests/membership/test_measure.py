@@ -6,19 +6,15 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
 from simulated import audit, balanced, coins, gaps, nearly_balanced, paired, shadows, signals
 
 from lethe.evidence.estimate import Estimate, Refusal
-from lethe.evidence.roc import Roc, auc, check_resolvable, tpr_at_fpr
+from lethe.evidence.roc import auc, check_resolvable, tpr_at_fpr
 from lethe.evidence.twoway import Replicates, share_estimate
 from lethe.membership import measure
 from lethe.membership.lira import ATTACKS, score_all
 from lethe.membership.measure import (
     AttackResult,
-    accuracy,
-    accuracy_loss,
-    class_accuracy,
     record_clusters,
     risk_change,
     risk_rate,
@@ -26,9 +22,7 @@ from lethe.membership.measure import (
     strongest,
     strongest_metric,
     tau_of,
-    train_accuracy,
 )
-from lethe.training.shadows import Shadows
 
 ONE = ("lira-online",)
 
@@ -82,8 +76,7 @@ def test_rates_that_the_sample_does_not_resolve_are_refused():
 def test_curve_starts_where_the_sample_resolves_whatever_its_size():
     """The smallest FPR was once rounded below what the sample carries, and the audit died."""
     for non_members in (*range(101, 400), 900, 1437, 45984):
-        curve = Roc(np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.zeros(2), 1, non_members)
-        for fpr in measure._grid(curve, 10**9):
+        for fpr in measure._grid(non_members, 10**9):
             check_resolvable(fpr, non_members)
 
 
@@ -238,61 +231,7 @@ def test_limits_of_the_strongest_of_equal_attacks_cover(correlation):
         assert missed["plain"] / runs > 0.1
 
 
-# Utility and paired changes.
-
-
-def with_answers(members, correct, own=None):
-    made = shadows(members, np.zeros(members.shape), correct)
-    return Shadows(
-        made.signals,
-        members,
-        made.ids,
-        correct=own,
-        population=made.population,
-        population_correct=correct,
-    )
-
-
-def test_accuracy_by_hand():
-    members = paired(4, 4)
-    correct = np.array([[1, 1], [1, 0], [1, 1], [1, 0]], bool)
-    made = with_answers(members, correct)
-    assert accuracy(made, 0.95).value == 0.75
-    assert accuracy_loss(made, made, 0.95).value == 0.0
-    assert accuracy_loss(made, made, 0.95).width == 0.0
-    worse = with_answers(members, correct & False)
-    assert accuracy_loss(worse, made, 0.95).value == 0.75
-    assert accuracy_loss(made, worse, 0.95).value == -0.75
-    assert accuracy(shadows(members, np.zeros((4, 4))), 0.95) is None
-    assert accuracy_loss(made, shadows(members, np.zeros((4, 4))), 0.95) is None
-    assert accuracy_loss(made, made, 0.95, np.array([True, False])) is None
-    assert class_accuracy(made, np.array([True, False]), 0.95) == Refusal(
-        "1 held-out records; at least 2 are needed"
-    )
-    assert class_accuracy(made, np.array([True, True]), 0.95).value == 0.75
-
-
-def test_train_accuracy_by_hand():
-    members = paired(4, 6)
-    own = members.copy()  # right exactly on what a model was trained on
-    assert train_accuracy(with_answers(members, own, own), 0.95).value == 1.0
-    assert train_accuracy(with_answers(members, own, ~own), 0.95).value == 0.0
-    assert train_accuracy(with_answers(members, own), 0.95) is None
-    odd = coins(5, 60)
-    assert train_accuracy(with_answers(odd, odd, odd), 0.95) is None
-
-
-def answers(models, held, seed, loss=0.0):
-    """Two tables of answers on the same held-out records, the second worse by `loss` probits."""
-    rng = np.random.default_rng([models, seed])
-    ability = rng.normal(size=held) * 1.2 + 1.8
-    tables = []
-    for at in (0.0, loss):
-        pair = np.repeat(rng.normal(size=models // 2), 2)[:, None]
-        chance = ndtr(ability + 0.15 * pair + 0.15 * rng.normal(size=(models, 1)) - at)
-        tables.append(rng.random((models, held)) < chance)
-    members = paired(models, 50, seed)
-    return [with_answers(members, table) for table in tables]
+# Intervals cover.
 
 
 def share_covered(limits):
@@ -305,20 +244,6 @@ def share_covered(limits):
 def least(runs, nominal=0.93, errors=3.0):
     """Lowest share that `runs` runs of an interval that covers `nominal` give, bar bad luck."""
     return nominal - errors * math.sqrt(nominal * (1 - nominal) / runs)
-
-
-@pytest.mark.parametrize("models", [8, 16, 32])
-@pytest.mark.parametrize("loss", [0.0, 0.2])
-def test_accuracy_and_its_loss_cover(models, loss):
-    runs = 300
-    made = [answers(models, 150, seed, loss) for seed in range(runs)]
-    assert share_covered([accuracy(before, 0.95) for before, _ in made]) >= least(runs)
-    losses = [accuracy_loss(after, before, 0.95) for before, after in made]
-    assert share_covered(losses) >= least(runs)
-    if loss == 0:
-        assert np.mean([e.low <= 0 <= e.high for e in losses]) >= least(runs)
-    else:
-        assert np.mean([e.value for e in losses]) > 0.01
 
 
 def pipeline(models, records, runs, scale=1.0):

@@ -144,7 +144,7 @@ def candidate(name: str) -> Json:
         "guarantee": guarantee(),
         "strongest_attack": "lira-online",
         "models": 64,
-        "train_accuracy": estimate(min(utility + 0.021, 0.999), 0.0012, 0, 1),
+        "train_utility": estimate(min(utility + 0.021, 0.999), 0.0012, 0, 1),
         "attacks": attacks,
         "vulnerability": {
             "top_t": estimate(top_t, 0.31),

@@ -255,7 +255,7 @@ def test_only_a_baseline_and_bare_candidates() -> None:
         "moved",
         "models",
         "equivalent",
-        "train_accuracy",
+        "train_utility",
         "strongest_attack",
     )
     for item in bare["candidates"]:

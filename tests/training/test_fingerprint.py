@@ -68,6 +68,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "label": {"labels": np.where(np.arange(12) == 3, 0, LABELS)},
     "classes": {"classes": 3},
     "pool": {"pool": np.arange(12) < 9},
+    "persons": {"groups": np.arange(12) // 2},
+    "other persons": {"groups": np.arange(12) // 3},
     "seed": {"seed": 1},
     "factory": {"recipe": replace(RECIPE, make_module=other_net)},
     "epochs": {"recipe": replace(RECIPE, epochs=3)},

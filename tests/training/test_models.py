@@ -72,6 +72,12 @@ def test_default_recipe(records: int, epochs: int, batch: int, sizes: list[int])
     assert [linear[0].in_features, *(layer.out_features for layer in linear)] == sizes
 
 
+def test_default_recipe_of_a_regression() -> None:
+    recipe = default_recipe(1797, 20, 0)
+    assert recipe.task == "regression" and recipe.epochs == default_recipe(1797, 20, 5).epochs
+    assert recipe.make_module()(torch.zeros(2, 20)).shape == (2, 1)
+
+
 @pytest.mark.parametrize("reference", ["recipe.py", ":make", "recipe.py:", "make"])
 def test_references_of_another_form_are_refused(reference: str) -> None:
     assert "must be file.py:name or package.module:name" in refusal(reference)
@@ -218,3 +224,18 @@ def test_a_recipe_that_says_data_classes_travels_to_other_processes(tmp_path) ->
 
 def outputs_of(recipe: TorchRecipe) -> int:
     return int(recipe.make_module()[0].out_features)
+
+
+@pytest.mark.parametrize(
+    ("made", "way"),
+    [
+        ("None", "Does the function end with return?"),
+        ("__import__('torch').nn.Linear(2, 2)", "makes the module to TorchRecipe"),
+        ("__import__('lightning').LightningModule()", "makes the module to lightning_recipe"),
+        ("lambda rows, weights, seed: None", r"Wrap a function Train\(rows, weights, seed\)"),
+        ("{}", "Any other training code goes into CallableRecipe"),
+    ],
+)
+def test_a_refused_recipe_names_the_one_to_take(tmp_path: Path, made: str, way: str) -> None:
+    with pytest.raises(InputError, match=way):
+        load_recipe(write(tmp_path, f"def make():\n    return {made}\n"), None)

@@ -144,16 +144,18 @@ def test_what_a_shard_holds(tmp_path: Path) -> None:
 
 
 def test_gathering_splits_pool_and_holdout(tmp_path: Path) -> None:
-    jobs = chunk_jobs(spec(), tmp_path, 6, 4)
-    train(jobs)
     groups = np.arange(40) // 2
-    shadows = Shadows.from_shards(jobs, IDS, groups)
+    jobs = chunk_jobs(spec(groups=groups), tmp_path, 6, 4)
+    train(jobs)
+    shadows = Shadows.from_shards(jobs, IDS)
     shards = [job.finished() for job in jobs]
     signals = np.concatenate([shard.signals for shard in shards if shard])
     assert (shadows.models, shadows.records) == (6, 32)
     assert (shadows.signals == signals[:, POOL]).all()
     assert (shadows.population == signals[:, ~POOL]).all()
-    assert (shadows.members == membership(6, 32, 0)).all()
+    assert (shadows.members == membership(6, 32, 0, groups[POOL])).all()
+    assert shadows.population_groups is not None
+    assert (shadows.population_groups == groups[~POOL]).all()
     assert shadows.ids.tolist() == IDS[POOL].tolist()
     assert (shadows.labels == LABELS[POOL]).all()
     assert (shadows.population_labels == LABELS[~POOL]).all()

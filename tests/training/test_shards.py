@@ -82,6 +82,17 @@ def test_the_file_is_plain_safetensors_with_the_spec_in_its_header(raw: bytes) -
     assert header["__metadata__"]["spec"] == "abc" and header["__metadata__"]["first"] == "2"
 
 
+def test_a_regression_has_no_right_answers(tmp_path: Path) -> None:
+    shard = replace(SHARD, correct=None, utility=np.array([-0.25, 0.5], np.float32))
+    content = written(tmp_path, shard).read_bytes()
+    assert (GOLDEN.parent / "regression.safetensors").read_bytes() == content
+    assert set(load(content)) == {"signals", "members", "utility", "seeds"}
+    back = read(shard_path(tmp_path, 0))
+    assert back is not None and back.correct is None
+    assert back.signals.tobytes() == SHARD.signals.tobytes()
+    assert back.utility.tobytes() == shard.utility.tobytes()
+
+
 def test_identical_results_are_identical_bytes(tmp_path: Path, raw: bytes) -> None:
     """safetensors writes metadata in random order: twenty times would show it."""
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""phi = log(p/(1-p)) against its definition, at the limits of the number formats too."""
+"""The signals against their definitions, at the limits of the number formats too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from lethe.errors import InputError
-from lethe.training.signals import signal_from_logits, signal_from_probabilities
+from lethe.training.signals import (
+    merit_of_signal,
+    signal_from_logits,
+    signal_from_predictions,
+    signal_from_probabilities,
+    target_sd,
+)
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -139,3 +145,79 @@ def test_inputs_are_left_as_they_are() -> None:
     signal_from_logits(table, np.array([0]))
     signal_from_probabilities(table, np.array([0]))
     assert table.tolist() == [[0.25, 0.75]]
+
+
+# Regression: minus the absolute error in units of the target's standard deviation.
+
+
+def test_absolute_error_by_hand():
+    targets = np.array([1.0, 2.0, 5.0])
+    phi = signal_from_predictions(np.array([[1.0], [4.0], [4.0]]), targets, 2.0)
+    assert phi.dtype == np.float32 and phi.tolist() == [0.0, -1.0, -0.5]
+    assert signal_from_predictions(np.array([1.0, 4.0, 4.0]), targets, 2.0).tolist() == phi.tolist()
+    assert merit_of_signal(np.float32([0, -1, -0.5, -2])).tolist() == [1, 0, 0.75, -3]
+
+
+def test_the_unit_is_the_spread_of_the_held_out_targets():
+    targets = np.array([0.0, 4.0, 100.0, 7.0])
+    assert target_sd(targets, np.array([1, 1, 0, 0], bool)) == 2.0
+    assert target_sd(targets, np.zeros(4, bool)) == np.std(targets)
+    with pytest.raises(InputError, match=r"the 2 targets that R² is measured on have variance 0"):
+        target_sd(np.array([3.0, 3.0, 5.0]), np.array([1, 1, 0], bool))
+    with np.errstate(over="ignore"), pytest.raises(InputError, match="variance inf"):
+        target_sd(np.array([1e200, -1e200]), np.zeros(2, bool))
+
+
+NUMBERS = st.floats(-1e6, 1e6, allow_nan=False)
+
+
+@given(NUMBERS, NUMBERS, NUMBERS, st.floats(1e-3, 1e6))
+def test_smaller_errors_never_mean_smaller_signals(target, one, two, sd):
+    predictions, targets = np.array([[one], [two]]), np.array([target, target])
+    phi = signal_from_predictions(predictions, targets, sd)
+    nearer, farther = np.argsort(np.abs(predictions[:, 0] - target), kind="stable")
+    assert phi[nearer] >= phi[farther]
+    assert (phi <= 0).all()
+
+
+@given(st.floats(0.01, 100), st.floats(-100, 100))
+def test_units_of_the_target_do_not_matter(scale, shift):
+    rng = np.random.default_rng(3)
+    targets, predictions = rng.normal(size=(2, 50))
+    held = np.arange(50) < 20
+
+    def signal(a, b):
+        return signal_from_predictions(
+            a * predictions + b, a * targets + b, target_sd(a * targets + b, held)
+        )
+
+    np.testing.assert_allclose(signal(scale, shift), signal(1, 0), rtol=1e-4, atol=1e-6)
+
+
+def test_predictions_that_are_no_numbers_are_refused_by_record():
+    targets = np.arange(3.0)
+    for bad in (np.nan, np.inf, -np.inf):
+        predictions = np.array([[0.0], [bad], [bad]])
+        with pytest.raises(
+            InputError, match="NaN or infinite for 2 records, the first is record 1"
+        ):
+            signal_from_predictions(predictions, targets, 1.0)
+    with pytest.raises(InputError, match=r"shape \(3, 2\), expected \(3, 1\)"):
+        signal_from_predictions(np.zeros((3, 2)), targets, 1.0)
+    with pytest.raises(InputError, match=r"shape \(2, 1\), expected \(3, 1\)"):
+        signal_from_predictions(np.zeros((2, 1)), targets, 1.0)
+
+
+def test_huge_errors_stay_finite():
+    wrong = np.array([1e300, 1.7e308, 1e14] * 1000)
+    phi = signal_from_predictions(wrong, np.array([0.0, -1.7e308, 0.0] * 1000), 1.0)
+    assert phi[:3] == pytest.approx([-1e15, -1e15, -1e14])
+    assert np.isfinite(merit_of_signal(phi).sum(dtype=np.float32))
+
+
+@given(hnp.arrays(np.float64, 20, elements=st.floats(-1e3, 1e3)), st.integers(0, 9))
+def test_the_mean_merit_is_r_squared(predictions, seed):
+    targets = np.random.default_rng(seed).normal(size=20)
+    phi = signal_from_predictions(predictions, targets, target_sd(targets, np.ones(20, bool)))
+    expected = 1 - np.sum((predictions - targets) ** 2) / np.sum((targets - targets.mean()) ** 2)
+    assert merit_of_signal(phi).mean() == pytest.approx(expected, rel=1e-5, abs=1e-5)

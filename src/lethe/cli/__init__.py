@@ -21,13 +21,15 @@ def run(arguments: Sequence[str]) -> int:
     from cyclopts.exceptions import CycloptsError
 
     from lethe.cli.app import app
+    from lethe.cli.interrupt import watched
     from lethe.errors import LetheError
 
     debug = os.environ.get("LETHE_DEBUG") == "1"
     try:
-        code = app(
-            list(arguments), exit_on_error=False, print_error=True, result_action="return_value"
-        )
+        with watched():
+            code = app(
+                list(arguments), exit_on_error=False, print_error=True, result_action="return_value"
+            )
         return int(code or 0)
     except CycloptsError:
         return 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 from cyclopts import App
 
 from lethe.cli.audit import audit
+from lethe.cli.plan import plan
+from lethe.cli.shadow import shadow
 
 app = App(
     name="lethe",
@@ -27,3 +29,5 @@ def _version() -> str:
 
 app.version = _version
 app.command(audit)
+app.command(plan)
+app.command(shadow)

@@ -16,11 +16,13 @@ def model(
     /,
     *,
     label: str | None = None,
+    task: str | None = None,
     recipe: str | None = None,
     models: int | None = None,
     seed: int | None = None,
     out: Path | None = None,
     gate: Annotated[list[str] | None, Parameter(negative=())] = None,
+    until: Annotated[list[str] | None, Parameter(negative=())] = None,
     release: str | None = None,
     mitigations: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
     noise: float | None = None,
@@ -32,10 +34,14 @@ def model(
     holdout: float | None = None,
     variance: str | None = None,
     id_column: str | None = None,
+    group: str | None = None,
     drop: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
     rows: int | None = None,
     missing: str | None = None,
     workers: int | None = None,
+    memory: float | None = None,
+    engine: str | None = None,
+    engine_option: Annotated[list[str] | None, Parameter(negative=())] = None,
     keep_records: Annotated[bool | None, Parameter(negative=())] = None,
     config: Path | None = None,
     context: Path | None = None,
@@ -49,14 +55,17 @@ def model(
     Parameters
     ----------
     target
-        Built-in data (digits, breast-cancer) or a file (csv, parquet, npz).
+        Built-in data (digits, breast-cancer, diabetes) or a file (csv, parquet, npz).
     label
         Column of the file that the model predicts.
+    task
+        What it predicts: "classification", a class, or "regression", a number. [classification]
     recipe
-        Your own model: file.py:name or module:name, a function that returns a recipe or a
-        scikit-learn estimator. [a small neural network]
+        Your own model: file.py:name or module:name, a function that returns a recipe, or an
+        estimator of scikit-learn, XGBoost, LightGBM or skorch. [a small neural network]
     models
-        Shadow models a candidate, at least 4; below 8 the intervals are very wide. [64]
+        Shadow models a candidate, at least 4; below 8 the intervals are very wide. With --until
+        the most there may be. `lethe plan` says how many it takes. [64]
     seed
         Of everything random. [0]
     out
@@ -64,11 +73,17 @@ def model(
     gate
         Rule that sets the exit code, such as "tpr@0.001<=0.05"; may be repeated. Metrics: tpr@FPR,
         tau@FPR, auc, top-t, utility-loss, and width(...) of each.
+    until
+        Stop training as soon as an interval is narrow enough: "width(tpr@0.01)<=0.01" (limits at
+        most 0.01 apart), "tpr@0.01 within 0.005" or "tpr@0.001 within 20%" (of the value); may be
+        repeated, then all must hold. Only widths: a verdict belongs in --gate. Whatever number
+        of models that takes, the audit is valid, and goes on if you ask for more.
     release
         Candidate that the rules judge. [baseline]
     mitigations
         Names of the mitigations to compare: uniform-noise, weighted, weighted-noise, removal,
-        equal-mean-weight, early-stopping. [all that the recipe can carry]
+        equal-mean-weight, early-stopping; or none, to measure the plain model alone.
+        [all that the recipe can carry]
     noise
         Standard deviation of the gradient noise. [0.01]
     noise_convention
@@ -78,15 +93,20 @@ def model(
     beta
         See alpha. [2]
     margin
-        Accuracy loss that counts as none. [0.01]
+        Loss of accuracy, or of R², that counts as none. [0.01]
     confidence
         Of all intervals. [0.95]
     holdout
-        Share of the records kept from all training, to measure accuracy. [0.2]
+        Share of the records kept from all training, to measure accuracy or R². [0.2]
     variance
         Variance rule of LiRA: auto, pooled, pooled-total or per-record. [auto]
     id_column
         Column that names the records.
+    group
+        Column that names the person behind each record, such as user_id. Then every model trains
+        on all records of a person or on none, and intervals count persons, not records. Without
+        it each record counts as a person of its own: where people have several records, that
+        understates what leaks about them.
     drop
         Columns to leave out.
     rows
@@ -95,6 +115,14 @@ def model(
         Missing numbers: "refuse" or "impute". [refuse]
     workers
         Processes, one thread each. [all cores]
+    memory
+        GiB that models trained at the same time may take together. [half of the machine's]
+    engine
+        Where models are trained: processes, ray, ray://HOST:PORT, slurm, or by-hand, which prints
+        the commands for any other scheduler. [processes]
+    engine_option
+        KEY=VALUE for the engine; may be repeated. ray: address, store; slurm: partition, account,
+        time (minutes), cpus, memory (GB).
     keep_records
         Keep the table of exposed records in the run folder; it is personal data.
     config
@@ -109,37 +137,30 @@ def model(
         for key, value in locals().items()
         if key not in ("target", "config", "context", "quiet")
     }
-    from lethe.cli.options import audit_settings, finish, merged
+    from lethe.cli.options import audit_settings, begin, finish, merged
     from lethe.cli.show import Progress
-    from lethe.loaders import load
+    from lethe.cli.subject import load_subject
     from lethe.membership.audit import audit_model, baseline_spec
+    from lethe.training.engines import check_engine, choose_engine
     from lethe.training.folder import RunFolder
-    from lethe.training.models import default_recipe, load_recipe
 
     options = merged(config, given)
     settings = audit_settings(options)
-    data = load(
-        target,
-        options["label"],
-        id_column=options["id_column"],
-        drop=options["drop"] or (),
-        rows=options["rows"],
-        seed=settings.seed,
-        missing=options["missing"] or "refuse",
-    )
-    chosen = (
-        load_recipe(options["recipe"], data)
-        if options["recipe"]
-        else default_recipe(len(data), int(data.features[0].size), len(data.classes))
-    )
+    where, details = options["engine"], options["engine_option"] or ()
+    check_engine(where, details)
+    data, chosen = load_subject(target, options, settings.seed)
     settings.candidates(chosen)
     name = baseline_spec(data, chosen, settings).hash()
     folder = Path(options["out"] or Path("lethe-runs") / f"{data.name}-{name[:8]}")
     command = {"command": "audit model", "target": target, **options}
     with RunFolder(folder, name, _command_line()) as run, Progress(quiet) as progress:
         _warn_models(options["models"], settings.models, progress)
-        findings = audit_model(data, chosen, settings, run, progress, options["workers"])
-        return finish(findings, run, command, context, settings)
+        begin(run, command)
+        there = choose_engine(where, folder, options["workers"], details, progress.say)
+        findings = audit_model(
+            data, chosen, settings, run, progress, options["workers"], there, options["memory"]
+        )
+        return finish(findings, run, context)
 
 
 @audit.command
@@ -166,7 +187,8 @@ def scores(
         npz or safetensors with signals (models, records) and members (models, records), or
         parquet or csv with the columns model, record, signal, member.
     signal
-        What the numbers are: "logit" (log of p/(1-p) of the true label), "prob" or "loss". [logit]
+        What the numbers are: "logit" (log of p/(1-p) of the true label), "prob", "loss" or
+        "squared-error", of which minus the root is taken. [logit]
     seed
         Of the bootstrap. [0]
     out
@@ -191,7 +213,7 @@ def scores(
         for key, value in locals().items()
         if key not in ("file", "config", "context", "quiet")
     }
-    from lethe.cli.options import audit_settings, finish, merged
+    from lethe.cli.options import audit_settings, begin, finish, merged
     from lethe.cli.show import Progress
     from lethe.membership.audit import audit_scores
     from lethe.training.fingerprint import digest, hash_array
@@ -206,8 +228,9 @@ def scores(
     command = {"command": "audit scores", "file": str(file), **options}
     with RunFolder(folder, name, _command_line()) as run, Progress(quiet) as progress:
         _warn_models(None, shadows.models, progress)
+        begin(run, command)
         findings = audit_scores(file.stem, shadows, settings, run)
-        return finish(findings, run, command, context, settings)
+        return finish(findings, run, context)
 
 
 def _command_line() -> str:

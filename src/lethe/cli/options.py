@@ -59,7 +59,7 @@ def audit_settings(options: Mapping[str, Any]) -> AuditSettings:
         value = options.get(field.name)
         if value is None:
             continue
-        if field.name in ("gate", "mitigations"):
+        if field.name in ("gate", "until", "mitigations"):
             value = (value,) if isinstance(value, str) else tuple(value)
         _check_type(field.name, value, field.default)
         chosen[field.name] = value
@@ -81,23 +81,22 @@ def _check_type(name: str, value: Any, default: Any) -> None:
             return
 
 
-def finish(
-    findings: Findings,
-    run: RunFolder,
-    command: Mapping[str, Any],
-    context: Path | None,
-    settings: AuditSettings,
-) -> int:
+def begin(run: RunFolder, command: Mapping[str, Any]) -> None:
+    """Write down what was asked, before anything is trained: `lethe shadow` reads it."""
+    from lethe.training.folder import to_toml
+
+    run.write("audit.toml", to_toml(command).encode())
+
+
+def finish(findings: Findings, run: RunFolder, context: Path | None) -> int:
     """Write the documents of a run, print the result, and return the exit code."""
     from lethe.cli.show import print_findings
     from lethe.evidence.rules import exit_code
     from lethe.report import write
-    from lethe.training.folder import to_toml
 
     beside = run.path / "context.toml"
     if context is not None or beside.is_file():
         findings = replace(findings, context=read_toml(context or beside))
-    run.write("audit.toml", to_toml(command).encode())
     run.write("findings.json", findings.to_bytes())
     write(findings, run.path / "report.html", run.manifest)
     print_findings(findings, str(run.path))

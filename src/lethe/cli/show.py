@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import Any
 
+from lethe.cli import interrupt
 from lethe.evidence.findings import Findings
 
 _LOG_EVERY = 10.0
@@ -55,6 +56,7 @@ class Progress:
 
     def models(self, done: int, total: int, what: str) -> None:
         """`done` of `total` shadow models are there."""
+        interrupt.check()
         if self._bar is not None:
             if what != self._what:
                 if self._task is not None:
@@ -78,7 +80,7 @@ class Progress:
             print(text, file=sys.stderr, flush=True)
 
 
-def _cell(measured: dict[str, Any] | None, percent: bool = True) -> str:
+def _cell(measured: dict[str, Any] | None, percent: bool = True, decimals: int = 2) -> str:
     if measured is None:
         return "-"
     if "refused" in measured:
@@ -88,7 +90,7 @@ def _cell(measured: dict[str, Any] | None, percent: bool = True) -> str:
         return "-"
     if percent:
         return f"{value:.2%}\n{100 * low:.2f} to {high:.2%}"
-    return f"{value:.2f}\n{low:.2f} to {high:.2f}"
+    return f"{value:.{decimals}f}\n{low:.{decimals}f} to {high:.{decimals}f}"
 
 
 def print_findings(findings: Findings, folder: str) -> None:
@@ -98,8 +100,12 @@ def print_findings(findings: Findings, folder: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from lethe.report.view import utility_name
+
     console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
     frontier = findings.frontier
+    merit = utility_name(frontier["utility"])
+    shares = merit != "R²"
     confidence = findings.reproduction["confidence"]
     table = Table(
         title=f"{findings.subject['name']}: candidates, {confidence:.0%} intervals",
@@ -108,7 +114,7 @@ def print_findings(findings: Findings, folder: str) -> None:
         title_justify="left",
     )
     table.add_column("candidate", no_wrap=True, min_width=19)
-    for heading in (frontier["risk"].split(" ")[0], "tpr@.001", "t, top 1%", "accuracy", "lost"):
+    for heading in (frontier["risk"].split(" ")[0], "tpr@.001", "t, top 1%", merit, "lost"):
         table.add_column(heading, overflow="fold")
     for candidate in findings.candidates:
         best = candidate["attacks"][candidate["strongest_attack"]]
@@ -119,12 +125,12 @@ def print_findings(findings: Findings, folder: str) -> None:
             _cell(candidate["risk"]),
             _cell(best["tpr"].get("0.001")),
             _cell(candidate["vulnerability"]["top_t"], percent=False),
-            _cell(candidate["utility"]),
-            _cell(candidate["utility_loss"]),
+            _cell(candidate["utility"], shares, 3),
+            _cell(candidate["utility_loss"], shares, 3),
         )
     console.print(table)
     if len(findings.candidates) > 1:
-        console.print(Text("* no other candidate is better in both risk and accuracy"))
+        console.print(Text(f"* no other candidate is better in both risk and {merit}"))
         console.print(Text(f"> the one to take: {frontier['rule']}"))
     for ruling in findings.rules:
         console.print(Text(f"{ruling['outcome']}: {ruling['rule']} on {ruling['candidate']}"))

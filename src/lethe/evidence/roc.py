@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,24 +15,54 @@ from lethe.errors import InputError, NotMeasurable, check_between
 NON_MEMBERS_PER_FPR = 10
 """A rate at FPR f needs this many times 1/f non-member scores, else it is refused."""
 
+_BLOCK = 1 << 16
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Roc:
-    """An ROC curve with one point for each distinct score, from (0, 0) to (1, 1).
+    """An ROC curve, held as the scores of both sides; its points are made when asked for.
+
+    Rates and the area need the sorted scores alone, and of tens of millions of scores the
+    points would fill gigabytes.
 
     Attributes:
-        fpr: share of non-members at or above each threshold, non-decreasing.
-        tpr: share of members at or above each threshold, non-decreasing.
-        thresholds: the scores; the first is inf, the point where nobody is accused.
-        members: number of member scores.
-        non_members: number of non-member scores.
+        inside: scores of members, ascending.
+        outside: scores of non-members, ascending.
     """
 
-    fpr: NDArray[np.float64]
-    tpr: NDArray[np.float64]
-    thresholds: NDArray[np.float64]
-    members: int
-    non_members: int
+    inside: NDArray[np.float64]
+    outside: NDArray[np.float64]
+
+    @property
+    def members(self) -> int:
+        """Number of member scores."""
+        return len(self.inside)
+
+    @property
+    def non_members(self) -> int:
+        """Number of non-member scores."""
+        return len(self.outside)
+
+    @functools.cached_property
+    def thresholds(self) -> NDArray[np.float64]:
+        """The distinct scores, descending, after inf, the point where nobody is accused."""
+        distinct = np.unique(np.concatenate([self.inside, self.outside]))
+        return np.concatenate([[np.inf], distinct[::-1]])
+
+    @property
+    def tpr(self) -> NDArray[np.float64]:
+        """Share of members at or above each threshold, non-decreasing, from 0 to 1."""
+        return self._share(self.inside)
+
+    @property
+    def fpr(self) -> NDArray[np.float64]:
+        """Share of non-members at or above each threshold, non-decreasing, from 0 to 1."""
+        return self._share(self.outside)
+
+    def _share(self, side: NDArray[np.float64]) -> NDArray[np.float64]:
+        above = len(side) - np.searchsorted(side, self.thresholds, "left")
+        above[0] = 0
+        return np.asarray(above / len(side))
 
 
 @dataclass(frozen=True)
@@ -42,20 +74,6 @@ class RatePoint:
     threshold: float
     members: int
     non_members: int
-
-
-def _checked(member: ArrayLike, score: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    flag = np.asarray(member).astype(bool).ravel()
-    value = np.asarray(score, dtype=np.float64).ravel()
-    if flag.shape != value.shape:
-        raise InputError(f"member has {flag.size} entries and score {value.size}; they must match.")
-    if np.isnan(value).any():
-        raise InputError(
-            f"score holds {int(np.isnan(value).sum())} NaN; every score must be given."
-        )
-    if not flag.any() or flag.all():
-        raise InputError("an ROC curve needs at least one member and one non-member.")
-    return flag, value
 
 
 def roc(member: ArrayLike, score: ArrayLike) -> Roc:
@@ -71,20 +89,22 @@ def roc(member: ArrayLike, score: ArrayLike) -> Roc:
     >>> roc([1, 0, 1, 0], [2.0, 2.0, 3.0, 1.0]).tpr.tolist()
     [0.0, 0.5, 1.0, 1.0]
     """
-    flag, value = _checked(member, score)
-    order = np.argsort(-value, kind="stable")
-    value, flag = value[order], flag[order]
-    last_of_tie = np.append(value[1:] != value[:-1], True)
-    hits = np.cumsum(flag)[last_of_tie]
-    alarms = np.cumsum(~flag)[last_of_tie]
-    members, others = int(hits[-1]), int(alarms[-1])
-    return Roc(
-        fpr=np.concatenate([[0.0], alarms / others]),
-        tpr=np.concatenate([[0.0], hits / members]),
-        thresholds=np.concatenate([[np.inf], value[last_of_tie]]),
-        members=members,
-        non_members=others,
-    )
+    flag = np.asarray(member).astype(bool, copy=False).ravel()
+    value = np.asarray(score).ravel()
+    if flag.shape != value.shape:
+        raise InputError(f"member has {flag.size} entries and score {value.size}; they must match.")
+    sides = []
+    for chosen in (flag, ~flag):
+        side = value[chosen].astype(np.float64, copy=False)
+        side.sort()
+        sides.append(side)
+    # Sorting puts NaN last.
+    missing = sum(len(side) - int(np.searchsorted(side, np.nan)) for side in sides)
+    if missing:
+        raise InputError(f"score holds {missing} NaN; every score must be given.")
+    if not all(map(len, sides)):
+        raise InputError("an ROC curve needs at least one member and one non-member.")
+    return Roc(*sides)
 
 
 def auc(member: ArrayLike, score: ArrayLike) -> float:
@@ -98,7 +118,17 @@ def auc(member: ArrayLike, score: ArrayLike) -> float:
 
 def auc_of(curve: Roc) -> float:
     """Area under an ROC curve that is already there."""
-    return float(np.trapezoid(curve.tpr, curve.fpr))
+    below = tied = 0
+    for start in range(0, curve.members, _BLOCK):
+        own = curve.inside[start : start + _BLOCK]
+        low = int(np.searchsorted(curve.outside, own[0], "left"))
+        # Sorted scores meet few of the others: a short list, searched while it is at hand.
+        near = curve.outside[low : np.searchsorted(curve.outside, own[-1], "right")]
+        left = np.searchsorted(near, own, "left")
+        right = np.searchsorted(near, own, "right")
+        below += low * len(own) + int(left.sum())
+        tied += int((right - left).sum())
+    return (below + tied / 2) / (curve.members * curve.non_members)
 
 
 def smallest_fpr(non_members: int, distinct_records: int | None = None) -> float:
@@ -129,14 +159,28 @@ def check_resolvable(fpr: float, non_members: int, distinct_records: int | None 
 def rate_at(curve: Roc, fpr: float, distinct_records: int | None = None) -> RatePoint:
     """`tpr_at_fpr` from an ROC curve that is already there."""
     check_resolvable(fpr, curve.non_members, distinct_records)
-    at = int(np.searchsorted(curve.fpr, fpr * (1 + 1e-12), side="right")) - 1
+    others, members = curve.non_members, curve.members
+    allowed = _most_alarms(fpr * (1 + 1e-12), others)
+    # The highest non-member that may not be accused; ties with it may not be either.
+    spared = curve.outside[others - 1 - allowed] if allowed < others else -np.inf
+    side: Literal["left", "right"] = "right" if allowed < others else "left"
+    missed = int(np.searchsorted(curve.inside, spared, side))
+    quiet = int(np.searchsorted(curve.outside, spared, side))
     return RatePoint(
-        tpr=float(curve.tpr[at]),
-        realised_fpr=float(curve.fpr[at]),
-        threshold=float(curve.thresholds[at]),
-        members=curve.members,
-        non_members=curve.non_members,
+        tpr=(members - missed) / members,
+        realised_fpr=(others - quiet) / others,
+        threshold=float(min([np.inf, *curve.inside[missed:][:1], *curve.outside[quiet:][:1]])),
+        members=members,
+        non_members=others,
     )
+
+
+def _most_alarms(fpr: float, others: int) -> int:
+    """The largest number of non-members whose share of all is at most `fpr`."""
+    allowed = min(others, math.floor(fpr * others) + 1)
+    while allowed / others > fpr:
+        allowed -= 1
+    return allowed
 
 
 def tpr_at_fpr(

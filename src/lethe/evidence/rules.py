@@ -20,7 +20,7 @@ METRICS = {
     "tau": "ln(TPR/FPR) of the strongest attack at an FPR",
     "auc": "area under the ROC curve of the strongest attack",
     "top-t": "mean t-score of the most exposed 1 % of records",
-    "utility-loss": "accuracy lost against the baseline",
+    "utility-loss": "utility (accuracy, or R²) lost against the baseline",
 }
 AT_FPR = ("tpr", "tau")
 PASS, FAIL, UNDECIDED, NOT_TESTED = "pass", "fail", "not-enough-evidence", "not-tested"

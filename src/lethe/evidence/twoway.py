@@ -27,6 +27,7 @@ from lethe.evidence.intervals import clustered_share
 DRAWS = 1000
 _GRID = 400
 _MAX_GROUPS = 1500
+_CELLS = 1 << 20
 _FEW = 5
 _KINDS = ("targets", "records", "cells")
 
@@ -48,8 +49,8 @@ class Spread:
         return float(stdtrit(max(self.degrees, 1.0), (1 + confidence) / 2))
 
 
-def _combine(parts: Sequence[float], clusters: Sequence[int]) -> Spread:
-    """V_targets + V_records - V_cells, never below its largest part.
+def interaction_of(parts: Sequence[float], clusters: Sequence[int]) -> float:
+    """The part of V_targets and of V_records that both hold, at least 0.
 
     The spread of whole cells also holds the effects of their target and of their record, 1/R
     and 1/T of those variances; with few targets that is much, so it is taken out of V_cells
@@ -57,12 +58,24 @@ def _combine(parts: Sequence[float], clusters: Sequence[int]) -> Spread:
     """
     targets, records, cells = parts
     rows, columns = clusters[:2]
-    interaction = (
+    found = (
         cells * (1 - 1 / (rows * columns))
         - targets * (1 - 1 / rows) / columns
         - records * (1 - 1 / columns) / rows
     ) / ((1 - 1 / rows) * (1 - 1 / columns))
-    variance = max(targets + records - max(interaction, 0.0), targets, records)
+    return max(found, 0.0)
+
+
+def combine(parts: Sequence[float], clusters: Sequence[int]) -> Spread:
+    """V_targets + V_records - V_cells, never below its largest part."""
+    targets, records, _ = parts
+    interaction = interaction_of(parts, clusters)
+    return combined(targets, records, interaction, clusters)
+
+
+def combined(targets: float, records: float, interaction: float, clusters: Sequence[int]) -> Spread:
+    """The two-way variance of parts of which `interaction` is counted twice, and its degrees."""
+    variance = max(targets + records - interaction, targets, records)
     if variance <= 0:
         return Spread(0.0, float(max(clusters[0] - 1, 1)))
     if min(clusters[:2]) < 3:
@@ -160,8 +173,12 @@ class Replicates:
 
     def spread(self, at: int) -> Spread:
         """Two-way variance of one statistic."""
-        parts = [float(np.var(self.values[kind, :, at])) for kind in range(len(_KINDS))]
-        return _combine(parts, self.clusters)
+        return combine(self.parts(at), self.clusters)
+
+    def parts(self, at: int) -> tuple[float, float, float]:
+        """Variance of one statistic with targets, records and cells redrawn."""
+        targets, records, cells = (float(np.var(self.values[kind, :, at])) for kind in range(3))
+        return targets, records, cells
 
 
 class TwoWayBootstrap:
@@ -186,35 +203,35 @@ class TwoWayBootstrap:
         draws: int = DRAWS,
         seed: int = 0,
     ) -> None:
-        keep = np.ones(member.shape, bool) if scored is None else scored
-        rows, columns = np.nonzero(keep)
-        self.member = member[keep]
+        self.member = member
+        self.scored = np.broadcast_to(True, member.shape) if scored is None else scored
         self.clusters = clusters
         self.draws = draws
-        target_of, record_of = clusters.targets[rows], clusters.records[columns]
-        self._cluster_of = (target_of, record_of, clusters.cells[target_of, record_of])
         self._weights = [_draw_weights(count, draws, seed) for count in clusters.counts]
 
-    def replicate(self, score: NDArray[np.floating], fprs: NDArray[np.float64]) -> Replicates:
+    def replicate(
+        self,
+        score: NDArray[np.floating],
+        fprs: NDArray[np.float64],
+        non_member: NDArray[np.floating] | None = None,
+    ) -> Replicates:
         """Replicates of the AUC (first statistic) and of the TPR at each of `fprs`.
 
         Args:
             score: one score per scored cell, flat, in row-major order, higher = member.
             fprs: false positive rates, each in (0, 1).
+            non_member: the scores of non-members in ascending order, for who has them already.
         """
-        edges = _threshold_grid(score[~self.member])
-        # Bin 0 holds the scores above every threshold.
-        bins = len(edges) - np.searchsorted(edges, score, side="right")
-        wide = len(edges) + 1
+        if non_member is None:
+            non_member = np.sort(score[~self.member[self.scored]])
+        edges = _threshold_grid(non_member)
         out = np.empty((len(_KINDS), self.draws, 1 + len(fprs)))
-        for kind, (cluster, count, weight) in enumerate(
-            zip(self._cluster_of, self.clusters.counts, self._weights, strict=True)
+        for kind, (table, weight) in enumerate(
+            zip(self._tables(score, edges), self._weights, strict=True)
         ):
-            place = cluster * wide + bins
             rates = []
-            for side in (self.member, ~self.member):
-                table = np.bincount(place[side], minlength=count * wide).reshape(count, wide)
-                drawn = weight @ np.cumsum(table, axis=1, dtype=np.float64)
+            for side in (1, 0):
+                drawn = weight @ np.cumsum(table[:, :, side], axis=1, dtype=np.float64)
                 drawn = np.maximum.accumulate(np.maximum(drawn, 0.0), axis=1)
                 rates.append(drawn / np.maximum(drawn[:, -1:], 1e-300))
             tpr, fpr = (np.pad(rate, ((0, 0), (1, 0))) for rate in rates)
@@ -223,16 +240,41 @@ class TwoWayBootstrap:
                 out[kind, draw, 1:] = np.interp(fprs, fpr[draw], tpr[draw])
         return Replicates(out, self.clusters.counts)
 
+    def _tables(
+        self, score: NDArray[np.floating], edges: NDArray[np.float64]
+    ) -> list[NDArray[np.int64]]:
+        """For each kind (clusters, bins, 2) counts: scores of non-members and of members.
+
+        Bin 0 holds the scores above every threshold. The cells are taken some rows at a time:
+        an index for each of tens of millions of them would be larger than the scores.
+        """
+        wide = 2 * (len(edges) + 1)
+        tables = [np.zeros(count * wide, np.int64) for count in self.clusters.counts]
+        step = max(1, _CELLS // self.member.shape[1])
+        done = 0
+        for start in range(0, len(self.member), step):
+            rows, columns = np.nonzero(self.scored[start : start + step])
+            rows += start
+            own = score[done : done + len(rows)]
+            done += len(rows)
+            above = len(edges) - np.searchsorted(edges, own, side="right")
+            place = 2 * above + self.member[rows, columns]
+            target, record = self.clusters.targets[rows], self.clusters.records[columns]
+            cell = self.clusters.cells[target, record]
+            for table, cluster in zip(tables, (target, record, cell), strict=True):
+                table += np.bincount(cluster * wide + place, minlength=len(table))
+        return [table.reshape(-1, wide // 2, 2) for table in tables]
+
 
 def _threshold_grid(non_member: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Ascending thresholds, dense where few non-members lie above them."""
-    ordered = np.sort(np.asarray(non_member, np.float64))[::-1]
+    """Ascending thresholds, dense where few of the ascending scores lie above them."""
+    rising = np.asarray(non_member, np.float64)
+    ordered = rising[::-1]
     last = len(ordered) - 1
     tail = np.geomspace(1, last + 1, _GRID // 2).astype(int) - 1
     bulk = np.linspace(0, last, _GRID // 2).astype(int)
     edges = np.unique(ordered[np.unique(np.concatenate([tail, bulk]))])
     # A member strictly above a tie of non-members must not share its bin: the tie counts half.
-    rising = ordered[::-1]
     behind = np.searchsorted(rising, edges, "right") - np.searchsorted(rising, edges, "left")
     tied = (behind > 1) | (edges == rising[-1]) | (len(ordered) <= _GRID // 2)
     return np.unique(np.concatenate([edges, np.nextafter(edges[tied], np.inf)]))
@@ -281,17 +323,23 @@ def mean_spread(
     residual = np.asarray(table, np.float64) - float(np.mean(table))
     _, target_of = np.unique(targets, return_inverse=True)
     _, record_of = np.unique(records, return_inverse=True)
-    by_target = np.zeros((int(target_of.max()) + 1, residual.shape[1]))
-    np.add.at(by_target, target_of, residual)
-    cells = np.zeros((by_target.shape[0], int(record_of.max()) + 1))
-    np.add.at(cells.T, record_of, by_target.T)
+    cells = _summed(_summed(residual, target_of).T, record_of).T
 
     def part(sums: NDArray[np.float64]) -> float:
         count = sums.size
         return float(np.sum(sums**2)) / size**2 * count / max(count - 1, 1)
 
     counts = (cells.shape[0], cells.shape[1], cells.size)
-    return _combine((part(cells.sum(1)), part(cells.sum(0)), part(cells)), counts)
+    return combine((part(cells.sum(1)), part(cells.sum(0)), part(cells)), counts)
+
+
+def _summed(table: NDArray[np.float64], labels: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Rows of equal label added up; the table itself where each row has a label of its own."""
+    if np.array_equal(labels, np.arange(len(labels))):
+        return table
+    sums = np.zeros((int(labels.max()) + 1, table.shape[1]))
+    np.add.at(sums, labels, table)
+    return sums
 
 
 def mean_estimate(

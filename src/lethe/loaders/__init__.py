@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lethe.columns import SUFFIXES
-from lethe.errors import InputError, did_you_mean
+from lethe.errors import InputError, check_choice, did_you_mean
 from lethe.loaders.builtin import BUILTIN
-from lethe.loaders.dataset import Dataset, subset
+from lethe.loaders.dataset import TASKS, Dataset, subset
 from lethe.loaders.tables import load_table
 
 __all__ = ["BUILTIN", "Dataset", "load", "load_table"]
@@ -23,12 +23,16 @@ def load(
     rows: int | None = None,
     seed: int = 0,
     missing: str = "refuse",
+    task: str | None = None,
+    group: str | None = None,
 ) -> Dataset:
     """Load a built-in set by its name, or a file; the options are those of `load_table`.
 
     Args:
-        target: "digits", "breast-cancer", or the path of a file. A file that has the name of a
-            built-in set is meant by ``./digits``.
+        target: "digits", "breast-cancer", "diabetes" (regression), or the path of a file.
+            A file that has the name of a built-in set is meant by ``./digits``.
+        task: "classification" (the default for files) or "regression". Built-in sets have theirs.
+        group: column that names the person of each record, see `load_table`.
 
     Raises:
         InputError: neither a built-in set nor a file, or as `load_table`.
@@ -38,13 +42,23 @@ def load(
     """
     name = str(target)
     if name in BUILTIN:
-        for option, value in (("label", label), ("id_column", id_column), ("drop", drop or None)):
+        for option, value in (
+            ("label", label),
+            ("id_column", id_column),
+            ("drop", drop or None),
+            ("group", group),
+        ):
             if value is not None:
                 raise InputError(
                     f"{option}={value!r} is for files; the built-in set {name!r} is complete. "
                     f"Leave it out, or name a file such as ./{name}.csv."
                 )
-        return subset(BUILTIN[name](), rows, seed)
+        data = BUILTIN[name]()
+        if task is not None and check_choice("task", task, TASKS) != data.task:
+            raise InputError(
+                f"task={task!r} does not fit the built-in set {name!r}, which is for {data.task}."
+            )
+        return subset(data, rows, seed)
     path = Path(target)
     if not path.exists() and path.suffix.lower() not in SUFFIXES and path.name == name:
         raise InputError(
@@ -52,5 +66,13 @@ def load(
             f"Built-in sets: {', '.join(map(repr, BUILTIN))}; files: {', '.join(SUFFIXES)}."
         )
     return load_table(
-        path, label, id_column=id_column, drop=drop, rows=rows, seed=seed, missing=missing
+        path,
+        label,
+        id_column=id_column,
+        drop=drop,
+        rows=rows,
+        seed=seed,
+        missing=missing,
+        task=task or "classification",
+        group=group,
     )

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from lethe.columns import Columns, as_text, list_names
 from lethe.errors import InputError, did_you_mean
 from lethe.loaders.dataset import Dataset, check_unique_ids, choose_rows, row_names, subset_note
-from lethe.loaders.encoding import encode_labels
+from lethe.loaders.encoding import label_rows
+from lethe.loaders.persons import group_note, read_groups
 
 _FEATURES = ("X", "features", "x_train")
 _LABELS = ("y", "labels", "y_train")
@@ -24,6 +25,8 @@ def arrays_dataset(
     id_column: str | None,
     rows: int | None,
     seed: int,
+    task: str = "classification",
+    group: str | None = None,
 ) -> Dataset:
     """The records of an archive; the arguments are those of `load_table`.
 
@@ -38,9 +41,13 @@ def arrays_dataset(
     features = columns[features_name]
     _check_features(path, features_name, features)
     records = len(features)
-    labels = _one_each(path, columns, label, records)
-    codes, classes = encode_labels(label, labels)
-    chosen = choose_rows(records, rows, seed)
+    groups = None
+    if group is not None:
+        used = {features_name: "features", label: "label"}
+        groups = read_groups(str(path), columns, group, used)
+        _one_each(path, columns, group, records)
+    chosen = choose_rows(records, rows, seed, groups)
+    labels, classes = label_rows(label, _one_each(path, columns, label, records), task, chosen)
     notes = []
     flat = features[chosen].reshape(len(chosen), -1)
     if flat.dtype == np.uint8:
@@ -55,21 +62,24 @@ def arrays_dataset(
         all_ids = as_text(_one_each(path, columns, id_column, records))
         check_unique_ids(path.stem, all_ids)
         ids = all_ids[chosen]
-    unread = [name for name in columns if name not in (features_name, label, id_column)]
+    unread = [name for name in columns if name not in (features_name, label, id_column, group)]
     if unread:
         notes.append(f"Arrays that were not used: {list_names(unread)}.")
     if rows is not None:
-        notes.append(subset_note(rows, records, seed))
-    used = np.unique(codes[chosen])
+        notes.append(subset_note(len(chosen), records, seed))
+    if group is not None and groups is not None:
+        groups = groups[chosen]
+        notes.append(group_note(group, groups))
     return Dataset(
         name=path.stem,
         features=values,
-        labels=np.searchsorted(used, codes[chosen]).astype(np.int64),
-        classes=tuple(classes[code] for code in used),
+        labels=labels,
+        classes=classes,
         ids=ids,
         feature_names=_feature_names(features.shape[1:]),
         source=f"{path.name}, arrays {features_name!r} and {label!r}",
         notes=tuple(notes),
+        groups=groups,
     )
 
 

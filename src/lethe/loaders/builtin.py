@@ -44,4 +44,23 @@ def breast_cancer() -> Dataset:
     )
 
 
-BUILTIN = {"breast-cancer": breast_cancer, "digits": digits}
+def diabetes() -> Dataset:
+    """442 patients, 10 measurements each; how far their diabetes went within a year."""
+    from sklearn.datasets import load_diabetes
+
+    bunch = load_diabetes(scaled=False)
+    features = (bunch.data - bunch.data.mean(axis=0)) / bunch.data.std(axis=0)
+    return Dataset(
+        name="diabetes",
+        features=features.astype(np.float32),
+        labels=bunch.target.astype(np.float64),
+        classes=(),
+        ids=row_names(range(len(features))),
+        feature_names=tuple(map(str, bunch.feature_names)),
+        source="Diabetes (Efron, Hastie, Johnstone and Tibshirani, Least Angle Regression, 2004), "
+        "disease progression after one year, as shipped with scikit-learn",
+        notes=("Every feature has mean 0 and standard deviation 1 over all records.",),
+    )
+
+
+BUILTIN = {"breast-cancer": breast_cancer, "diabetes": diabetes, "digits": digits}

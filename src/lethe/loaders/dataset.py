@@ -1,4 +1,4 @@
-"""`Dataset`: what every loader gives: records as rows of numbers, one class each, one id each."""
+"""`Dataset`: what every loader gives: records as rows of numbers, one label each, one id each."""
 
 from __future__ import annotations
 
@@ -11,41 +11,51 @@ from numpy.typing import NDArray
 
 from lethe.columns import list_names
 from lethe.errors import InputError, check_at_least
+from lethe.loaders.persons import choose_persons
+
+TASKS = ("classification", "regression")
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Records with features, classes and names; checked when made, not to be written to.
+    """Records with features, labels and names; checked when made, not to be written to.
 
     Attributes:
         name: what reports call it.
         features: float32 (records, features), finite.
-        labels: int64 (records,), positions in `classes`.
-        classes: the names of the classes, at least two.
+        labels: int64 (records,), positions in `classes`; in regression float64 (records,),
+            the numbers that a model predicts.
+        classes: the names of the classes, at least two; none says that this is regression.
         ids: text (records,), one unique name for each record.
         feature_names: one name for each feature.
         source: where it is from, in words; no path of a machine.
         notes: what the loader decided and a reader should know.
+        groups: text (records,), the person of each record; None when each record is its own.
 
     Raises:
-        InputError: a shape or dtype is wrong, a feature is NaN or infinite, there is only one
-            class, or an id stands twice.
+        InputError: a shape or dtype is wrong, a feature is NaN or infinite, the labels
+            are all the same, or an id stands twice.
     """
 
     name: str
     features: NDArray[np.float32]
-    labels: NDArray[np.int64]
+    labels: NDArray[np.int64] | NDArray[np.float64]
     classes: tuple[str, ...]
     ids: NDArray[np.str_]
     feature_names: tuple[str, ...]
     source: str
     notes: tuple[str, ...] = ()
+    groups: NDArray[np.str_] | None = None
 
     def __post_init__(self) -> None:
         self._check_shapes()
         self._check_features()
-        counts = self._check_labels()
         self._check_ids()
+        self._check_groups()
+        if self.task == "regression":
+            self._check_targets()
+            return
+        counts = self._check_labels()
         rare = [name for name, count in zip(self.classes, counts, strict=True) if count < 2]
         if rare:
             note = (
@@ -57,6 +67,11 @@ class Dataset:
     def __len__(self) -> int:
         """Number of records."""
         return len(self.labels)
+
+    @property
+    def task(self) -> str:
+        """What a model does with these records: ``classification`` or ``regression``."""
+        return "classification" if self.classes else "regression"
 
     def _check_shapes(self) -> None:
         if self.features.ndim != 2 or self.features.dtype != np.float32:
@@ -93,6 +108,24 @@ class Dataset:
                 f"{str(self.ids[row])!r}. Fill them or leave these records out."
             )
 
+    def _check_targets(self) -> None:
+        if self.labels.dtype != np.float64:
+            raise InputError(
+                f"labels of {self.name!r} have dtype {self.labels.dtype} and there are no classes: "
+                "for regression use .astype('float64'), otherwise name the classes."
+            )
+        if not np.isfinite(self.labels).all():
+            row = int(np.argmin(np.isfinite(self.labels)))
+            raise InputError(
+                f"labels of {self.name!r} are NaN or infinite, the first of record "
+                f"{str(self.ids[row])!r}. Leave these records out."
+            )
+        if self.labels.min() == self.labels.max():
+            raise InputError(
+                f"labels of {self.name!r} are all {self.labels[0]:g}: there is nothing to predict. "
+                "Choose another label, or more rows."
+            )
+
     def _check_labels(self) -> NDArray[np.int64]:
         if self.labels.dtype != np.int64:
             raise InputError(
@@ -120,6 +153,21 @@ class Dataset:
             )
         check_unique_ids(self.name, self.ids)
 
+    def _check_groups(self) -> None:
+        if self.groups is None:
+            return
+        if self.groups.shape != self.labels.shape or self.groups.dtype.kind != "U":
+            raise InputError(
+                f"groups of {self.name!r} have shape {self.groups.shape} and dtype "
+                f"{self.groups.dtype}, they must be ({len(self.labels)},) and text. "
+                "Use .astype(str)."
+            )
+        if (self.groups == "").any():
+            raise InputError(
+                f"groups of {self.name!r} are empty for {int((self.groups == '').sum())} records. "
+                "Name these persons."
+            )
+
 
 def check_unique_ids(name: str, ids: NDArray[Any]) -> None:
     """Refuse ids that stand twice or are empty."""
@@ -139,8 +187,12 @@ def check_unique_ids(name: str, ids: NDArray[Any]) -> None:
         )
 
 
-def choose_rows(records: int, rows: int | None, seed: int) -> NDArray[np.int64]:
+def choose_rows(
+    records: int, rows: int | None, seed: int, groups: NDArray[Any] | None = None
+) -> NDArray[np.int64]:
     """Positions of a random subset of `rows` records in file order; all if `rows` is None.
+
+    With `groups` (records,) the subset is of whole persons, with at most `rows` records.
 
     Raises:
         InputError: `rows` is below 2 or above `records`.
@@ -150,6 +202,8 @@ def choose_rows(records: int, rows: int | None, seed: int) -> NDArray[np.int64]:
     check_at_least("rows", rows, 2)
     if rows > records:
         raise InputError(f"rows={rows} is more than the {records} records there are. Ask fewer.")
+    if groups is not None:
+        return choose_persons(groups, rows, seed)
     return np.sort(np.random.default_rng(seed).choice(records, rows, replace=False))
 
 
@@ -157,13 +211,14 @@ def subset(dataset: Dataset, rows: int | None, seed: int) -> Dataset:
     """The dataset cut to a seeded random subset of its records; classes stay as they are."""
     if rows is None:
         return dataset
-    chosen = choose_rows(len(dataset), rows, seed)
+    chosen = choose_rows(len(dataset), rows, seed, dataset.groups)
     return replace(
         dataset,
         features=dataset.features[chosen],
         labels=dataset.labels[chosen],
         ids=dataset.ids[chosen],
-        notes=(*dataset.notes, subset_note(rows, len(dataset), seed)),
+        notes=(*dataset.notes, subset_note(len(chosen), len(dataset), seed)),
+        groups=None if dataset.groups is None else dataset.groups[chosen],
     )
 
 

@@ -52,14 +52,61 @@ def encode_labels(name: str, column: NDArray[Any]) -> tuple[NDArray[np.int64], t
         odd = values[~np.isfinite(values) | (np.floor(values) != values)][0]
         raise InputError(
             f"label {name!r} is continuous ({odd} is no whole number; {len(values)} distinct "
-            "values). An audit needs classes: cut it into a few first."
+            "values). If the model predicts this number, say --task regression; otherwise cut it "
+            "into a few classes first."
         )
     if len(values) > max(2, len(column) // 2):
         raise InputError(
             f"label {name!r} has {len(values)} distinct values in {len(column)} records: it names "
-            "records, not classes. Choose another label, or merge its values."
+            "records, not classes. Choose another label, or merge its values"
+            + (
+                "; for a model that predicts this number, say --task regression."
+                if column.dtype.kind in "iuf"
+                else "."
+            )
         )
     return codes.astype(np.int64), tuple(as_text(values).tolist())
+
+
+def encode_targets(name: str, column: NDArray[Any]) -> NDArray[np.float64]:
+    """The numbers (records,) that a regression predicts, in their own units.
+
+    Raises:
+        InputError: the column holds no numbers, or one of them is missing or infinite.
+    """
+    if is_text(column) or column.dtype.kind not in "iuf":
+        what = {"b": "true and false", "M": "dates"}.get(column.dtype.kind, "text")
+        raise InputError(
+            f"label {name!r} holds {what}, --task regression needs numbers. Choose another "
+            "column, or leave --task out to predict classes."
+        )
+    targets = column.astype(np.float64)
+    odd = ~np.isfinite(targets)
+    if odd.any():
+        raise InputError(
+            f"label {name!r} is missing or infinite in {odd.sum()} of {len(column)} records, the "
+            f"first at row {int(np.argmax(odd))}. Remove these records."
+        )
+    return targets
+
+
+def label_rows(
+    name: str, column: NDArray[Any], task: str, chosen: NDArray[np.int64]
+) -> tuple[NDArray[np.int64] | NDArray[np.float64], tuple[str, ...]]:
+    """Labels of the chosen rows, and the names of the classes that occur in them.
+
+    Args:
+        name: of the column.
+        column: (records,) labels of all rows; all of them are checked.
+        task: ``classification`` or ``regression``, which has no classes.
+        chosen: rows to return.
+    """
+    if task == "regression":
+        return encode_targets(name, column)[chosen], ()
+    codes, classes = encode_labels(name, column)
+    used = np.unique(codes[chosen])  # a subset may lack a class; a model is not asked for it
+    places = np.searchsorted(used, codes[chosen]).astype(np.int64)
+    return places, tuple(classes[code] for code in used)
 
 
 def check_no_identifiers(features: Columns) -> None:

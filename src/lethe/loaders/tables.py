@@ -12,14 +12,22 @@ from numpy.typing import NDArray
 from lethe.columns import Columns, as_text, is_text, list_names, missing, read_columns
 from lethe.errors import InputError, check_choice, did_you_mean
 from lethe.loaders.arrays import arrays_dataset
-from lethe.loaders.dataset import Dataset, check_unique_ids, choose_rows, row_names, subset_note
+from lethe.loaders.dataset import (
+    TASKS,
+    Dataset,
+    check_unique_ids,
+    choose_rows,
+    row_names,
+    subset_note,
+)
 from lethe.loaders.encoding import (
     Encoded,
     check_no_identifiers,
-    encode_labels,
     encode_number,
     encode_text,
+    label_rows,
 )
+from lethe.loaders.persons import group_note, read_groups
 
 
 def load_table(
@@ -31,19 +39,25 @@ def load_table(
     rows: int | None = None,
     seed: int = 0,
     missing: str = "refuse",
+    task: str = "classification",
+    group: str | None = None,
 ) -> Dataset:
     """Read a file of records with a label.
 
     Args:
         path: .csv or .parquet with one record a row; or .npz or .safetensors with `X` or
             `features` and `y` or `labels`, or `x_train` and `y_train`, and perhaps `ids`.
-        label: column of the classes; text, bool, or whole numbers. Archives know it by name.
+        label: column of the classes: text, bool, or whole numbers; in regression of the numbers
+            to predict. Archives know it by name.
         id_column: column that names the records; rows are numbered from 0 without it.
         drop: columns that are not features.
         rows: size of a random subset to use instead of all records.
         seed: chooses the subset.
         missing: what a gap in a numeric column does: "refuse" it, or "impute" it by the median
             with a further feature that says where. In text columns a gap is a level of its own.
+        task: "classification" or "regression".
+        group: column that names the person of each record; it is no feature, and no model is
+            trained on a part of a person's records.
 
     Returns:
         Numbers with mean 0 and standard deviation 1, text and bools as one feature a level, both
@@ -55,17 +69,20 @@ def load_table(
     """
     path = Path(path)
     check_choice("missing", missing, ("refuse", "impute"))
+    check_choice("task", task, TASKS)
     columns = read_columns(path, drop=drop)
     if path.suffix.lower() in (".npz", ".safetensors"):
-        return arrays_dataset(path, columns, label, id_column, rows, seed)
+        return arrays_dataset(path, columns, label, id_column, rows, seed, task, group)
     label = _check_label(path, columns, label, drop)
     if id_column is not None:
         _check_id_column(path, columns, id_column, label)
-    codes, classes = encode_labels(label, columns[label])
-    records = len(codes)
-    features = {name: values for name, values in columns.items() if name not in (label, id_column)}
+    records = len(columns[label])
+    used = {label: "label", **({} if id_column is None else {id_column: "id column"})}
+    groups = None if group is None else read_groups(str(path), columns, group, used)
+    chosen = choose_rows(records, rows, seed, groups)
+    labels, classes = label_rows(label, columns[label], task, chosen)
+    features = {name: values for name, values in columns.items() if name not in {*used, group}}
     check_no_identifiers(features)
-    chosen = choose_rows(records, rows, seed)
     features = {name: values[chosen] for name, values in features.items()}
     if missing == "refuse":
         _refuse_gaps(path, features)
@@ -77,18 +94,21 @@ def load_table(
     if any(not is_text(values) for values in features.values()):
         notes.append("Numeric features have mean 0 and standard deviation 1 over all records.")
     if rows is not None:
-        notes.append(subset_note(rows, records, seed))
-    used = np.unique(codes[chosen])  # a subset may lack a class; a model is not asked for it
+        notes.append(subset_note(len(chosen), records, seed))
+    if group is not None and groups is not None:
+        groups = groups[chosen]
+        notes.append(group_note(group, groups))
     ids = row_names(chosen.tolist()) if id_column is None else as_text(columns[id_column][chosen])
     return Dataset(
         name=path.stem,
         features=np.concatenate([part.values for part in encoded], axis=1),
-        labels=np.searchsorted(used, codes[chosen]).astype(np.int64),
-        classes=tuple(classes[code] for code in used),
+        labels=labels,
+        classes=classes,
         ids=ids,
         feature_names=names,
         source=f"{path.name}, label {label!r}",
         notes=tuple(notes),
+        groups=groups,
     )
 
 

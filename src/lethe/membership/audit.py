@@ -7,7 +7,9 @@ lower limit of what can be learnt about the training records, never a proof of a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,27 +19,29 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
+from lethe.evidence.precision import Precision
 from lethe.loaders import Dataset
 from lethe.membership.checks import Check, run_checks
-from lethe.membership.document import Measurement, compose
+from lethe.membership.document import Measurement, compose, evidence
 from lethe.membership.exposure import expose, mean_change, newly_exposed
 from lethe.membership.measure import (
-    accuracy,
-    accuracy_loss,
     risk_change,
     risk_rate,
     run_attacks,
     strongest,
     strongest_metric,
-    train_accuracy,
 )
 from lethe.membership.records import write_records
 from lethe.membership.settings import AuditSettings
+from lethe.membership.stopping import FIRST_LOOK, Stop, grow
+from lethe.membership.utility import train_utility, utility, utility_loss, utility_name
 from lethe.mitigations.obfuscation import BASELINE, Mitigation, exponential_weights
-from lethe.training.design import holdout
-from lethe.training.engines import default_workers, run_in_processes
+from lethe.training.design import holdout, strata
+from lethe.training.engines import Engine, default_workers, train_in_processes
 from lethe.training.folder import RunFolder
+from lethe.training.layout import settled_layout
 from lethe.training.recipe import Recipe, Treatment
 from lethe.training.shadows import (
     ChunkJob,
@@ -74,10 +78,24 @@ class Silent:
 
 
 def baseline_spec(data: Dataset, recipe: Recipe, settings: AuditSettings) -> Spec:
-    """What decides the numbers of the plain shadow models; its hash names the audit."""
-    held = holdout(data.labels, settings.holdout, settings.seed)
+    """What decides the numbers of the plain shadow models; its hash names the audit.
+
+    Raises:
+        InputError: the recipe is for classes and the data for numbers, or the other way round.
+    """
+    people = None
+    if data.groups is not None:
+        people = np.unique(data.groups, return_inverse=True)[1].astype(np.int64)
+    held = holdout(strata(data.labels), settings.holdout, settings.seed, people)
     return Spec(
-        data.features, data.labels, len(data.classes), ~held, recipe, Treatment(), settings.seed
+        data.features,
+        data.labels,
+        len(data.classes),
+        ~held,
+        recipe,
+        Treatment(),
+        settings.seed,
+        people,
     )
 
 
@@ -97,6 +115,8 @@ def audit_model(
     folder: RunFolder,
     show: Show | None = None,
     workers: int | None = None,
+    engine: Engine | None = None,
+    memory: float | None = None,
 ) -> Findings:
     """Attack a model's training, mitigate, attack each mitigation adaptively, and compare.
 
@@ -107,6 +127,10 @@ def audit_model(
         folder: an open run folder; finished shadow models in it are not trained again.
         show: progress.
         workers: processes of one thread each; all cores by default.
+        engine: where models are trained, see `choose_engine`; that number of processes here by
+            default.
+        memory: GiB that the stacks of all workers may take together; half of the machine's by
+            default.
 
     Returns:
         The findings. `findings.json` is left to the caller.
@@ -118,18 +142,19 @@ def audit_model(
     show = show or Silent()
     spec = baseline_spec(data, recipe, settings)
     built, skipped = settings.candidates(recipe)
-    train = _Trainer(spec, settings, folder, show, workers or default_workers(), data.ids)
+    here = workers or default_workers()
+    train = Trainer(spec, settings, folder, show, here, data.ids, engine=engine, memory=memory)
 
-    plain = train(built[:1], np.ones(len(data.labels), np.float32))[BASELINE.name]
-    first = measure(plain, BASELINE, None, settings)
+    first, stop = train.baseline()
+    if stop.rules:
+        show.say(stop.words())
     show.say(headline(first, settings))
     if settings.keep_records:
         write_records(folder, first, data.classes)
 
-    scores, models_behind = _settled_exposure(folder, spec, plain)
-    weights = np.ones(len(data.labels), np.float32)
-    weights[spec.pool] = exponential_weights(scores, settings.alpha, settings.beta)
-    shadows = train(built[1:], weights)
+    scores, models_behind = _settled_exposure(folder, spec, first.shadows)
+    weights = targeted_weights(scores, spec, settings)
+    shadows = train(built[1:], weights, stop.reached)
     measured = [first]
     for mitigation in built[1:]:
         show.say(f"attacking {mitigation.name}")
@@ -150,7 +175,8 @@ def audit_model(
         settings,
         data,
         spec,
-        {"weights_from_models": models_behind},
+        {"weights_from_models": models_behind}
+        | ({"stopped": stop.to_json()} if stop.rules else {}),
     )
 
 
@@ -172,7 +198,7 @@ def audit_scores(
 
 
 @dataclass(frozen=True)
-class _Trainer:
+class Trainer:
     """Trains the missing shadow models of some candidates and gathers the results."""
 
     spec: Spec
@@ -181,27 +207,79 @@ class _Trainer:
     show: Show
     workers: int
     ids: NDArray[Any]
+    work: Callable[[ChunkJob], int] = train_chunk
+    engine: Engine | None = None
+    memory: float | None = None
+
+    def width(self) -> int:
+        """Models a chunk, narrow enough that the first look at a width keeps two workers busy."""
+        most = self.settings.models
+        narrow = chunk_width(min(most, FIRST_LOOK) if self.settings.until else most)
+        return int(self.folder.settle("chunk_width", narrow))
+
+    def baseline(self) -> tuple[Measurement, Stop]:
+        """The plain shadow models, measured; as many as it takes where `until` is given."""
+        everyone, settings = np.ones(len(self.ids), np.float32), self.settings
+        width = self.width()
+
+        def take(models: int) -> Measurement:
+            plain = self([BASELINE], everyone, models)[BASELINE.name]
+            return measure(plain, BASELINE, None, settings)
+
+        def judged(measured: Measurement, rule: Precision) -> Measured | None:
+            return evidence(measured, rule.rule, settings.confidence)
+
+        there = self.finished(settings.models) if settings.until else 0
+        return grow(settings.widths(), settings.models, width, there, take, judged)
+
+    def finished(self, most: int) -> int:
+        """How many of the first `most` plain models are there without a gap."""
+        there, everyone = 0, np.ones(len(self.ids), np.float32)
+        for job in self.jobs(BASELINE, everyone, most, self.width()):
+            if job.finished() is None:
+                break
+            there += job.models
+        return there
+
+    def jobs(
+        self, mitigation: Mitigation, weights: NDArray[np.float32], models: int, width: int
+    ) -> list[ChunkJob]:
+        """The chunks of one candidate."""
+        spec = replace(self.spec, treatment=mitigation.treatment(weights, self.spec.pool))
+        place = f"{mitigation.name}-{spec.hash()[:8]}"
+        return chunk_jobs(spec, self.folder.path / "shadows" / place, models, width)
 
     def __call__(
-        self, candidates: Sequence[Mitigation], weights: NDArray[np.float32]
+        self, candidates: Sequence[Mitigation], weights: NDArray[np.float32], models: int
     ) -> dict[str, Shadows]:
-        width = self.folder.settle("chunk_width", chunk_width(self.settings.models))
-        jobs: dict[str, list[ChunkJob]] = {}
-        for mitigation in candidates:
-            spec = replace(self.spec, treatment=mitigation.treatment(weights, self.spec.pool))
-            place = f"{mitigation.name}-{spec.hash()[:8]}"
-            jobs[mitigation.name] = chunk_jobs(
-                spec, self.folder.path / "shadows" / place, self.settings.models, width
-            )
+        width = self.width()
+        if not candidates:
+            return {}
+        jobs = {one.name: self.jobs(one, weights, models, width) for one in candidates}
         missing = [job for listed in jobs.values() for job in listed if job.finished() is None]
         total = sum(job.models for listed in jobs.values() for job in listed)
         done = total - sum(job.models for job in missing)
         what = candidates[0].name if len(candidates) == 1 else f"{len(candidates)} mitigations"
         self.show.models(done, total, what)
-        for trained in run_in_processes(missing, train_chunk, self.workers):
-            done += trained
-            self.show.models(done, total, what)
+        if missing:
+            layout = settled_layout(self.folder, self.spec, self.workers, self.memory)
+            missing = [replace(job, layout=layout) for job in missing]
+        engine = self.engine or functools.partial(train_in_processes, workers=self.workers)
+        # Closed, so that an engine stops its work wherever this process is interrupted.
+        with contextlib.closing(engine(missing, self.work)) as finished:
+            for trained in finished:
+                done += trained
+                self.show.models(done, total, what)
+        if done < total:  # chunks that a killed worker had just finished are counted by nobody
+            self.show.models(total, total, what)
         return {name: Shadows.from_shards(listed, self.ids) for name, listed in jobs.items()}
+
+
+def targeted_weights(t: Float, spec: Spec, settings: AuditSettings) -> NDArray[np.float32]:
+    """(N,) loss weights of all records from the t-scores of those that can be members."""
+    weights = np.ones(len(spec.labels), np.float32)
+    weights[spec.pool] = exponential_weights(t, settings.alpha, settings.beta)
+    return weights
 
 
 def _settled_exposure(folder: RunFolder, spec: Spec, plain: Shadows) -> tuple[Float, int]:
@@ -213,7 +291,7 @@ def _settled_exposure(folder: RunFolder, spec: Spec, plain: Shadows) -> tuple[Fl
     models = int(folder.settle("weights_from_models", plain.models))
     path = folder.path / "exposure.safetensors"
     name = spec.hash()
-    t = _read_exposure(path, name, models, plain.records)
+    t = read_exposure(path, name, models, plain.records)
     if t is None:
         t = expose(plain.first(models)).all_models.t
         folder.write(
@@ -223,7 +301,8 @@ def _settled_exposure(folder: RunFolder, spec: Spec, plain: Shadows) -> tuple[Fl
     return t, models
 
 
-def _read_exposure(path: Path, spec: str, models: int, records: int) -> Float | None:
+def read_exposure(path: Path, spec: str, models: int, records: int) -> Float | None:
+    """(records,) t-scores that an audit has settled; None if they are absent or another's."""
     try:
         raw = path.read_bytes()
         t = load(raw)["t"]
@@ -271,7 +350,6 @@ def measure(
                 newly_exposed(exposure.all_models, before.exposure.all_models, others),
                 len(others),
             )
-    utility = accuracy(shadows, confidence)
     return Measurement(
         mitigation=mitigation,
         shadows=shadows,
@@ -280,10 +358,10 @@ def measure(
         best=best,
         exposure=exposure,
         checks=checks,
-        utility=utility,
-        train_utility=train_accuracy(shadows, confidence),
+        utility=utility(shadows, confidence),
+        train_utility=train_utility(shadows, confidence),
         risk=strongest_metric(results, fpr, confidence),
-        utility_loss=None if before is None else accuracy_loss(shadows, before.shadows, confidence),
+        utility_loss=None if before is None else utility_loss(shadows, before.shadows, confidence),
         risk_change=None
         if before is None
         else risk_change(results, before.results, fpr, confidence),
@@ -297,5 +375,6 @@ def measure(
 def headline(measured: Measurement, settings: AuditSettings) -> str:
     """The baseline in one line, on screen before anything else is trained."""
     where = "AUC" if measured.risk_fpr is None else f"TPR at {measured.risk_fpr:g} FPR"
-    accuracy_text = "" if measured.utility is None else f", accuracy {measured.utility}"
-    return f"baseline: {where} {measured.risk} ({measured.best}){accuracy_text}"
+    name = utility_name(measured.shadows.task)
+    merit = "" if measured.utility is None else f", {name} {measured.utility}"
+    return f"baseline: {where} {measured.risk} ({measured.best}){merit}"

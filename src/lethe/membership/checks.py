@@ -13,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.roc import auc
+from lethe.evidence.roc import Roc, auc_of, roc
 from lethe.evidence.twoway import Spread, symmetric_estimate
 from lethe.membership.lira import score_all
 from lethe.membership.measure import AttackResult
+from lethe.membership.utility import utility_name
 from lethe.training.shadows import Shadows
 
 PASS, WARN, FAIL = "pass", "warn", "fail"
 _NULL_CONFIDENCE = 0.999
+_CELLS = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,11 @@ def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
     null = exchanged(shadows, seed)
     score = score_all(null.signals, null.members, (attack,), seed=seed)[attack]
     scored = np.isfinite(score)
+    whole = bool(scored.all())
+    curve = roc(null.members[scored], score.ravel() if whole else score[scored])
     estimate = symmetric_estimate(
-        auc(null.members[scored], score[scored]),
-        _auc_spread(null.members[scored], score[scored], np.nonzero(scored)[1]),
+        auc_of(curve),
+        _auc_spread(curve, null.members, score, scored),
         int(scored.sum()),
         _NULL_CONFIDENCE,
         "clustered by record (Obuchowski 1997), Student t; n = scores",
@@ -103,19 +107,39 @@ def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
 
 
 def _auc_spread(
-    member: NDArray[np.bool_], score: NDArray[np.float64], cluster: NDArray[np.integer]
+    curve: Roc,
+    member: NDArray[np.bool_],
+    score: NDArray[np.float64],
+    scored: NDArray[np.bool_],
 ) -> Spread:
     """Variance of an AUC from the placement of each score among those of the other side."""
-    pull = np.empty(len(score))
-    for side in (member, ~member):
-        own, others = score[side], np.sort(score[~side])
-        below = np.searchsorted(others, own, "left") + np.searchsorted(others, own, "right")
-        placed = below / (2 * len(others))
-        pull[side] = (placed - placed.mean()) / len(own) * (1 if side is member else -1)
-    _, of = np.unique(cluster, return_inverse=True)
-    sums = np.bincount(of, pull)
+    records = member.shape[1]
+    area, sums = auc_of(curve), np.zeros(records)
+    step = max(1, _CELLS // records)
+    for start in range(0, len(member), step):
+        block = slice(start, start + step)
+        for side, own, others, mean in (
+            (True, curve.inside, curve.outside, area),
+            (False, curve.outside, curve.inside, 1 - area),
+        ):
+            chosen = scored[block] & (member[block] == side)
+            columns, value = np.nonzero(chosen)[1], score[block][chosen]
+            order = np.argsort(value)  # ascending scores find their place much faster
+            placed = _place(others, value[order]) / (2 * len(others))
+            pull = (placed - mean) / len(own) * (1 if side else -1)
+            sums += np.bincount(columns[order], pull, records)
+    sums = sums[scored.any(axis=0)]
     count = len(sums)
     return Spread(float(np.sum(sums**2)) * count / max(count - 1, 1), float(max(count - 1, 1)))
+
+
+def _place(others: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[np.intp]:
+    """How many of the sorted others lie below each value, plus how many do not lie above it."""
+    left = np.searchsorted(others, value, "left")
+    tied = others[np.minimum(left, len(others) - 1)] == value
+    right = left.copy()
+    right[tied] = np.searchsorted(others, value[tied], "right")
+    return np.asarray(left + right)
 
 
 def coverage(shadows: Shadows) -> Check:
@@ -134,9 +158,9 @@ def coverage(shadows: Shadows) -> Check:
 
 def ties(shadows: Shadows) -> Check:
     """Saturated, rounded or constant signals blunt every attack and flatter the model."""
-    values, counts = np.unique(shadows.signals, return_counts=True)
-    most = float(counts.max()) / shadows.signals.size if counts.max() > 1 else 0.0
-    tied = 1 - len(values) / shadows.signals.size
+    distinct, commonest = _repeats(shadows.signals)
+    most = commonest / shadows.signals.size if commonest > 1 else 0.0
+    tied = 1 - distinct / shadows.signals.size
     constant = int((shadows.signals == shadows.signals[0]).all(axis=0).sum())
     bad = most > 0.01 or constant > 0 or tied > 0.5
     return Check(
@@ -147,22 +171,40 @@ def ties(shadows: Shadows) -> Check:
     )
 
 
+def _repeats(values: NDArray[np.floating]) -> tuple[int, int]:
+    """How many distinct values there are, and how often the commonest one stands."""
+    ordered = np.sort(values, axis=None)
+    distinct = commonest = 0
+    for start in range(0, len(ordered), _CELLS):
+        # Each block counts the runs that begin in it, to their ends wherever these are.
+        block = ordered[start : start + _CELLS]
+        first = np.append(start == 0 or block[0] != ordered[start - 1], block[1:] != block[:-1])
+        begins = np.flatnonzero(first)
+        if len(begins):
+            end = np.searchsorted(ordered, block[-1], "right") - start
+            distinct += len(begins)
+            commonest = max(commonest, int(np.diff(np.append(begins, end)).max()))
+    return distinct, commonest
+
+
 def drift(shadows: Shadows) -> Check | None:
-    """Targets and their references must be trained alike: no model may stand out in accuracy."""
-    table = shadows.population_correct
+    """Targets and their references must be trained alike: no model may stand out in utility."""
+    table = shadows.population_merit
     if table is None or table.size == 0:
         return None
+    name = utility_name(shadows.task)
     share = table.mean(axis=1)
     middle = float(np.median(share))
     deviation = 1.4826 * float(np.median(np.abs(share - middle)))
-    # Binomial noise of one model's accuracy is the least spread one can expect.
-    noise = float(np.sqrt(max(middle * (1 - middle), 1e-4) / table.shape[1]))
+    # The noise of a mean over so many records is the least spread one can expect.
+    own = middle * (1 - middle) if table.dtype == np.bool_ else float(np.median(table.var(axis=1)))
+    noise = float(np.sqrt(max(own, 1e-4) / table.shape[1]))
     off = np.flatnonzero(np.abs(share - middle) > 6 * max(deviation, noise))
     named = ", ".join(map(str, off[:5]))
     return Check(
-        "accuracy drift",
+        f"{name} drift",
         FAIL if len(off) else PASS,
-        f"held-out accuracy of the {shadows.models} models: median {middle:.3f}, "
+        f"held-out {name} of the {shadows.models} models: median {middle:.3f}, "
         f"from {share.min():.3f} to {share.max():.3f}"
         + (f"; models {named} stand out" if len(off) else "; none stands out"),
     )

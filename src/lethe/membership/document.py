@@ -19,12 +19,11 @@ from lethe.membership.checks import Check
 from lethe.membership.exposure import Exposure, expose
 from lethe.membership.measure import (
     AttackResult,
-    accuracy_loss,
-    class_accuracy,
     strongest_metric,
     tau_of,
 )
 from lethe.membership.settings import AuditSettings
+from lethe.membership.utility import class_utility, utility_loss, utility_name
 from lethe.mitigations.obfuscation import Mitigation
 from lethe.training.fingerprint import hash_array, versions
 from lethe.training.shadows import Shadows, Spec
@@ -44,8 +43,8 @@ class Measurement:
         best: the strongest attack.
         exposure: t-scores.
         checks: self-checks.
-        utility: held-out accuracy; None if unknown.
-        train_utility: accuracy on training records; None if unknown.
+        utility: held-out accuracy, or R²; None if unknown.
+        train_utility: the same on training records; None if unknown.
         risk: of the strongest attack.
         utility_loss: against the baseline, paired.
         risk_change: against the baseline, paired.
@@ -103,11 +102,11 @@ def compose(
     candidates = [_candidate(one, settings, classes, spec) for one in measured]
     frontier = Frontier(candidates, settings.margin)
     rulings = [
-        Ruling(rule, one.name, judge(rule, evidence), evidence)
+        Ruling(rule, one.name, judge(rule, found), found)
         for one in measured
         if one.name == settings.release
         for rule in settings.rules()
-        for evidence in [_evidence(one, rule, settings.confidence)]
+        for found in [evidence(one, rule, settings.confidence)]
     ]
     outcome = joint_outcome(ruling.outcome for ruling in rulings)
     risk_name = texts.risk_name(measured[0].risk_fpr)
@@ -119,14 +118,14 @@ def compose(
             "summary": texts.summary(name, measured[0].shadows, spec is not None),
             "recipe": None if spec is None else spec.recipe.describe(),
         },
-        threat_model=texts.threat_model(settings.models if spec else measured[0].shadows.models),
+        threat_model=texts.threat_model(measured[0].shadows),
         data=_data(measured[0].shadows, data, spec),
         attacks=[texts.attack(attack, settings.variance) for attack in measured[0].results],
         attacks_not_run=texts.NOT_RUN,
         baseline={"candidate": measured[0].name},
         candidates=[candidate.to_json() for candidate in candidates],
         frontier={
-            "utility": "held-out accuracy" if spec else "not provided",
+            "utility": f"held-out {utility_name(spec.task)}" if spec else "not provided",
             "risk": risk_name,
             "margin": settings.margin,
             "pareto": frontier.pareto(),
@@ -193,8 +192,8 @@ def _candidate(
     if one.utility_loss is not None:
         details["equivalent"] = equivalence(one.utility_loss, settings.margin)
     if one.train_utility is not None:
-        details["train_accuracy"] = one.train_utility.to_json()
-    if classes is not None:
+        details["train_utility"] = one.train_utility.to_json()
+    if classes:
         details["per_class"] = _per_class(one, classes, settings.confidence)
     if one.moved is not None:
         change, newly, others = one.moved
@@ -234,16 +233,17 @@ def _per_class(
         row: dict[str, Any] = {
             "class": name,
             "records": int(inside.sum()),
-            "utility": class_accuracy(one.shadows, held, confidence).to_json(),
+            "utility": class_utility(one.shadows, held, confidence).to_json(),
         }
         if one.before is not None:
-            loss = accuracy_loss(one.shadows, one.before.shadows, confidence, held)
+            loss = utility_loss(one.shadows, one.before.shadows, confidence, held)
             row["utility_loss"] = None if loss is None else loss.to_json()
         rows.append(row)
     return rows
 
 
-def _evidence(one: Measurement, rule: Rule, confidence: float) -> Measured | None:
+def evidence(one: Measurement, rule: Rule, confidence: float) -> Measured | None:
+    """What a rule is judged on: the interval of its metric on one candidate."""
     if rule.metric == "auc":
         return strongest_metric(one.results, None, confidence)
     if rule.metric == "tpr":
@@ -270,14 +270,20 @@ def _data(shadows: Shadows, data: Dataset | None, spec: Spec | None) -> dict[str
     if data is not None and spec is not None:
         document.update(
             records=len(data.labels),
-            people=len(data.labels),
+            people=len(data.labels) if data.groups is None else len(np.unique(data.groups)),
             features=int(np.prod(data.features.shape[1:])),
-            classes=list(data.classes),
-            class_counts=np.bincount(data.labels, minlength=len(data.classes)).tolist(),
+            task=data.task,
             source=data.source,
             notes=list(data.notes),
             fingerprint=hash_array(np.asarray(data.features)),
         )
+        if data.classes:
+            counts = np.bincount(data.labels.astype(np.int64), minlength=len(data.classes))
+            document.update(classes=list(data.classes), class_counts=counts.tolist())
+        else:
+            # No extremes: the largest target often belongs to a person one can name.
+            target = {"mean": float(data.labels.mean()), "sd": float(data.labels.std())}
+            document.update(target=target)
     return document
 
 
@@ -297,6 +303,7 @@ def exposed_records(
     """
     scores = one.exposure.all_models
     low, high = scores.limits(confidence)
+    auc = scores.auc
     known = np.flatnonzero(np.isfinite(scores.t))
     order = known[np.argsort(-scores.t[known], kind="stable")]
     labels = one.shadows.labels
@@ -304,7 +311,9 @@ def exposed_records(
     for rank, row in enumerate(order[:MOST_RECORDS] if pseudonyms else order, start=1):
         label = "not provided"
         if labels is not None:
-            label = str(labels[row]) if classes is None else classes[int(labels[row])]
+            label = classes[int(labels[row])] if classes else str(labels[row])
+            if pseudonyms and one.shadows.task == "regression":
+                label = f"about {labels[row]:.2g}"  # an exact number can name its record
         rows.append(
             {
                 "id": f"record {rank}" if pseudonyms else str(one.shadows.ids[row]),
@@ -313,7 +322,7 @@ def exposed_records(
                 "se": float(scores.se[row]),
                 "low": float(low[row]),
                 "high": float(high[row]),
-                "auc": float(scores.auc[row]),
+                "auc": float(auc[row]),
                 "tpr_at_0.001": float(scores.tpr[row]),
             }
         )

@@ -7,12 +7,13 @@ is left out, drawn at random for each record. Where the counts of the records di
 as in a balanced design of an odd number of models, one model drawn at random is first set
 aside for each record, neither attacked nor asked, so that the rest are equal. In any other
 design (independent coins) the counts say nothing and only the target is left out.
-Cost O(K N), in float64, sums centred on each record's mean.
+Cost O(K N), in float64, sums centred on each record's mean; beside what is given it holds a few
+rows at a time, for a table of signals may fill much of the memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -22,6 +23,7 @@ from lethe.errors import InputError
 from lethe.training.design import partners
 
 Float = NDArray[np.float64]
+_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,15 @@ def moments(signals: NDArray[np.floating], chosen: NDArray[np.bool_]) -> Moments
         signals: (K, N).
         chosen: (K, N) which cells count.
     """
-    wide = np.asarray(signals, np.float64)
     count = chosen.sum(axis=0).astype(np.float64)
+    total, squares = np.zeros_like(count), np.zeros_like(count)
+    for row, use in zip(signals, chosen, strict=True):
+        total += np.where(use, row, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(chosen, wide, 0.0).sum(axis=0) / count
-    squares = np.where(chosen, (wide - np.nan_to_num(mean)) ** 2, 0.0).sum(axis=0)
+        mean = total / count
+    centre = np.nan_to_num(mean)
+    for row, use in zip(signals, chosen, strict=True):
+        squares += np.where(use, (row - centre) ** 2, 0.0)
     return Moments(count, np.where(count > 0, mean, np.nan), squares)
 
 
@@ -115,36 +121,39 @@ def leave_one_out(
     Raises:
         InputError: shapes differ, or a signal is not finite.
     """
+    check_signals(signals, members)
+    design = _Design.of(members, seed)
+    rows = _Centred(signals, design.usable)
+    sums = _Sums.of(rows, design.members, design.counted)
+    for place, target in enumerate(design.usable):
+        other = design.counterpart(place)
+        inside, outside = sums.without(
+            rows[place],
+            None if other is None else rows[other],
+            design.members[place],
+            design.counted[place],
+            rows.centre,
+        )
+        yield References(int(target), inside, outside)
+
+
+def check_signals(signals: NDArray[np.floating], members: NDArray[np.bool_]) -> None:
+    """Refuse tables that do not belong together, and signals that are not finite.
+
+    Raises:
+        InputError: shapes differ, or a signal is not finite.
+    """
     if signals.shape != members.shape or signals.ndim != 2:
         raise InputError(
             f"signals {signals.shape} and members {members.shape} must both be (models, records)."
         )
-    if not np.isfinite(signals).all():
-        model, record = np.argwhere(~np.isfinite(signals))[0]
-        raise InputError(
-            f"signal of model {model}, record {record} is {signals[model, record]}; "
-            "every signal must be finite."
-        )
-    usable = scorable_targets(members)
-    members = members[usable]
-    wide = np.asarray(signals[usable], np.float64)
-    centre = wide.mean(axis=0)
-    wide = wide - centre
-    partner = partners(members)
-    paired = bool((partner >= 0).all())
-    drawn = None if paired else _Counterparts.of(members, seed)
-    counted = np.ones(members.shape, bool) if drawn is None else drawn.counted
-    sums = _Sums.of(wide, members, counted)
-    columns = np.arange(wide.shape[1])
-    for place, target in enumerate(usable):
-        if paired:
-            other: Float | None = wide[partner[place]]
-        elif drawn is not None:
-            other = wide[drawn.pick(members[place]), columns]
-        else:
-            other = None
-        inside, outside = sums.without(wide[place], other, members[place], counted[place], centre)
-        yield References(int(target), inside, outside)
+    for model, row in enumerate(signals):
+        bad = np.flatnonzero(~np.isfinite(row))
+        if len(bad):
+            raise InputError(
+                f"signal of model {model}, record {bad[0]} is {row[bad[0]]}; "
+                "every signal must be finite."
+            )
 
 
 def without_groups(
@@ -159,14 +168,13 @@ def without_groups(
         members: (K, N) membership.
         groups: (K,) label of each model's group, such as its complementary pair.
     """
-    wide = np.asarray(signals, np.float64)
-    centre = wide.mean(axis=0)
-    wide = wide - centre
-    everything = np.ones(members.shape, bool)
-    total = _Sums.of(wide, members, everything)
+    rows = _Centred(signals, np.arange(len(signals)))
+    everything = np.broadcast_to(True, members.shape)
+    total = _Sums.of(rows, members, everything)
     for group in np.unique(groups):
-        rows = groups == group
-        yield total.minus(_Sums.of(wide[rows], members[rows], everything[rows])).both(centre)
+        alone = np.flatnonzero(groups == group)
+        part = _Sums.of((rows[row] for row in alone), members[alone], everything[alone])
+        yield total.minus(part).both(rows.centre)
 
 
 def scored_cells(members: NDArray[np.bool_], seed: int = 0) -> NDArray[np.bool_]:
@@ -176,10 +184,84 @@ def scored_cells(members: NDArray[np.bool_], seed: int = 0) -> NDArray[np.bool_]
         members: (K, N) true membership.
         seed: see `leave_one_out`.
     """
+    design = _Design.of(members, seed)
+    lost = 1 if design.leaves_counterpart else 0
+    count_in = _count(design.members & design.counted)
+    count_out = _count(~design.members & design.counted)
     scored = np.zeros(members.shape, bool)
-    for references in leave_one_out(np.zeros(members.shape, np.float32), members, seed):
-        scored[references.target] = (references.inside.count > 0) & (references.outside.count > 0)
+    for place, target in enumerate(design.usable):
+        member = design.members[place]
+        left_in = count_in - np.where(member, 1, lost)
+        left_out = count_out - np.where(member, lost, 1)
+        scored[target] = design.counted[place] & (left_in > 0) & (left_out > 0)
     return scored
+
+
+def _count(chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    return np.asarray(chosen.sum(axis=0), np.int64)
+
+
+class _Centred:
+    """Rows of signals in float64, less each record's mean; made one by one, never all at once."""
+
+    def __init__(self, signals: NDArray[np.floating], numbers: NDArray[np.intp]) -> None:
+        self._signals, self._numbers = signals, numbers
+        self._columns = np.arange(signals.shape[1])
+        self.centre = np.zeros(signals.shape[1])
+        for number in numbers:
+            self.centre += signals[number]
+        self.centre /= len(numbers)
+
+    def __getitem__(self, place: int | np.intp | NDArray[np.intp]) -> Float:
+        """(N,) one row, or a row for each record."""
+        number = self._numbers[place]
+        row = self._signals[number] if number.ndim == 0 else self._signals[number, self._columns]
+        return np.asarray(row - self.centre)
+
+    def __iter__(self) -> Iterator[Float]:
+        return (self[place] for place in range(len(self._numbers)))
+
+
+@dataclass(frozen=True)
+class _Design:
+    """Who plays the target, and what is left out with it.
+
+    Attributes:
+        usable: (T,) numbers of the scorable targets.
+        members: (T, N) their membership.
+        counted: (T, N) False where a model is set aside for a record.
+        partner: (T,) place of each target's complement, if all have one.
+        drawn: counterparts in a design of equal counts without complements.
+    """
+
+    usable: NDArray[np.intp]
+    members: NDArray[np.bool_]
+    counted: NDArray[np.bool_]
+    partner: NDArray[np.intp] | None
+    drawn: _Counterparts | None
+
+    @staticmethod
+    def of(members: NDArray[np.bool_], seed: int) -> _Design:
+        usable = scorable_targets(members)
+        if len(usable) < len(members):
+            members = members[usable]
+        partner = partners(members)
+        if (partner >= 0).all():
+            return _Design(usable, members, np.broadcast_to(True, members.shape), partner, None)
+        drawn = _Counterparts.of(members, seed)
+        counted = np.broadcast_to(True, members.shape) if drawn is None else drawn.counted
+        return _Design(usable, members, counted, None, drawn)
+
+    @property
+    def leaves_counterpart(self) -> bool:
+        """Whether a model of the other side is left out with each target."""
+        return self.partner is not None or self.drawn is not None
+
+    def counterpart(self, place: int) -> np.intp | NDArray[np.intp] | None:
+        """Place of the model left out with a target: one, or one for each record, or none."""
+        if self.partner is not None:
+            return np.intp(self.partner[place])
+        return None if self.drawn is None else self.drawn.pick(self.members[place])
 
 
 @dataclass(frozen=True)
@@ -194,14 +276,15 @@ class _Sums:
     square_out: Float
 
     @staticmethod
-    def of(wide: Float, members: NDArray[np.bool_], counted: NDArray[np.bool_]) -> _Sums:
-        parts = []
-        for side in (members & counted, ~members & counted):
-            parts += [
-                side.sum(axis=0).astype(np.float64),
-                np.einsum("kn,kn->n", wide, side),
-                np.einsum("kn,kn,kn->n", wide, wide, side),
-            ]
+    def of(rows: Iterable[Float], members: NDArray[np.bool_], counted: NDArray[np.bool_]) -> _Sums:
+        parts = np.zeros((6, members.shape[1]))
+        for row, member, use in zip(rows, members, counted, strict=True):
+            for at, side in ((0, member & use), (3, ~member & use)):
+                kept = np.where(side, row, 0.0)
+                parts[at] += side
+                parts[at + 1] += kept
+                kept *= kept
+                parts[at + 2] += kept
         return _Sums(*parts)
 
     def minus(self, other: _Sums) -> _Sums:
@@ -257,7 +340,7 @@ class _Counterparts:
 
     def __init__(
         self,
-        order: NDArray[np.intp],
+        order: NDArray[np.unsignedinteger],
         inside: int,
         counted: NDArray[np.bool_],
         rng: np.random.Generator,
@@ -276,10 +359,18 @@ class _Counterparts:
         counted = np.ones(members.shape, bool)
         if uneven:
             # An IN cell where there is one too many, else an OUT cell: the rest are equal.
-            lots = np.where(members == (count > inside), rng.random(members.shape), -1.0)
-            counted[lots.argmax(axis=0), np.arange(members.shape[1])] = False
+            highest, aside = np.full(members.shape[1], -1.0), np.zeros(members.shape[1], np.intp)
+            for model, row in enumerate(members):
+                lot = np.where(row == (count > inside), rng.random(len(row)), -1.0)
+                aside[lot > highest] = model
+                np.maximum(highest, lot, out=highest)
+            counted[aside, np.arange(members.shape[1])] = False
         # Models that are OUT come first, then those that are IN, then what is set aside.
-        order = np.argsort(np.where(counted, members, 2), axis=0, kind="stable")
+        order = np.empty(members.shape, np.min_scalar_type(len(members)))
+        for start in range(0, members.shape[1], _BLOCK):
+            block = slice(start, start + _BLOCK)
+            key = np.where(counted[:, block], members[:, block], np.uint8(2))
+            order[:, block] = np.argsort(key, axis=0, kind="stable")
         return _Counterparts(order, inside, counted, rng)
 
     def pick(self, member: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -287,4 +378,4 @@ class _Counterparts:
         out = self._rng.integers(self._outside, size=len(member))
         into = self._rng.integers(self._inside, size=len(member))
         rows = np.where(member, out, self._outside + into)
-        return self._order[rows, np.arange(len(member))]
+        return self._order[rows, np.arange(len(member))].astype(np.intp)

@@ -13,12 +13,21 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from lethe.errors import InputError, check_choice
-from lethe.membership.leave_one_out import Moments, References, leave_one_out
+from lethe.membership.leave_one_out import (
+    Moments,
+    References,
+    check_signals,
+    leave_one_out,
+    scored_cells,
+)
 
 PER_RECORD_FROM = 64
 """Designed number of models from which each record gets its own variance."""
 
 VARIANCES = ("auto", "pooled", "pooled-total", "per-record")
+
+REFERENCE_FREE = ("loss-threshold",)
+"""Attacks that ask no other model; cells are left out all the same, to compare like with like."""
 
 Float = NDArray[np.float64]
 Attack = Callable[[Float, References, str], Float]
@@ -121,11 +130,17 @@ def score_all(
         check_choice("attack", name, ATTACKS)
     rule = variance_rule(variance, len(signals))
     scores = {name: np.full(signals.shape, np.nan) for name in attacks}
+    if set(attacks) <= set(REFERENCE_FREE):
+        check_signals(signals, members)
+        scored = scored_cells(members, seed)
+        for score in scores.values():
+            np.copyto(score, signals, where=scored)
+        return scores
     for references in leave_one_out(signals, members, seed):
         target = references.target
         phi = np.asarray(signals[target], np.float64)
         known = (references.inside.count > 0) & (references.outside.count > 0)
-        for name in attacks:
+        for name, score in scores.items():
             with np.errstate(invalid="ignore"):
-                scores[name][target] = np.where(known, ATTACKS[name](phi, references, rule), np.nan)
+                np.copyto(score[target], ATTACKS[name](phi, references, rule), where=known)
     return scores

@@ -11,14 +11,11 @@ from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.intervals import clustered_share
-from lethe.evidence.roc import Roc, auc_of, check_resolvable, log_ratio, rate_at, roc, smallest_fpr
+from lethe.evidence.roc import auc_of, check_resolvable, log_ratio, rate_at, roc, smallest_fpr
 from lethe.evidence.twoway import (
     Replicates,
     TwoWayBootstrap,
     clusters_of,
-    mean_estimate,
-    mean_spread,
     share_estimate,
     symmetric_estimate,
 )
@@ -112,12 +109,12 @@ def run_attacks(
         variance: of LiRA, see `lira.variance_rule`.
         seed: of the bootstrap.
     """
-    scores = score_all(shadows.signals, shadows.members, attacks, variance, seed)
-    scored = np.isfinite(next(iter(scores.values())))
+    scored = scored_cells(shadows.members, seed)
     # Models and records without any score are no clusters: they would only be drawn for nothing.
     rows, columns = scored.any(axis=1), scored.any(axis=0)
     people = record_clusters(shadows)[columns]
-    table = np.ix_(rows, columns)
+    whole = bool(rows.all() and columns.all())
+    table = np.s_[:, :] if whole else np.ix_(rows, columns)
     boot = TwoWayBootstrap(
         shadows.members[table],
         clusters_of(shadows.pairs[rows], people, seed),
@@ -125,10 +122,12 @@ def run_attacks(
         seed=seed,
     )
     records = len(np.unique(people))
-    return {
-        name: _measure(name, boot, score[scored], records, tuple(fprs), confidence)
-        for name, score in scores.items()
-    }
+    results = {}
+    for name in attacks:  # one by one: all tables of scores at once may not fit
+        score = score_all(shadows.signals, shadows.members, (name,), variance, seed)[name]
+        flat = score.ravel() if scored.all() else score[scored]
+        results[name] = _measure(name, boot, flat, records, tuple(fprs), confidence)
+    return results
 
 
 def _measure(
@@ -139,9 +138,9 @@ def _measure(
     fprs: tuple[float, ...],
     confidence: float,
 ) -> AttackResult:
-    curve = roc(boot.member, score)
-    grid = _grid(curve, records)
-    replicates = boot.replicate(score, np.array([*fprs, *grid]))
+    curve = roc(boot.member[boot.scored], score)
+    grid = _grid(curve.non_members, records)
+    replicates = boot.replicate(score, np.array([*fprs, *grid]), curve.outside)
 
     def share(value: float, place: int) -> Estimate:
         return share_estimate(value, replicates.spread(place), curve.members, records, confidence)
@@ -182,9 +181,9 @@ def _measure(
     )
 
 
-def _grid(curve: Roc, records: int) -> list[float]:
+def _grid(non_members: int, records: int) -> list[float]:
     """Log-spaced FPRs from the smallest that the sample resolves."""
-    start = smallest_fpr(curve.non_members, records)
+    start = smallest_fpr(non_members, records)
     if start >= 0.9:
         return []
     # Six digits are off by at most 5e-6 of the value: the first must not fall below `start`.
@@ -281,62 +280,3 @@ def risk_change(
         -1.0,
         1.0,
     )
-
-
-def accuracy(shadows: Shadows, confidence: float) -> Estimate | None:
-    """Accuracy on held-out records, or None without any."""
-    table = shadows.population_correct
-    if table is None or table.size == 0:
-        return None
-    return _share_right(table, shadows.pairs, confidence)
-
-
-def _share_right(table: NDArray[np.bool_], models: NDArray[np.intp], confidence: float) -> Estimate:
-    """Share of right answers in a (models, records) table.
-
-    Near 100 % a symmetric interval covers too little; the exact-type one does not.
-    """
-    records = table.shape[1]
-    spread = mean_spread(table.astype(np.float64), models, np.arange(records))
-    return clustered_share(
-        float(table.mean()),
-        spread.variance,
-        spread.degrees,
-        table.size,
-        records,
-        confidence,
-        "two-way clustered (models x records), Korn-Graubard; n = answers",
-    )
-
-
-def train_accuracy(shadows: Shadows, confidence: float) -> Estimate | None:
-    """Accuracy on the records each model was trained on."""
-    if shadows.correct is None or not (shadows.partner >= 0).all():
-        return None
-    # Of a complementary pair exactly one model trained on the record.
-    answers = shadows.correct & shadows.members
-    pairs = shadows.pairs
-    table = np.stack([answers[pairs == pair].any(axis=0) for pair in np.unique(pairs)])
-    return _share_right(table, np.arange(len(table)), confidence)
-
-
-def accuracy_loss(
-    after: Shadows, before: Shadows, confidence: float, rows: NDArray[np.bool_] | None = None
-) -> Estimate | None:
-    """Accuracy before minus after on the same held-out records and splits; positive = worse."""
-    new, old = after.population_correct, before.population_correct
-    if new is None or old is None or new.size == 0:
-        return None
-    chosen = np.ones(new.shape[1], bool) if rows is None else rows
-    gap = old[:, chosen].astype(np.float64) - new[:, chosen].astype(np.float64)
-    if gap.shape[1] < 2:
-        return None
-    return mean_estimate(gap, after.pairs, np.arange(gap.shape[1]), confidence, -1.0, 1.0)
-
-
-def class_accuracy(shadows: Shadows, rows: NDArray[np.bool_], confidence: float) -> Measured:
-    """Accuracy on some of the held-out records."""
-    table = shadows.population_correct
-    if table is None or int(rows.sum()) < 2:
-        return Refusal(f"{int(rows.sum())} held-out records; at least 2 are needed")
-    return _share_right(table[:, rows], shadows.pairs, confidence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.evidence.precision import Precision, parse_precision
 from lethe.evidence.rules import Rule, parse_rule
 from lethe.membership.lira import ATTACKS, VARIANCES
 from lethe.membership.measure import FPRS
@@ -27,15 +28,18 @@ class AuditSettings:
         models: K, shadow models a candidate; odd numbers are rounded up, at least 4.
         seed: of everything random.
         confidence: of all intervals.
-        margin: utility loss that counts as none (0.01 = one point of accuracy).
+        margin: utility loss that counts as none (0.01 = one point of accuracy, or 0.01 of R²).
         holdout: share of the records that no model trains on.
-        mitigations: names to put on the frontier; None for all that the recipe allows.
+        mitigations: names to put on the frontier, ``none`` for the baseline alone; None for all
+            that the recipe allows.
         noise: gradient noise, see `noise_convention`.
         noise_convention: ``mean`` (on the averaged gradient) or ``record`` (eq. 8's sigma_j).
         alpha: of the weights e^(-alpha t + beta).
         beta: of the weights.
         variance: of LiRA.
         gate: rules fixed before the run, such as ``tpr@0.001<=0.05``.
+        until: widths such as ``width(tpr@0.01)<=0.01`` at which training stops, see
+            `parse_precision`; `models` is then the most there may be.
         release: the candidate that the rules judge.
         keep_records: write the per-record table, which is personal data.
     """
@@ -52,6 +56,7 @@ class AuditSettings:
     beta: float = 2.0
     variance: str = "auto"
     gate: tuple[str, ...] = ()
+    until: tuple[str, ...] = ()
     release: str = "baseline"
     keep_records: bool = False
 
@@ -65,15 +70,28 @@ class AuditSettings:
         check_choice("noise_convention", self.noise_convention, NOISE_CONVENTIONS)
         check_choice("variance", self.variance, VARIANCES)
         self.rules()
+        self.widths()
+        if "none" in (self.mitigations or ()):
+            if self.mitigations != ("none",):
+                raise InputError(
+                    f"mitigations={', '.join(self.mitigations or ())}: 'none' stands alone; "
+                    "leave it out, or the others."
+                )
+            object.__setattr__(self, "mitigations", ())
         standard_mitigations(self.noise, self.alpha, self.beta, None)
 
     def rules(self) -> list[Rule]:
         """The gate's rules, read."""
         return [parse_rule(text) for text in self.gate]
 
+    def widths(self) -> list[Precision]:
+        """The widths at which training stops, read."""
+        return [parse_precision(text) for text in self.until]
+
     def fprs(self) -> tuple[float, ...]:
         """The false positive rates to report: the usual ones and those of the rules."""
-        asked = {rule.fpr for rule in self.rules() if rule.fpr is not None}
+        rules = [*self.rules(), *(width.rule for width in self.widths())]
+        asked = {rule.fpr for rule in rules if rule.fpr is not None}
         return tuple(sorted({*FPRS, *asked}, reverse=True))
 
     def attacks(self) -> tuple[str, ...]:
@@ -100,7 +118,7 @@ class AuditSettings:
         ]
         names = [mitigation.name for mitigation in offered]
         for name in self.mitigations or ():
-            check_choice("mitigation", name, names)
+            check_choice("mitigation", name, [*names, "none"])
         wanted = [m for m in offered if self.mitigations is None or m.name in self.mitigations]
         built, skipped = [BASELINE], []
         import numpy as np

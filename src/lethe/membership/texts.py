@@ -68,15 +68,26 @@ def summary(name: str, shadows: Shadows, trained: bool) -> str:
     )
 
 
-def threat_model(models: int) -> dict[str, str]:
-    """Goal, knowledge, access, budget and unit of the attacker."""
+def threat_model(shadows: Shadows) -> dict[str, str]:
+    """Goal, knowledge, access, budget and unit of the attacker.
+
+    Args:
+        shadows: of the baseline.
+    """
+    answers = {
+        "classification": "class scores (logits or probabilities)",
+        "regression": "predictions",
+    }.get(shadows.task or "", "outputs of the model")
     return {
         "goal": "membership: was this record in the training set?",
         "knowledge": "the training recipe, the mitigation and its weights, and other records of "
         "the same population",
-        "access": "class scores (logits or probabilities) for chosen records; one query a record",
-        "budget": f"{models} shadow models trained like the target",
-        "unit": "one record",
+        "access": f"{answers} for chosen records; one query a record",
+        "budget": f"{shadows.models} shadow models trained like the target",
+        "unit": "one record"
+        if shadows.groups is None
+        else "one person: all records of a person are in training together or not at all; "
+        "rates count records, intervals and limits count persons",
     }
 
 
@@ -94,6 +105,12 @@ def limits(shadows: Shadows, notes: Sequence[str]) -> list[str]:
         "Targeted weights are computed from the private records and are themselves a function of "
         "them; no mitigation here carries a formal guarantee.",
     ]
+    if shadows.task == "regression":
+        listed.append(
+            "The attacks read minus the absolute error, whose spread over models is skewed where "
+            "predictions fall on both sides of the target; the likelihood-ratio attack takes it "
+            "for Gaussian, so that a sharper one may find more."
+        )
     if any("standard deviation" in note for note in notes):
         listed.append(
             "Inputs were scaled with statistics of all records; this small leak is not attacked."
@@ -102,6 +119,11 @@ def limits(shadows: Shadows, notes: Sequence[str]) -> list[str]:
         listed.append(
             "Each record counts as one person; if people have several records, they are more "
             "exposed than shown."
+        )
+    else:
+        listed.append(
+            "Each record is attacked on its own; an attacker who adds up all records of a person "
+            "does better."
         )
     return listed
 

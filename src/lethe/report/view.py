@@ -51,6 +51,7 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "rules": [_rule_row(rule) for rule in document["rules"]],
         "plain_words": words.plain_words(document, chosen, baseline),
         "frontier": document["frontier"],
+        "utility_name": utility_name(document["frontier"]["utility"]),
         "candidates": [_candidate_row(document, at) for at in range(len(candidates))],
         "names": {"baseline": name_of(baseline), "chosen": name_of(chosen)},
         "fprs": [(fpr, percent(float(fpr))) for fpr in rates_of(candidates)],
@@ -102,6 +103,15 @@ def panels(document: Json) -> list[Json]:
     ranked = sorted(others, key=lambda c: (c is not chosen, c["name"] not in pareto))
     kept = [id(c) for c in ranked[:_MOST_PANELS]]
     return [c for c in others if id(c) in kept]
+
+
+def utility_name(described: str) -> str:
+    """Utility in a word: ``held-out R²`` is ``R²``.
+
+    >>> utility_name("held-out accuracy"), utility_name("not provided")
+    ('accuracy', 'utility')
+    """
+    return described.removeprefix("held-out ") if described.startswith("held-out ") else "utility"
 
 
 def name_of(candidate: Json | None) -> str:
@@ -163,7 +173,7 @@ def _candidate_row(document: Json, at: int) -> dict[str, Any]:
         "settings": facts(candidate["settings"]),
         "risk": rate(risk),
         "utility": rate(utility),
-        "train": rate(candidate.get("train_accuracy")),
+        "train": rate(candidate.get("train_utility")),
         "models": grouped(candidate["models"]) if "models" in candidate else "",
         "strongest": candidate.get("strongest_attack", ""),
         "standing": standing,

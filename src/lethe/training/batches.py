@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lethe.training.recipe import Treatment
 
-_SHUFFLE, _NOISE, _DROPOUT = 1, 2, 3
+_SHUFFLE, _NOISE, _DROPOUT, _VALIDATION, _AUGMENT = 1, 2, 3, 4, 5
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,23 @@ class Plan:
         steps: optimiser steps an epoch, the same for all models, so that models with a few
             rows more or less can share a step.
         epochs: passes over the rows.
+        rows: what the largest batch holds when all models train on half of the pool.
         weights: (N,) loss weight of each record.
     """
 
     steps: int
     epochs: int
+    rows: int
     weights: NDArray[np.float32]
 
 
 def plan(
-    records: int, pool: int, batch_size: int, epochs: int, treatment: Treatment
+    records: int,
+    pool: int,
+    batch_size: int,
+    epochs: int,
+    treatment: Treatment,
+    held_back: float = 0.0,
 ) -> tuple[Plan, NDArray[np.bool_]]:
     """Steps and weights under a treatment, and which records it leaves in.
 
@@ -39,14 +46,18 @@ def plan(
         batch_size: rows a step aimed at.
         epochs: of the recipe; the treatment may ask for fewer.
         treatment: see `Treatment`.
+        held_back: share of a model's rows that do not train it; see `validation_rows`.
     """
     weights = np.ones(records, np.float32) if treatment.weights is None else treatment.weights
     kept = weights > 0 if treatment.remove else np.ones(records, bool)
-    rows = max(1, -(-(pool - int((~kept).sum())) // 2))
+    half = max(1, -(-(pool - int((~kept).sum())) // 2))
+    rows = half - held_count(half, held_back)
+    steps = max(1, -(-rows // batch_size))
     return (
         Plan(
-            steps=max(1, -(-rows // batch_size)),
+            steps=steps,
             epochs=epochs if treatment.epochs is None else treatment.epochs,
+            rows=-(-rows // steps),
             weights=weights.astype(np.float32),
         ),
         kept,
@@ -56,6 +67,19 @@ def plan(
 def generator(seed: int, purpose: int) -> np.random.Generator:
     """A stream of one model for one purpose."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose,)))
+
+
+def held_count(rows: int, share: float) -> int:
+    """How many of a model's rows are held back; at least one is left for training."""
+    return 0 if share == 0 else min(rows - 1, max(1, round(share * rows)))
+
+
+def validation_rows(rows: NDArray[np.int64], seed: int, share: float) -> NDArray[np.int64]:
+    """Rows of a model that only tell when to stop its training, drawn by its own stream."""
+    count = held_count(len(rows), share)
+    if count <= 0:
+        return rows[:0]
+    return np.sort(generator(seed, _VALIDATION).permutation(rows)[:count])
 
 
 class Shuffler:
@@ -93,3 +117,8 @@ def noise_seed(seed: int) -> int:
 def dropout_seed(seed: int) -> int:
     """Seed of a model's dropout masks."""
     return torch_seed(seed, _DROPOUT)
+
+
+def augment_stream(seed: int) -> np.random.Generator:
+    """Stream of a model's image augmentation."""
+    return generator(seed, _AUGMENT)

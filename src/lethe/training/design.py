@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, check_at_least
 
 MINIMUM_MODELS = 4
+MINIMUM_PERSONS = 4
 _DESIGN, _MODEL, _HOLDOUT = 0, 1, 2
 
 
@@ -31,16 +32,24 @@ def check_models(models: int) -> int:
     return models + models % 2
 
 
-def membership(models: int, records: int, seed: int) -> NDArray[np.bool_]:
+def membership(
+    models: int, records: int, seed: int, groups: NDArray[np.integer] | None = None
+) -> NDArray[np.bool_]:
     """Balanced complementary design: every record is IN exactly half of the models.
 
     Model 2i+1 trains on the complement of model 2i. Raising `models` keeps the rows that
     were there. With an odd number of records a coin decides which of a pair gets one more.
 
+    With `groups` whole persons are drawn instead of records, all persons alike however many
+    records they have: a draw that evened out the number of records would tie the largest
+    persons to each other. So models differ in their number of records by chance.
+
     Args:
         models: K, even, at least 4.
         records: N, at least 2.
         seed: of the audit.
+        groups: (N,) person of each record, any integers, at least 2 persons; None when each
+            record is its own.
 
     Returns:
         (K, N) True where the record is IN.
@@ -50,6 +59,10 @@ def membership(models: int, records: int, seed: int) -> NDArray[np.bool_]:
     """
     if models % 2:
         raise InputError(f"models={models} must be even: models come in complementary pairs.")
+    if groups is not None:
+        persons, person_of = np.unique(groups, return_inverse=True)
+        check_at_least("persons", len(persons), 2)
+        return membership(models, len(persons), seed)[:, person_of]
     check_at_least("records", records, 2)
     members = np.zeros((models, records), dtype=bool)
     for pair in range(models // 2):
@@ -70,33 +83,88 @@ def partners(members: NDArray[np.bool_]) -> NDArray[np.intp]:
     unmatched: dict[bytes, list[int]] = {}
     partner = np.full(len(members), -1, dtype=np.intp)
     for model, row in enumerate(members):
-        waiting = unmatched.get((~row).tobytes())
+        waiting = unmatched.get(np.packbits(~row).tobytes())
         if waiting:
             other = waiting.pop()
             partner[model], partner[other] = other, model
         else:
-            unmatched.setdefault(row.tobytes(), []).append(model)
+            unmatched.setdefault(np.packbits(row).tobytes(), []).append(model)
     return partner
 
 
-def holdout(labels: NDArray[np.integer], share: float, seed: int) -> NDArray[np.bool_]:
+def holdout(
+    labels: NDArray[np.integer],
+    share: float,
+    seed: int,
+    groups: NDArray[np.integer] | None = None,
+) -> NDArray[np.bool_]:
     """A stratified set of records that no shadow model ever trains on.
 
     They measure utility and serve as population points. A class with a single record stays
-    with the training records.
+    with the training records. With `groups` whole persons are held out, in random order, each
+    if that brings the classes nearer to their share; every class keeps a person to train on.
 
     Args:
         labels: (N,) class codes.
         share: of each class, in (0, 1).
         seed: of the audit.
+        groups: (N,) person of each record, any integers; None when each record is its own.
 
     Returns:
         (N,) True where the record is held out.
+
+    Raises:
+        InputError: fewer than 4 persons.
     """
+    if groups is not None:
+        return _persons_held_out(labels, share, seed, groups)
     held = np.zeros(len(labels), dtype=bool)
     rng = np.random.default_rng(_stream(seed, _HOLDOUT))
     for code in np.unique(labels):
         rows = np.flatnonzero(labels == code)
         count = min(len(rows) - 1, max(1, round(share * len(rows))))
         held[rng.permutation(rows)[:count]] = True
+    return held
+
+
+def strata(labels: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.int64]:
+    """Codes to hold records out by: classes as they are, numbers in up to 5 ranges of equal size.
+
+    So the held-out targets of a regression have about the variance of the others.
+
+    >>> strata(np.arange(30.0))[[0, 9, 10, 29]].tolist()
+    [0, 0, 1, 2]
+    """
+    if labels.dtype.kind != "f":
+        return labels.astype(np.int64)
+    ranges = max(1, min(5, len(labels) // 10))
+    rank = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
+    return rank * ranges // len(labels)
+
+
+def _persons_held_out(
+    labels: NDArray[np.integer], share: float, seed: int, groups: NDArray[np.integer]
+) -> NDArray[np.bool_]:
+    _, person_of = np.unique(groups, return_inverse=True)
+    persons = int(person_of.max()) + 1
+    if persons < MINIMUM_PERSONS:
+        raise InputError(
+            f"persons={persons} must be at least {MINIMUM_PERSONS}: some are held out, and the "
+            "others are in training or out of it as a whole. Group by something finer."
+        )
+    _, codes = np.unique(labels, return_inverse=True)
+    order = np.argsort(person_of, kind="stable")
+    rows_of = np.split(order, np.cumsum(np.bincount(person_of))[:-1])
+    total = np.bincount(codes).astype(np.float64)
+    wanted, taken, left = share * total, np.zeros_like(total), persons
+    held = np.zeros(len(labels), dtype=bool)
+    rng = np.random.default_rng(_stream(seed, _HOLDOUT))
+    for person in rng.permutation(persons):
+        own, count = np.unique(codes[rows_of[person]], return_counts=True)
+        # Change of the squared distance to the wanted counts, each class in its own measure.
+        nearer = float(np.sum(count * (count - 2 * (wanted - taken)[own]) / wanted[own])) < 0
+        if nearer and (taken[own] + count < total[own]).all() and left > 2:
+            held[rows_of[person]] = True
+            taken[own] += count
+            left -= 1
     return held

@@ -16,10 +16,11 @@ from typing import Any
 from lethe.errors import InputError, did_you_mean, require
 from lethe.training.fingerprint import digest
 from lethe.training.recipe import CallableRecipe, Recipe, SklearnRecipe, TorchRecipe
+from lethe.training.users_code import users_code
 
 
 def mlp(inputs: int, hidden: tuple[int, ...], classes: int) -> Any:
-    """A plain multi-layer perceptron: Linear and ReLU, logits at the end."""
+    """A plain multi-layer perceptron: Linear and ReLU, logits or a prediction at the end."""
     nn = require("torch", "train").nn
     widths = [inputs, *hidden]
     layers: list[Any] = []
@@ -37,15 +38,26 @@ def default_recipe(records: int, features: int, classes: int) -> TorchRecipe:
     Args:
         records: number of records; half of them train a model.
         features: values a record.
-        classes: number of classes.
+        classes: number of classes; 0 for a regression.
     """
     require("torch", "train")
     hidden = (128,) if records < 5000 else (128, 64)
     batch = 32 if records < 5000 else 128
     steps = max(1, records // 2 // batch)
+    epochs = min(60, max(15, 1500 // steps))
+    if classes == 0:
+        # The slope of squared errors has no limit: SGD at 0.05 diverges on 300 features.
+        return TorchRecipe(
+            functools.partial(mlp, features, hidden, 1),
+            epochs=epochs,
+            batch_size=batch,
+            learning_rate=0.003,
+            optimizer="adam",
+            loss="squared-error",
+        )
     return TorchRecipe(
         functools.partial(mlp, features, hidden, classes),
-        epochs=min(60, max(15, 1500 // steps)),
+        epochs=epochs,
         batch_size=batch,
         learning_rate=0.05,
         optimizer="sgd",
@@ -100,7 +112,7 @@ def _load_file(path: Path) -> Any:
         del sys.modules[name]
         raise InputError(f"recipe file {path} fails: {type(error).__name__}: {error}") from error
     # Worker processes cannot import it by name, so its functions travel by value.
-    _joblibs_cloudpickle().register_pickle_by_value(module)
+    joblibs_cloudpickle().register_pickle_by_value(module)
     _send_modules_by_name()
     return module
 
@@ -124,22 +136,40 @@ def load_recipe(reference: str, data: Any) -> Recipe:
     """Build the user's recipe.
 
     The function is called with the data set if it asks for an argument: one without a default,
-    or one named `data`. It returns a recipe, or a scikit-learn estimator.
+    or one named `data`. It returns a recipe, or an estimator with scikit-learn's interface.
 
     Args:
         reference: ``file.py:name`` or ``package.module:name``.
         data: the loaded data set.
     """
     make = load_callable(reference)
-    made = make(data) if _wants_data(make) else make()
+    with users_code(reference):
+        made = make(data) if _wants_data(make) else make()
     if isinstance(made, (TorchRecipe, SklearnRecipe, CallableRecipe)):
         return made
     if hasattr(made, "fit") and hasattr(made, "get_params"):
         return SklearnRecipe(made)
     raise InputError(
         f"{reference} returned {type(made).__name__}, expected a TorchRecipe, SklearnRecipe, "
-        "CallableRecipe or a scikit-learn estimator."
+        "CallableRecipe or an estimator with scikit-learn's interface, as XGBoost, LightGBM and "
+        f"skorch have it. {_way_out(made)}"
     )
+
+
+def _way_out(made: Any) -> str:
+    """Which recipe takes what a factory returned instead of one."""
+    kinds = {kind.__name__ for kind in type(made).__mro__}
+    if made is None:
+        return "Does the function end with return?"
+    if "LightningModule" in kinds:
+        return "Hand a function that makes the module to lightning_recipe."
+    if "PreTrainedModel" in kinds:
+        return "Hand a function that makes the model to huggingface_recipe."
+    if "Module" in kinds:
+        return "Hand a function that makes the module to TorchRecipe."
+    if inspect.isroutine(made):
+        return "Wrap a function Train(rows, weights, seed) in CallableRecipe."
+    return "Any other training code goes into CallableRecipe."
 
 
 def _wants_data(make: Callable[..., Any]) -> bool:
@@ -151,7 +181,7 @@ def _wants_data(make: Callable[..., Any]) -> bool:
     return first is not None and (first.default is first.empty or first.name == "data")
 
 
-def _joblibs_cloudpickle() -> Any:
+def joblibs_cloudpickle() -> Any:
     """The pickler that joblib sends work with: its own copy, or from joblib 1.6 on the package."""
     try:
         return importlib.import_module("joblib.externals.cloudpickle")

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.training.augment import Augment
+from lethe.training.estimator_recipe import SklearnRecipe as SklearnRecipe
 from lethe.training.fingerprint import hash_array, hash_value
+from lethe.training.schedules import SCHEDULES
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
-OUTPUTS = ("logits", "probabilities")
+LOSSES = ("cross-entropy", "squared-error")
+PRECISIONS = ("float32", "bfloat16")
+OUTPUTS = ("logits", "probabilities", "prediction")
 
 
 class Predict(Protocol):
-    """A trained model: row numbers in, (n, C) logits (or probabilities, if declared) out."""
+    """A trained model: row numbers in; out, as declared, logits, probabilities or predictions.
+
+    Logits and probabilities are (n, C), predictions of a regression (n, 1).
+    """
 
     def __call__(self, rows: NDArray[np.int64], /) -> NDArray[np.floating]: ...
 
@@ -74,18 +81,30 @@ class Treatment:
 
 @dataclass(frozen=True)
 class TorchRecipe:
-    """A torch module trained with cross-entropy and mini-batches.
+    """A torch module trained with mini-batches.
 
     Attributes:
-        make_module: builds a fresh module that maps (n, ...) features to (n, C) logits; torch's
-            global generator is seeded before each call.
+        make_module: builds a fresh module that maps (n, ...) features to (n, C) logits, or to
+            (n, 1) predictions; torch's global generator is seeded before each call.
         epochs: passes over the training rows.
         batch_size: rows a step; the last batches of an epoch are evened out.
-        learning_rate: constant.
+        learning_rate: the highest of the schedule.
         optimizer: ``adam``, ``adamw`` or ``sgd``.
         momentum: of SGD.
-        weight_decay: as in torch.optim.
+        weight_decay: as in torch.optim, on all parameters.
         nesterov: of SGD.
+        loss: ``cross-entropy``, or ``squared-error`` for a regression, whose targets are
+            standardised for training; predictions come back in the target's own units.
+        schedule: ``constant``, ``cosine`` or ``one-cycle``; see `schedules.factor`.
+        warmup: share of the steps over which the rate rises, in [0, 1).
+        label_smoothing: of cross-entropy, in [0, 1).
+        clip_norm: largest Euclidean norm of a model's averaged gradient, or None.
+        augment: random changes of training images, or None.
+        patience: stop a model after so many epochs without a lower loss on rows of its own that
+            are held back, and take its best state; None trains all epochs.
+        validation: share of a model's rows held back for that, in (0, 1).
+        precision: ``float32``, or ``bfloat16`` products and convolutions where the hardware has
+            them; it changes results.
     """
 
     make_module: Callable[[], Any]
@@ -96,6 +115,15 @@ class TorchRecipe:
     momentum: float = 0.0
     weight_decay: float = 0.0
     nesterov: bool = False
+    loss: str = "cross-entropy"
+    schedule: str = "constant"
+    warmup: float = 0.0
+    label_smoothing: float = 0.0
+    clip_norm: float | None = None
+    augment: Augment | None = None
+    patience: int | None = None
+    validation: float = 0.1
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         check_at_least("epochs", self.epochs, 1)
@@ -104,25 +132,56 @@ class TorchRecipe:
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_between("momentum", self.momentum, 0, 1, open_high=True)
         check_at_least("weight_decay", self.weight_decay, 0)
+        check_choice("loss", self.loss, LOSSES)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_between("warmup", self.warmup, 0, 1, open_high=True)
+        check_between("label_smoothing", self.label_smoothing, 0, 1, open_high=True)
+        check_between("validation", self.validation, 0, 1, open_low=True, open_high=True)
+        check_choice("precision", self.precision, PRECISIONS)
+        if self.clip_norm is not None:
+            check_between("clip_norm", self.clip_norm, 0, float("inf"), open_low=True)
+        if self.patience is not None:
+            check_at_least("patience", self.patience, 1)
         if self.nesterov and not (self.optimizer == "sgd" and self.momentum > 0):
             raise InputError("nesterov=True needs optimizer='sgd' and momentum > 0.")
+        if self.label_smoothing > 0 and self.loss != "cross-entropy":
+            raise InputError(
+                f"label_smoothing={self.label_smoothing} needs loss='cross-entropy'; "
+                "leave it at 0 for a regression."
+            )
+        if self.warmup > 0 and self.schedule == "one-cycle":
+            raise InputError(
+                f"warmup={self.warmup} is for the schedules 'constant' and 'cosine'; "
+                "'one-cycle' has a rise of its own. Leave it at 0."
+            )
+
+    @property
+    def task(self) -> str:
+        """``classification`` or ``regression``."""
+        return "classification" if self.loss == "cross-entropy" else "regression"
+
+    @property
+    def held_back(self) -> float:
+        """Share of a model's rows that watch its training instead of driving it."""
+        return 0.0 if self.patience is None else self.validation
 
     def describe(self) -> dict[str, Any]:
         """Plain values for findings, without code."""
+        settings = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in ("make_module", "augment", "validation")
+        }
         return {
             "kind": "torch",
-            "epochs": self.epochs,
-            "batch_size": self.batch_size,
-            "learning_rate": self.learning_rate,
-            "optimizer": self.optimizer,
-            "momentum": self.momentum,
-            "weight_decay": self.weight_decay,
-            "nesterov": self.nesterov,
+            **settings,
+            "validation": self.held_back,
+            "augment": None if self.augment is None else self.augment.describe(),
         }
 
     def code_hash(self) -> str:
         """Hash of the factory's code and of the module that it builds from seed 0."""
-        from lethe.training.single import build_module
+        from lethe.training.modules import build_module
 
         return hash_value([self.make_module, build_module(self.make_module, 0)], "make_module")
 
@@ -132,69 +191,48 @@ class TorchRecipe:
 
 
 @dataclass(frozen=True)
-class SklearnRecipe:
-    """A scikit-learn classifier; it is cloned and re-seeded for every model."""
-
-    estimator: Any
-
-    def __post_init__(self) -> None:
-        if not hasattr(self.estimator, "fit") or not (
-            hasattr(self.estimator, "predict_proba") or hasattr(self.estimator, "decision_function")
-        ):
-            raise InputError(
-                f"estimator {type(self.estimator).__name__} must be a classifier with fit and "
-                "predict_proba or decision_function."
-            )
-
-    def describe(self) -> dict[str, Any]:
-        """Plain values for findings, without code."""
-        # An address in memory would make every process describe another recipe.
-        settings = {
-            key: re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
-            for key, value in self.estimator.get_params().items()
-        }
-        return {"kind": "scikit-learn", "estimator": type(self.estimator).__name__, **settings}
-
-    def code_hash(self) -> str:
-        """Hash of the estimator's class and settings."""
-        return hash_value(self.estimator, "estimator")
-
-    def refuses(self, treatment: Treatment) -> str | None:
-        """Why a treatment cannot be applied, or None."""
-        from sklearn.utils.validation import has_fit_parameter
-
-        if treatment.noise > 0:
-            return "gradient noise needs a torch recipe"
-        if treatment.epochs is not None:
-            return "early stopping by epochs needs a torch recipe"
-        weighted = treatment.weights is not None and not treatment.remove
-        if weighted and not has_fit_parameter(self.estimator, "sample_weight"):
-            return f"{type(self.estimator).__name__}.fit takes no sample_weight"
-        return None
-
-
-@dataclass(frozen=True)
 class CallableRecipe:
     """Any training code behind the `Train` protocol; the data live inside it.
 
     Attributes:
-        train: see `Train`.
-        outputs: what `Predict` returns, ``logits`` or ``probabilities``.
+        train: see `Train`. Python's, NumPy's and torch's global generators are seeded before
+            each call.
+        outputs: what `Predict` returns: ``logits`` or ``probabilities``, or ``prediction``, the
+            target of a regression in its own units.
         version: change it when something changes that no code or value shows, such as a file
             that `train` reads.
+        weights_refused: why `train` cannot use `weights`, if it cannot; mitigations by weight
+            are then refused with this reason. Empty if it uses them.
     """
 
     train: Train
     outputs: str = "logits"
     version: str = ""
+    weights_refused: str = ""
 
     def __post_init__(self) -> None:
         check_choice("outputs", self.outputs, OUTPUTS)
+        if not callable(self.train):
+            raise InputError(
+                f"train is a {type(self.train).__name__}, expected a function "
+                "Train(rows, weights, seed) -> Predict."
+            )
+
+    @property
+    def task(self) -> str:
+        """``classification`` or ``regression``."""
+        return "regression" if self.outputs == "prediction" else "classification"
 
     def describe(self) -> dict[str, Any]:
-        """Plain values for findings, without code."""
+        """Plain values for findings, without code.
+
+        A `train` with a `describe` of its own, as the adapters have, says what it is.
+        """
+        plain = {"outputs": self.outputs, "version": self.version}
+        if hasattr(self.train, "describe"):
+            return {**self.train.describe(), **plain}
         name = getattr(self.train, "__qualname__", type(self.train).__name__)
-        return {"kind": "callable", "train": name, "outputs": self.outputs, "version": self.version}
+        return {"kind": "callable", "train": name, **plain}
 
     def code_hash(self) -> str:
         """Hash of the callable's code and of every value it reaches."""
@@ -206,7 +244,8 @@ class CallableRecipe:
             return "gradient noise needs a torch recipe; Train(rows, weights, seed) takes none"
         if treatment.epochs is not None:
             return "early stopping needs a torch recipe; Train(rows, weights, seed) has no epochs"
-        return None
+        weighted = treatment.weights is not None and not treatment.remove
+        return self.weights_refused if weighted and self.weights_refused else None
 
 
 Recipe = TorchRecipe | SklearnRecipe | CallableRecipe

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lethe.columns import Columns, as_text, is_text, list_names, missing, read_columns
 from lethe.errors import InputError, check_choice, check_known_keys, did_you_mean
 
-SIGNALS = ("logit", "prob", "loss")
+SIGNALS = ("logit", "prob", "loss", "squared-error")
 MIN_MODELS = 4  # leave-one-out also leaves out the partner, which must leave a pair
 _WIDE = ("signals", "members", "ids", "labels", "groups")
 _LONG = ("model", "record", "signal", "member", "label", "group")
@@ -30,7 +30,7 @@ class ScoreTable:
 
     Attributes:
         signals: float32 (models, records), finite; the log-odds phi = log(p / (1 - p)) of the
-            true label, higher means member.
+            true label, or minus the absolute error; higher means member.
         members: bool (models, records); whether the model was trained on the record.
         ids: text (records,), unique.
         labels: (records,), or None.
@@ -59,7 +59,9 @@ def read_scores(path: str | Path, signal: str = "logit") -> ScoreTable:
     Args:
         path: .npz, .safetensors (wide), .parquet or .csv (long).
         signal: what the signals are: "logit", log(p / (1 - p)) taken as it is; "prob", the
-            probability p of the true label, in [0, 1]; "loss", its cross-entropy -log(p) >= 0.
+            probability p of the true label, in [0, 1]; "loss", its cross-entropy -log(p) >= 0;
+            "squared-error", of a regression, >= 0, of which minus the root is taken: the
+            absolute error, as `signal_from_predictions` has it but for the unit.
 
     Raises:
         InputError: an array or column is missing or unknown, shapes differ, a signal is NaN,
@@ -287,18 +289,24 @@ def _check_signals(
 def _to_phi(
     path: Path, signals: NDArray[Any], signal: str, names: NDArray[np.str_], ids: NDArray[np.str_]
 ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    """Signals as log-odds in float64, and a note on values at the ends of their range."""
+    """Signals as phi in float64, and a note on values at the ends of their range."""
     x = signals.astype(np.float64)
     if signal == "logit":
         return x, ()
     high = 1.0 if signal == "prob" else np.inf
     outside = (x < 0) | (x > high)
     if outside.any():
-        rule = "probabilities in [0, 1]" if signal == "prob" else "losses of at least 0"
+        rule = {
+            "prob": "probabilities in [0, 1]",
+            "loss": "losses of at least 0",
+            "squared-error": "squared errors, which are at least 0",
+        }[signal]
         raise InputError(
             f"{path}: {outside.sum()} signals are no {rule}, the first is {x[outside][0]:g} "
             f"({_where(outside, names, ids)}). If they are log-odds, say --signal logit."
         )
+    if signal == "squared-error":
+        return -np.sqrt(x), ()
     # A value at an end of its range was rounded there: by at most half a step of its type.
     kind = signals.dtype.type if signals.dtype.kind == "f" else np.float64
     half_step = float(np.finfo(kind).eps) / 2

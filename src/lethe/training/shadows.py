@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,20 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, RunFailed
 from lethe.training.design import membership, model_seed, partners
 from lethe.training.fingerprint import hash_array, hash_json, versions
-from lethe.training.recipe import CallableRecipe, Recipe, SklearnRecipe, TorchRecipe, Treatment
+from lethe.training.layout import Layout
+from lethe.training.outputs import outputs_of
+from lethe.training.recipe import Recipe, Treatment
 from lethe.training.scores_file import read_scores
 from lethe.training.shards import Shard, read_shard, shard_path, write_shard
-from lethe.training.signals import signal_from_logits, signal_from_probabilities
+from lethe.training.signals import (
+    merit_of_signal,
+    signal_from_logits,
+    signal_from_predictions,
+    signal_from_probabilities,
+    target_sd,
+)
 
-FORMAT = 1
+FORMAT = 2
 """Raised when the same spec would give other numbers than before."""
 
 
@@ -28,21 +37,40 @@ class Spec:
 
     Attributes:
         features: (N, ...) inputs of all records.
-        labels: (N,) int64 class codes.
-        classes: number of classes.
+        labels: (N,) int64 class codes, or float64 targets in regression.
+        classes: number of classes; 0 in regression.
         pool: (N,) True where a record can be a member; the others are held out.
         recipe: how one model is trained.
         treatment: the mitigation.
         seed: of the audit.
+        groups: (N,) int64 code of each record's person, or None when each record is its own;
+            models train on whole persons.
     """
 
     features: NDArray[np.floating]
-    labels: NDArray[np.int64]
+    labels: NDArray[np.int64] | NDArray[np.float64]
     classes: int
     pool: NDArray[np.bool_]
     recipe: Recipe
     treatment: Treatment
     seed: int
+    groups: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.recipe.task != self.task:
+            way_out = {
+                "regression": "return a regressor, TorchRecipe(..., loss='squared-error') or "
+                "CallableRecipe(..., outputs='prediction')",
+                "classification": "say --task regression, or return a classifier",
+            }[self.task]
+            raise InputError(
+                f"the recipe is for {self.recipe.task} and the data are for {self.task}: {way_out}."
+            )
+
+    @property
+    def task(self) -> str:
+        """``classification`` or ``regression``."""
+        return "classification" if self.classes else "regression"
 
     def describe(self) -> dict[str, Any]:
         """Plain values that stand for the spec; any change of any field changes them."""
@@ -52,6 +80,7 @@ class Spec:
             "labels": hash_array(self.labels),
             "classes": self.classes,
             "pool": hash_array(self.pool),
+            "groups": None if self.groups is None else hash_array(self.groups),
             "recipe": self.recipe.describe(),
             "code": self.recipe.code_hash(),
             "treatment": self.treatment.describe(),
@@ -74,6 +103,7 @@ class ChunkJob:
     chunk: int
     first: int
     models: int
+    layout: Layout | None = None
 
     def finished(self) -> Shard | None:
         """The shard, if a valid one exists."""
@@ -91,11 +121,13 @@ def chunk_width(models: int) -> int:
     return max(2, min(16, models // 2 // 2 * 2))
 
 
-def chunk_jobs(spec: Spec, folder: Path, models: int, width: int) -> list[ChunkJob]:
+def chunk_jobs(
+    spec: Spec, folder: Path, models: int, width: int, layout: Layout | None = None
+) -> list[ChunkJob]:
     """The jobs for models 0..models-1; only the last may be narrower than `width`."""
     name = spec.hash()
     return [
-        ChunkJob(spec, name, folder, chunk, first, min(width, models - first))
+        ChunkJob(spec, name, folder, chunk, first, min(width, models - first), layout)
         for chunk, first in enumerate(range(0, models, width))
     ]
 
@@ -113,19 +145,23 @@ def train_chunk(job: ChunkJob) -> int:
     pool = np.flatnonzero(spec.pool)
     members = np.zeros((job.models, len(labels)), dtype=bool)
     last = job.first + job.models
-    members[:, pool] = membership(last + last % 2, len(pool), spec.seed)[job.first : last]
+    people = None if spec.groups is None else np.array(spec.groups)[pool]
+    design = membership(last + last % 2, len(pool), spec.seed, people)
+    members[:, pool] = design[job.first : last]
     seeds = [model_seed(spec.seed, index) for index in range(job.first, last)]
     signals = np.empty(members.shape, np.float32)
-    correct = np.empty(members.shape, np.uint8)
-    for at, (outputs, kind) in enumerate(_outputs(spec, labels, members, len(pool), seeds)):
-        convert = signal_from_logits if kind == "logits" else signal_from_probabilities
+    correct = None if spec.task == "regression" else np.empty(members.shape, np.uint8)
+    held = ~spec.pool
+    convert = _signal_maker(labels, held)
+    for at, (outputs, kind) in enumerate(outputs_of(spec, labels, members, seeds, job.layout)):
         try:
-            signals[at] = convert(outputs, labels)
+            signals[at] = convert(outputs, kind)
         except InputError as error:
             raise InputError(f"shadow model {job.first + at}: {error}") from None
-        correct[at] = outputs.argmax(axis=1) == labels
-    held = ~spec.pool
-    utility = correct[:, held].mean(axis=1) if held.any() else np.zeros(job.models)
+        if correct is not None:
+            correct[at] = outputs.argmax(axis=1) == labels
+    merit = merit_of_signal(signals) if correct is None else correct
+    utility = merit[:, held].mean(axis=1) if held.any() else np.zeros(job.models)
     shard = Shard(
         job.first,
         signals,
@@ -138,45 +174,15 @@ def train_chunk(job: ChunkJob) -> int:
     return job.models
 
 
-def _outputs(
-    spec: Spec,
-    labels: NDArray[np.int64],
-    members: NDArray[np.bool_],
-    pool: int,
-    seeds: Sequence[int],
-) -> Iterator[tuple[NDArray[np.floating], str]]:
-    """Outputs (N, C) of each model of a chunk, stacked where that is possible."""
-    recipe, treatment = spec.recipe, spec.treatment
-    features = np.array(spec.features)
-    if isinstance(recipe, TorchRecipe):
-        import torch
-
-        from lethe.training.single import train_torch
-        from lethe.training.stacked import train_stack, why_not_stacked
-
-        torch.set_num_threads(1)
-        if why_not_stacked(recipe) is None:
-            stack = train_stack(recipe, features, labels, members, pool, treatment, seeds)
-            yield from ((logits, "logits") for logits in stack)
-            return
-        for row, seed in zip(members, seeds, strict=True):
-            yield (
-                train_torch(recipe, features, labels, np.flatnonzero(row), pool, treatment, seed),
-                "logits",
-            )
-        return
-    from lethe.training.single import train_callable, train_sklearn
-
-    for row, seed in zip(members, seeds, strict=True):
-        rows = np.flatnonzero(row)
-        if isinstance(recipe, SklearnRecipe):
-            yield (
-                train_sklearn(recipe, features, labels, rows, spec.classes, treatment, seed),
-                "probabilities",
-            )
-        else:
-            assert isinstance(recipe, CallableRecipe)
-            yield train_callable(recipe, len(labels), rows, treatment, seed), recipe.outputs
+def _signal_maker(
+    labels: NDArray[Any], held: NDArray[np.bool_]
+) -> Callable[[NDArray[np.floating], str], NDArray[np.float32]]:
+    """The signal of a model's outputs of some kind."""
+    if labels.dtype.kind == "f":
+        sd = target_sd(labels, held)
+        return lambda outputs, kind: signal_from_predictions(outputs, labels, sd)
+    makers = {"logits": signal_from_logits, "probabilities": signal_from_probabilities}
+    return lambda outputs, kind: makers[kind](outputs, labels)
 
 
 @dataclass(frozen=True)
@@ -187,13 +193,15 @@ class Shadows:
         signals: (K, N) float32 phi, higher = better known.
         members: (K, N) True where the model trained on the record.
         ids: (N,) record names.
-        labels: (N,) class codes, or None.
+        labels: (N,) class codes, or targets in regression, or None.
         groups: (N,) person of each record, or None when each record is its own.
-        correct: (K, N) True where the prediction is right, or None.
+        correct: (K, N) True where the predicted class is right, or None.
         population: (K, H) signals of records that no model saw; H may be 0.
-        population_correct: (K, H) True where the prediction is right, or None.
-        population_labels: (H,) class codes, or None.
+        population_correct: (K, H) True where the predicted class is right, or None.
+        population_labels: (H,) class codes, or targets, or None.
         notes: what was converted or left out on the way.
+        task: ``classification``, ``regression``, or None if nobody said.
+        population_groups: (H,) person of each record that no model saw, or None.
     """
 
     signals: NDArray[np.float32]
@@ -206,6 +214,24 @@ class Shadows:
     population_correct: NDArray[np.bool_] | None = None
     population_labels: NDArray[Any] | None = None
     notes: tuple[str, ...] = ()
+    task: str | None = None
+    population_groups: NDArray[Any] | None = None
+
+    @property
+    def merit(self) -> NDArray[np.bool_] | NDArray[np.float32] | None:
+        """(K, N) how good each prediction is, to be averaged; None if unknown.
+
+        Right or wrong, so that the mean is the accuracy; in regression a number of at most 1,
+        so that the mean is R².
+        """
+        return merit_of_signal(self.signals) if self.task == "regression" else self.correct
+
+    @property
+    def population_merit(self) -> NDArray[np.bool_] | NDArray[np.float32] | None:
+        """(K, H) as `merit`, of the records that no model saw."""
+        if self.task == "regression":
+            return merit_of_signal(self.population)
+        return self.population_correct
 
     @property
     def models(self) -> int:
@@ -217,7 +243,7 @@ class Shadows:
         """N, records that can be members."""
         return int(self.signals.shape[1])
 
-    @property
+    @functools.cached_property
     def partner(self) -> NDArray[np.intp]:
         """(K,) complementary model of each model, -1 where there is none."""
         return partners(self.members)
@@ -247,6 +273,8 @@ class Shadows:
             cut(self.population_correct),
             self.population_labels,
             self.notes,
+            self.task,
+            self.population_groups,
         )
 
     def halves(self) -> tuple[Shadows, Shadows]:
@@ -280,22 +308,27 @@ class Shadows:
         )
 
     @classmethod
-    def from_shards(
-        cls, jobs: Sequence[ChunkJob], ids: NDArray[Any], groups: NDArray[Any] | None = None
-    ) -> Shadows:
+    def from_shards(cls, jobs: Sequence[ChunkJob], ids: NDArray[Any]) -> Shadows:
         """Gather finished chunks.
 
         Args:
             jobs: all chunks of one spec, in order.
             ids: (N,) names of all records, held-out ones included.
-            groups: (N,) person of each record, or None.
 
         Raises:
             RunFailed: a chunk is not finished.
         """
         spec = jobs[0].spec
-        shape = (sum(job.models for job in jobs), len(spec.labels))
-        signals, members, correct = (np.empty(shape, kind) for kind in (np.float32, bool, bool))
+        models = sum(job.models for job in jobs)
+        kinds: dict[str, type] = {"signals": np.float32, "members": bool, "correct": bool}
+        if spec.task == "regression":
+            del kinds["correct"]
+        # Each number goes straight to its place: tables of all records would double the memory.
+        sides = [np.flatnonzero(spec.pool), np.flatnonzero(~spec.pool)]
+        tables: list[dict[str, NDArray[Any]]] = [
+            {name: np.empty((models, len(side)), kind) for name, kind in kinds.items()}
+            for side in sides
+        ]
         for job in jobs:
             shard = job.finished()
             if shard is None:
@@ -304,18 +337,21 @@ class Shadows:
                     "run the same command again to train it."
                 )
             rows = slice(job.first, job.first + job.models)
-            signals[rows] = shard.signals
-            members[rows] = shard.members
-            correct[rows] = shard.correct
-        pool = spec.pool
+            for side, gathered in zip(sides, tables, strict=True):
+                for name, table in gathered.items():
+                    table[rows] = getattr(shard, name)[:, side]
+        pool, groups = spec.pool, spec.groups
+        inside, outside = tables
         return cls(
-            signals[:, pool],
-            members[:, pool],
+            inside["signals"],
+            inside["members"],
             ids[pool],
             spec.labels[pool],
             None if groups is None else groups[pool],
-            correct[:, pool],
-            signals[:, ~pool],
-            correct[:, ~pool],
+            inside.get("correct"),
+            outside["signals"],
+            outside.get("correct"),
             spec.labels[~pool],
+            task=spec.task,
+            population_groups=None if groups is None else groups[~pool],
         )

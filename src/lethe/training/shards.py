@@ -2,7 +2,8 @@
 
 ``{chunk:05d}.safetensors`` holds `signals` float32 (models, records), `members` and `correct`
 uint8 (models, records), `utility` float32 (models,) and `seeds` int64 (models,); its header
-holds the hash of the spec, the first model's number and a digest of the content.
+holds the hash of the spec, the first model's number and a digest of the content. Regression has
+no `correct`: its signals say how good the predictions are.
 """
 
 from __future__ import annotations
@@ -37,15 +38,16 @@ class Shard:
         first: number of the first model.
         signals: (models, N) float32 membership signal phi, higher = better known.
         members: (models, N) uint8, 1 where the record was trained on.
-        correct: (models, N) uint8, 1 where the predicted class is the true one.
-        utility: (models,) float32 accuracy on the held-out records.
+        correct: (models, N) uint8, 1 where the predicted class is the true one; None in
+            regression.
+        utility: (models,) float32 accuracy, or R², on the held-out records.
         seeds: (models,) int64 seed of each model.
     """
 
     first: int
     signals: NDArray[np.float32]
     members: NDArray[np.uint8]
-    correct: NDArray[np.uint8]
+    correct: NDArray[np.uint8] | None
     utility: NDArray[np.float32]
     seeds: NDArray[np.int64]
 
@@ -60,6 +62,7 @@ def write_shard(path: Path, shard: Shard, spec: str) -> None:
     arrays: dict[str, NDArray[Any]] = {
         name: np.ascontiguousarray(getattr(shard, name)).astype(kind, copy=False)
         for name, kind in _TYPES.items()
+        if getattr(shard, name) is not None
     }
     header = {"spec": spec, "first": str(shard.first), "content": _content(arrays)}
     write_whole(path, _in_order(save(arrays, metadata=header)))
@@ -77,12 +80,13 @@ def read_shard(path: Path, spec: str, first: int, models: int, records: int) -> 
     shapes = {
         "signals": wide,
         "members": wide,
-        "correct": wide,
         "utility": (models,),
         "seeds": (models,),
     }
     if header.get("spec") != spec or header.get("first") != str(first):
         return None
+    if "correct" in arrays:
+        shapes["correct"] = wide
     if any(
         name not in arrays or arrays[name].shape != shape or arrays[name].dtype != _TYPES[name]
         for name, shape in shapes.items()
@@ -90,7 +94,8 @@ def read_shard(path: Path, spec: str, first: int, models: int, records: int) -> 
         return None
     if header.get("content") != _content(arrays):
         return None
-    return Shard(first, **{name: arrays[name] for name in _TYPES})
+    found: dict[str, Any] = {name: arrays.get(name) for name in _TYPES}
+    return Shard(first, **found)
 
 
 def _header(raw: bytes) -> tuple[dict[str, Any], int]:
@@ -108,4 +113,4 @@ def _in_order(raw: bytes) -> bytes:
 
 
 def _content(arrays: dict[str, NDArray[Any]]) -> str:
-    return digest(*(f"{name}:{hash_array(arrays[name])}" for name in sorted(_TYPES)))
+    return digest(*(f"{name}:{hash_array(arrays[name])}" for name in sorted(arrays)))

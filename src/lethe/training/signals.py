@@ -1,7 +1,8 @@
-"""The membership signal phi = log(p_y / (1 - p_y)) of the true label, higher = better known.
+"""The membership signal phi of a record under a model, higher = better known.
 
-Computed from logits as z_y - logsumexp of the others, which stays finite for any finite
-logits (Carlini et al. 2022, section IV-C; the naive form saturates at p = 1).
+Classification: phi = log(p_y / (1 - p_y)) of the true label, computed from logits as
+z_y - logsumexp of the others, which stays finite for any finite logits (Carlini et al. 2022,
+section IV-C; the naive form saturates at p = 1). Regression: minus the absolute error.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from lethe.errors import InputError
 
 _TINY = float(np.finfo(np.float64).tiny)
+_LARGEST_ERROR = 1e15
+"""In units of the target's sd: float32 holds the sum of the squares of any number of these."""
 _ROUNDING = 1e-2
 """How far half-precision probabilities of many classes may be from a distribution."""
 
@@ -83,6 +86,80 @@ def signal_from_probabilities(
     ratio = np.log(np.maximum(own, _TINY)) - np.log(np.maximum(others.sum(axis=1), _TINY))
     signal: NDArray[np.float32] = ratio.astype(np.float32)
     return signal
+
+
+def target_sd(targets: NDArray[np.float64], held: NDArray[np.bool_]) -> float:
+    """The unit of a regression's errors: the standard deviation of the target where held out.
+
+    It makes the mean of 1 - phi² over the held-out records the R² of scikit-learn's `r2_score`.
+
+    Args:
+        targets: (N,) true values.
+        held: (N,) True where no model trains; if there are none, all records count.
+
+    Raises:
+        InputError: these targets are all the same.
+    """
+    seen = targets[held] if held.any() else targets
+    variance = float(np.var(seen, dtype=np.float64))
+    if not 0 < variance < np.inf:
+        raise InputError(
+            f"the {len(seen)} targets that R² is measured on have variance {variance:g}; choose a "
+            "target that varies, in units that keep its squares finite, or hold out more records."
+        )
+    return float(np.sqrt(variance))
+
+
+def signal_from_predictions(
+    predictions: NDArray[np.floating], targets: NDArray[np.float64], sd: float
+) -> NDArray[np.float32]:
+    """phi of a regression model: minus its absolute error, in units of the target's sd.
+
+    It orders the scores of one model as minus the squared error does. Over models it is nearer
+    to the Gaussian that LiRA takes it for: predictions that spread evenly around their mean give
+    even errors wherever the mean is far from the target, and squares skew them. What is left of
+    the skew costs power and never validity, since thresholds are set on real non-members.
+
+    Args:
+        predictions: (N, 1) or (N,), in the target's own units.
+        targets: (N,) true values.
+        sd: of the target, > 0; see `target_sd`.
+
+    Returns:
+        (N,) float32, at most 0, at least -1e15; 1 - phi² is what the record adds to a mean R².
+
+    Raises:
+        InputError: another shape, or a prediction is NaN or infinite; the message names the
+            first record.
+
+    >>> signal_from_predictions(np.array([[3.0]]), np.array([1.0]), 4.0).tolist()
+    [-0.5]
+    """
+    wide = np.asarray(predictions, dtype=np.float64)
+    if wide.shape not in ((len(targets),), (len(targets), 1)):
+        raise InputError(
+            f"predictions have shape {wide.shape}, expected ({len(targets)}, 1): one number a "
+            "record."
+        )
+    wide = wide.reshape(-1)
+    _refuse_nan(~np.isfinite(wide), "predictions", "are NaN or infinite")
+    with np.errstate(over="ignore"):
+        phi = -np.abs(wide - targets) / sd
+    signal: NDArray[np.float32] = np.maximum(phi, -_LARGEST_ERROR).astype(np.float32)
+    return signal
+
+
+def merit_of_signal(signal: NDArray[np.float32]) -> NDArray[np.float32]:
+    """1 - phi², 1 - (squared error)/(variance of the target): what a record adds to R².
+
+    Args:
+        signal: phi of a regression, any shape.
+
+    Returns:
+        The same shape, at most 1; its mean over held-out records is R².
+    """
+    merit: NDArray[np.float32] = 1 - signal * signal
+    return merit
 
 
 def _check(outputs: NDArray[np.float64], labels: NDArray[np.integer], what: str) -> None:

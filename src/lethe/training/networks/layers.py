@@ -2,18 +2,21 @@
 
 Each layer holds K copies of its parameters in one tensor and maps (K, B, d) to (K, B, e) by
 batched matrix products. Writing the backward pass out saves autograd's bookkeeping, which
-for small networks costs as much as the arithmetic. Gradients are written into a given
-buffer, so that one fused optimiser call updates all parameters of all models.
+for small networks costs as much as the arithmetic. Gradients are written into given blocks,
+so that one fused optimiser call updates all parameters of all models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from lethe.training.engines.environment import wide_vectors
+from lethe.training.networks.parameters import Block
 
 aten = torch.ops.aten
 
@@ -57,30 +60,35 @@ def _product(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
     return out
 
 
-class Linear:
-    """y = x W' + b for K models; W is (K, out, in) as in torch, b is (K, 1, out) or None."""
+def per_row(block: Block | None) -> tuple[Tensor | None, Tensor | None]:
+    """Value and slope of a (K, d) block as (K, 1, d), to go with (K, B, d)."""
+    return (None, None) if block is None else (block.value[:, None], block.slope[:, None])
 
-    def __init__(
-        self, weight: Tensor, bias: Tensor | None, d_weight: Tensor, d_bias: Tensor | None
-    ) -> None:
-        self.weight, self.bias, self.d_weight, self.d_bias = weight, bias, d_weight, d_bias
-        self._turned, self._y, self._d_x = Scratch(), Scratch(), Scratch()
+
+class Linear:
+    """y = x W' + b for K models; W is (K, out, in), lying transposed; b is (K, out) or None."""
+
+    def __init__(self, weight: Block, bias: Block | None) -> None:
+        self.weight, self.d_weight = weight.value.transpose(1, 2), weight.slope.transpose(1, 2)
+        self.bias, self.d_bias = per_row(bias)
+        self._y, self._d_x, self._turned = Scratch(), Scratch(), Scratch()
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
         self._x = x
-        models, outputs, inputs = self.weight.shape
-        # Products of plain matrices are up to twice as fast as those of transposed ones.
-        turned = self._turned.of(models, inputs, outputs).copy_(self.weight.transpose(1, 2))
-        y = _product(x, turned, self._y.of(*x.shape[:2], outputs))
+        y = _product(x, self.weight, self._y.of(*x.shape[:2], self.weight.shape[2]))
         return y if self.bias is None else y.add_(self.bias)
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        _product(grad.transpose(1, 2), self._x, self.d_weight)
+        _product(self._x.transpose(1, 2), grad, self.d_weight)
         if self.d_bias is not None:
             torch.sum(grad, 1, keepdim=True, out=self.d_bias)
         if not need_input:
             return None
-        return _product(grad, self.weight, self._d_x.of(*self._x.shape))
+        turned = self.weight.transpose(1, 2)
+        if wide_vectors():
+            # With 512-bit kernels, products of plain matrices are up to twice as fast.
+            turned = self._turned.of(*turned.shape).copy_(turned)
+        return _product(grad, turned, self._d_x.of(*self._x.shape))
 
 
 class Relu:
@@ -122,19 +130,12 @@ class Elementwise:
 
 
 class LayerNorm:
-    """Normalisation over the last axis; gain and offset are (K, 1, d) or None."""
+    """Normalisation over the last axis; gain and offset are (K, d) or None."""
 
-    def __init__(
-        self,
-        width: int,
-        eps: float,
-        gain: Tensor | None,
-        offset: Tensor | None,
-        d_gain: Tensor | None,
-        d_offset: Tensor | None,
-    ) -> None:
+    def __init__(self, width: int, eps: float, gain: Block | None, offset: Block | None) -> None:
         self.width, self.eps = width, eps
-        self.gain, self.offset, self.d_gain, self.d_offset = gain, offset, d_gain, d_offset
+        self.gain, self.d_gain = per_row(gain)
+        self.offset, self.d_offset = per_row(offset)
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
         self._x = x.contiguous()
@@ -190,7 +191,8 @@ class Dropout:
         return grad if self._mask is None else grad * self._mask
 
 
-def _gelu(approximate: str) -> Layer:
+def gelu(approximate: str) -> Layer:
+    """GELU, exact or by tanh."""
     return Elementwise(
         lambda x: aten.gelu(x, approximate=approximate),
         lambda g, x: aten.gelu_backward(g, x, approximate=approximate),
@@ -198,7 +200,8 @@ def _gelu(approximate: str) -> Layer:
     )
 
 
-def _leaky(slope: float) -> Layer:
+def leaky(slope: float) -> Layer:
+    """Leaky ReLU."""
     return Elementwise(
         lambda x: aten.leaky_relu(x, slope),
         lambda g, x: aten.leaky_relu_backward(g, x, slope, False),
@@ -206,90 +209,16 @@ def _leaky(slope: float) -> Layer:
     )
 
 
-_ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Layer]] = {
-    nn.Tanh: lambda module: Elementwise(torch.tanh, aten.tanh_backward, True),
-    nn.Sigmoid: lambda module: Elementwise(torch.sigmoid, aten.sigmoid_backward, True),
-    nn.SiLU: lambda module: Elementwise(aten.silu, aten.silu_backward, False),
-    nn.GELU: lambda module: _gelu(module.approximate),
-    nn.LeakyReLU: lambda module: _leaky(module.negative_slope),
-}
-STACKABLE = (nn.Linear, nn.ReLU, nn.LayerNorm, nn.Dropout, nn.Identity, nn.Flatten, *_ACTIVATIONS)
+def tanh() -> Layer:
+    """Hyperbolic tangent."""
+    return Elementwise(torch.tanh, aten.tanh_backward, True)
 
 
-def flatten_module(module: nn.Module) -> list[nn.Module]:
-    """The leaves of nested `nn.Sequential`s in order; any other container stays one leaf."""
-    if type(module) is nn.Sequential:
-        return [leaf for child in module for leaf in flatten_module(child)]
-    return [module]
+def sigmoid() -> Layer:
+    """Logistic function."""
+    return Elementwise(torch.sigmoid, aten.sigmoid_backward, True)
 
 
-def reason_not_stackable(module: nn.Module) -> str | None:
-    """Why a module must be trained by itself, or None if it can be stacked.
-
-    Only exact types count: a subclass may compute something else.
-    """
-    leaves = flatten_module(module)
-    for at, leaf in enumerate(leaves):
-        if type(leaf) not in STACKABLE:
-            return f"layer {at} is {type(leaf).__name__}, which has no stacked form"
-        if isinstance(leaf, nn.Flatten) and (at > 0 or leaf.start_dim != 1 or leaf.end_dim != -1):
-            return "only a Flatten() at the start has a stacked form"
-        if isinstance(leaf, nn.LayerNorm) and len(leaf.normalized_shape) != 1:
-            return "only a LayerNorm over the last axis has a stacked form"
-    if any(_is_altered(part) for part in module.modules()):
-        return "a layer carries hooks or a forward method of its own"
-    parameters = [p for leaf in leaves for p in leaf.parameters()]
-    if any(p._backward_hooks for p in parameters):
-        return "a parameter carries hooks"
-    if {id(p) for p in parameters} != {id(p) for p in module.parameters()}:
-        return "a container has parameters of its own"
-    if len({id(p) for p in parameters}) != len(parameters):
-        return "layers share parameters"
-    if not all(p.requires_grad and p.dtype == torch.float32 for p in parameters):
-        return "some parameters are frozen or not float32"
-    if any(isinstance(leaf, nn.Linear) for leaf in leaves):
-        return None
-    return "there is no Linear layer"
-
-
-def _is_altered(part: nn.Module) -> bool:
-    """Whether a module does more than its class says."""
-    hooked = any(
-        "hooks" in name and item for name, item in vars(part).items() if isinstance(item, dict)
-    )
-    return hooked or "forward" in vars(part)
-
-
-def stack_layers(
-    module: nn.Module,
-    take: Callable[[tuple[int, ...]], tuple[Tensor, Tensor]],
-    dropout: Sequence[torch.Generator],
-) -> list[Layer]:
-    """Translate one module into stacked layers.
-
-    Args:
-        module: a stackable module; only its structure is read.
-        take: hands out the next parameter block of a given per-model shape and its gradient
-            block, in the order of `module.parameters()`.
-        dropout: one random stream a model.
-    """
-    layers: list[Layer] = []
-    for leaf in flatten_module(module):
-        if isinstance(leaf, nn.Linear):
-            weight, d_weight = take((leaf.out_features, leaf.in_features))
-            bias, d_bias = (None, None)
-            if leaf.bias is not None:
-                bias, d_bias = take((1, leaf.out_features))
-            layers.append(Linear(weight, bias, d_weight, d_bias))
-        elif isinstance(leaf, nn.LayerNorm):
-            width = int(leaf.normalized_shape[0])
-            gain, d_gain = take((1, width)) if leaf.weight is not None else (None, None)
-            offset, d_offset = take((1, width)) if leaf.bias is not None else (None, None)
-            layers.append(LayerNorm(width, leaf.eps, gain, offset, d_gain, d_offset))
-        elif isinstance(leaf, nn.Dropout):
-            layers.append(Dropout(leaf.p, dropout))
-        elif isinstance(leaf, nn.ReLU):
-            layers.append(Relu(overwrite=bool(layers) and isinstance(layers[-1], Linear)))
-        elif type(leaf) in _ACTIVATIONS:
-            layers.append(_ACTIVATIONS[type(leaf)](leaf))
-    return layers
+def silu() -> Layer:
+    """x times its logistic function."""
+    return Elementwise(aten.silu, aten.silu_backward, False)

@@ -1,0 +1,171 @@
+"""`lethe plan`: what an audit will cost and how much it will say, before it is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from lethe.membership.planning import Plan
+
+
+def plan(
+    target: str,
+    /,
+    *,
+    label: str | None = None,
+    task: str | None = None,
+    recipe: str | None = None,
+    models: int | None = None,
+    pilot: int | None = None,
+    precision: Annotated[list[str] | None, Parameter(negative=())] = None,
+    seed: int | None = None,
+    out: Path | None = None,
+    mitigations: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
+    confidence: float | None = None,
+    holdout: float | None = None,
+    variance: str | None = None,
+    id_column: str | None = None,
+    group: str | None = None,
+    drop: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
+    rows: int | None = None,
+    missing: str | None = None,
+    workers: int | None = None,
+    config: Path | None = None,
+    quiet: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Train a few of an audit's models and say what the whole would take and tell.
+
+    The pilot's models stay in the run folder: `lethe audit model` with the same options goes on
+    from them, so no work is lost. Against the number of shadow models K the tables give wall
+    time, memory, disk, how wide the interval of the TPR at 1 % and 0.1 % FPR will be, and how
+    well K models rank the records by exposure.
+
+    Parameters
+    ----------
+    target
+        As in `lethe audit model`: built-in data or a file.
+    label
+        Column of the file that the model predicts.
+    task
+        "classification" or "regression". [classification]
+    recipe
+        Your own model: file.py:name or module:name. [a small neural network]
+    models
+        K of the audit that you think of; tables by records are for it. [64]
+    pilot
+        Models to train now, at least 8. A plan from few models is unsure of itself, and says
+        how much. [16]
+    precision
+        How narrow the interval shall be; answered with the number of models it takes. Such as
+        "tpr@0.001 within 20%" (plus or minus 20 % of the value), "tpr@0.01 within 0.005" or
+        "width(tpr@0.01)<=0.01" (limits at most 0.01 apart); may be repeated. Metrics: tpr@FPR,
+        tau@FPR, auc.
+    seed
+        Of everything random. [0]
+    out
+        Run folder. [lethe-runs/TARGET-HASH, as the audit's]
+    mitigations
+        Those that the audit will compare, or none; only their number matters here.
+        [all that the recipe can carry]
+    confidence
+        Of all intervals. [0.95]
+    holdout
+        Share of the records kept from all training. [0.2]
+    variance
+        Variance rule of LiRA. [auto]
+    id_column
+        Column that names the records.
+    group
+        Column that names the person behind each record, such as user_id.
+    drop
+        Columns to leave out.
+    rows
+        Use a random subset of this many records.
+    missing
+        Missing numbers: "refuse" or "impute". [refuse]
+    workers
+        Processes, one thread each. [all cores]
+    config
+        TOML file with these options as keys; the command line wins.
+    quiet
+        No progress, only the result.
+    """
+    given = {
+        key: value for key, value in locals().items() if key not in ("target", "config", "quiet")
+    }
+    import json
+    import shlex
+    import sys
+
+    from lethe.cli.options import audit_settings, merged
+    from lethe.cli.show import Progress
+    from lethe.cli.subject import load_subject
+    from lethe.membership import planning
+    from lethe.membership.audit import baseline_spec
+    from lethe.training.folder import RunFolder
+
+    options = merged(config, given)
+    settings = audit_settings(options)
+    asked = options["precision"] or ()
+    planning.check_asked(options["pilot"], asked)
+    data, chosen = load_subject(target, options, settings.seed)
+    settings.candidates(chosen)
+    name = baseline_spec(data, chosen, settings).hash()
+    folder = Path(options["out"] or Path("lethe-runs") / f"{data.name}-{name[:8]}")
+    line = shlex.join(["lethe", *sys.argv[1:]])
+    with RunFolder(folder, name, line) as run, Progress(quiet) as progress:
+        found = planning.plan(
+            data,
+            chosen,
+            settings,
+            run,
+            progress,
+            options["workers"],
+            options["pilot"] or planning.PILOT,
+            asked,
+        )
+        run.write("plan.json", json.dumps(found.to_json(), indent=1).encode() + b"\n")
+    _print(found, settings.models, folder)
+    return 0
+
+
+def _print(found: Plan, models: int, folder: Path) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from lethe.cli.plan_words import (
+        answer_words,
+        cost_cells,
+        head_words,
+        refusals,
+        width_cell,
+        worth_cells,
+    )
+
+    console = Console(soft_wrap=True, highlight=False)
+    for line in head_words(found):
+        console.print(Text(line))
+    who = "records" if found.people == found.records else "persons"
+    by_records = [
+        [f"{round(times * found.people):,}", *map(width_cell, widths.values())]
+        for times, widths in found.by_records
+    ]
+    for headings, rows in (
+        (("K", "plain", "all", "disk", "memory"), map(cost_cells, found.rows)),
+        (("K", "tpr@.01", "tpr@.001", "r(t)", "top 1%"), map(worth_cells, found.rows)),
+        ((f"{who}, K={models}", "tpr@.01", "tpr@.001"), by_records),
+    ):
+        table = Table(*headings, box=SIMPLE_HEAD, pad_edge=False)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    for line in (*refusals(found), *map(answer_words, found.answers), *found.notes):
+        console.print(Text(line))
+    console.print(
+        Text(f"The pilot's {found.pilot} models are in {folder}; the audit goes on from them.")
+    )

@@ -1,0 +1,64 @@
+"""The chunks of a run that has begun, for whoever trains them one by one with a scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from lethe.errors import InputError, check_choice
+from lethe.loaders import Dataset
+from lethe.membership.audit import (
+    Silent,
+    Trainer,
+    baseline_spec,
+    read_exposure,
+    targeted_weights,
+)
+from lethe.membership.settings import AuditSettings
+from lethe.training.layout import settled_layout
+from lethe.training.recipe import Recipe
+from lethe.training.settled import SettledRun
+from lethe.training.shadows import ChunkJob
+
+
+def chunks_of(
+    run: SettledRun,
+    data: Dataset,
+    recipe: Recipe,
+    settings: AuditSettings,
+    candidate: str = "baseline",
+) -> list[ChunkJob]:
+    """All chunks of one candidate, finished or not, exactly as the audit itself would train them.
+
+    Args:
+        run: the folder; its audit has settled widths and, for some mitigations, weights.
+        data: the same records as the audit's.
+        recipe: the same recipe.
+        settings: the same settings.
+        candidate: name of the baseline or of a mitigation.
+
+    Raises:
+        InputError: something differs from the audit, no such candidate, or the candidate rests
+            on a baseline that is not complete.
+    """
+    spec = baseline_spec(data, recipe, settings)
+    run.check(spec.hash())
+    built = {mitigation.name: mitigation for mitigation in settings.candidates(recipe)[0]}
+    mitigation = built[check_choice("candidate", candidate, built)]
+    weights = np.ones(len(spec.labels), np.float32)
+    if mitigation.needs_weights:
+        models = run.manifest.get("weights_from_models")
+        path = run.path / "exposure.safetensors"
+        t = models and read_exposure(path, spec.hash(), int(models), int(spec.pool.sum()))
+        if t is None:
+            raise InputError(
+                f"candidate {candidate!r} trains with weights that come from the baseline, which "
+                f"is not complete in {run.path}. Train the baseline's chunks, run the audit's "
+                "command again, then come back."
+            )
+        weights = targeted_weights(t, spec, settings)
+    train = Trainer(spec, settings, run, Silent(), 1, data.ids)
+    layout = settled_layout(run, spec, workers=1)
+    jobs = train.jobs(mitigation, weights, settings.models, train.width())
+    return [replace(job, layout=layout) for job in jobs]

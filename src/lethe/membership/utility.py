@@ -1,0 +1,120 @@
+"""How good the models are, with intervals: accuracy, or R² where they predict a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.intervals import clustered_share
+from lethe.evidence.twoway import mean_estimate, mean_spread
+from lethe.training.shadows import Shadows
+
+Merit = NDArray[np.bool_] | NDArray[np.floating]
+
+
+def utility_name(task: str | None) -> str:
+    """What utility is called: ``R²`` in regression, else ``accuracy``."""
+    return "R²" if task == "regression" else "accuracy"
+
+
+def utility(shadows: Shadows, confidence: float) -> Estimate | None:
+    """Accuracy, or R², on held-out records; None without any."""
+    table = _held_out(shadows)
+    people = _people(shadows.population_groups, shadows.population.shape[1])
+    if table is None or not _several(people):
+        return None
+    return _mean(table, shadows.pairs, people, confidence)
+
+
+def train_utility(shadows: Shadows, confidence: float) -> Estimate | None:
+    """Accuracy on the records each model was trained on.
+
+    In regression R², errors in units of the held-out variance, so that it compares with the
+    held-out R².
+    """
+    merit = shadows.merit
+    if merit is None or not (shadows.partner >= 0).all():
+        return None
+    # Of a complementary pair exactly one model trained on the record.
+    own = np.where(shadows.members, merit, np.zeros((), merit.dtype))
+    pairs = shadows.pairs
+    table = np.stack([own[pairs == pair].sum(axis=0) for pair in np.unique(pairs)])
+    people = _people(shadows.groups, shadows.records)
+    return _mean(table.astype(merit.dtype), np.arange(len(table)), people, confidence)
+
+
+def utility_loss(
+    after: Shadows, before: Shadows, confidence: float, rows: NDArray[np.bool_] | None = None
+) -> Estimate | None:
+    """Utility before minus after on the same held-out records and splits; positive = worse."""
+    new, old = _held_out(after), _held_out(before)
+    if new is None or old is None:
+        return None
+    chosen = np.ones(new.shape[1], bool) if rows is None else rows
+    gap = old[:, chosen].astype(np.float64) - new[:, chosen].astype(np.float64)
+    people = _people(after.population_groups, new.shape[1])[chosen]
+    if not _several(people):
+        return None
+    most = 1.0 if new.dtype == np.bool_ else np.inf
+    return mean_estimate(gap, after.pairs, people, confidence, -most, most)
+
+
+def class_utility(shadows: Shadows, rows: NDArray[np.bool_], confidence: float) -> Measured:
+    """Accuracy on some of the held-out records."""
+    table = _held_out(shadows)
+    if table is None or int(rows.sum()) < 2:
+        return Refusal(f"{int(rows.sum())} held-out records; at least 2 are needed")
+    people = _people(shadows.population_groups, table.shape[1])[rows]
+    if not _several(people):
+        return Refusal("all held-out records are of one person; at least 2 persons are needed")
+    return _mean(table[:, rows], shadows.pairs, people, confidence)
+
+
+def _people(groups: NDArray[Any] | None, records: int) -> NDArray[Any]:
+    """(records,) label of each record's person, or of the record itself."""
+    return np.arange(records) if groups is None else groups
+
+
+def _several(people: NDArray[Any]) -> bool:
+    """Whether there are two persons, without whom nothing is known of the spread."""
+    return len(np.unique(people)) > 1
+
+
+def _held_out(shadows: Shadows) -> Merit | None:
+    """(K, H) values whose mean is the utility and whose spread is its spread; None without any.
+
+    R² is a ratio, and the variance below the line is measured on the same few records. Each
+    record's pull on it is added, (1 - R²)((y - mean)²/variance - 1), which is 0 on average: the
+    linearisation of a ratio estimator (Cochran, Sampling Techniques, 1977, section 6.4).
+    """
+    table = shadows.population_merit
+    if table is None or table.size == 0:
+        return None
+    if table.dtype == np.bool_ or shadows.population_labels is None:
+        return table
+    wide = table.astype(np.float64)
+    apart = (shadows.population_labels - shadows.population_labels.mean()) ** 2
+    return np.asarray(wide + (1 - wide.mean()) * (apart / apart.mean() - 1))
+
+
+def _mean(
+    table: NDArray[Any], models: NDArray[np.intp], people: NDArray[Any], confidence: float
+) -> Estimate:
+    """Mean of a (models, records) table with the interval that suits it."""
+    if table.dtype != np.bool_:
+        numbers = np.asarray(table, np.float64)
+        return mean_estimate(numbers, models, people, confidence, high=1.0)
+    # Near 100 % a symmetric interval covers too little; the exact-type one does not.
+    spread = mean_spread(table.astype(np.float64), models, people)
+    return clustered_share(
+        float(table.mean()),
+        spread.variance,
+        spread.degrees,
+        table.size,
+        len(np.unique(people)),
+        confidence,
+        "two-way clustered (models x records), Korn-Graubard; n = answers",
+    )

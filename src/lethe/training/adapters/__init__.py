@@ -1,0 +1,1 @@
+"""Training loops of other libraries as recipes: Lightning and Hugging Face."""

@@ -1,0 +1,78 @@
+"""What worker processes are started with, whatever the engine: the same settings, the same bits."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+ONE_THREAD = dict.fromkeys(
+    (
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "BLIS_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
+        "NUMEXPR_NUM_THREADS",
+        "NUMBA_NUM_THREADS",
+    ),
+    "1",
+)
+"""One thread for linear algebra; as joblib sets them, for engines without joblib."""
+
+
+def default_workers() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def worker_environment() -> dict[str, str]:
+    """Variables that worker processes start with.
+
+    NumPy's BLAS takes 256-bit kernels on AMD's AVX-512 processors; its 512-bit ones are about
+    1.5 times as fast there. What the user has set is left alone.
+    """
+    text = _processor()
+    if "OPENBLAS_CORETYPE" in os.environ or not _has_wide_vectors(text):
+        return {}
+    return {"OPENBLAS_CORETYPE": "SKYLAKEX"} if "AuthenticAMD" in text else {}
+
+
+@functools.cache
+def wide_vectors() -> bool:
+    """Whether NumPy's BLAS multiplies with 512-bit kernels in this process."""
+    kernels = os.environ.get("OPENBLAS_CORETYPE", "SKYLAKEX").upper()
+    wide = kernels in ("SKYLAKEX", "COOPERLAKE", "SAPPHIRERAPIDS")
+    return wide and _has_wide_vectors(_processor())
+
+
+def _processor() -> str:
+    try:
+        return Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ""
+
+
+def _has_wide_vectors(text: str) -> bool:
+    needed = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
+    flags = next((line.split() for line in text.splitlines() if line.startswith("flags")), [])
+    return needed.issubset(flags)
+
+
+@contextlib.contextmanager
+def with_environment(extra: dict[str, str]) -> Iterator[None]:
+    """Set variables for processes started meanwhile."""
+    before = {name: os.environ.get(name) for name in extra}
+    os.environ.update(extra)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,144 @@
+"""The default engine: several processes of this machine, of one thread each."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, TypeVar
+
+from lethe.errors import RunFailed
+from lethe.training.engines.environment import with_environment, worker_environment
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+RESTARTS = 2
+"""Times in a row that dead workers are replaced although no job was finished in between."""
+
+
+def run_in_processes(
+    jobs: Sequence[Job],
+    work: Callable[[Job], Result],
+    workers: int,
+    say: Callable[[str], None] | None = None,
+) -> Generator[Result, None, None]:
+    """Run `work` on every job in `workers` processes; yields each result as it is ready.
+
+    Even one worker is a process of its own: the same environment, so the same bits.
+    Each process gets one thread for its linear algebra: small models lose more by sharing a
+    core than they win. The order of results is not that of the jobs.
+
+    When a worker dies, all are replaced and the jobs without a result are given out again: at
+    most twice in a row without a finished job, the second time to a single worker, which has
+    the memory for itself. A job must therefore bear to be done twice.
+
+    Args:
+        jobs: what to do.
+        work: does one job; runs in another process.
+        workers: processes, at least 1.
+        say: told in words when workers are replaced.
+
+    Raises:
+        RunFailed: worker processes died again and again, most often for lack of memory.
+    """
+    left, died = list(range(len(jobs))), 0
+    while left:
+        used = 1 if died == RESTARTS else workers
+        try:
+            with contextlib.closing(
+                _run_once([(at, jobs[at]) for at in left], work, used)
+            ) as results:
+                for at, result in results:
+                    left.remove(at)
+                    died = 0
+                    yield result
+        except _dead_worker() as error:
+            if died == RESTARTS:
+                raise RunFailed(
+                    f"a worker process died {RESTARTS + 1} times in a row, most often for lack of "
+                    "memory; finished models are kept. Run the same command again, with fewer "
+                    "--workers or on a machine with more memory."
+                ) from error
+            died += 1
+            if say is not None:
+                say(f"a worker process died; starting again with {len(left)} jobs to do.")
+
+
+def _run_once(
+    jobs: Sequence[tuple[int, Job]], work: Callable[[Job], Result], workers: int
+) -> Generator[tuple[int, Result], None, None]:
+    """Number and result of each job; raises what joblib does when a worker dies."""
+    from joblib import Parallel, delayed, parallel_config
+
+    _renew_processes()
+    with with_environment(worker_environment()):
+        with parallel_config(backend="loky", inner_max_num_threads=1):
+            # joblib would run a single worker's jobs here; two of which one idles will not.
+            parallel = Parallel(
+                n_jobs=max(2, workers),
+                return_as="generator_unordered",
+                batch_size=1,
+                pre_dispatch=2 * workers if workers > 1 else 1,
+            )
+            with _ctrl_c_held_back():
+                results = parallel(delayed(_numbered)(work, at, job) for at, job in jobs)
+            try:
+                for result in results:  # noqa: UP028 - that would close them with a warning
+                    yield result
+            finally:
+                # joblib warns of work that is not waited for; whoever closes us knows.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    results.close()
+
+
+def _numbered(work: Callable[[Job], Result], at: int, job: Job) -> tuple[int, Result]:
+    return at, work(job)
+
+
+def _dead_worker() -> tuple[type[Exception], ...]:
+    from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
+
+    return (TerminatedWorkerError, BrokenProcessPool)
+
+
+@contextlib.contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """Start processes that never see Ctrl-C; ours waits until they are started.
+
+    A terminal sends it to all of them. Ours decides what to do; theirs would each print a
+    traceback first.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_paths: list[str] | None = None
+
+
+def _renew_processes() -> None:
+    """End idle workers that were started with another import path.
+
+    They are kept between calls, and could not find modules beside a recipe loaded since.
+    """
+    global _paths
+    if _paths is not None and _paths != sys.path:
+        _executor().shutdown(wait=True)
+    _paths = list(sys.path)
+
+
+def stop_processes() -> None:
+    """End the worker processes at once, as after Ctrl-C."""
+    _executor().shutdown(wait=False, kill_workers=True)
+
+
+def _executor() -> Any:
+    from joblib.externals.loky import get_reusable_executor
+
+    return get_reusable_executor()

@@ -1,0 +1,316 @@
+"""The training loop: K models take their steps together, each on rows of its own.
+
+Model k sees the rows, batches, noise, masks and augmentation of its own random streams, so the
+result is that of training it alone up to float rounding (1e-4 on logits).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lethe.training.batches import (
+    Plan,
+    Shuffler,
+    augment_stream,
+    dropout_seed,
+    noise_seed,
+    plan,
+    validation_rows,
+)
+from lethe.training.layout import Layout
+from lethe.training.losses import loss_slope, mean_loss
+from lethe.training.modules import build_module
+from lethe.training.networks.alone import Alone
+from lethe.training.networks.base import Network
+from lethe.training.networks.chain import Chain, quiet_numpy
+from lethe.training.networks.vmapped import Vmapped
+from lethe.training.optimizers import Optimizer
+from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.schedules import factor
+
+
+@dataclass(frozen=True)
+class Records:
+    """All records on the device.
+
+    Attributes:
+        inputs: (N, ...) float32.
+        truth: (N,) class codes, or float32 targets with mean 0 and standard deviation 1.
+        centre: added to predictions of targets.
+        scale: predictions of targets are multiplied by it.
+    """
+
+    inputs: Tensor
+    truth: Tensor
+    centre: float = 0.0
+    scale: float = 1.0
+
+
+def load_records(
+    recipe: TorchRecipe,
+    features: NDArray[np.floating],
+    labels: NDArray[np.int64] | NDArray[np.float64],
+    pool: NDArray[np.bool_],
+    device: str,
+) -> Records:
+    """Put the data on the device, once for all models.
+
+    Args:
+        recipe: its loss says what the labels are.
+        features: (N, ...) inputs.
+        labels: (N,) class codes or targets; targets are standardised by the pool's moments.
+        pool: (N,) True where a record can be a member.
+        device: where to. On a GPU float32 then means float32, without the shorter numbers that
+            cuDNN takes by default, and cuDNN keeps to kernels that repeat their results.
+    """
+    if device == "cuda":
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.deterministic = True
+    with warnings.catch_warnings():
+        # Nobody writes to the inputs; a copy would cost every process the size of the data.
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        inputs = torch.from_numpy(np.ascontiguousarray(features, np.float32)).to(device)
+    if recipe.loss == "cross-entropy":
+        return Records(inputs, torch.from_numpy(np.array(labels, np.int64)).to(device))
+    targets = np.asarray(labels, np.float64)
+    centre, scale = float(targets[pool].mean()), float(targets[pool].std()) or 1.0
+    truth = ((targets - centre) / scale).astype(np.float32)
+    return Records(inputs, torch.from_numpy(truth).to(device), centre, scale)
+
+
+def train_models(
+    recipe: TorchRecipe,
+    features: NDArray[np.floating],
+    labels: NDArray[np.int64] | NDArray[np.float64],
+    members: NDArray[np.bool_],
+    pool: NDArray[np.bool_],
+    treatment: Treatment,
+    seeds: Sequence[int],
+    layout: Layout,
+) -> Iterator[NDArray[np.float32]]:
+    """Train one model for each row of `members`, up to `layout.width` at once.
+
+    Args:
+        recipe: how.
+        features: (N, ...) inputs.
+        labels: (N,) class codes, or targets of a regression.
+        members: (K, N) which records each model trains on.
+        pool: (N,) True where a record can be a member.
+        treatment: the mitigation.
+        seeds: K model seeds.
+        layout: see `Layout`.
+
+    Yields:
+        (N, C) outputs of each model in evaluation mode, in order: logits, or (N, 1) predictions
+        in the target's own units.
+    """
+    records = load_records(recipe, features, labels, pool, layout.device)
+    course, kept = plan(
+        len(labels), int(pool.sum()), recipe.batch_size, recipe.epochs, treatment, recipe.held_back
+    )
+    for first in range(0, len(seeds), layout.width):
+        some = slice(first, first + layout.width)
+        stack = _Stack(recipe, records, members[some] & kept, course, treatment, seeds[some])
+        yield from stack.train(layout)
+
+
+def make_network(
+    recipe: TorchRecipe, layout: Layout, seeds: Sequence[int], streams: Sequence[torch.Generator]
+) -> Network:
+    """Fresh models of a recipe in the form that a layout asks for."""
+    modules = [build_module(recipe.make_module, seed) for seed in seeds]
+    if layout.kind == "chain":
+        return Chain(modules, streams)
+    half = recipe.precision == "bfloat16"
+    if layout.kind == "vmap":
+        return Vmapped(modules, streams, layout.device, half)
+    return Alone(modules[0], streams[0], layout.device, half, layout.images_last)
+
+
+class _Stack:
+    """Some models that are trained together."""
+
+    def __init__(
+        self,
+        recipe: TorchRecipe,
+        records: Records,
+        members: NDArray[np.bool_],
+        course: Plan,
+        treatment: Treatment,
+        seeds: Sequence[int],
+    ) -> None:
+        self.recipe, self.records, self.course = recipe, records, course
+        self.treatment, self.seeds = treatment, list(seeds)
+        self._weights = torch.from_numpy(course.weights).to(records.inputs.device)
+        own = [np.flatnonzero(row) for row in members]
+        self.held = [
+            validation_rows(rows, seed, recipe.held_back)
+            for rows, seed in zip(own, seeds, strict=True)
+        ]
+        self.shufflers = [
+            Shuffler(np.setdiff1d(rows, held), seed, course.steps)
+            for rows, held, seed in zip(own, self.held, seeds, strict=True)
+        ]
+        self.device = records.inputs.device
+
+    def train(self, layout: Layout) -> Iterator[NDArray[np.float32]]:
+        """Train and predict; models whose batches differ in size are parted where they must."""
+        places: list[list[int]] = [list(range(len(self.seeds)))]
+        if layout.kind == "vmap":
+            alike: dict[bytes, list[int]] = {}
+            for at, shuffler in enumerate(self.shufflers):
+                alike.setdefault(shuffler.sizes.tobytes(), []).append(at)
+            places = list(alike.values())
+        found: dict[int, NDArray[np.float32]] = {}
+        for group in places:
+            for at, outputs in zip(group, self._train(layout, group), strict=True):
+                found[at] = outputs
+        yield from (found[at] for at in range(len(self.seeds)))
+
+    def _train(self, layout: Layout, group: list[int]) -> NDArray[np.float32]:
+        recipe, course, device = self.recipe, self.course, self.device
+        seeds = [self.seeds[at] for at in group]
+        shufflers = [self.shufflers[at] for at in group]
+        streams = [torch.Generator(device).manual_seed(dropout_seed(seed)) for seed in seeds]
+        network = make_network(recipe, layout, seeds, streams)
+        parameters = network.parameters
+        optimizer = Optimizer(
+            recipe.optimizer,
+            parameters.flat,
+            parameters.grad,
+            recipe.momentum,
+            recipe.nesterov,
+            recipe.weight_decay,
+        )
+        noise = _Noise(parameters.models, parameters.size, self.treatment.noise, seeds, device)
+        augment = [augment_stream(seed) for seed in seeds] if recipe.augment else []
+        watch = _Watch(self, group, network) if recipe.patience is not None else None
+        sizes = np.stack([shuffler.sizes for shuffler in shufflers], axis=1)
+        # One width for all stacks of a candidate: the same products, whatever is stacked.
+        width = int(sizes.max()) if network.even else max(int(sizes.max()), course.rows)
+        rows_of = sizes.tolist()
+        total, taken = course.epochs * course.steps, 0
+        gathered = torch.empty(len(seeds) * width, *self.records.inputs.shape[1:], device=device)
+        with torch.no_grad(), quiet_numpy():
+            for _ in range(course.epochs):
+                dealt = [shuffler.epoch(width) for shuffler in shufflers]
+                # (steps, K, rows): what a step needs lies together.
+                order = torch.from_numpy(np.stack([rows for rows, _ in dealt], axis=1)).to(device)
+                shares = torch.from_numpy(np.stack([s for _, s in dealt], axis=1)).to(device)
+                shares *= self._weights[order]
+                truth = self.records.truth[order]
+                drawn = None
+                if recipe.augment:
+                    drawn = torch.from_numpy(
+                        np.stack(
+                            [recipe.augment.draw(s, course.steps, width) for s in augment], axis=1
+                        )
+                    ).to(device)
+                for step in range(course.steps):
+                    used = rows_of[step][0] if network.even else width
+                    at = order[step, :, :used]
+                    x = self._gather(at, gathered, None if drawn is None else drawn[step, :, :used])
+                    outputs = network.forward(x, rows_of[step])
+                    slope = loss_slope(
+                        recipe.loss,
+                        outputs,
+                        truth[step, :, :used],
+                        shares[step, :, :used],
+                        recipe.label_smoothing,
+                    )
+                    network.backward(slope)
+                    if recipe.clip_norm is not None:
+                        parameters.clip(recipe.clip_norm)
+                    noise.add_to(network)
+                    rate = factor(recipe.schedule, taken, total, recipe.warmup)
+                    optimizer.step(recipe.learning_rate * rate)
+                    taken += 1
+                if watch is not None and watch.all_stopped():
+                    break
+            if watch is not None:
+                watch.restore()
+            return self._predict(network)
+
+    def _gather(self, at: Tensor, out: Tensor, drawn: Tensor | None) -> Tensor:
+        """Inputs (K, B, ...) of the rows `at` (K, B)."""
+        inputs = self.records.inputs
+        out = out[: at.numel()]
+        torch.index_select(inputs, 0, at.reshape(-1), out=out)
+        if drawn is not None:
+            assert self.recipe.augment is not None
+            out = self.recipe.augment.apply(out, drawn.reshape(-1, drawn.shape[-1]))
+        return out.view(*at.shape, *inputs.shape[1:])
+
+    def _predict(self, network: Network) -> NDArray[np.float32]:
+        records = self.records
+        rows = max(1, network.predict_cells // network.parameters.models)
+        parts = [network.predict(part, True) for part in torch.split(records.inputs, rows)]
+        outputs = torch.cat(parts, dim=1)
+        if self.recipe.loss == "squared-error":
+            outputs = outputs * records.scale + records.centre
+        out: NDArray[np.float32] = outputs.cpu().numpy()
+        return out
+
+
+class _Noise:
+    """Gaussian noise on the averaged gradients, from one stream a model."""
+
+    def __init__(
+        self, models: int, size: int, deviation: float, seeds: Sequence[int], device: torch.device
+    ) -> None:
+        self.deviation = deviation
+        self._streams = [torch.Generator(device).manual_seed(noise_seed(seed)) for seed in seeds]
+        self._noise = torch.empty(models, size if deviation > 0 else 0, device=device)
+
+    def add_to(self, network: Network) -> None:
+        if self.deviation == 0:
+            return
+        for one, stream in zip(self._noise, self._streams, strict=True):
+            one.normal_(generator=stream)
+        network.parameters.add_noise(self._noise, self.deviation)
+
+
+class _Watch:
+    """Early stopping of each model by the loss on rows of its own that are held back."""
+
+    def __init__(self, stack: _Stack, group: list[int], network: Network) -> None:
+        self._stack, self._network = stack, network
+        held = [stack.held[at] for at in group]
+        longest = max(1, *map(len, held))
+        rows = np.zeros((len(held), longest), np.int64)
+        share = np.zeros((len(held), longest), np.float32)
+        for model, own in enumerate(held):
+            rows[model, : len(own)] = own
+            share[model, : len(own)] = 1 / max(len(own), 1)
+        device = stack.device
+        self._rows = torch.from_numpy(rows).to(device)
+        self._share = torch.from_numpy(share).to(device)
+        self._best = torch.full((len(held),), torch.inf, device=device)
+        self._waited = torch.zeros(len(held), dtype=torch.int64, device=device)
+        self._kept = [tensor.clone() for tensor in network.tensors()]
+
+    def all_stopped(self) -> bool:
+        """Look at every model after an epoch; True when none goes on."""
+        records, recipe = self._stack.records, self._stack.recipe
+        assert recipe.patience is not None
+        running = self._waited < recipe.patience
+        outputs = self._network.predict(records.inputs[self._rows], False)
+        loss = mean_loss(recipe.loss, outputs, records.truth[self._rows], self._share)
+        better = (loss < self._best) & running
+        self._best = torch.where(better, loss, self._best)
+        self._waited = torch.where(better, 0, self._waited + 1)
+        for kept, now in zip(self._kept, self._network.tensors(), strict=True):
+            kept[better] = now[better]
+        return not bool((self._waited < recipe.patience).any())
+
+    def restore(self) -> None:
+        """Give every model its best state back."""
+        for kept, now in zip(self._kept, self._network.tensors(), strict=True):
+            now.copy_(kept)

@@ -1,0 +1,218 @@
+"""K models of a plain chain of layers, with the backward pass written out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lethe.training.networks import images, layers
+from lethe.training.networks.layers import Dropout, Layer, Linear, Relu
+from lethe.training.networks.parameters import Block, Parameters
+from lethe.training.networks.trace import leaves_of
+
+_ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Layer]] = {
+    nn.Tanh: lambda module: layers.tanh(),
+    nn.Sigmoid: lambda module: layers.sigmoid(),
+    nn.SiLU: lambda module: layers.silu(),
+    nn.GELU: lambda module: layers.gelu(module.approximate),
+    nn.LeakyReLU: lambda module: layers.leaky(module.negative_slope),
+    nn.MaxPool2d: images.MaxPool,
+    nn.AvgPool2d: images.MeanPool,
+    nn.AdaptiveAvgPool2d: images.MeanPool,
+}
+_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d)
+_STACKED = (
+    nn.Linear,
+    nn.Conv2d,
+    nn.ReLU,
+    nn.Dropout,
+    nn.Identity,
+    nn.Flatten,
+    nn.Unflatten,
+    *_NORMS,
+    *_ACTIVATIONS,
+)
+
+
+def why_no_chain(module: nn.Module) -> str | None:
+    """Why a module has no written-out form, or None if it has one.
+
+    Only exact types count: a subclass may compute something else.
+    """
+    leaves = leaves_of(module)
+    if isinstance(leaves, str):
+        return leaves
+    for at, leaf in enumerate(leaves):
+        if type(leaf) not in _STACKED:
+            return f"layer {at} is {type(leaf).__name__}, which has no stacked form"
+        reason = _unusual(leaf)
+        if reason is not None:
+            return reason
+    if any(_is_altered(part) for part in module.modules()):
+        return "a layer carries hooks or a forward method of its own"
+    parameters = [p for leaf in leaves for p in leaf.parameters()]
+    if any(p._backward_hooks for p in parameters):
+        return "a parameter carries hooks"
+    if {id(p) for p in parameters} != {id(p) for p in module.parameters()}:
+        return "a container has parameters of its own"
+    if len({id(p) for p in parameters}) != len(parameters):
+        return "layers share parameters"
+    if not all(p.requires_grad and p.dtype == torch.float32 for p in parameters):
+        return "some parameters are frozen or not float32"
+    if any(isinstance(leaf, nn.Linear) for leaf in leaves):
+        return None
+    return "there is no Linear layer"
+
+
+def _unusual(leaf: nn.Module) -> str | None:
+    """Settings of a layer that have no stacked form."""
+    if isinstance(leaf, nn.Flatten) and (leaf.start_dim != 1 or leaf.end_dim != -1):
+        return "only a Flatten() of everything has a stacked form"
+    if isinstance(leaf, nn.Unflatten) and leaf.dim != 1:
+        return "only an Unflatten(1, ...) has a stacked form"
+    if isinstance(leaf, nn.LayerNorm) and len(leaf.normalized_shape) != 1:
+        return "only a LayerNorm over the last axis has a stacked form"
+    if isinstance(leaf, nn.Conv2d) and (
+        leaf.padding_mode != "zeros" or isinstance(leaf.padding, str)
+    ):
+        return "only a Conv2d with zeros of a given width around it has a stacked form"
+    if isinstance(leaf, nn.MaxPool2d) and leaf.return_indices:
+        return "a MaxPool2d that returns indices has no stacked form"
+    if isinstance(leaf, nn.AdaptiveAvgPool2d):
+        size = leaf.output_size
+        if size is None or (isinstance(size, tuple) and None in size):
+            return "an AdaptiveAvgPool2d of open size has no stacked form"
+    if isinstance(leaf, (nn.BatchNorm1d, nn.BatchNorm2d)) and (
+        not leaf.track_running_stats or leaf.momentum is None
+    ):
+        return "only a BatchNorm with running statistics and a momentum has a stacked form"
+    return None
+
+
+def _is_altered(part: nn.Module) -> bool:
+    """Whether a module does more than its class says."""
+    hooked = any(
+        "hooks" in name and item for name, item in vars(part).items() if isinstance(item, dict)
+    )
+    return hooked or "forward" in vars(part)
+
+
+class Chain:
+    """K copies of a chain of layers; see `base.Network`.
+
+    Args:
+        modules: K modules of one architecture, for which `why_no_chain` is None.
+        dropout: one random stream a model.
+    """
+
+    even = False
+    predict_cells = 32768
+
+    def __init__(self, modules: Sequence[nn.Module], dropout: Sequence[torch.Generator]) -> None:
+        self.parameters = Parameters(modules, turned=True)
+        blocks = {
+            id(parameter): block
+            for parameter, block in zip(
+                modules[0].parameters(), self.parameters.blocks, strict=True
+            )
+        }
+        chains = [leaves for leaves in map(leaves_of, modules) if not isinstance(leaves, str)]
+        self.layers: list[Layer] = []
+        first: int | None = None
+        for same in zip(*chains, strict=True):
+            layer = self._translate(same, blocks, dropout)
+            if layer is None:
+                continue
+            self.layers.append(layer)
+            if first is None and list(same[0].parameters()):
+                first = len(self.layers) - 1
+        assert first is not None
+        self._first = first  # nothing before it has a gradient to learn from
+        _pool_before_relu(self.layers)
+        if any(isinstance(layer, images.Convolution) for layer in self.layers):
+            self.predict_cells = 256  # what lies between two layers is large
+
+    def _translate(
+        self,
+        same: Sequence[Any],
+        blocks: dict[int, Block],
+        dropout: Sequence[torch.Generator],
+    ) -> Layer | None:
+        """One layer of all models, given that layer of each."""
+        leaf = same[0]
+
+        def block(name: str) -> Block | None:
+            parameter = getattr(leaf, name)
+            return None if parameter is None else blocks[id(parameter)]
+
+        if isinstance(leaf, (nn.Linear, nn.Conv2d)):
+            weight = block("weight")
+            assert weight is not None
+            if isinstance(leaf, nn.Linear):
+                return Linear(weight, block("bias"))
+            return images.Convolution(leaf, weight, block("bias"))
+        if isinstance(leaf, nn.LayerNorm):
+            width = int(leaf.normalized_shape[0])
+            return layers.LayerNorm(width, leaf.eps, block("weight"), block("bias"))
+        if isinstance(leaf, nn.GroupNorm):
+            return images.GroupNorm(leaf, block("weight"), block("bias"))
+        if isinstance(leaf, (nn.BatchNorm1d, nn.BatchNorm2d)):
+            return images.BatchNorm(same, block("weight"), block("bias"))
+        if isinstance(leaf, nn.Flatten):
+            return images.Reshape((-1,))
+        if isinstance(leaf, nn.Unflatten):
+            return images.Reshape(tuple(leaf.unflattened_size))
+        if isinstance(leaf, nn.Dropout):
+            return Dropout(leaf.p, dropout)
+        if isinstance(leaf, nn.ReLU):
+            fresh = (Linear, images.Convolution, images.BatchNorm)
+            return Relu(overwrite=bool(self.layers) and isinstance(self.layers[-1], fresh))
+        make = _ACTIVATIONS.get(type(leaf))
+        return None if make is None else make(leaf)
+
+    def forward(self, x: Tensor, rows: Sequence[int]) -> Tensor:
+        """See `Network`."""
+        for layer in self.layers:
+            if isinstance(layer, (Dropout, images.BatchNorm)):
+                layer.rows = rows
+            x = layer.forward(x, training=True)
+        return x
+
+    def backward(self, slope: Tensor) -> None:
+        """See `Network`."""
+        grad: Tensor | None = slope
+        for at in range(len(self.layers) - 1, self._first - 1, -1):
+            assert grad is not None
+            grad = self.layers[at].backward(grad, need_input=at > self._first)
+
+    def predict(self, x: Tensor, shared: bool) -> Tensor:
+        """See `Network`."""
+        if shared:
+            x = x.expand(self.parameters.models, *x.shape)
+        for layer in self.layers:
+            x = layer.forward(x, training=False)
+        return x.clone()  # layers use their memory again
+
+    def tensors(self) -> list[Tensor]:
+        """See `Network`."""
+        found = [block.value for block in self.parameters.blocks]
+        for layer in self.layers:
+            if isinstance(layer, images.BatchNorm):
+                found += [layer.mean, layer.variance]
+        return found
+
+
+def _pool_before_relu(chain: list[Layer]) -> None:
+    """The largest of some values and then ReLU is the same, on fewer values."""
+    for at in range(len(chain) - 1):
+        if isinstance(chain[at], Relu) and isinstance(chain[at + 1], images.MaxPool):
+            chain[at : at + 2] = [chain[at + 1], Relu(overwrite=True)]
+
+
+def quiet_numpy() -> Any:
+    """A model that diverges is refused by its signals, not by a warning in the middle."""
+    return np.errstate(over="ignore", invalid="ignore")

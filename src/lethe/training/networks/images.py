@@ -1,0 +1,283 @@
+"""Layers on images of many models, (K, B, channels, height, width), channels-last in memory.
+
+A convolution of one model is large enough to keep a core busy, so models are convolved one
+after another; what is saved is autograd's bookkeeping and the slow layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lethe.training.networks.layers import aten
+from lethe.training.networks.parameters import Block
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """(n, C, h, w) with the channels next to each other in memory."""
+    if x.shape[1] == 1 and x.is_contiguous():
+        # One channel lies either way; only its stride tells the convolution which was meant.
+        return x.as_strided(x.shape, (x.stride(0), 1, x.stride(2), x.stride(3)))
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def _merge(x: Tensor) -> Tensor:
+    """(K, B, C, h, w) -> (K * B, C, h, w)."""
+    return channels_last(x.flatten(0, 1))
+
+
+def _collect(parts: Sequence[Tensor]) -> Tensor:
+    """K tensors (B, C, h, w) as one (K, B, C, h, w), channels-last."""
+    if len(parts) == 1:
+        return parts[0].unsqueeze(0)
+    return torch.stack([part.permute(0, 2, 3, 1) for part in parts]).permute(0, 1, 4, 2, 3)
+
+
+class Reshape:
+    """Flatten or Unflatten: the rows stay, what belongs to a row changes shape."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+    def forward(self, x: Tensor, training: bool) -> Tensor:
+        """See `Layer`."""
+        self._before = x.shape
+        return x.reshape(*x.shape[:2], *self.shape)
+
+    def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
+        """See `Layer`."""
+        return grad.reshape(self._before) if need_input else None
+
+
+class Convolution:
+    """nn.Conv2d; kernels (K, O, C, h, w), bias (K, O) or None."""
+
+    def __init__(self, module: nn.Conv2d, weight: Block, bias: Block | None) -> None:
+        self.weight, self.bias = weight, bias
+        self.outputs = module.out_channels
+        self._how: list[Any] = [
+            list(module.stride),
+            list(module.padding),
+            list(module.dilation),
+            False,
+            [0, 0],
+            module.groups,
+        ]
+
+    def forward(self, x: Tensor, training: bool) -> Tensor:
+        """See `Layer`."""
+        self._x = [channels_last(one) for one in x]
+        bias = [None] * len(x) if self.bias is None else list(self.bias.value)
+        return _collect(
+            [
+                aten.convolution(one, kernel, offset, *self._how)
+                for one, kernel, offset in zip(self._x, self.weight.value, bias, strict=True)
+            ]
+        )
+
+    def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
+        """See `Layer`."""
+        wanted = [need_input, True, self.bias is not None]
+        back = []
+        for model, (one, kernel) in enumerate(zip(self._x, self.weight.value, strict=True)):
+            d_x, d_weight, d_bias = aten.convolution_backward(
+                channels_last(grad[model]), one, kernel, [self.outputs], *self._how, wanted
+            )
+            self.weight.slope[model].copy_(d_weight)
+            if self.bias is not None:
+                self.bias.slope[model].copy_(d_bias)
+            back.append(d_x)
+        return _collect(back) if need_input else None
+
+
+class MaxPool:
+    """nn.MaxPool2d."""
+
+    def __init__(self, module: nn.MaxPool2d) -> None:
+        stride = module.kernel_size if module.stride is None else module.stride
+        self._how = [
+            _pair(module.kernel_size),
+            _pair(stride),
+            _pair(module.padding),
+            _pair(module.dilation),
+            module.ceil_mode,
+        ]
+
+    def forward(self, x: Tensor, training: bool) -> Tensor:
+        """See `Layer`."""
+        self._x = _merge(x)
+        y, self._at = aten.max_pool2d_with_indices(self._x, *self._how)
+        return y.unflatten(0, x.shape[:2])  # type: ignore[no-any-return]
+
+    def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
+        """See `Layer`."""
+        if not need_input:
+            return None
+        back: Tensor = aten.max_pool2d_with_indices_backward(
+            _merge(grad), self._x, *self._how, self._at
+        )
+        return back.view(*grad.shape[:2], *back.shape[1:])
+
+
+class MeanPool:
+    """nn.AvgPool2d, and nn.AdaptiveAvgPool2d by its output size."""
+
+    def __init__(self, module: nn.AvgPool2d | nn.AdaptiveAvgPool2d) -> None:
+        self._size: list[int] | None = None
+        self._how: list[Any] = []
+        if isinstance(module, nn.AdaptiveAvgPool2d):
+            self._size = _pair(module.output_size)
+        else:
+            stride = module.kernel_size if module.stride is None else module.stride
+            self._how = [
+                _pair(module.kernel_size),
+                _pair(stride),
+                _pair(module.padding),
+                module.ceil_mode,
+                module.count_include_pad,
+                module.divisor_override,
+            ]
+
+    def forward(self, x: Tensor, training: bool) -> Tensor:
+        """See `Layer`."""
+        self._x = _merge(x)
+        if self._size is not None:
+            y = aten._adaptive_avg_pool2d(self._x, self._size)
+        else:
+            y = aten.avg_pool2d(self._x, *self._how)
+        return y.unflatten(0, x.shape[:2])  # type: ignore[no-any-return]
+
+    def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
+        """See `Layer`."""
+        if not need_input:
+            return None
+        merged = _merge(grad)
+        if self._size is not None:
+            back: Tensor = aten._adaptive_avg_pool2d_backward(merged, self._x)
+        else:
+            back = aten.avg_pool2d_backward(merged, self._x, *self._how)
+        return back.view(*grad.shape[:2], *back.shape[1:])
+
+
+def _pair(value: Any) -> list[int]:
+    return [value, value] if isinstance(value, int) else list(value)
+
+
+class GroupNorm:
+    """nn.GroupNorm; gain and offset (K, C) or None."""
+
+    def __init__(self, module: nn.GroupNorm, gain: Block | None, offset: Block | None) -> None:
+        self.groups, self.eps = module.num_groups, module.eps
+        self.gain, self.offset = gain, offset
+
+    def forward(self, x: Tensor, training: bool) -> Tensor:
+        """See `Layer`."""
+        merged = x.flatten(0, 1)
+        self._x = _merge(x) if x.ndim == 5 else merged.contiguous()
+        rows, channels = self._x.shape[:2]
+        self._sizes = [rows, channels, self._x[0, 0].numel(), self.groups]
+        y, self._mean, self._rstd = aten.native_group_norm(
+            self._x, None, None, *self._sizes, self.eps
+        )
+        self._y = y.unflatten(0, x.shape[:2])
+        scaled: Tensor = self._y if self.gain is None else self._y * _wide(self.gain.value, x)
+        return scaled if self.offset is None else scaled + _wide(self.offset.value, x)
+
+    def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
+        """See `Layer`."""
+        if self.offset is not None:
+            _sum_by_channel(grad, self.offset.slope)
+        if self.gain is not None:
+            _sum_by_channel(grad * self._y, self.gain.slope)
+            grad = grad * _wide(self.gain.value, grad)
+        if not need_input:
+            return None
+        merged = _merge(grad) if grad.ndim == 5 else grad.flatten(0, 1).contiguous()
+        back: Tensor = aten.native_group_norm_backward(
+            merged, self._x, self._mean, self._rstd, None, *self._sizes, [True, False, False]
+        )[0]
+        return back.view(*grad.shape[:2], *back.shape[1:])
+
+
+def _sum_by_channel(grad: Tensor, out: Tensor) -> None:
+    """(K, B, C, ...) -> (K, C), each model by itself: the same bits in every stack."""
+    for model, one in enumerate(grad):
+        torch.sum(one, [0, *range(2, one.ndim)], out=out[model])
+
+
+def _wide(table: Tensor, like: Tensor) -> Tensor:
+    """(K, C) -> (K, 1, C, 1, 1), or (K, 1, C) for rows without an image."""
+    return table.view(len(table), 1, table.shape[1], *[1] * (like.ndim - 3))
+
+
+class BatchNorm:
+    """nn.BatchNorm1d or 2d with statistics of each model's own; padding counts for nothing.
+
+    Attributes:
+        mean: (K, C) running mean.
+        variance: (K, C) running variance.
+    """
+
+    def __init__(self, modules: Sequence[Any], gain: Block | None, offset: Block | None) -> None:
+        self.momentum, self.eps = modules[0].momentum, modules[0].eps
+        self.gain, self.offset = gain, offset
+        self.mean = torch.stack([module.running_mean for module in modules])
+        self.variance = torch.stack([module.running_var for module in modules])
+        self.rows: Sequence[int] | None = None
+
+    def _own(self, model: int) -> tuple[Tensor | None, Tensor | None]:
+        return tuple(  # type: ignore[return-value]
+            None if block is None else block.value[model] for block in (self.gain, self.offset)
+        )
+
+    def forward(self, x: Tensor, training: bool) -> Tensor:
+        """See `Layer`."""
+        self._kept: list[Any] = []
+        out = torch.zeros_like(x)
+        for model, one in enumerate(x):
+            rows = len(one) if self.rows is None or not training else self.rows[model]
+            own = _last(one[:rows])
+            moments = self.mean[model], self.variance[model]
+            if rows:
+                y, mean, rstd = aten.native_batch_norm(
+                    own, *self._own(model), *moments, training, self.momentum, self.eps
+                )
+                out[model, :rows] = y
+                self._kept.append((own, mean, rstd))
+            else:
+                self._kept.append(None)
+        return out
+
+    def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
+        """See `Layer`."""
+        back = torch.zeros_like(grad)
+        wanted = [True, self.gain is not None, self.offset is not None]
+        for model, kept in enumerate(self._kept):
+            if kept is None:
+                found: Any = (None, 0.0, 0.0)
+            else:
+                own, mean, rstd = kept
+                found = aten.native_batch_norm_backward(
+                    _last(grad[model, : len(own)]),
+                    own,
+                    self._own(model)[0],
+                    self.mean[model],
+                    self.variance[model],
+                    mean,
+                    rstd,
+                    True,
+                    self.eps,
+                    wanted,
+                )
+                back[model, : len(own)] = found[0]
+            for block, slope in zip((self.gain, self.offset), found[1:], strict=True):
+                if block is not None:
+                    block.slope[model] = slope
+        return back
+
+
+def _last(x: Tensor) -> Tensor:
+    return channels_last(x) if x.ndim == 4 else x.contiguous()

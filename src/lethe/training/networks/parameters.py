@@ -1,0 +1,118 @@
+"""All parameters of K models in one flat tensor, and their gradients in another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_ALIGN = 16
+"""Blocks begin at multiples of 64 bytes, and no vectorised loop has a tail."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One parameter of all models.
+
+    Attributes:
+        start: where it stands among the parameters of one model, in their plain order.
+        value: (K, *shape).
+        slope: (K, *shape) gradient.
+    """
+
+    start: int
+    value: Tensor
+    slope: Tensor
+
+
+class Parameters:
+    """Trainable parameters of K modules of one architecture.
+
+    One flat tensor means one fused optimiser call a step. A block holds one parameter of all
+    models side by side: batched products want it so.
+
+    Args:
+        modules: K modules of one architecture.
+        device: where to.
+        turned: lay matrices out transposed, as inputs by outputs, and kernels of convolutions
+            channels-last; the blocks show them in torch's order all the same.
+
+    Attributes:
+        models: K.
+        size: trainable values of one model.
+        flat: all values, with a little padding that stays 0.
+        grad: all gradients, laid out alike.
+        blocks: one for each trainable parameter, in the order of `module.parameters()`.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[nn.Module],
+        device: torch.device | str = "cpu",
+        turned: bool = False,
+    ) -> None:
+        first = [p for p in modules[0].parameters() if p.requires_grad]
+        self.models = len(modules)
+        self.size = sum(p.numel() for p in first)
+        places, total = [], 0
+        for parameter in first:
+            places.append(total)
+            total += -(-self.models * parameter.numel() // _ALIGN) * _ALIGN
+        self.flat = torch.zeros(total, device=device)
+        self.grad = torch.zeros(total, device=device)
+        self.blocks: list[Block] = []
+        start = 0
+        for place, parameter in zip(places, first, strict=True):
+            shape = (self.models, *parameter.shape)
+            value = _view(self.flat, place, shape, turned)
+            slope = _view(self.grad, place, shape, turned)
+            self.blocks.append(Block(start, value, slope))
+            start += parameter.numel()
+        for model, module in enumerate(modules):
+            trained = [p for p in module.parameters() if p.requires_grad]
+            for block, parameter in zip(self.blocks, trained, strict=True):
+                block.value[model].copy_(parameter.detach())
+
+    def add_noise(self, noise: Tensor, deviation: float) -> None:
+        """Add (K, size) noise, in the plain order of each module's parameters, to gradients."""
+        for block in self.blocks:
+            count = block.slope[0].numel()
+            part = noise[:, block.start : block.start + count]
+            block.slope.add_(part.reshape(block.slope.shape), alpha=deviation)
+
+    def clip(self, limit: float) -> None:
+        """Scale each model's gradient so that its Euclidean norm is at most `limit`."""
+        squares = torch.zeros(self.models, device=self.grad.device)
+        for block in self.blocks:
+            squares += block.slope.flatten(1).square().sum(1)
+        factor = (limit / (squares.sqrt() + 1e-6)).clamp_(max=1.0)  # as torch's clip_grad_norm_
+        for block in self.blocks:
+            block.slope.mul_(factor.view(-1, *[1] * (block.slope.ndim - 1)))
+
+
+def _view(flat: Tensor, place: int, shape: tuple[int, ...], turned: bool) -> Tensor:
+    part = flat[place : place + math.prod(shape)]
+    if turned and len(shape) == 3:
+        models, outputs, inputs = shape
+        return part.view(models, inputs, outputs).transpose(1, 2)
+    if turned and len(shape) == 5:
+        models, outputs, inputs, height, width = shape
+        return part.view(models, outputs, height, width, inputs).permute(0, 1, 4, 2, 3)
+    return part.view(shape)
+
+
+def buffers_of(modules: Sequence[nn.Module], device: torch.device | str) -> dict[str, Tensor]:
+    """Everything else that a module holds, such as running statistics, stacked: (K, *shape)."""
+    stacked: dict[str, Any] = {}
+    named = [
+        dict(module.named_buffers())
+        | {name: p for name, p in module.named_parameters() if not p.requires_grad}
+        for module in modules
+    ]
+    for name in named[0]:
+        stacked[name] = torch.stack([one[name].detach() for one in named]).to(device)
+    return stacked

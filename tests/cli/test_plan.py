@@ -1,0 +1,56 @@
+"""`lethe plan`, `--until` and `--group` as a user types them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lethe.cli.plan_words import answer_words, duration, size
+from lethe.evidence.precision import parse_precision
+from lethe.membership.widths import Answer
+
+
+def test_a_plan_and_the_audit_that_follows(table, tmp_path, lethe):
+    out = tmp_path / "run"
+    common = (table, "--label", "digit", "--models", "16", "--out", out, "--mitigations", "none")
+    done = lethe("plan", *common, "--pilot", "8", "--precision", "tpr@0.1 within 50%")
+    assert done.returncode == 0, done.stderr
+    for word in ("a pilot of 8 models", "tpr@.01", "r(t)", "tpr@0.1 within 50%", "goes on from"):
+        assert word in done.stdout
+    assert json.loads((out / "plan.json").read_text())["pilot_models"] == 8
+    audited = lethe("audit", "model", *common, "--until", "width(auc) < 0.9")
+    assert audited.returncode == 0, audited.stderr
+    assert "training baseline: 8/16" in audited.stderr
+    assert "narrow enough with 16 of at most 16 models" in audited.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("plan", "digits", "--pilot", "4"), "pilot=4 must be at least 8"),
+        (("plan", "digits", "--precision", "tpr@0.01<0.1"), "is a verdict, not a width"),
+        (("plan", "digits", "--group", "user"), "group='user' is for files"),
+        (("audit", "model", "digits", "--until", "tpr@0.01<=0.05"), "is a verdict, not a width"),
+        (("audit", "model", "digits", "--until", "narrow"), "is not of the form width(METRIC"),
+        (("audit", "model", "digits", "--mitigations", "none", "removal"), "'none' stands alone"),
+    ],
+)
+def test_what_is_refused(arguments, message, tmp_path, lethe):
+    done = lethe(*arguments, cwd=tmp_path)
+    assert done.returncode == 2 and message in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_answers_in_words():
+    asked = parse_precision("auc within 0.01")
+    assert answer_words(Answer(asked, 30, 44)).endswith(
+        "about 30 models; with 44 in 9 audits of 10."
+    )
+    assert "do not make it sure" in answer_words(Answer(asked, 30, None))
+    assert answer_words(Answer(asked, None, None, "why")).endswith("gives this; why.")
+
+
+def test_units():
+    assert (duration(None), duration(0.5), duration(3599)) == ("-", "500 ms", "60.0 min")
+    assert (size(999), size(1000), size(5e15)) == ("999 B", "1 kB", "5000 TB")

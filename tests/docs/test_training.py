@@ -1,0 +1,47 @@
+"""The page on training: its recipe trains, its table has every field, its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from lethe.loaders import load
+from lethe.training.layout import default_layout
+from lethe.training.loop import train_models
+from lethe.training.models import load_recipe
+from lethe.training.recipe import TorchRecipe, Treatment
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "training.md").read_text()
+
+
+def test_the_recipe_on_the_page_learns(tmp_path: Path) -> None:
+    ((name, text),) = re.findall(r"```python\n# (\S+\.py)\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / name).write_text(text)
+    data = load("digits", rows=300, seed=0)
+    recipe = load_recipe(f"{tmp_path / name}:make", data)
+    assert isinstance(recipe, TorchRecipe) and default_layout(recipe).kind == "chain"
+    members = np.zeros((1, 300), bool)
+    members[0, ::2] = True
+    (outputs,) = train_models(
+        recipe, data.features, data.labels, members, np.ones(300, bool), Treatment(), [1],
+        default_layout(recipe),
+    )  # fmt: skip
+    assert (outputs.argmax(1) == data.labels)[~members[0]].mean() > 0.7
+
+
+def test_every_field_is_in_the_table() -> None:
+    told = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    assert told == {field.name for field in fields(TorchRecipe)}
+
+
+def test_links_lead_somewhere() -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", PAGE):
+        assert (DOCS / link).is_file(), link

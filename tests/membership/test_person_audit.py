@@ -1,0 +1,117 @@
+"""Persons with several records: the design by person sees what the design by record hides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from simulated import gaps, shadows
+
+from lethe.evidence.roc import auc
+from lethe.membership.lira import score_all
+from lethe.membership.measure import record_clusters, run_attacks
+from lethe.membership.utility import utility
+from lethe.training.design import membership
+
+PERSONS, EACH, MODELS = 60, 5, 32
+OWNER = np.repeat(np.arange(PERSONS), EACH)
+
+
+def joint_leak(members, gap, seed, effect=1.0):
+    """A model knows a record as well as it knows its person: by the share of them it trained on."""
+    rng = np.random.default_rng([seed, 21])
+    models, records = members.shape
+    known = np.stack(
+        [np.bincount(OWNER, row, PERSONS)[OWNER] / EACH for row in members.astype(float)]
+    )
+    person = effect * rng.normal(size=(models, PERSONS))[:, OWNER]
+    return (
+        rng.normal(size=records) + gap * known + person + 0.3 * rng.normal(size=(models, records))
+    )
+
+
+def attacked(groups, gap, seed=0, effect=1.0):
+    members = membership(MODELS, len(OWNER), seed, groups)
+    table = shadows(members, joint_leak(members, gap, seed, effect), groups=groups)
+    return run_attacks(table, ("lira-online",), (0.1,), 0.95, "pooled", seed)["lira-online"]
+
+
+def test_the_design_by_record_understates_what_leaks_about_persons():
+    """Half of a person's records are in every model then, so that IN and OUT hardly differ."""
+    by_person, by_record = attacked(OWNER, 2.0), attacked(None, 2.0)
+    assert by_person.auc.low > by_record.auc.high
+    assert by_person.auc.value > 0.85 and by_record.auc.value < 0.75
+
+
+def test_scores_that_know_nothing_give_one_half_by_person():
+    """Over 12 seeds the mean AUC is 0.5 within 4 of its own standard errors, for all attacks."""
+    found = []
+    for seed in range(12):
+        members = membership(16, len(OWNER), seed, OWNER)
+        phi = joint_leak(members, 0.0, seed)
+        scores = score_all(phi, members, variance="pooled")
+        found.append([auc(members, score) for score in scores.values()])
+    means, errors = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(12)
+    assert (np.abs(means - 0.5) < 4 * errors).all()
+
+
+def interval(seed, groups, spread=1.5):
+    """Some persons leak much and some hardly; all records of a person leak alike."""
+    rng = np.random.default_rng([seed, 22])
+    members = membership(16, len(OWNER), seed, OWNER)
+    gain = 1 + spread * rng.normal(size=PERSONS)[OWNER]
+    table = shadows(members, members * gain + rng.normal(size=members.shape), groups=groups)
+    return run_attacks(table, ("loss-threshold",), (0.1,), 0.95, "pooled", seed)["loss-threshold"]
+
+
+def test_intervals_count_persons():
+    """Nearly all variance is between persons of five records: up to sqrt(5) times as wide."""
+    by_person, by_record = (interval(0, groups).auc for groups in (OWNER, None))
+    assert by_person.value == by_record.value
+    assert 1.5 < by_person.width / by_record.width < 3
+
+
+@pytest.mark.slow
+def test_intervals_by_person_cover():
+    """95 % intervals hold Phi(1/sqrt(2 + 1.5^2)), within 4 sd of 60; those by record far less."""
+    truth = float(ndtr(1 / np.sqrt(2 + 1.5**2)))
+    held = {
+        name: np.mean([one.low <= truth <= one.high for one in intervals])
+        for name, groups in (("person", OWNER), ("record", None))
+        for intervals in [[interval(seed, groups).auc for seed in range(60)]]
+    }
+    assert held["person"] >= 0.95 - 4 * np.sqrt(0.05 * 0.95 / 60)
+    assert held["record"] < 0.8
+
+
+def test_rates_need_persons_and_not_records():
+    """300 records of 60 persons resolve 10 % but not 1 %: that takes 100 persons."""
+    table = shadows(membership(64, 300, 0, OWNER), np.zeros((64, 300)), groups=OWNER)
+    assert len(np.unique(record_clusters(table))) == PERSONS
+    noisy = shadows(table.members, np.random.default_rng(0).normal(size=(64, 300)), groups=OWNER)
+    rates = run_attacks(noisy, ("loss-threshold",), (0.1, 0.01), 0.95)["loss-threshold"].tpr
+    assert rates[0.1].value is not None
+    assert "at least 100 distinct records, got 60" in rates[0.01].reason
+
+
+def test_accuracy_counts_persons_too():
+    """20 held-out persons of 10 records, each all right or all wrong: as wide as 20 answers."""
+    from dataclasses import replace
+
+    right = np.tile(np.repeat(np.arange(20) % 4 > 0, 10), (8, 1))
+    table = shadows(membership(8, 60, 0), np.zeros((8, 60)), correct=right)
+    by_person = replace(table, population_groups=np.repeat(np.arange(20), 10))
+    one, many = utility(by_person, 0.95), utility(table, 0.95)
+    assert one.value == many.value == pytest.approx(0.75)
+    assert one.width > 2 * many.width
+    alone = replace(table, population_groups=np.zeros(200, int))
+    assert utility(alone, 0.95) is None
+
+
+def test_exposed_persons_are_found_by_the_halves_of_whole_pairs():
+    """Selection halves hold whole pairs, so a person is IN half of the models of each."""
+    members = membership(32, len(OWNER), 3, OWNER)
+    table = shadows(members, joint_leak(members, 1.0, 3) + gaps(300, 3) * members, groups=OWNER)
+    for half in table.halves():
+        assert (half.members.sum(axis=0) == half.models // 2).all()
+        assert half.groups is not None and (half.groups == OWNER).all()

@@ -1,0 +1,56 @@
+"""A small set of shadow models that every engine trains in turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from lethe.training.recipe import CallableRecipe, TorchRecipe, Treatment
+from lethe.training.shadows import ChunkJob, Spec, chunk_jobs
+
+MODELS, WIDTH = 10, 4
+
+
+def softmax_regression(features, labels):
+    """Trains by gradient descent; its bits are those of NumPy's linear algebra."""
+
+    def train(rows, weights, seed):
+        theta = np.random.default_rng(seed).normal(size=(features.shape[1], 3)) * 0.01
+        for _ in range(20):
+            scores = np.exp(features[rows] @ theta)
+            error = scores / scores.sum(axis=1, keepdims=True) - np.eye(3)[labels[rows]]
+            theta -= 0.1 * features[rows].T @ (error * weights[:, None]) / len(rows)
+        return lambda wanted: features[wanted] @ theta
+
+    return train
+
+
+def net():
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(70, 32), nn.ReLU(), nn.Linear(32, 3))
+
+
+def jobs_in(folder: Path, kind: str = "callable") -> list[ChunkJob]:
+    """Chunks of 4, 4 and 2 models; the features are large enough to travel apart."""
+    rng = np.random.default_rng(5)
+    labels = np.arange(301) % 3
+    features = (rng.normal(size=(301, 70)) + labels[:, None]).astype(np.float32)
+    recipe = (
+        CallableRecipe(softmax_regression(features, labels))
+        if kind == "callable"
+        else TorchRecipe(net, epochs=2, batch_size=32, optimizer="sgd", learning_rate=0.1)
+    )
+    pool = np.arange(301) % 5 > 0
+    spec = Spec(features, labels, 3, pool, recipe, Treatment(), 0)
+    return chunk_jobs(spec, folder / f"baseline-{spec.hash()[:8]}", MODELS, WIDTH)
+
+
+def contents(jobs: list[ChunkJob]) -> dict[str, bytes]:
+    """Every file that lies where the shards belong.
+
+    A worker that is killed while it writes leaves a hidden part behind, which nobody reads.
+    """
+    there = [path for path in sorted(jobs[0].folder.iterdir()) if path.name[0] != "."]
+    return {path.name: path.read_bytes() for path in there}

@@ -1,0 +1,74 @@
+"""Choosing an engine: names, options, and what is said when one cannot be had."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from chunks import jobs_in
+
+from lethe.errors import InputError, MissingExtra, RunFailed
+from lethe.training.engines import check_engine, choose_engine
+from lethe.training.engines.by_hand import ByHand
+from lethe.training.shadows import train_chunk
+from lethe.training.shards import shard_path
+
+
+def test_names_and_options_are_read() -> None:
+    assert check_engine(None) == ("processes", {})
+    assert check_engine("ray://head:10001", ["store=s3://b/f=g"]) == (
+        "ray",
+        {"address": "ray://head:10001", "store": "s3://b/f=g"},
+    )
+    assert check_engine("slurm", ["time=90", "cpus=2", "memory=1.5", "partition=short"])[1] == {
+        "time": 90,
+        "cpus": 2,
+        "memory": 1.5,
+        "partition": "short",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("rays", [], "engine='rays' must be one of .*Did you mean 'ray'"),
+        ("slurm", ["partitoin=a"], "unknown key 'partitoin'.*Did you mean 'partition'"),
+        ("slurm", ["time"], "engine option 'time' must be KEY=VALUE"),
+        ("slurm", ["time=1h"], "engine option time='1h' must be a whole number"),
+        ("slurm", ["time=0"], "time=0 must be at least 1"),
+        ("slurm", ["cluster=lsf"], "cluster='lsf' must be one of"),
+        ("processes", ["time=3"], "engine 'processes' has the unknown key 'time'"),
+    ],
+)
+def test_wrong_choices_are_refused(name, options, words) -> None:
+    with pytest.raises(InputError, match=words):
+        check_engine(name, options)
+
+
+@pytest.mark.parametrize(("name", "package"), [("ray", "ray"), ("slurm", "submitit")])
+def test_a_missing_extra_says_how_to_get_it(name, package, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=rf"pip install 'lethe-privacy\[{name}\]'"):
+        check_engine(name)
+
+
+def test_workers_must_be_some(tmp_path) -> None:
+    with pytest.raises(InputError, match="workers=0 must be at least 1"):
+        choose_engine("processes", tmp_path, 0)
+
+
+def test_slurm_without_slurm_says_where_to_go(tmp_path, monkeypatch) -> None:
+    pytest.importorskip("submitit")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(InputError, match="where sbatch is, or choose another --engine"):
+        list(choose_engine("slurm", tmp_path)(jobs_in(tmp_path), train_chunk))
+
+
+def test_by_hand_lists_what_is_missing_and_nothing_when_all_is_there(tmp_path) -> None:
+    jobs = jobs_in(tmp_path)
+    with pytest.raises(RunFailed, match=r"3 chunks .*\n.*lethe shadow .* --index N .*N = 0-2\n"):
+        list(ByHand(tmp_path)(jobs, train_chunk))
+    with pytest.raises(RunFailed, match="N = 0,2"):
+        list(ByHand(tmp_path)([jobs[0], jobs[2]], train_chunk))
+    assert list(ByHand(tmp_path)([], train_chunk)) == []
+    assert not shard_path(jobs[0].folder, 0).exists()

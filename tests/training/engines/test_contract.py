@@ -1,0 +1,123 @@
+"""One contract for all engines: the same bytes, each chunk once, finished ones left alone."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from chunks import contents, jobs_in
+
+from lethe.errors import InputError
+from lethe.training.engines import choose_engine, run_in_processes, stop_processes
+from lethe.training.shadows import ChunkJob, train_chunk
+from lethe.training.shards import shard_path
+
+ENGINES = {
+    "one process": ("processes", 1, []),
+    "two processes": ("processes", 2, []),
+    "three processes": ("processes", 3, []),
+    "ray": ("ray", 2, []),
+    "ray with a store": ("ray", 2, ["store=file://STORE"]),
+    "slurm": ("slurm", 2, ["cluster=local"]),
+}
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., object]:
+    name, workers, options = ENGINES[request.param]
+    if name == "ray":
+        request.getfixturevalue("ray_here")
+    if name == "slurm":
+        job = pytest.importorskip("submitit").core.core.Job
+        # Seconds that a lost result may still turn up on a slow shared disk.
+        request.getfixturevalue("monkeypatch").setattr(job, "_results_timeout_s", 0)
+    given = [option.replace("STORE", str(tmp_path / "store")) for option in options]
+    run = tmp_path / "run"
+    run.mkdir()
+    return choose_engine(name, run, workers, given)
+
+
+def refuse(job: ChunkJob) -> int:
+    raise InputError(f"chunk {job.chunk} cannot be trained; leave it out.")
+
+
+def kill_once(job: ChunkJob, marks: Path) -> int:
+    """The worker of chunk 1 is killed the first time, as by a system short of memory."""
+    if job.chunk == 1:
+        try:
+            (marks / "killed").touch(exist_ok=False)
+        except FileExistsError:
+            pass
+        else:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return train_chunk(job)
+
+
+def environment(job: ChunkJob, marks: Path) -> int:
+    import numpy  # noqa: F401  # loads its linear algebra
+    from threadpoolctl import threadpool_info
+
+    found = {library["num_threads"] for library in threadpool_info()}
+    (marks / str(job.chunk)).write_text(f"{sorted(found)} {os.environ['OMP_NUM_THREADS']}")
+    return train_chunk(job)
+
+
+def test_all_engines_give_the_same_bytes(engine, tmp_path, expected) -> None:
+    jobs = jobs_in(tmp_path / "run")
+    random.Random(3).shuffle(jobs)
+    assert sorted(engine(jobs, train_chunk)) == [2, 4, 4]
+    assert contents(jobs) == expected
+    inodes = {path: path.stat().st_ino for path in jobs[0].folder.iterdir()}
+    missing = [job for job in jobs if job.finished() is None]
+    assert list(engine(missing, train_chunk)) == []
+    assert {path: path.stat().st_ino for path in jobs[0].folder.iterdir()} == inodes
+
+
+def test_a_killed_worker_loses_nothing_and_doubles_nothing(engine, tmp_path, expected) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    jobs = jobs_in(tmp_path / "run")
+    list(engine(jobs, partial(kill_once, marks=marks)))
+    assert (marks / "killed").exists()
+    assert contents(jobs) == expected
+
+
+def test_an_error_for_the_user_comes_through_as_it_is(engine, tmp_path) -> None:
+    with pytest.raises(InputError, match="chunk . cannot be trained; leave it out"):
+        list(engine(jobs_in(tmp_path / "run"), refuse))
+
+
+def test_every_worker_has_one_thread(engine, tmp_path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    list(engine(jobs_in(tmp_path / "run")[2:], partial(environment, marks=marks)))
+    assert [path.read_text() for path in marks.iterdir()] == ["[1] 1"]
+
+
+def test_work_left_half_done_is_finished_by_any_engine(engine, tmp_path, expected) -> None:
+    jobs = jobs_in(tmp_path / "run")
+    begun = engine(jobs, train_chunk)
+    next(begun)
+    begun.close()  # as Ctrl-C does
+    there = [job for job in jobs if job.finished() is not None]
+    assert there
+    shard_path(jobs[0].folder, there[0].chunk).unlink()
+    missing = [job for job in jobs if job.finished() is None]
+    list(run_in_processes(missing, train_chunk, 2))
+    stop_processes()
+    whole = {name: raw for name, raw in contents(jobs).items() if not name.endswith(".part")}
+    assert whole == expected
+
+
+@pytest.mark.slow
+def test_networks_have_the_same_bytes_too(engine, tmp_path) -> None:
+    alone = jobs_in(tmp_path / "alone", "torch")
+    assert sum(run_in_processes(alone, train_chunk, 1)) == 10
+    jobs = jobs_in(tmp_path / "run", "torch")
+    assert sum(engine(jobs, train_chunk)) == 10
+    assert contents(jobs) == contents(alone)

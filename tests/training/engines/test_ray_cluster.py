@@ -1,0 +1,97 @@
+"""Ray: stores that outlive the command, stores that cannot be opened, clusters not there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from chunks import contents, jobs_in
+
+from lethe.errors import InputError, RunFailed
+from lethe.training.engines.elsewhere import Elsewhere, receive
+from lethe.training.engines.ray_cluster import RayEngine
+from lethe.training.shadows import train_chunk
+
+
+def test_the_store_keeps_what_is_trained(tmp_path, expected) -> None:
+    store = (tmp_path / "store").as_uri()
+    jobs = jobs_in(tmp_path / "run")
+    far = Elsewhere(train_chunk, store)
+    for job in jobs:
+        assert far(job) == (job.models, None)
+    # The command died before it took them; the next finds them all.
+    assert [far(job) for job in jobs] == [(0, None)] * 3
+    for job in jobs:
+        receive(job, None, store)
+    assert contents(jobs) == expected
+
+
+def test_a_torn_or_foreign_shard_in_the_store_is_trained_again(tmp_path, expected) -> None:
+    store = tmp_path / "store"
+    jobs = jobs_in(tmp_path / "run")
+    far = Elsewhere(train_chunk, store.as_uri())
+    for job in jobs[:2]:
+        far(job)
+    place = store / jobs[0].folder.name
+    whole = (place / "00000.safetensors").read_bytes()
+    (place / "00000.safetensors").write_bytes(whole[:-100])
+    (place / "00001.safetensors").write_bytes(whole)
+    assert [far(job)[0] for job in jobs[:2]] == [4, 4]
+    for job in jobs[:2]:
+        receive(job, None, store.as_uri())
+    assert contents(jobs).items() <= expected.items()
+
+
+def test_shards_come_as_bytes_without_a_store(tmp_path, expected) -> None:
+    job = jobs_in(tmp_path / "run")[2]
+    trained, content = Elsewhere(train_chunk)(job)
+    assert trained == 2 and content == expected["00002.safetensors"]
+    assert not job.folder.exists()
+
+
+def test_a_store_that_only_the_worker_sees_is_said(tmp_path) -> None:
+    job = jobs_in(tmp_path / "run")[0]
+    with pytest.raises(RunFailed, match="does not give back chunk 0.*must see the same store"):
+        receive(job, None, "memory://nothing-here")
+
+
+def test_a_store_of_an_unknown_kind_is_refused_before_training(tmp_path) -> None:
+    with pytest.raises(InputError, match="store='nowhere://a' cannot be opened"):
+        list(RayEngine(1, store="nowhere://a")(jobs_in(tmp_path), train_chunk))
+
+
+JOIN = """\
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from chunks import jobs_in
+from lethe.training.engines import choose_engine
+from lethe.training.shadows import train_chunk
+folder = Path({folder!r})
+engine = choose_engine("ray", folder, None, ["address={address}"])
+print(sum(engine(jobs_in(folder), train_chunk)))
+"""
+
+
+def test_a_cluster_that_is_there_is_joined_by_its_address(ray_here, tmp_path, expected) -> None:
+    tests, address = str(Path(__file__).parent), ray_here.get_runtime_context().gcs_address
+    code = JOIN.format(tests=tests, folder=str(tmp_path), address=address)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split()[-1:] == ["10"], done.stderr
+    assert contents(jobs_in(tmp_path)) == expected
+
+
+@pytest.mark.slow  # Ray tries for half a minute
+def test_no_cluster_at_the_address_is_said(tmp_path) -> None:
+    code = JOIN.format(
+        tests=str(Path(__file__).parent), folder=str(tmp_path), address="ray://127.0.0.1:1"
+    )
+    environment = {**os.environ, "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert done.returncode == 1
+    assert "RunFailed: Ray cannot be reached at ray://127.0.0.1:1" in done.stderr

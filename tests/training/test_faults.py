@@ -1,0 +1,296 @@
+"""Faults: killed workers, two writers, a full disk, damaged shards, a clock that is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lethe.errors import RunFailed
+from lethe.training.engines import run_in_processes, stop_processes
+from lethe.training.recipe import CallableRecipe, Treatment
+from lethe.training.shadows import ChunkJob, Spec, chunk_jobs, train_chunk
+from lethe.training.shards import shard_path
+
+MODELS, WIDTH = 24, 2
+LABELS = np.arange(400) % 2
+
+
+class Slow:
+    """Takes a moment, so that a model can be interrupted."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __call__(self, rows, weights, seed):
+        time.sleep(self.seconds)
+        logits = np.random.default_rng(seed).normal(size=(400, 2))
+        logits[rows, LABELS[rows]] += 1
+        return lambda wanted: logits[wanted]
+
+
+def jobs_in(folder: Path, seconds: float = 0.0) -> list[ChunkJob]:
+    train = CallableRecipe(Slow(seconds))
+    features = np.zeros((400, 1), np.float32)
+    spec = Spec(features, LABELS, 2, np.arange(400) % 5 > 0, train, Treatment(), 0)
+    # One name for all: how long a model takes is no part of what it is.
+    return [replace(job, spec_hash="same") for job in chunk_jobs(spec, folder, MODELS, WIDTH)]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_left() -> Iterator[None]:
+    yield
+    stop_processes()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("expected")
+    for job in jobs_in(folder):
+        train_chunk(job)
+    return contents(folder)
+
+
+AUDIT = """\
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_faults import jobs_in
+from lethe.errors import LetheError
+from lethe.training.engines import run_in_processes
+from lethe.training.folder import RunFolder
+from lethe.training.shadows import train_chunk
+try:
+    with RunFolder(Path({folder!r}), "audit") as run:
+        print("open", flush=True)
+        jobs = jobs_in(run.path / "shadows", {seconds})
+        missing = [job for job in jobs if job.finished() is None]
+        say = lambda text: print(text, flush=True)
+        print(sum(run_in_processes(missing, train_chunk, 2, say)), "trained", flush=True)
+except LetheError as error:
+    print(error, flush=True)
+    sys.exit(error.exit_code)
+"""
+
+
+def start(folder: Path, seconds: float = 0.0, **options) -> subprocess.Popen[str]:
+    code = AUDIT.format(tests=str(Path(__file__).parent), folder=str(folder), seconds=seconds)
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, **options
+    )
+
+
+def run(folder: Path, seconds: float = 0.0, **options) -> tuple[int, str]:
+    process = start(folder, seconds, **options)
+    said, _ = process.communicate(timeout=120)
+    return process.returncode, said
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    """The worker processes that another one has started."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            parent = status.read_text().partition("PPid:")[2].split()[0]
+            line = (status.parent / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if parent == str(process.pid) and b"popen_loky" in line:
+            found.append(int(status.parent.name))
+    return found
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+
+
+@needs_proc
+def test_workers_killed_at_random_lose_and_double_nothing(tmp_path, expected) -> None:
+    chance = random.Random(11)
+    folder = tmp_path / "run" / "shadows"
+    process = start(tmp_path / "run", 0.05)
+    killed = 0
+    for wanted in (2, 6):
+        while len(contents(folder)) < wanted and process.poll() is None:
+            time.sleep(0.01)
+        before = {path: path.stat().st_ino for path in folder.glob("*.safetensors")}
+        workers = workers_of(process)
+        if workers:
+            os.kill(chance.choice(workers), signal.SIGKILL)
+            killed += 1
+    said, _ = process.communicate(timeout=120)
+    assert killed == 2 and process.returncode == 0, said
+    assert "a worker process died; starting again with" in said
+    assert contents(folder) == expected
+    for path, inode in before.items():
+        assert path.stat().st_ino == inode, "a finished chunk was trained twice"
+    assert run(tmp_path / "run") == (0, "open\n0 trained\n")
+
+
+@needs_proc
+def test_workers_that_are_always_killed_end_the_run_which_resumes(tmp_path, expected) -> None:
+    folder = tmp_path / "run" / "shadows"
+    process = start(tmp_path / "run", 60)
+    while process.poll() is None:
+        for worker in workers_of(process):
+            os.kill(worker, signal.SIGKILL)
+        time.sleep(0.01)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 4
+    assert "died 3 times in a row" in said and "Run the same command again" in said
+    assert contents(folder) == {}
+    assert run(tmp_path / "run")[0] == 0
+    assert contents(folder) == expected
+
+
+def test_of_two_writers_one_works_and_one_is_told(tmp_path, expected) -> None:
+    first = start(tmp_path / "run", 0.02)
+    assert first.stdout is not None and first.stdout.readline() == "open\n"
+    code, said = run(tmp_path / "run")
+    assert code == 2 and "another process is at work in" in said
+    said, _ = first.communicate(timeout=120)
+    assert first.returncode == 0, said
+    assert contents(tmp_path / "run" / "shadows") == expected
+
+
+@pytest.fixture
+def tiny_disk(tmp_path) -> Iterator[Path]:
+    """A disk with room for a few shards."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", str(place)], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small disk is not allowed here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_disk_that_fills_up_keeps_what_is_whole_and_resumes(tiny_disk, expected) -> None:
+    code, said = run(tiny_disk / "run")
+    assert code == 4, said
+    assert "No space left on device" in said and "run the same command again" in said
+    there = contents(tiny_disk / "run" / "shadows")
+    assert 0 < len(there) < len(expected) and there.items() <= expected.items()
+    json.loads((tiny_disk / "run" / "manifest.json").read_bytes())
+    subprocess.run(["mount", "-o", "remount,size=4m", str(tiny_disk)], check=True)
+    before = {path: path.stat().st_ino for path in tiny_disk.glob("run/shadows/*.safetensors")}
+    assert run(tiny_disk / "run")[0] == 0
+    assert contents(tiny_disk / "run" / "shadows") == expected
+    assert all(path.stat().st_ino == inode for path, inode in before.items())
+    assert not list(tiny_disk.rglob("*.part"))
+
+
+def damage(raw: bytes, kind: str, chance: random.Random) -> bytes:
+    at = chance.randrange(len(raw))
+    if kind == "truncated":
+        return raw[:at]
+    if kind == "longer":
+        return raw + b"\0"
+    if kind == "empty":
+        return b""
+    flipped = bytearray(raw)
+    flipped[at] ^= 1 << chance.randrange(8)
+    return bytes(flipped)
+
+
+@pytest.mark.parametrize("kind", ["truncated", "flipped", "longer", "empty"])
+def test_a_damaged_shard_is_trained_again_to_the_same_bytes(tmp_path, expected, kind) -> None:
+    chance = random.Random(kind)
+    job = jobs_in(tmp_path)[3]
+    path = shard_path(tmp_path, 3)
+    for _ in range(20):
+        train_chunk(job)
+        whole = path.read_bytes()
+        assert whole == expected[path.name]
+        path.write_bytes(damage(whole, kind, chance))
+        assert path.read_bytes() != whole
+        shard = job.finished()
+        if shard is None:
+            assert train_chunk(job) == WIDTH
+        else:  # damage that changes no number, such as a blank of the header
+            path.unlink()
+            assert kind == "flipped"
+            train_chunk(job)
+            again = job.finished()
+            assert again is not None and (again.signals == shard.signals).all()
+
+
+def test_a_shard_of_another_spec_or_place_is_trained_again(tmp_path, expected) -> None:
+    jobs = jobs_in(tmp_path)
+    train_chunk(replace(jobs[0], spec_hash="another"))
+    assert train_chunk(jobs[0]) == WIDTH
+    shard_path(tmp_path, 1).write_bytes(shard_path(tmp_path, 0).read_bytes())
+    assert train_chunk(jobs[1]) == WIDTH
+    assert contents(tmp_path).items() <= expected.items()
+
+
+CLOCK = """\
+import datetime, os, time
+shift = float(os.environ["SHIFT"])
+real = time.time
+time.time = lambda: real() + shift
+class Shifted(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.datetime.fromtimestamp(time.time(), tz)
+datetime.datetime = Shifted
+"""
+
+
+def test_the_clock_decides_nothing(tmp_path, expected) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(CLOCK)
+    folder, year = tmp_path / "run", 365 * 86400
+
+    def at(years: int) -> tuple[int, str]:
+        path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
+        return run(folder, env={**os.environ, "SHIFT": str(years * year), "PYTHONPATH": path})
+
+    assert at(30) == (0, "open\n24 trained\n")
+    shards = sorted((folder / "shadows").iterdir())
+    for path in shards[::2]:
+        os.utime(path, (0, 0))  # 1970
+    for path in shards[1::2]:
+        os.utime(path, (4e9, 4e9))  # 2096
+    shards[4].unlink()
+    shards[7].unlink()
+    assert at(-20) == (0, "open\n4 trained\n")
+    assert contents(folder / "shadows") == expected
+    runs = json.loads((folder / "manifest.json").read_bytes())["runs"]
+    assert runs[0]["started"] > runs[1]["started"]
+    assert at(0) == (0, "open\n0 trained\n")
+
+
+def test_an_interrupted_call_leaves_whole_shards_only(tmp_path, expected) -> None:
+    jobs = jobs_in(tmp_path, 0.01)
+    results = run_in_processes(jobs, train_chunk, 2)
+    for _ in range(4):
+        next(results)
+    results.close()
+    stop_processes()
+    there = contents(tmp_path)
+    assert len(there) >= 4 and there.items() <= expected.items()
+    assert sum(run_in_processes(jobs, train_chunk, 2)) == MODELS - WIDTH * len(there)
+    assert contents(tmp_path) == expected
+
+
+def test_a_worker_that_cannot_write_stops_the_run(tmp_path) -> None:
+    (tmp_path / "shadows").write_text("a file where the folder should be")
+    with pytest.raises(RunFailed, match="cannot be written.*finished work is kept"):
+        list(run_in_processes(jobs_in(tmp_path / "shadows"), train_chunk, 2))

@@ -1,0 +1,367 @@
+"""Every way to train gives what torch's own loop gives; steps, weights and noise by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from plain_loop import train_plainly
+from torch import nn
+
+from lethe.training.augment import Augment
+from lethe.training.batches import noise_seed, validation_rows
+from lethe.training.design import membership, model_seed
+from lethe.training.layout import Layout, default_layout
+from lethe.training.loop import train_models
+from lethe.training.modules import build_module
+from lethe.training.recipe import TorchRecipe, Treatment
+
+RECORDS, POOL, WIDTH, CLASSES = 45, 37, 5, 3
+RNG = np.random.default_rng(1)
+FEATURES = RNG.normal(size=(RECORDS, WIDTH)).astype(np.float32)
+LABELS = RNG.integers(0, CLASSES, RECORDS)
+MEMBERS = np.zeros((8, RECORDS), bool)
+MEMBERS[:, :POOL] = membership(8, POOL, 0)
+MASK = np.arange(RECORDS) < POOL
+SEEDS = [model_seed(0, at) for at in range(8)]
+WEIGHTS = RNG.random(RECORDS).astype(np.float32)
+DROPPED = (RNG.random(RECORDS) < 0.6).astype(np.float32)
+CHAIN, VMAP, ALONE = Layout("chain", 4), Layout("vmap", 4), Layout("alone", 1)
+
+
+def net() -> nn.Module:
+    return nn.Sequential(nn.Linear(WIDTH, 8), nn.ReLU(), nn.Linear(8, CLASSES))
+
+
+def dropping() -> nn.Module:
+    return nn.Sequential(nn.Linear(WIDTH, 16), nn.Dropout(0.5), nn.ReLU(), nn.Linear(16, CLASSES))
+
+
+def batch_norm() -> nn.Module:
+    return nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, CLASSES))
+
+
+def images(middle: type[nn.Module] = nn.SiLU) -> nn.Module:
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 1, WIDTH)),
+        nn.Conv2d(1, 4, (1, 3), padding=(0, 1)),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d((1, 2)),
+        nn.Conv2d(4, 6, 1, bias=False),
+        nn.GroupNorm(2, 6),
+        middle(),
+        nn.AvgPool2d((1, 2)),
+        nn.Flatten(),
+        nn.Linear(6, CLASSES),
+    )
+
+
+class Residual(nn.Module):
+    """Not a plain chain of layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, 8), nn.Linear(8, 8)
+        self.norm, self.drop = nn.BatchNorm1d(8), nn.Dropout(0.3)
+        self.last = nn.Linear(8, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.norm(self.first(x)).relu()
+        return self.last(h + self.drop(self.second(h).tanh()))
+
+
+class Transformer(nn.Module):
+    """One block of attention over the features as tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter = nn.Linear(1, 8)
+        self.block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.last = nn.Linear(8, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.block(self.enter(x[..., None])).mean(1))
+
+
+SGD = TorchRecipe(net, epochs=3, batch_size=4, learning_rate=0.1, optimizer="sgd")
+RECIPES = {
+    "sgd": SGD,
+    "momentum": replace(SGD, momentum=0.9),
+    "nesterov": replace(SGD, momentum=0.9, nesterov=True),
+    "decay": replace(SGD, weight_decay=0.05),
+    "adam": replace(SGD, optimizer="adam", learning_rate=0.01),
+    "adamw": replace(SGD, optimizer="adamw", learning_rate=0.01, weight_decay=0.1),
+    "one row a step": replace(SGD, batch_size=1, momentum=0.9, learning_rate=0.01),
+    "one batch": replace(SGD, batch_size=1000),
+    "cosine": replace(SGD, schedule="cosine"),
+    "cosine after a rise": replace(SGD, schedule="cosine", warmup=0.3),
+    "constant after a rise": replace(SGD, warmup=0.5, momentum=0.9),
+    "one cycle": replace(SGD, schedule="one-cycle", optimizer="adam"),
+    "smoothing": replace(SGD, label_smoothing=0.2),
+    "clipping": replace(SGD, clip_norm=0.3),
+    "patience": replace(SGD, epochs=12, learning_rate=1.0, patience=2, validation=0.3),
+    "patience of one": replace(
+        SGD, epochs=12, optimizer="adam", learning_rate=0.3, patience=1, validation=0.5
+    ),
+}
+TREATMENTS = {
+    "plain": Treatment(),
+    "weights": Treatment(weights=WEIGHTS),
+    "noise": Treatment(noise=0.05),
+    "weights and noise": Treatment(weights=WEIGHTS, noise=0.05),
+    "removal": Treatment(weights=DROPPED, remove=True),
+    "removal and noise": Treatment(weights=DROPPED, remove=True, noise=0.05),
+    "early": Treatment(epochs=1),
+}
+
+
+def plainly(recipe: TorchRecipe, treatment: Treatment, models: int = 4) -> np.ndarray:
+    return np.stack(
+        [
+            train_plainly(recipe, FEATURES, LABELS, row, MASK, treatment, seed)
+            for row, seed in zip(MEMBERS[:models], SEEDS, strict=False)
+        ]
+    )
+
+
+def train(
+    recipe: TorchRecipe,
+    treatment: Treatment,
+    rows: slice = slice(0, 4),
+    layout: Layout = CHAIN,
+    features: np.ndarray = FEATURES,
+    members: np.ndarray = MEMBERS,
+) -> np.ndarray:
+    models = train_models(
+        recipe, features, LABELS, members[rows], MASK, treatment, SEEDS[rows], layout
+    )
+    return np.stack(list(models))
+
+
+@pytest.mark.parametrize("layout", [CHAIN, VMAP, ALONE], ids=lambda layout: layout.kind)
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_every_way_trains_as_torchs_own_loop(recipe: TorchRecipe, layout: Layout) -> None:
+    treatment = Treatment(weights=WEIGHTS, noise=0.02)
+    assert np.abs(train(recipe, treatment, layout=layout) - plainly(recipe, treatment)).max() < 1e-4
+
+
+@pytest.mark.parametrize("layout", [CHAIN, VMAP, ALONE], ids=lambda layout: layout.kind)
+@pytest.mark.parametrize("treatment", TREATMENTS.values(), ids=TREATMENTS)
+def test_every_treatment_is_that_of_torchs_own_loop(treatment: Treatment, layout: Layout) -> None:
+    for recipe in (SGD, replace(SGD, optimizer="adam", momentum=0.0, learning_rate=0.01)):
+        ours = train(recipe, treatment, layout=layout)
+        assert np.abs(ours - plainly(recipe, treatment)).max() < 1e-4
+
+
+@pytest.mark.parametrize("make_module", [dropping, batch_norm, images, Residual, Transformer])
+@pytest.mark.parametrize("width", [1, 3, 4])
+def test_every_kind_of_network_trains_alike_however_many_at_once(
+    make_module: Callable[[], nn.Module], width: int
+) -> None:
+    """Masks, running statistics and residuals are each model's own."""
+    recipe = replace(SGD, make_module=make_module, optimizer="adam", learning_rate=0.01)
+    treatment = Treatment(noise=0.01)
+    wanted = plainly(recipe, treatment)
+    ways = [Layout("vmap", width), ALONE]
+    if default_layout(recipe).kind == "chain":
+        ways.append(Layout("chain", width))
+    else:
+        assert make_module in (Residual, Transformer)
+    for layout in ways:
+        assert np.abs(train(recipe, treatment, layout=layout) - wanted).max() < 1e-4
+
+
+@pytest.mark.parametrize("make_module", [net, dropping, batch_norm, lambda: images(nn.ReLU)])
+def test_written_out_layers_give_the_same_bits_in_every_stack(
+    make_module: Callable[[], nn.Module],
+) -> None:
+    """Where no layer takes an exponential, whose vectorised form rounds otherwise at the ends."""
+    recipe = replace(SGD, make_module=make_module, optimizer="adam", learning_rate=0.01)
+    one, *others = (train(recipe, Treatment(), layout=Layout("chain", w)) for w in (1, 2, 3, 4))
+    assert all(np.array_equal(one, other) for other in others)
+
+
+def test_images_channels_last_change_nothing_but_rounding() -> None:
+    recipe = replace(SGD, make_module=images)
+    last = train(recipe, Treatment(noise=0.01), layout=replace(ALONE, images_last=True))
+    assert np.abs(last - plainly(recipe, Treatment(noise=0.01))).max() < 1e-4
+
+
+def test_a_regression_trains_on_standard_units_and_answers_in_its_own() -> None:
+    targets = 1000.0 + 50 * RNG.normal(size=RECORDS)
+    recipe = replace(SGD, make_module=lambda: nn.Linear(WIDTH, 1), loss="squared-error")
+    for layout in (CHAIN, VMAP, ALONE):
+        models = train_models(
+            recipe, FEATURES, targets, MEMBERS[:2], MASK, Treatment(), SEEDS[:2], layout
+        )
+        for ours, row, seed in zip(models, MEMBERS, SEEDS, strict=False):
+            wanted = train_plainly(recipe, FEATURES, targets, row, MASK, Treatment(), seed)
+            assert ours.shape == (RECORDS, 1)
+            assert np.abs(ours - wanted).max() < 1e-4 * 50
+            assert abs(ours.mean() - 1000) < 50
+
+
+def test_early_stopping_holds_rows_back_and_stops_each_model_by_itself() -> None:
+    recipe = RECIPES["patience"]
+    rows = np.flatnonzero(MEMBERS[0])
+    held = validation_rows(rows, SEEDS[0], recipe.held_back)
+    assert len(held) == round(0.3 * len(rows)) and set(held) < set(rows)
+    assert not np.array_equal(held, validation_rows(rows, SEEDS[1], recipe.held_back))
+    never = train(replace(recipe, patience=1000), Treatment())
+    stopped = train(recipe, Treatment())
+    assert np.abs(stopped - train(replace(recipe, patience=None), Treatment())).max() > 1e-3
+    # Whoever stops keeps the best state seen so far, which a longer wait may only improve on.
+    assert np.isfinite(never).all() and np.isfinite(stopped).all()
+
+
+def test_augmentation_follows_each_models_own_stream() -> None:
+    recipe = replace(
+        SGD, make_module=images, augment=Augment((1, 1, WIDTH), flip=True), batch_size=6
+    )
+    plain = train(replace(recipe, augment=None), Treatment())
+    wide = train(recipe, Treatment(), layout=Layout("chain", 4))
+    assert np.abs(wide - plain).max() > 1e-3
+    for layout in (Layout("chain", 1), VMAP, ALONE):
+        assert np.abs(train(recipe, Treatment(), layout=layout) - wide).max() < 1e-4
+
+
+def test_half_precision_is_another_result_close_by() -> None:
+    recipe = replace(SGD, precision="bfloat16")
+    assert default_layout(recipe).kind == "alone"
+    exact = train(SGD, Treatment())
+    for layout in (VMAP, ALONE):
+        rough = train(recipe, Treatment(), layout=layout)
+        assert 1e-4 < np.abs(rough - exact).max() < 0.2
+
+
+def test_training_does_something_and_treatments_differ() -> None:
+    """Without this the comparison above could hold between models that never moved."""
+    untrained = np.stack(
+        [build_module(net, seed)(torch.from_numpy(FEATURES)).detach().numpy() for seed in SEEDS[:4]]
+    )
+    results = [train(SGD, treatment) for treatment in TREATMENTS.values()]
+    for at, one in enumerate([untrained, *results]):
+        assert all(np.abs(one - two).max() > 1e-3 for two in [untrained, *results][:at])
+    assert all(
+        np.abs(train(recipe, Treatment()) - results[0]).max() > 1e-3
+        for name, recipe in RECIPES.items()
+        if name != "sgd"
+    )
+
+
+@pytest.mark.parametrize("make_module", [net, dropping])
+@pytest.mark.parametrize("treatment", TREATMENTS.values(), ids=TREATMENTS)
+def test_a_model_does_not_depend_on_its_stack(
+    make_module: Callable[[], nn.Module], treatment: Treatment
+) -> None:
+    """In stacks of 8, 4 and 2, also where removal leaves the models unequally many rows."""
+    recipe = replace(SGD, make_module=make_module)
+    wide = train(recipe, treatment, slice(0, 8), Layout("chain", 8))
+    for width in (4, 2):
+        parts = [train(recipe, treatment, slice(at, at + width)) for at in range(0, 8, width)]
+        assert np.abs(np.concatenate(parts) - wide).max() < 1e-4
+
+
+def test_inputs_of_several_axes_reach_the_module_as_they_are() -> None:
+    shaped = np.stack([FEATURES, -FEATURES], axis=1)
+    recipe = replace(
+        SGD, make_module=lambda: nn.Sequential(nn.Flatten(), nn.Linear(2 * WIDTH, CLASSES))
+    )
+    one = train(recipe, Treatment(), features=shaped)
+    wanted = train_plainly(recipe, shaped, LABELS, MEMBERS[0], MASK, Treatment(), SEEDS[0])
+    assert np.abs(one[0] - wanted).max() < 1e-4
+
+
+# --- one step by hand ---------------------------------------------------------------------
+
+
+def linear() -> nn.Module:
+    return nn.Linear(WIDTH, CLASSES)
+
+
+ONE = TorchRecipe(linear, epochs=1, batch_size=1000, learning_rate=0.5, optimizer="sgd")
+
+
+def start(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    module = build_module(linear, seed)
+    return module.weight.detach().numpy().astype(float), module.bias.detach().numpy().astype(float)
+
+
+def step_by_hand(seed: int, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """theta - 0.5 (1/B) sum_j w_j g_j in NumPy; logits of all records."""
+    weight, bias = start(seed)
+    scores = FEATURES[rows] @ weight.T + bias
+    p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    p[np.arange(len(rows)), LABELS[rows]] -= 1
+    p *= weights[rows, None] / len(rows)
+    return FEATURES @ (weight - 0.5 * p.T @ FEATURES[rows]).T + bias - 0.5 * p.sum(axis=0)
+
+
+@pytest.mark.parametrize(
+    "weights", [np.ones(RECORDS, np.float32), WEIGHTS, np.full(RECORDS, 0.25, np.float32)]
+)
+def test_one_step_divides_by_the_batch_not_by_the_weights(weights: np.ndarray) -> None:
+    treatment = Treatment(weights=weights)
+    one = train(ONE, treatment, slice(0, 2))
+    two = train(ONE, treatment, slice(0, 2), ALONE)
+    for model in range(2):
+        wanted = step_by_hand(SEEDS[model], np.flatnonzero(MEMBERS[model]), weights)
+        assert np.abs(one[model] - wanted).max() < 1e-5
+        assert np.abs(two[model] - wanted).max() < 1e-5
+
+
+def test_a_uniform_weight_scales_the_step_under_sgd() -> None:
+    """Under SGD a weight of 1/4 for all is a quarter of the step, hence of the learning rate."""
+    quarter = train(ONE, Treatment(weights=np.full(RECORDS, 0.25, np.float32)))
+    slower = train(replace(ONE, learning_rate=0.125), Treatment())
+    assert np.abs(quarter - slower).max() < 1e-6
+
+
+def test_records_of_weight_zero_do_not_count_but_fill_the_batch() -> None:
+    weights = np.where(np.arange(RECORDS) < 20, 0, 1).astype(np.float32)
+    kept = train(ONE, Treatment(weights=weights), slice(0, 2))
+    removed = train(ONE, Treatment(weights=weights, remove=True), slice(0, 2))
+    assert np.abs(kept - removed).max() > 1e-3
+    wanted = step_by_hand(SEEDS[0], np.flatnonzero(MEMBERS[0] & (weights > 0)), weights)
+    assert np.abs(removed[0] - wanted).max() < 1e-5
+
+
+def big() -> nn.Module:
+    return nn.Linear(WIDTH, 4000)
+
+
+def test_noise_on_the_averaged_gradient_has_the_deviation_it_says() -> None:
+    """A step of SGD with rate 1 minus the same without noise is -noise z: sd within 4 se."""
+    recipe = TorchRecipe(big, epochs=1, batch_size=1000, learning_rate=1.0, optimizer="sgd")
+    still = np.zeros((RECORDS, WIDTH), np.float32)
+    noise = 0.03
+
+    def last(treatment: Treatment, rows: int) -> np.ndarray:
+        members = np.zeros((2, RECORDS), bool)
+        members[:, :rows] = True
+        return train(recipe, treatment, slice(0, 2), features=still, members=members)[:, 0]
+
+    for rows in (4, 36):  # not the batch size but the average carries the noise
+        added = last(Treatment(noise=noise), rows) - last(Treatment(), rows)
+        assert np.abs(added.std(axis=1) / noise - 1).max() < 4 / np.sqrt(2 * 4000)
+        assert np.abs(added.mean(axis=1)).max() < 4 * noise / np.sqrt(4000)
+        assert abs(np.corrcoef(added)[0, 1]) < 4 / np.sqrt(4000)
+    stream = torch.Generator().manual_seed(noise_seed(SEEDS[0]))
+    drawn = torch.empty(4000 * (WIDTH + 1)).normal_(generator=stream)[4000 * WIDTH :].numpy()
+    assert np.abs(added[0] + noise * drawn).max() < 1e-5
+
+
+def test_noise_is_drawn_once_a_step() -> None:
+    """Over s steps of SGD with rate 1 independent draws add up to sd noise * sqrt(s)."""
+    still = np.zeros((RECORDS, WIDTH), np.float32)
+    recipe = TorchRecipe(big, epochs=5, batch_size=6, learning_rate=1e-9, optimizer="sgd")
+
+    def last(noise: float) -> np.ndarray:
+        return train(recipe, Treatment(noise=noise), slice(0, 2), features=still)[:, 0]
+
+    added = (last(1e8) - last(0.0)) / (1e-9 * 1e8)
+    assert np.abs(added.std(axis=1) / np.sqrt(20) - 1).max() < 4 / np.sqrt(2 * 4000)
