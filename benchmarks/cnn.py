@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, calibrated, engine, load, median_ratio, save, spec_with, torch_recipe
+from common import RESULTS, calibrated, engine, save, side_by_side, spec_with, torch_recipe
 
 RECORDS, BATCH, RATE = 5_000, 64, 1e-3
 
@@ -92,7 +92,7 @@ def loop(name: str, models: int, epochs: int) -> dict[str, Any]:
         for _ in range(epochs):
             for x, y in batches:
                 optimizer.zero_grad()
-                cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+                cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]  # torch's own gap
                 optimizer.step()
         return model
 
@@ -149,23 +149,15 @@ def main() -> None:
         recipe = torch_recipe(functools.partial(network, name), options.epochs, BATCH, RATE)
         spec = spec_with(features, labels, 10, recipe)
         layout = calibrated(spec) if options.layout == "calibrated" else None
-        done = [
-            {
-                "loop": fresh(name, options),
-                "lethe": engine(spec, options.models, options.width, layout),
-                "load": load(),
-            }
-            for _ in range(options.rounds)
-        ]
-        theirs, ours = ([one[side] for one in done] for side in ("loop", "lethe"))
-        rounds[name] = done
+        rounds[name], times, accuracies = side_by_side(
+            functools.partial(fresh, name, options),
+            functools.partial(engine, spec, options.models, options.width, layout),
+            options.rounds,
+        )
         summary[name] = {
-            "times_dataloader": median_ratio(
-                [one["seconds_per_model"] for one in theirs],
-                [one["seconds_per_model"] for one in ours],
-            ),
+            "times_dataloader": times,
             "target": 4,
-            "test_accuracy": [theirs[0]["test_accuracy"], ours[0]["test_accuracy"]],
+            "test_accuracy": accuracies,
             "layout": None if layout is None else layout.to_json(),
         }
     settings = {"models": options.models, "epochs": options.epochs, "width": options.width}

@@ -7,7 +7,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,20 @@ def engine(spec: Spec, models: int, width: int, layout: Layout | None = None) ->
 def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
     """Median over the rounds of the ratio within a round."""
     return statistics.median(a / b for a, b in zip(above, below, strict=True))
+
+
+def side_by_side(
+    loop: Callable[[], dict[str, Any]], ours: Callable[[], dict[str, Any]], rounds: int
+) -> tuple[list[dict[str, Any]], float, list[float]]:
+    """Measure a loop and the engine in turn.
+
+    Returns:
+        the rounds, how many times faster a model of ours is, and the accuracies of both.
+    """
+    done = [{"loop": loop(), "lethe": ours(), "load": load()} for _ in range(rounds)]
+    seconds = ([one[side]["seconds_per_model"] for one in done] for side in ("loop", "lethe"))
+    accuracies = [done[0][side]["test_accuracy"] for side in ("loop", "lethe")]
+    return done, median_ratio(*seconds), accuracies
 
 
 def load() -> float:

@@ -11,12 +11,13 @@ each round says what that costs: 1 is nothing.
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import RESULTS, WORKERS, engine, load, median_ratio, save, spec_with
+from common import RESULTS, WORKERS, engine, save, side_by_side, spec_with
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
@@ -32,7 +33,7 @@ def one_forest(forest: Any, features: Any, labels: Any, rows: Any, seed: int) ->
     return model.fit(features[rows], labels[rows]).predict_proba(features)
 
 
-def loop(forest: Any, features: Any, labels: Any, models: int) -> dict[str, float]:
+def loop(forest: Any, features: Any, labels: Any, models: int) -> dict[str, Any]:
     """Seconds a model of the plain loop, and accuracies IN and OUT."""
     members = membership(models, len(labels), seed=0)
     seeds = [model_seed(0, index) for index in range(models)]
@@ -68,24 +69,12 @@ def main() -> None:
     for name in ("digits", "table-5000"):
         job = workload(name)
         spec = spec_with(job.features, job.labels, job.widths[-1], SklearnRecipe(forest))
-        done = [
-            {
-                "loop": loop(forest, job.features, job.labels, options.models),
-                "lethe": engine(spec, options.models, options.width),
-                "load": load(),
-            }
-            for _ in range(options.rounds)
-        ]
-        theirs, ours = ([one[side] for one in done] for side in ("loop", "lethe"))
-        rounds[name] = done
-        summary[name] = {
-            "times_loop": median_ratio(
-                [one["seconds_per_model"] for one in theirs],
-                [one["seconds_per_model"] for one in ours],
-            ),
-            "target": 0.95,
-            "test_accuracy": [theirs[0]["test_accuracy"], ours[0]["test_accuracy"]],
-        }
+        rounds[name], times, accuracies = side_by_side(
+            functools.partial(loop, forest, job.features, job.labels, options.models),
+            functools.partial(engine, spec, options.models, options.width),
+            options.rounds,
+        )
+        summary[name] = {"times_loop": times, "target": 0.95, "test_accuracy": accuracies}
     save(
         {"models": options.models, "trees": options.trees, **summary, "rounds": rounds}, options.out
     )

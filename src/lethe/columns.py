@@ -116,6 +116,20 @@ def list_names(names: Iterable[str], limit: int = 12) -> str:
     return listed if len(names) <= limit else f"{listed} and {len(names) - limit} more"
 
 
+def check_column(option: str, name: str, names: Iterable[str], where: str | Path) -> None:
+    """Refuse a column that is not there.
+
+    Raises:
+        InputError: naming the option, the closest name and all others.
+    """
+    names = list(names)
+    if name not in names:
+        raise InputError(
+            f"{option}={name!r} is not a column of {where}.{did_you_mean(name, names)} "
+            f"Columns: {list_names(names, 40)}."
+        )
+
+
 def _check_file(path: Path) -> None:
     suffix = path.suffix.lower()
     if path.is_dir():
@@ -144,11 +158,7 @@ def _check_names(path: Path, names: Sequence[str], drop: Collection[str]) -> Non
         if times > 1:
             raise InputError(f"{path} has {times} columns named {name!r}. Rename all but one.")
     for name in drop:
-        if name not in names:
-            raise InputError(
-                f"drop={name!r} is not a column of {path}.{did_you_mean(name, names)} "
-                f"Columns: {list_names(names)}."
-            )
+        check_column("drop", name, names, path)
 
 
 def _read_csv(path: Path, drop: Collection[str]) -> Columns:
@@ -327,6 +337,7 @@ def _read_npz(path: Path, drop: Collection[str]) -> Columns:
             f"{path}: array {name!r} holds Python objects, which are pickles and are never read. "
             f"Save it as numbers or text, for example {name}.astype(str) or .astype('float32')."
         ) from error
+    # zipfile raises the last two for an entry that is encrypted or compressed in an unknown way.
     except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as error:
         raise InputError(f"{path} is damaged: {error}. {again}") from error
     return columns

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command import command
 from sklearn.datasets import load_digits
 
 
@@ -30,16 +29,4 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def lethe() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs the command in a process of its own."""
-
-    def call(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "lethe", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-            env={**os.environ, "PYTHONWARNINGS": "error"},
-            **options,
-        )
-
-    return call
+    return command

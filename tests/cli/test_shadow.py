@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command import command
 
 from lethe.cli import run as lethe
 from lethe.training.engines import stop_processes
@@ -38,16 +39,6 @@ def recipe(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("recipe") / "mine.py"
     path.write_text(RECIPE)
     return path
-
-
-def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "lethe", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
 
 
 def audit(folder: Path, recipe: Path, *more: str) -> subprocess.CompletedProcess[str]:

@@ -112,7 +112,7 @@ def test_what_is_no_model_is_refused(train: Any, why: str) -> None:
 
 def test_what_is_no_training_code_is_refused() -> None:
     with pytest.raises(InputError, match="train is a int, expected a function"):
-        CallableRecipe(3)  # type: ignore[arg-type]
+        CallableRecipe(3)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InputError, match="outputs='logit' must be one of"):
         CallableRecipe(nothing, outputs="logit")
 
@@ -144,5 +144,5 @@ def test_the_callers_generators_are_left_alone() -> None:
     seed_all()
     with pytest.raises(ZeroDivisionError), seeded(3):
         draw()
-        1 / 0  # noqa: B018
+        1 / 0  # noqa: B018 - raised on purpose
     assert draw() == wanted

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
+
+from lethe.cli.subject_options import AS_USUAL, SubjectOptions
 
 audit = App(name="audit", help="Measure what a release tells about the people behind it.")
 
@@ -15,30 +18,17 @@ def model(
     target: str,
     /,
     *,
-    label: str | None = None,
-    task: str | None = None,
-    recipe: str | None = None,
+    subject: SubjectOptions = AS_USUAL,
     models: int | None = None,
-    seed: int | None = None,
     out: Path | None = None,
     gate: Annotated[list[str] | None, Parameter(negative=())] = None,
     until: Annotated[list[str] | None, Parameter(negative=())] = None,
     release: str | None = None,
-    mitigations: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
     noise: float | None = None,
     noise_convention: str | None = None,
     alpha: float | None = None,
     beta: float | None = None,
     margin: float | None = None,
-    confidence: float | None = None,
-    holdout: float | None = None,
-    variance: str | None = None,
-    id_column: str | None = None,
-    group: str | None = None,
-    drop: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
-    rows: int | None = None,
-    missing: str | None = None,
-    workers: int | None = None,
     memory: float | None = None,
     engine: str | None = None,
     engine_option: Annotated[list[str] | None, Parameter(negative=())] = None,
@@ -56,18 +46,9 @@ def model(
     ----------
     target
         Built-in data (digits, breast-cancer, diabetes) or a file (csv, parquet, npz).
-    label
-        Column of the file that the model predicts.
-    task
-        What it predicts: "classification", a class, or "regression", a number. [classification]
-    recipe
-        Your own model: file.py:name or module:name, a function that returns a recipe, or an
-        estimator of scikit-learn, XGBoost, LightGBM or skorch. [a small neural network]
     models
         Shadow models a candidate, at least 4; below 8 the intervals are very wide. With --until
         the most there may be. `lethe plan` says how many it takes. [64]
-    seed
-        Of everything random. [0]
     out
         Run folder. [lethe-runs/TARGET-HASH]
     gate
@@ -80,10 +61,6 @@ def model(
         of models that takes, the audit is valid, and goes on if you ask for more.
     release
         Candidate that the rules judge. [baseline]
-    mitigations
-        Names of the mitigations to compare: uniform-noise, weighted, weighted-noise, removal,
-        equal-mean-weight, early-stopping; or none, to measure the plain model alone.
-        [all that the recipe can carry]
     noise
         Standard deviation of the gradient noise. [0.01]
     noise_convention
@@ -94,27 +71,6 @@ def model(
         See alpha. [2]
     margin
         Loss of accuracy, or of R², that counts as none. [0.01]
-    confidence
-        Of all intervals. [0.95]
-    holdout
-        Share of the records kept from all training, to measure accuracy or R². [0.2]
-    variance
-        Variance rule of LiRA: auto, pooled, pooled-total or per-record. [auto]
-    id_column
-        Column that names the records.
-    group
-        Column that names the person behind each record, such as user_id. Then every model trains
-        on all records of a person or on none, and intervals count persons, not records. Without
-        it each record counts as a person of its own: where people have several records, that
-        understates what leaks about them.
-    drop
-        Columns to leave out.
-    rows
-        Use a random subset of this many records.
-    missing
-        Missing numbers: "refuse" or "impute". [refuse]
-    workers
-        Processes, one thread each. [all cores]
     memory
         GiB that models trained at the same time may take together. [half of the machine's]
     engine
@@ -135,25 +91,22 @@ def model(
     given = {
         key: value
         for key, value in locals().items()
-        if key not in ("target", "config", "context", "quiet")
+        if key not in ("target", "subject", "config", "context", "quiet")
     }
-    from lethe.cli.options import audit_settings, begin, finish, merged
+    from lethe.cli.options import audit_settings, begin, command_line, finish, merged
     from lethe.cli.show import Progress
-    from lethe.cli.subject import load_subject
-    from lethe.membership.audit import audit_model, baseline_spec
+    from lethe.cli.subject import find_subject
+    from lethe.membership.audit import audit_model
     from lethe.training.engines import check_engine, choose_engine
     from lethe.training.folder import RunFolder
 
-    options = merged(config, given)
+    options = merged(config, {**asdict(subject), **given})
     settings = audit_settings(options)
     where, details = options["engine"], options["engine_option"] or ()
     check_engine(where, details)
-    data, chosen = load_subject(target, options, settings.seed)
-    settings.candidates(chosen)
-    name = baseline_spec(data, chosen, settings).hash()
-    folder = Path(options["out"] or Path("lethe-runs") / f"{data.name}-{name[:8]}")
+    data, chosen, name, folder = find_subject(target, options, settings)
     command = {"command": "audit model", "target": target, **options}
-    with RunFolder(folder, name, _command_line()) as run, Progress(quiet) as progress:
+    with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
         _warn_models(options["models"], settings.models, progress)
         begin(run, command)
         there = choose_engine(where, folder, options["workers"], details, progress.say)
@@ -213,7 +166,14 @@ def scores(
         for key, value in locals().items()
         if key not in ("file", "config", "context", "quiet")
     }
-    from lethe.cli.options import audit_settings, begin, finish, merged
+    from lethe.cli.options import (
+        audit_settings,
+        begin,
+        command_line,
+        finish,
+        merged,
+        run_folder,
+    )
     from lethe.cli.show import Progress
     from lethe.membership.audit import audit_scores
     from lethe.training.fingerprint import digest, hash_array
@@ -224,20 +184,13 @@ def scores(
     settings = audit_settings(options)
     shadows = Shadows.from_file(file, options["signal"] or "logit")
     name = digest(hash_array(shadows.signals), hash_array(shadows.members), str(settings.seed))
-    folder = Path(options["out"] or Path("lethe-runs") / f"{file.stem}-{name[:8]}")
+    folder = run_folder(options["out"], file.stem, name)
     command = {"command": "audit scores", "file": str(file), **options}
-    with RunFolder(folder, name, _command_line()) as run, Progress(quiet) as progress:
+    with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
         _warn_models(None, shadows.models, progress)
         begin(run, command)
         findings = audit_scores(file.stem, shadows, settings, run)
         return finish(findings, run, context)
-
-
-def _command_line() -> str:
-    import shlex
-    import sys
-
-    return shlex.join(["lethe", *sys.argv[1:]])
 
 
 def _warn_models(asked: int | None, models: int, progress: Any) -> None:

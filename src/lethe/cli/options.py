@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -79,6 +81,16 @@ def _check_type(name: str, value: Any, default: Any) -> None:
             if not isinstance(value, allowed) or isinstance(value, bool) is not (kind is bool):
                 raise InputError(f"{name}={value!r} must be {words}.")
             return
+
+
+def run_folder(out: str | Path | None, subject: str, name: str) -> Path:
+    """The folder that was asked for, or lethe-runs/SUBJECT-HASH8."""
+    return Path(out or Path("lethe-runs") / f"{subject}-{name[:8]}")
+
+
+def command_line() -> str:
+    """The command as it was typed, for the manifest."""
+    return shlex.join(["lethe", *sys.argv[1:]])
 
 
 def begin(run: RunFolder, command: Mapping[str, Any]) -> None:

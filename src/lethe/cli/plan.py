@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+
+from lethe.cli.subject_options import AS_USUAL, SubjectOptions
 
 if TYPE_CHECKING:
     from lethe.membership.planning import Plan
@@ -15,24 +18,11 @@ def plan(
     target: str,
     /,
     *,
-    label: str | None = None,
-    task: str | None = None,
-    recipe: str | None = None,
+    subject: SubjectOptions = AS_USUAL,
     models: int | None = None,
     pilot: int | None = None,
     precision: Annotated[list[str] | None, Parameter(negative=())] = None,
-    seed: int | None = None,
     out: Path | None = None,
-    mitigations: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
-    confidence: float | None = None,
-    holdout: float | None = None,
-    variance: str | None = None,
-    id_column: str | None = None,
-    group: str | None = None,
-    drop: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
-    rows: int | None = None,
-    missing: str | None = None,
-    workers: int | None = None,
     config: Path | None = None,
     quiet: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
@@ -47,12 +37,6 @@ def plan(
     ----------
     target
         As in `lethe audit model`: built-in data or a file.
-    label
-        Column of the file that the model predicts.
-    task
-        "classification" or "regression". [classification]
-    recipe
-        Your own model: file.py:name or module:name. [a small neural network]
     models
         K of the audit that you think of; tables by records are for it. [64]
     pilot
@@ -63,60 +47,28 @@ def plan(
         "tpr@0.001 within 20%" (plus or minus 20 % of the value), "tpr@0.01 within 0.005" or
         "width(tpr@0.01)<=0.01" (limits at most 0.01 apart); may be repeated. Metrics: tpr@FPR,
         tau@FPR, auc.
-    seed
-        Of everything random. [0]
     out
         Run folder. [lethe-runs/TARGET-HASH, as the audit's]
-    mitigations
-        Those that the audit will compare, or none; only their number matters here.
-        [all that the recipe can carry]
-    confidence
-        Of all intervals. [0.95]
-    holdout
-        Share of the records kept from all training. [0.2]
-    variance
-        Variance rule of LiRA. [auto]
-    id_column
-        Column that names the records.
-    group
-        Column that names the person behind each record, such as user_id.
-    drop
-        Columns to leave out.
-    rows
-        Use a random subset of this many records.
-    missing
-        Missing numbers: "refuse" or "impute". [refuse]
-    workers
-        Processes, one thread each. [all cores]
     config
         TOML file with these options as keys; the command line wins.
     quiet
         No progress, only the result.
     """
-    given = {
-        key: value for key, value in locals().items() if key not in ("target", "config", "quiet")
-    }
     import json
-    import shlex
-    import sys
 
-    from lethe.cli.options import audit_settings, merged
+    from lethe.cli.options import audit_settings, command_line, merged
     from lethe.cli.show import Progress
-    from lethe.cli.subject import load_subject
+    from lethe.cli.subject import find_subject
     from lethe.membership import planning
-    from lethe.membership.audit import baseline_spec
     from lethe.training.folder import RunFolder
 
-    options = merged(config, given)
+    own = {"models": models, "pilot": pilot, "precision": precision, "out": out}
+    options = merged(config, {**asdict(subject), **own})
     settings = audit_settings(options)
     asked = options["precision"] or ()
     planning.check_asked(options["pilot"], asked)
-    data, chosen = load_subject(target, options, settings.seed)
-    settings.candidates(chosen)
-    name = baseline_spec(data, chosen, settings).hash()
-    folder = Path(options["out"] or Path("lethe-runs") / f"{data.name}-{name[:8]}")
-    line = shlex.join(["lethe", *sys.argv[1:]])
-    with RunFolder(folder, name, line) as run, Progress(quiet) as progress:
+    data, chosen, name, folder = find_subject(target, options, settings)
+    with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
         found = planning.plan(
             data,
             chosen,

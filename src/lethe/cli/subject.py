@@ -1,13 +1,46 @@
-"""What `lethe audit model` and `lethe shadow` are about: the data and the recipe."""
+"""What `lethe audit model`, `lethe plan` and `lethe shadow` are about: the data and the recipe."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from lethe.loaders import Dataset
+    from lethe.membership.settings import AuditSettings
     from lethe.training.recipe import Recipe
+
+
+class Subject(NamedTuple):
+    """What is audited, and the run folder that is its own.
+
+    Attributes:
+        data: the records.
+        recipe: how one model is trained.
+        name: content hash of the baseline, which a run folder is bound to.
+        folder: as asked, or after the data and the hash.
+    """
+
+    data: Dataset
+    recipe: Recipe
+    name: str
+    folder: Path
+
+
+def find_subject(target: str, options: Mapping[str, Any], settings: AuditSettings) -> Subject:
+    """Load what the options name, and check that the recipe can carry what is asked.
+
+    Raises:
+        InputError: data, recipe or mitigations cannot be had as asked.
+    """
+    from lethe.cli.options import run_folder
+    from lethe.membership.audit import baseline_spec
+
+    data, recipe = load_subject(target, options, settings.seed)
+    settings.candidates(recipe)
+    name = baseline_spec(data, recipe, settings).hash()
+    return Subject(data, recipe, name, run_folder(options["out"], data.name, name))
 
 
 def load_subject(target: str, options: Mapping[str, Any], seed: int) -> tuple[Dataset, Recipe]:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import Columns, as_text, list_names, missing
-from lethe.errors import InputError, did_you_mean
+from lethe.columns import Columns, as_text, check_column, missing
+from lethe.errors import InputError
 
 
 def read_groups(where: str, columns: Columns, group: str, used: dict[str, str]) -> NDArray[np.str_]:
@@ -25,11 +25,7 @@ def read_groups(where: str, columns: Columns, group: str, used: dict[str, str]) 
     """
     if group in used:
         raise InputError(f"group={group!r} is also the {used[group]}. Choose another column.")
-    if group not in columns:
-        raise InputError(
-            f"group={group!r} is not a column of {where}.{did_you_mean(group, columns)} "
-            f"Columns: {list_names(columns)}."
-        )
+    check_column("group", group, columns, where)
     column = columns[group]
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]

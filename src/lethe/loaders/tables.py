@@ -9,8 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import Columns, as_text, is_text, list_names, missing, read_columns
-from lethe.errors import InputError, check_choice, did_you_mean
+from lethe.columns import (
+    Columns,
+    as_text,
+    check_column,
+    is_text,
+    list_names,
+    missing,
+    read_columns,
+)
+from lethe.errors import InputError, check_choice
 from lethe.loaders.arrays import arrays_dataset
 from lethe.loaders.dataset import (
     TASKS,
@@ -126,22 +134,14 @@ def _check_label(path: Path, columns: Columns, label: str | None, drop: Collecti
         )
     if label in drop:
         raise InputError(f"label {label!r} is also in drop. Take it out of drop.")
-    if label not in columns:
-        raise InputError(
-            f"label={label!r} is not a column of {path}.{did_you_mean(label, columns)} "
-            f"Columns: {list_names(columns, 40)}."
-        )
+    check_column("label", label, columns, path)
     return label
 
 
 def _check_id_column(path: Path, columns: Columns, id_column: str, label: str) -> None:
     if id_column == label:
         raise InputError(f"id_column={id_column!r} is also the label. Choose another column.")
-    if id_column not in columns:
-        raise InputError(
-            f"id_column={id_column!r} is not a column of {path}."
-            f"{did_you_mean(id_column, columns)} Columns: {list_names(columns, 40)}."
-        )
+    check_column("id_column", id_column, columns, path)
     check_unique_ids(path.stem, as_text(columns[id_column]))
 
 

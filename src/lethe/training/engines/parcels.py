@@ -66,7 +66,7 @@ class Sender:
         """Pack a function and its argument."""
         sender = self
 
-        class Pickler(joblibs_cloudpickle().Pickler):  # type: ignore[misc]
+        class Pickler(joblibs_cloudpickle().Pickler):  # type: ignore[misc]  # known at run time only
             def persistent_id(self, found: Any) -> Hashable | None:
                 if type(found) is not np.ndarray or found.nbytes < LARGE or found.dtype.hasobject:
                     return None

@@ -109,8 +109,9 @@ class MaxPool:
     def forward(self, x: Tensor, training: bool) -> Tensor:
         """See `Layer`."""
         self._x = _merge(x)
+        y: Tensor
         y, self._at = aten.max_pool2d_with_indices(self._x, *self._how)
-        return y.unflatten(0, x.shape[:2])  # type: ignore[no-any-return]
+        return y.view(*x.shape[:2], *y.shape[1:])
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
         """See `Layer`."""
@@ -145,10 +146,10 @@ class MeanPool:
         """See `Layer`."""
         self._x = _merge(x)
         if self._size is not None:
-            y = aten._adaptive_avg_pool2d(self._x, self._size)
+            y: Tensor = aten._adaptive_avg_pool2d(self._x, self._size)
         else:
             y = aten.avg_pool2d(self._x, *self._how)
-        return y.unflatten(0, x.shape[:2])  # type: ignore[no-any-return]
+        return y.view(*x.shape[:2], *y.shape[1:])
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
         """See `Layer`."""
@@ -229,9 +230,9 @@ class BatchNorm:
         self.rows: Sequence[int] | None = None
 
     def _own(self, model: int) -> tuple[Tensor | None, Tensor | None]:
-        return tuple(  # type: ignore[return-value]
-            None if block is None else block.value[model] for block in (self.gain, self.offset)
-        )
+        gain = None if self.gain is None else self.gain.value[model]
+        offset = None if self.offset is None else self.offset.value[model]
+        return gain, offset
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
         """See `Layer`."""

@@ -1,0 +1,70 @@
+"""The options that say what is audited, the same in `lethe audit model` and `lethe plan`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Parameter
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SubjectOptions:
+    """Data, recipe and how they are measured; None takes the default.
+
+    Parameters
+    ----------
+    label
+        Column of the file that the model predicts.
+    task
+        What it predicts: "classification", a class, or "regression", a number. [classification]
+    recipe
+        Your own model: file.py:name or module:name, a function that returns a recipe, or an
+        estimator of scikit-learn, XGBoost, LightGBM or skorch. [a small neural network]
+    mitigations
+        Names of the mitigations to compare: uniform-noise, weighted, weighted-noise, removal,
+        equal-mean-weight, early-stopping; or none, to measure the plain model alone.
+        [all that the recipe can carry]
+    seed
+        Of everything random. [0]
+    confidence
+        Of all intervals. [0.95]
+    holdout
+        Share of the records kept from all training, to measure accuracy or R². [0.2]
+    variance
+        Variance rule of LiRA: auto, pooled, pooled-total or per-record. [auto]
+    id_column
+        Column that names the records.
+    group
+        Column that names the person behind each record, such as user_id. Then every model trains
+        on all records of a person or on none, and intervals count persons, not records. Without
+        it each record counts as a person of its own: where people have several records, that
+        understates what leaks about them.
+    drop
+        Columns to leave out.
+    rows
+        Use a random subset of this many records.
+    missing
+        Missing numbers: "refuse" or "impute". [refuse]
+    workers
+        Processes, one thread each. [all cores]
+    """
+
+    label: str | None = None
+    task: str | None = None
+    recipe: str | None = None
+    mitigations: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None
+    seed: int | None = None
+    confidence: float | None = None
+    holdout: float | None = None
+    variance: str | None = None
+    id_column: str | None = None
+    group: str | None = None
+    drop: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None
+    rows: int | None = None
+    missing: str | None = None
+    workers: int | None = None
+
+
+AS_USUAL = SubjectOptions()
