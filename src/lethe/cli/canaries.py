@@ -1,0 +1,219 @@
+"""`lethe canaries`: what one training of your own tells about epsilon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lethe.membership.one_run import Canaries, CanaryAudit
+
+canaries = App(
+    name="canaries",
+    help="Bound epsilon from below with one training: plant canaries, train, look for them.",
+)
+
+PLAN, TRAIN, ASK, ANSWER = "canaries.safetensors", "train.npz", "ask.npz", "canaries.json"
+
+
+@canaries.command
+def plant(
+    target: str,
+    /,
+    *,
+    out: Path,
+    count: int = 1000,
+    kind: str = "random-label",
+    label: str | None = None,
+    id_column: str | None = None,
+    drop: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
+    rows: int | None = None,
+    missing: str | None = None,
+    seed: int = 0,
+) -> int:
+    """Draw canaries, a fair coin for each, and write the data to train on.
+
+    Writes train.npz (features, labels: your records with the canaries whose coin fell on IN),
+    ask.npz (features, labels: all canaries, to be scored by the trained model in their order) and
+    canaries.safetensors, which knows the coins: the training must not see it.
+
+    Parameters
+    ----------
+    target
+        Built-in data (digits, breast-cancer) or a file (csv, parquet, npz).
+    out
+        Folder for the three files.
+    count
+        Canaries, at least 20; a few per cent of the records are usual. [1000]
+    kind
+        random-label: records of the data with a wrong label; out-of-distribution: records unlike
+        the data. [random-label]
+    label
+        Column of the file that the model predicts.
+    id_column
+        Column that names the records.
+    drop
+        Columns to leave out.
+    rows
+        Use a random subset of this many records.
+    missing
+        Missing numbers: "refuse" or "impute". [refuse]
+    seed
+        Draws everything; keep it from the training. [0]
+    """
+    from lethe.errors import InputError
+    from lethe.loaders import load
+    from lethe.membership.one_run import plan_canaries
+
+    data = load(
+        target,
+        label,
+        id_column=id_column,
+        drop=drop or (),
+        rows=rows,
+        seed=seed,
+        missing=missing or "refuse",
+    )
+    if (out / PLAN).exists():
+        raise InputError(
+            f"{out} holds canaries already; a second plan would make the first one's training "
+            "worthless. Choose another --out."
+        )
+    plan = plan_canaries(data.features, data.labels, count, kind, seed)
+    plan.save(out / PLAN)
+    _write_arrays(out / TRAIN, *plan.insert(data.features, data.labels))
+    _write_arrays(out / ASK, plan.features, plan.labels)
+    print(
+        f"{len(plan)} canaries, {int(plan.inserted.sum())} of them among the "
+        f"{len(data) + int(plan.inserted.sum())} records of {out / TRAIN}.\n"
+        f"1. Train on {out / TRAIN} as you would on your own data.\n"
+        f"2. Let the model score {out / ASK}, in its order; save logits, probabilities or scores "
+        "(higher = more likely trained on) as an array of that name in an npz file.\n"
+        f"3. lethe canaries audit {out / PLAN} --scores FILE --epsilon E --delta D"
+    )
+    return 0
+
+
+@canaries.command
+def audit(
+    plan: Path,
+    /,
+    *,
+    scores: Path,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    guesses: Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())] = None,
+    confidence: float = 0.95,
+    gdp: Annotated[bool, Parameter(negative=())] = False,
+    out: Path | None = None,
+) -> int:
+    """Bound epsilon from the scores of the canaries, and judge a claimed (epsilon, delta).
+
+    Exit codes: 0 consistent with the claim, or nothing claimed; 1 the claim is contradicted.
+    Consistent is no proof: a stronger attack may find more.
+
+    Parameters
+    ----------
+    plan
+        canaries.safetensors, as written by `lethe canaries plant`.
+    scores
+        What the trained model says of all canaries, in their order: npz or safetensors with an
+        array logits or probabilities (canaries, classes) or scores (canaries,), or csv or parquet
+        with a column scores; higher = more likely trained on.
+    epsilon
+        Claimed epsilon, > 0, under add/remove.
+    delta
+        Claimed delta, in [0, 1); also that of the bounds. [0]
+    guesses
+        Share of the canaries that is guessed, fixed before you look; several are each tried at
+        their part of the level. [0.2]
+    confidence
+        Of each bound, one-sided. [0.95]
+    gdp
+        The training is declared to be Gaussian DP, such as DP-SGD: then that form decides.
+    out
+        File for the bounds. [canaries.json beside the plan]
+    """
+    import json
+
+    from lethe.evidence.one_run import Guesses
+    from lethe.files import write_whole
+    from lethe.membership.one_run import load_canaries
+
+    planned = load_canaries(plan)
+    found = planned.audit(
+        _read_scores(planned, scores),
+        claimed=None if epsilon is None else (epsilon, delta or 0.0),
+        delta=delta,
+        guesses=Guesses(tuple(guesses)) if guesses else None,
+        confidence=confidence,
+        gdp=gdp,
+    )
+    document = _document(planned, found, epsilon)
+    write_whole(out or plan.with_name(ANSWER), json.dumps(document, indent=1).encode() + b"\n")
+    for form, bound in found.bounds.items():
+        print(f"{form:9} {bound}")
+    print(found.words)
+    print(f"{len(planned)} canaries; written to {out or plan.with_name(ANSWER)}")
+    return 1 if found.verdict == "contradicts" else 0
+
+
+def _write_arrays(path: Path, features: NDArray[Any], labels: NDArray[Any]) -> None:
+    import io
+
+    import numpy as np
+
+    from lethe.files import write_whole
+
+    buffer = io.BytesIO()
+    np.savez(buffer, features=features, labels=labels)
+    write_whole(path, buffer.getvalue())
+
+
+def _read_scores(plan: Canaries, path: Path) -> NDArray[np.floating]:
+    """Scores of the canaries from whichever array the file has."""
+    from lethe.columns import read_columns
+    from lethe.errors import InputError
+
+    columns = read_columns(path)
+    there = [name for name in ("scores", "logits", "probabilities") if name in columns]
+    if len(there) != 1:
+        raise InputError(
+            f"{path} must hold one array named scores, logits or probabilities, it has "
+            f"{', '.join(map(repr, columns))}."
+        )
+    if there == ["scores"]:
+        if path.suffix.lower() == ".safetensors":
+            return plan.load_scores(path)  # which knows the canaries that they are of
+        return columns["scores"]
+    return plan.signals(columns[there[0]], there[0])
+
+
+def _document(plan: Canaries, found: CanaryAudit, epsilon: float | None) -> dict[str, Any]:
+    """Everything of an audit as plain values."""
+    return {
+        "format": "lethe-canaries/1",
+        "canaries": len(plan),
+        "inserted": int(plan.inserted.sum()),
+        "kind": plan.kind,
+        "plan": plan.digest,
+        "claimed_epsilon": epsilon,
+        "form": found.form,
+        "verdict": found.verdict,
+        "words": found.words,
+        "bounds": {
+            form: {
+                "epsilon": bound.estimate.to_json(),
+                "delta": bound.delta,
+                "relation": bound.relation,
+                "only_if_gaussian_dp": bound.needs_gdp,
+                "note": bound.note,
+            }
+            for form, bound in found.bounds.items()
+        },
+    }

@@ -1,0 +1,279 @@
+"""A lower bound on epsilon from one training: how many canaries' coins its scores guess right.
+
+Each of m canaries went into the training data by its own fair coin. Of one trained model's scores
+the highest are guessed IN and the lowest OUT, r guesses in all, r fixed beforehand. A model that is
+(epsilon, delta)-DP makes many right guesses unlikely:
+
+* ``binomial``: with q = e^epsilon/(1 + e^epsilon), P[V >= v] <= P[Bin(r, q) >= v] + 2 m delta
+  max over 1 <= i <= v of P[v > Bin(r, q) >= v - i]/i (Steinke, Nasr and Jagielski 2023,
+  theorem 5.2);
+* ``tradeoff``: the same claim through its whole trade-off curve (see `lethe.evidence.tradeoff`);
+* ``gdp``: the curve of a mechanism declared to be Gaussian DP.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainc, gammaln, xlogy
+
+from lethe.errors import InputError, NotMeasurable, check_at_least, check_between, check_choice
+from lethe.evidence.epsilon import CONSTANT, NOTHING, EpsilonBound, gaussian
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.gdp import check_delta, last_true
+from lethe.evidence.thresholds import check_scores
+from lethe.evidence.tradeoff import approximate_inverse, gaussian_inverse, largest_refuted
+
+FORMS = ("binomial", "tradeoff", "gdp")
+_UNFAIR = 1e-9
+"""Coins less likely than this under fairness are refused: they were not fair coins."""
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """How many guesses are made, fixed before the scores are seen.
+
+    Taking the best of several numbers of guesses without correction is the error of other tools:
+    on scores of pure noise it reports an epsilon above 0 in a third of the audits. So several
+    shares each get their part of the level. A share chosen on some of the canaries is not offered:
+    the scores would choose r, and with delta > 0 the bounds are not proven for that.
+
+    Attributes:
+        shares: of all canaries that are guessed, each in (0, 1]; several are corrected for.
+        sides: ``both``: half of the guesses IN, half OUT; ``in``: the highest scores, all IN.
+    """
+
+    shares: tuple[float, ...] = (0.2,)
+    sides: str = "both"
+
+    def __post_init__(self) -> None:
+        if not self.shares:
+            raise InputError("shares=() must name at least one share of the canaries.")
+        for share in self.shares:
+            check_between("share of guesses", share, 0, 1, open_low=True)
+        check_choice("sides", self.sides, ("both", "in"))
+
+    def counts(self, canaries: int) -> tuple[int, ...]:
+        """Numbers of guesses for this many canaries, each at least 1."""
+        return tuple(max(1, round(share * canaries)) for share in self.shares)
+
+
+def right_guesses(
+    score: ArrayLike, inserted: ArrayLike, guesses: int, sides: str = "both", seed: int = 0
+) -> int:
+    """How many of r guesses are right: highest scores guessed IN, lowest OUT.
+
+    Args:
+        score: (m,) one score a canary, higher = more likely IN; ties are broken by the seed.
+        inserted: (m,) bool, the coins.
+        guesses: r, in [1, m].
+        sides: ``both`` or ``in``, see `Guesses`.
+        seed: of the order among tied scores.
+
+    >>> right_guesses([3.0, 2.0, 1.0, 0.0], [True, False, True, False], 2)
+    2
+    """
+    scores, coins = _canaries(score, inserted)
+    check_between("guesses", guesses, 1, len(scores))
+    check_choice("sides", sides, ("both", "in"))
+    # Not the order of the file, which may hold the IN canaries first.
+    order = np.lexsort((np.random.default_rng([seed, 3]).random(len(scores)), scores))
+    low = guesses // 2 if sides == "both" else 0
+    return int((~coins[order[:low]]).sum() + coins[order[len(order) - (guesses - low) :]].sum())
+
+
+def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
+    """The most that P[V >= v] can be under (epsilon, delta)-DP: the binomial form.
+
+    Args:
+        canaries: m >= r.
+        guesses: r, fixed beforehand.
+        right: v, in [0, r].
+        epsilon: >= 0.
+        delta: in [0, 1).
+
+    >>> one_run_p_value(4, 4, 4, 0.0, 0.0)
+    0.0625
+    """
+    _check_counts(canaries, guesses, right)
+    check_at_least("epsilon", epsilon, 0)
+    check_delta(delta)
+    if right == 0:
+        return 1.0
+    # 1/(1 + e^-epsilon), and 1 minus it without loss.
+    q, rest = 1 / (1 + math.exp(-epsilon)), math.exp(-epsilon) / (1 + math.exp(-epsilon))
+    tail = float(betainc(right, guesses - right + 1, q))
+    if delta == 0:
+        return tail
+    # The best window ends where the probabilities fall below their mean: above 12 deviations
+    # below the centre, whatever v is.
+    floor = min(right - 1, math.floor(guesses * q - 12 * math.sqrt(guesses * q * rest) - 12))
+    values = np.arange(right - 1, max(floor, 0) - 1, -1, dtype=np.float64)
+    logs = xlogy(values, q) + xlogy(guesses - values, rest) - gammaln(values + 1)
+    logs += gammaln(guesses + 1) - gammaln(guesses - values + 1)
+    window = np.cumsum(np.exp(logs)) / np.arange(1, len(values) + 1)
+    return min(1.0, tail + 2 * canaries * delta * float(window.max()))
+
+
+@functools.lru_cache(maxsize=4096)
+def one_run_epsilon(
+    canaries: int,
+    guesses: int,
+    right: int,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    form: str = "binomial",
+) -> float:
+    """The largest epsilon refuted by v right of r guesses about m coins; 0 if none is.
+
+    Args:
+        canaries: m.
+        guesses: r <= m, fixed beforehand.
+        right: v <= r.
+        delta: in [0, 1).
+        confidence: one-sided, in (0, 1).
+        form: ``binomial`` or ``tradeoff``; ``gdp`` gives the largest mu refuted instead (delta is
+            not used).
+
+    >>> round(one_run_epsilon(100, 100, 80), 3)
+    0.958
+    """
+    _check_counts(canaries, guesses, right)
+    check_delta(delta)
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    level = 1 - confidence
+    if check_choice("form", form, FORMS) == "binomial":
+        return last_true(
+            lambda epsilon: one_run_p_value(canaries, guesses, right, epsilon, delta) <= level
+        )
+    inverse = gaussian_inverse if form == "gdp" else approximate_inverse(delta)
+    return largest_refuted(canaries, guesses, right, level, inverse)
+
+
+def one_run_bound(
+    score: ArrayLike,
+    inserted: ArrayLike,
+    delta: float = 0.0,
+    *,
+    guesses: Guesses | None = None,
+    confidence: float = 0.95,
+    form: str = "binomial",
+    seed: int = 0,
+) -> EpsilonBound:
+    """Lower bound on epsilon from the canaries of one training.
+
+    Args:
+        score: (m,) one score a canary, higher = more likely IN, a function of the trained model and
+            of nothing that knows the coins.
+        inserted: (m,) bool, the coins as they fell.
+        delta: in [0, 1); for ``gdp`` above 0.
+        guesses: how many; default a fifth of the canaries, half IN and half OUT.
+        confidence: one-sided, in (0, 1).
+        form: ``binomial``, ``tradeoff`` or ``gdp``.
+        seed: breaks ties among scores; fixed beforehand.
+
+    Returns:
+        The bound, under add/remove; 0 and a note where the scores say nothing.
+
+    Guarantee:
+        With probability >= `confidence` over coins and training, the bound is at most the true
+        epsilon at this delta; for ``gdp`` only if the mechanism is Gaussian DP.
+
+    Assumes:
+        Independent fair coins (not a balanced draw), one for each canary; number of guesses, form
+        and seed fixed before the scores were seen. One run with m canaries tells less than many
+        runs with one: canaries hide each other (Keinan, Shenfeld and Ligett 2025).
+
+    Raises:
+        InputError: scores are NaN, lengths differ, all coins are equal, or fell as fair coins
+            hardly ever do; delta outside its range.
+        NotMeasurable: too few guesses for any bound above 0.
+
+    >>> coins = [True] * 20 + [False] * 20
+    >>> one_run_bound(coins, coins, guesses=Guesses((1.0,))).low > 2
+    True
+    """
+    scores, coins = _canaries(score, inserted)
+    check_choice("form", form, FORMS)
+    check_delta(delta)
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    if form == "gdp":
+        check_between("delta", delta, 0, 1, open_low=True, open_high=True)
+    plan = Guesses() if guesses is None else guesses
+    m = len(scores)
+    each = 1 - (1 - confidence) / len(plan.shares)
+    best, right, made = -1.0, 0, 0
+    for r in plan.counts(m):
+        if one_run_epsilon(m, r, r, 0.0 if form == "gdp" else delta, each, form) == 0:
+            raise NotMeasurable(
+                f"{r} guesses about {m} canaries at delta={delta:g}: even if all were right no "
+                "epsilon would be shown; use more canaries or a larger share of guesses."
+            )
+        v = right_guesses(scores, coins, r, plan.sides, seed)
+        low = one_run_epsilon(m, r, v, delta, each, form)
+        if low > best:
+            best, right, made = low, v, r
+    method = (
+        f"one run, {form} form, {right} of {made} guesses right, {len(plan.shares)} number"
+        f"{'s' * (len(plan.shares) > 1)} of guesses fixed beforehand, one-sided"
+    )
+    constant = bool((scores == scores[0]).all())
+    if constant:
+        best = 0.0  # the guesses were coins of ours
+    note = CONSTANT if constant else "" if best > 0 else NOTHING
+    if form == "gdp":
+        bound = gaussian(Estimate(None, best, None, confidence, method, m), delta, "add/remove")
+        return EpsilonBound(bound.estimate, delta, "add/remove", bound.mu, True, note)
+    odds = None if constant or right == made else max(0.0, math.log(max(right, 1) / (made - right)))
+    return EpsilonBound(Estimate(odds, best, None, confidence, method, m), delta, note=note)
+
+
+def _canaries(
+    score: ArrayLike, inserted: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    scores = check_scores("score", score)
+    coins = check_coins(inserted)
+    if coins.shape != scores.shape:
+        raise InputError(f"{len(scores)} scores for {coins.size} canaries; give one for each.")
+    return scores, coins
+
+
+def check_coins(inserted: ArrayLike) -> NDArray[np.bool_]:
+    """The coins as bool (m,), if independent fair coins may have fallen so.
+
+    Raises:
+        InputError: not 0 or 1, all equal, or as lopsided as one in 10^9 fair draws.
+    """
+    coins = np.asarray(inserted)
+    if coins.ndim != 1 or not np.isin(coins, (0, 1)).all():
+        raise InputError(
+            f"inserted has shape {coins.shape} and dtype {coins.dtype}, it must be one True or "
+            "False a canary."
+        )
+    flags = coins.astype(bool)
+    m, inside = len(flags), int(flags.sum())
+    if inside in (0, m):
+        which = "none" if inside == 0 else "all"
+        raise InputError(
+            f"{which} of the {m} canaries were inserted; fair coins must decide, so that some are "
+            "in the training data and some are not."
+        )
+    fewer = min(inside, m - inside)
+    if 2 * float(betainc(m - fewer, fewer + 1, 0.5)) < _UNFAIR:
+        raise InputError(
+            f"{inside} of {m} canaries were inserted, as fair coins hardly ever fall; insert each "
+            "with probability one half."
+        )
+    return flags
+
+
+def _check_counts(canaries: int, guesses: int, right: int) -> None:
+    if not 0 <= right <= guesses <= canaries or guesses < 1:
+        raise InputError(
+            f"right={right} of guesses={guesses} about canaries={canaries} must satisfy "
+            "0 <= right <= guesses <= canaries and guesses >= 1."
+        )

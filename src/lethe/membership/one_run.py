@@ -1,0 +1,314 @@
+"""Canaries for a training of your own: planted by coin flips, found again in the model's scores.
+
+A canary is a record made to be remembered. Each goes into the training data by its own fair coin;
+after one training the model's scores of all canaries, in or out, bound epsilon from below
+(Steinke, Nasr and Jagielski 2023, "Privacy Auditing with One (1) Training Run"). The training may
+happen elsewhere: the plan and the scores travel as files that carry the plan's digest.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from lethe.errors import InputError, check_at_least, check_choice
+from lethe.evidence.epsilon import EpsilonBound, Verdict, check_claim, claim_sentence
+from lethe.evidence.gdp import check_delta
+from lethe.evidence.one_run import FORMS, Guesses, check_coins, one_run_bound
+from lethe.evidence.thresholds import check_scores
+from lethe.files import write_whole
+from lethe.membership.canary_records import KINDS, checked_records, make_records
+from lethe.training.fingerprint import digest, hash_array
+from lethe.training.signals import signal_from_logits, signal_from_probabilities
+
+OUTPUTS = ("logits", "probabilities")
+MIN_CANARIES = 20
+"""With fewer, all coins may well fall alike, and hardly any guesses are made."""
+
+_COINS, _CONTENT, _SHUFFLE = 0, 1, 2
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class CanaryAudit:
+    """What the canaries of one training say about epsilon.
+
+    Attributes:
+        bounds: one for each form; each is true with its confidence alone, so the largest of them
+            is not. The verdict is from one form, named before the scores were seen.
+        form: of the verdict.
+        verdict: "contradicts" or "consistent"; None if nothing was claimed.
+        words: one sentence.
+        plan: digest of the canaries.
+    """
+
+    bounds: dict[str, EpsilonBound]
+    form: str
+    verdict: Verdict | None
+    words: str
+    plan: str
+
+    @property
+    def bound(self) -> EpsilonBound:
+        """The bound that the verdict is from."""
+        return self.bounds[self.form]
+
+
+@dataclass(frozen=True, eq=False)
+class Canaries:
+    """Records to plant, and the coins that decide which; made by `plan_canaries`.
+
+    The coins are the secret of the audit: whoever trains must not let them touch the training
+    but through the data that `insert` returns.
+
+    Attributes:
+        features: (m, ...) in the form and dtype of the user's own.
+        labels: (m,) in the dtype of the user's own.
+        inserted: (m,) bool, one independent fair coin each.
+        kind: ``random-label``, ``out-of-distribution`` or ``given``.
+        seed: of content, coins and the order in which `insert` mixes them in.
+
+    Raises:
+        InputError: lengths differ, or the coins cannot have been fair.
+    """
+
+    features: Array
+    labels: Array
+    inserted: NDArray[np.bool_]
+    kind: str
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
+        check_at_least("number of canaries", len(self.features), MIN_CANARIES)
+        if not len(self.features) == len(self.labels) == len(self.inserted):
+            raise InputError(
+                f"{len(self.features)} canaries have {len(self.labels)} labels and "
+                f"{len(self.inserted)} coins; give one of each for every canary."
+            )
+        check_coins(self.inserted)
+
+    def __len__(self) -> int:
+        """Number of canaries."""
+        return len(self.inserted)
+
+    @property
+    def digest(self) -> str:
+        """Hash of the whole plan; scores saved for one plan are refused by another."""
+        arrays = (self.features, self.labels, self.inserted)
+        return digest("canaries", self.kind, str(self.seed), *map(hash_array, arrays))
+
+    def insert(self, features: ArrayLike, labels: ArrayLike) -> tuple[Array, Array]:
+        """Training data with the inserted canaries among them, in an order drawn by the seed.
+
+        Args:
+            features: (n, ...) the user's own training records.
+            labels: (n,) theirs.
+
+        Returns:
+            Features and labels of n records and of the canaries whose coin fell on IN.
+        """
+        own, targets = checked_records(features, labels)
+        if own.shape[1:] != self.features.shape[1:] or own.dtype != self.features.dtype:
+            raise InputError(
+                f"features are {own.dtype} {own.shape[1:]} a record, the canaries "
+                f"{self.features.dtype} {self.features.shape[1:]}; insert them into data like "
+                "those that they were planned for."
+            )
+        if targets.dtype != self.labels.dtype:
+            raise InputError(
+                f"labels are {targets.dtype}, those of the canaries {self.labels.dtype}; use the "
+                "dtype of the plan."
+            )
+        mixed = np.concatenate([own, self.features[self.inserted]])
+        with_labels = np.concatenate([targets, self.labels[self.inserted]])
+        order = np.random.default_rng([self.seed, _SHUFFLE]).permutation(len(mixed))
+        return mixed[order], with_labels[order]
+
+    def signals(self, outputs: ArrayLike, form: str = "logits") -> NDArray[np.float32]:
+        """One score a canary from what a classifier says about all of them, IN and OUT alike.
+
+        Args:
+            outputs: (m, classes) for `features`, in their order.
+            form: ``logits`` or ``probabilities``.
+
+        Returns:
+            (m,) log-odds of the canary's own label, higher = more likely IN.
+        """
+        check_choice("form", form, OUTPUTS)
+        of = signal_from_logits if form == "logits" else signal_from_probabilities
+        return of(np.asarray(outputs), self.labels)
+
+    def audit(
+        self,
+        scores: ArrayLike,
+        *,
+        claimed: tuple[float, float] | None = None,
+        delta: float | None = None,
+        guesses: Guesses | None = None,
+        confidence: float = 0.95,
+        gdp: bool = False,
+        form: str = "binomial",
+    ) -> CanaryAudit:
+        """Bounds on epsilon, and whether they contradict a claim.
+
+        Args:
+            scores: (m,) one score a canary, higher = more likely IN, from the trained model and
+                perhaps others that saw no canary; nothing in them may know the coins.
+            claimed: (epsilon, delta), if the training claims one, under add/remove.
+            delta: of the bounds; the claimed one by default, else 0.
+            guesses: how many, see `Guesses`; fixed before the scores are seen, as is all below.
+            confidence: of each bound, one-sided.
+            gdp: True if the training is declared to be Gaussian DP: then that form decides.
+            form: which form decides otherwise, ``binomial`` or ``tradeoff``.
+
+        Guarantee:
+            A true claim is contradicted with probability at most 1 - `confidence`.
+
+        Assumes:
+            What `one_run_bound` does; the relation is add/remove of one canary.
+
+        Raises:
+            InputError: scores are NaN or not one a canary; claimed epsilon <= 0; a delta outside
+                [0, 1).
+            NotMeasurable: too few canaries for any bound above 0.
+        """
+        at = delta if delta is not None else claimed[1] if claimed is not None else 0.0
+        check_delta(at)
+        decides = "gdp" if gdp else check_choice("form", form, FORMS[:2])
+        # Without a delta above 0 the Gaussian form has no epsilon.
+        forms = FORMS if at > 0 else FORMS[:2]
+        if decides not in forms:
+            raise InputError("gdp=True needs delta > 0: no Gaussian mechanism is (epsilon, 0)-DP.")
+        bounds = {
+            each: one_run_bound(
+                scores,
+                self.inserted,
+                at,
+                guesses=guesses,
+                confidence=confidence,
+                form=each,
+                seed=self.seed,
+            )
+            for each in forms
+        }
+        if claimed is None:
+            return CanaryAudit(bounds, decides, None, f"{bounds[decides]}.", self.digest)
+        verdict = check_claim(bounds[decides], *claimed, gdp=gdp)
+        words = claim_sentence(bounds[decides], *claimed, gdp=gdp)
+        return CanaryAudit(bounds, decides, verdict, words, self.digest)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan as .safetensors, coins included: keep it from whoever attacks."""
+        arrays = {
+            "features": np.ascontiguousarray(self.features),
+            "labels": np.ascontiguousarray(self.labels),
+            "inserted": np.ascontiguousarray(self.inserted),
+        }
+        told = {"kind": self.kind, "seed": self.seed, "digest": self.digest}
+        write_whole(Path(path), save(arrays, metadata=_header("canaries", told)))
+
+    def save_scores(self, path: str | Path, scores: ArrayLike) -> None:
+        """Write the scores of these canaries, with the plan's digest, as .safetensors."""
+        values = self._scores(scores)
+        header = _header("canary scores", {"digest": self.digest})
+        write_whole(Path(path), save({"scores": values}, metadata=header))
+
+    def load_scores(self, path: str | Path) -> NDArray[np.float64]:
+        """Read scores back.
+
+        Raises:
+            InputError: the file is damaged, or its scores are of other canaries.
+        """
+        arrays, told = _read(Path(path), "canary scores", ("scores",))
+        if told.get("digest") != self.digest:
+            raise InputError(
+                f"{path} holds scores of other canaries; take the scores that were saved with "
+                "this plan, or the plan that they were saved with."
+            )
+        return self._scores(arrays["scores"])
+
+    def _scores(self, scores: ArrayLike) -> NDArray[np.float64]:
+        values = check_scores("scores", scores)
+        if len(values) != len(self):
+            raise InputError(f"{len(values)} scores for {len(self)} canaries; give one for each.")
+        return values
+
+
+def plan_canaries(
+    features: ArrayLike,
+    labels: ArrayLike,
+    count: int,
+    kind: str = "random-label",
+    seed: int = 0,
+    *,
+    given: tuple[ArrayLike, ArrayLike] | None = None,
+) -> Canaries:
+    """Draw canaries for a training set, and an independent fair coin for each.
+
+    More canaries tell more, until they disturb the training: a share of a few per cent of the data
+    is usual. The audit is of the training with canaries.
+
+    Args:
+        features: (n, ...) training records, numbers.
+        labels: (n,) integer class codes; ``given`` takes numbers of any kind.
+        count: m, number of canaries, >= 20; for ``given`` that of the arrays.
+        kind: ``random-label``, ``out-of-distribution`` (see `lethe.membership.canary_records`) or
+            ``given``.
+        seed: draws everything; keep it from the training's own seed and code.
+        given: (features, labels) of the canaries for ``given``.
+
+    Raises:
+        InputError: shapes differ, too few records or classes for the kind, NaN features.
+
+    >>> plan = plan_canaries(np.arange(60.0).reshape(30, 2), np.arange(30) % 2, 20, seed=1)
+    >>> plan.features.shape, bool(plan.inserted.any())
+    ((20, 2), True)
+    """
+    check_at_least("count", count, MIN_CANARIES)
+    check_at_least("seed", seed, 0)
+    rng = np.random.default_rng([seed, _CONTENT])
+    planted, their_labels = make_records(features, labels, count, kind, rng, given)
+    coins = np.random.default_rng([seed, _COINS]).random(count) < 0.5
+    return Canaries(planted, their_labels, coins, kind, seed)
+
+
+def load_canaries(path: str | Path) -> Canaries:
+    """Read a plan back.
+
+    Raises:
+        InputError: the file is damaged, no plan, or its content is not what its digest says.
+    """
+    arrays, told = _read(Path(path), "canaries", ("features", "labels", "inserted"))
+    try:
+        plan = Canaries(**arrays, kind=str(told["kind"]), seed=int(told["seed"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is no plan of canaries: {error}. Save the plan again.") from error
+    if plan.digest != told.get("digest"):
+        raise InputError(f"{path} was altered: its content is not what its digest says.")
+    return plan
+
+
+def _header(what: str, told: dict[str, Any]) -> dict[str, str]:
+    # One entry: safetensors writes several in any order, and equal plans give equal bytes.
+    return {"lethe": json.dumps({"what": what, **told}, sort_keys=True)}
+
+
+def _read(path: Path, what: str, names: tuple[str, ...]) -> tuple[dict[str, Array], dict[str, Any]]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            told = json.loads((file.metadata() or {}).get("lethe", "{}"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}
+    except (OSError, ValueError, SafetensorError) as error:
+        raise InputError(f"{path} is not readable: {error}. Save it again.") from error
+    if told.get("what") != what or set(arrays) != set(names):
+        raise InputError(f"{path} holds no {what}; take the file that Lethe wrote for them.")
+    return arrays, told
