@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from lethe.evidence.roc import auc, roc, tpr_at_fpr
     from lethe.loaders import Dataset, load
     from lethe.membership.audit import audit_model, audit_scores, open_run
-    from lethe.membership.lira import score_all
     from lethe.membership.planning import plan
+    from lethe.membership.scoring import score_all, score_targets
     from lethe.membership.settings import AuditSettings
     from lethe.membership.vulnerability import vulnerability
     from lethe.report import render
@@ -60,7 +60,8 @@ _HOME = {
     "plan": "lethe.membership.planning",
     "render": "lethe.report",
     "roc": "lethe.evidence.roc",
-    "score_all": "lethe.membership.lira",
+    "score_all": "lethe.membership.scoring",
+    "score_targets": "lethe.membership.scoring",
     "tpr_at_fpr": "lethe.evidence.roc",
     "vulnerability": "lethe.membership.vulnerability",
     "wilson": "lethe.evidence.intervals",
@@ -98,6 +99,7 @@ __all__ = [
     "render",
     "roc",
     "score_all",
+    "score_targets",
     "tpr_at_fpr",
     "vulnerability",
     "wilson",

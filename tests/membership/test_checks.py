@@ -186,6 +186,7 @@ def test_all_checks_of_a_candidate():
         "IN and OUT models",
         "tied or saturated signals",
         "attack beats guessing",
+        "power",
     ]
     for check in found:
         document = check.to_json("baseline")

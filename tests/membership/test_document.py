@@ -11,6 +11,7 @@ from simulated import audit, coins, gaps, nearly_balanced, paired, shadows, sign
 
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
+from lethe.membership.attacks import AUTO
 from lethe.membership.audit import audit_scores
 from lethe.membership.settings import AuditSettings
 from lethe.training.shadows import Shadows
@@ -60,7 +61,7 @@ def test_scores_file_end_to_end(npz):
     assert document["subject"]["name"] == "mine"
     assert [one["name"] for one in document["candidates"]] == ["baseline"]
     found = document["candidates"][0]
-    assert set(found["attacks"]) == {"lira-online", "lira-offline", "loss-threshold"}
+    assert set(found["attacks"]) == set(AUTO) - {"rmia-offline"}
     rates = found["attacks"]["lira-online"]["tpr"]
     assert 0.1 < rates["0.1"]["value"] < 0.9 and rates["0.01"]["low"] <= rates["0.01"]["value"]
     assert "non-members, got 2400" in rates["0.001"]["refused"]

@@ -21,7 +21,7 @@ from lethe.membership.leave_one_out import (
     scored_cells,
     without_groups,
 )
-from lethe.membership.lira import score_all
+from lethe.membership.scoring import score_all
 from lethe.training.design import partners
 
 RULES = ("pooled", "pooled-total", "per-record")

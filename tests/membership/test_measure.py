@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from simulated import audit, balanced, coins, gaps, nearly_balanced, paired, shadows, signals
 
+from lethe.evidence.bands import simultaneous_band
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.roc import auc, check_resolvable, tpr_at_fpr
 from lethe.evidence.twoway import Replicates, share_estimate
 from lethe.membership import measure
-from lethe.membership.lira import ATTACKS, score_all
 from lethe.membership.measure import (
     AttackResult,
     record_clusters,
@@ -23,6 +23,7 @@ from lethe.membership.measure import (
     strongest_metric,
     tau_of,
 )
+from lethe.membership.scoring import SIMPLE, score_all
 
 ONE = ("lira-online",)
 
@@ -51,7 +52,7 @@ def result(name, value, error, tpr=None, seed=0, degrees=31):
 
 def test_values_are_those_of_plain_functions():
     made = audit(8, 300)
-    results = run_attacks(made, tuple(ATTACKS))
+    results = run_attacks(made, SIMPLE)
     for name, score in score_all(made.signals, made.members).items():
         assert results[name].auc.value == pytest.approx(auc(made.members, score))
         plain = tpr_at_fpr(made.members, score, 0.1)
@@ -86,6 +87,19 @@ def test_curve_is_monotone_within_its_band():
     assert all(
         a <= b <= c for a, b, c in zip(curve["low"], curve["tpr"], curve["high"], strict=True)
     )
+
+
+def test_curve_carries_the_band_that_holds_it_at_once():
+    """Its places in the replicates come after the AUC and the rates that were asked for."""
+    result = run_attacks(audit(8, 300), ONE, (0.1, 0.05))["lira-online"]
+    curve = result.curve
+    low, high = simultaneous_band(
+        np.array(curve["tpr"]), result.replicates, 3 + np.arange(len(curve["fpr"])), 1200, 300
+    )
+    assert curve["band_low"] == low.tolist() and curve["band_high"] == high.tolist()
+    assert (low <= curve["low"]).all() and (high >= curve["high"]).all()
+    assert (high - low > np.subtract(curve["high"], curve["low"]) + 1e-6).mean() > 0.8
+    assert result.to_json()["roc"].keys() >= {"band_low", "band_high"}
 
 
 def test_group_ids_are_the_clusters():

@@ -8,8 +8,8 @@ from scipy.special import ndtr
 from simulated import gaps, shadows
 
 from lethe.evidence.roc import auc
-from lethe.membership.lira import score_all
 from lethe.membership.measure import record_clusters, run_attacks
+from lethe.membership.scoring import score_all
 from lethe.membership.utility import utility
 from lethe.training.design import membership
 

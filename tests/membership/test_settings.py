@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from lethe.errors import InputError
-from lethe.membership.lira import ATTACKS
+from lethe.membership.attacks import ATTACKS
 from lethe.membership.settings import AuditSettings
 from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe
 
@@ -42,7 +42,7 @@ def test_defaults_are_those_of_the_design():
     )
     assert (made.noise, made.alpha, made.beta, made.keep_records) == (0.01, 2.0, 2.0, False)
     assert made.fprs() == (0.1, 0.01, 0.001)
-    assert made.attacks() == tuple(ATTACKS)
+    assert made.attack == ("auto",)
 
 
 @pytest.mark.parametrize("asked, built", [(4, 4), (5, 6), (63, 64), (64, 64)])
@@ -159,3 +159,12 @@ def test_asking_for_what_cannot_be_carried_is_an_error():
         AuditSettings(mitigations=("uniform-noise",)).candidates(
             SklearnRecipe(LogisticRegression())
         )
+
+
+def test_attacks_are_named_or_left_to_auto_or_all():
+    assert AuditSettings(attack=("gap", *list(ATTACKS)[:2])).attack[0] == "gap"
+    with pytest.raises(InputError, match="attack='lira' must be one of 'auto', 'all', 'lira-on"):
+        AuditSettings(attack=("lira",))
+    for odd in ((), ("auto", "gap"), ("all", "auto")):
+        with pytest.raises(InputError, match="name attacks, or say 'auto' or 'all' alone"):
+            AuditSettings(attack=odd)

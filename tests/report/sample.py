@@ -74,6 +74,8 @@ def curve(shift: float) -> Json:
         "tpr": tpr,
         "low": [max(0.0, at - 0.25 * at * (1 - at) - 0.0004) for at in tpr],
         "high": [min(1.0, at + 0.28 * at * (1 - at) + 0.0006) for at in tpr],
+        "band_low": [max(0.0, at - 0.38 * at * (1 - at) - 0.0006) for at in tpr],
+        "band_high": [min(1.0, at + 0.42 * at * (1 - at) + 0.0009) for at in tpr],
     }
 
 

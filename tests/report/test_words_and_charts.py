@@ -7,11 +7,12 @@ import re
 import pytest
 from sample import CANDIDATES, document, estimate
 
-from lethe.report import figures, frontier_chart, words
+from lethe.evidence.findings import Findings
+from lethe.report import figures, frontier_chart, render, words
 from lethe.report.labels import Box, place
 from lethe.report.numbers import facts, plain, rate, score
 from lethe.report.svg import log_ticks, ticks
-from lethe.report.view import before_and_after, panels, rates_of
+from lethe.report.view import band_confidence, before_and_after, panels, rates_of
 
 
 def interval(value: float | None, low: float | None, high: float | None) -> dict:
@@ -184,6 +185,24 @@ def test_panels_and_class_plot() -> None:
     assert "digit 9" in figures.class_plot(baseline, chosen)
     assert figures.class_plot({"per_class": []}, None) == ""
     assert figures.roc_panels(None, []) == figures.t_panels(None, []) == []
+
+
+def test_the_band_of_the_whole_curve_is_drawn_and_named() -> None:
+    """Without one the intervals of single points stand in, and the page says so."""
+    shown = document()
+    baseline, chosen = before_and_after(shown)
+    assert band_confidence(shown["candidates"]) == "95 %"
+    page = render(Findings.from_json(shown))
+    assert "The whole curve lies in the shaded band with 95 % confidence" in page
+    with_band = figures.roc_panels(baseline, [chosen])[0][1]
+    for candidate in shown["candidates"]:
+        for result in candidate["attacks"].values():
+            del result["roc"]["band_low"], result["roc"]["band_high"]
+    assert band_confidence(shown["candidates"]) is None
+    assert "Bands are intervals at each point." in render(Findings.from_json(shown))
+    baseline, chosen = before_and_after(shown)
+    assert figures.roc_panels(baseline, [chosen])[0][1] != with_band
+    assert band_confidence([]) is None
 
 
 def test_classes_that_lose_most_are_drawn_when_there_are_many() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from cyclopts import App
 
 from lethe.cli.audit import audit
+from lethe.cli.canaries import canaries
+from lethe.cli.forgotten import forgotten
 from lethe.cli.plan import plan
 from lethe.cli.shadow import shadow
 
@@ -29,5 +31,7 @@ def _version() -> str:
 
 app.version = _version
 app.command(audit)
+app.command(canaries)
+app.command(forgotten)
 app.command(plan)
 app.command(shadow)

@@ -126,6 +126,7 @@ def scores(
     out: Path | None = None,
     gate: Annotated[list[str] | None, Parameter(negative=())] = None,
     confidence: float | None = None,
+    attack: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
     variance: str | None = None,
     keep_records: Annotated[bool | None, Parameter(negative=())] = None,
     config: Path | None = None,
@@ -150,6 +151,8 @@ def scores(
         Rule that sets the exit code, such as "tpr@0.001<=0.05"; may be repeated.
     confidence
         Of all intervals. [0.95]
+    attack
+        Names of the attacks to run, as in `lethe audit model`; or all. [auto]
     variance
         Variance rule of LiRA: auto, pooled, pooled-total or per-record. [auto]
     keep_records

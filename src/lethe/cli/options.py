@@ -61,7 +61,7 @@ def audit_settings(options: Mapping[str, Any]) -> AuditSettings:
         value = options.get(field.name)
         if value is None:
             continue
-        if field.name in ("gate", "until", "mitigations"):
+        if field.name in ("attack", "gate", "until", "mitigations"):
             value = (value,) if isinstance(value, str) else tuple(value)
         _check_type(field.name, value, field.default)
         chosen[field.name] = value

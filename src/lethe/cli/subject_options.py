@@ -32,6 +32,10 @@ class SubjectOptions:
         Of all intervals. [0.95]
     holdout
         Share of the records kept from all training, to measure accuracy or R². [0.2]
+    attack
+        Names of the attacks to run: lira-online, lira-offline, lira-hierarchical, bavaria-n,
+        bavaria-t, bavaria-offline, rmia-online, rmia-offline, base-online, base-offline, attack-r,
+        learned-ratio, loss-threshold; or all. [auto: the strongest ones, and a blind baseline]
     variance
         Variance rule of LiRA: auto, pooled, pooled-total or per-record. [auto]
     id_column
@@ -58,6 +62,7 @@ class SubjectOptions:
     seed: int | None = None
     confidence: float | None = None
     holdout: float | None = None
+    attack: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None
     variance: str | None = None
     id_column: str | None = None
     group: str | None = None

@@ -150,7 +150,8 @@ def audit_model(
         show.say(stop.words())
     show.say(headline(first, settings))
     if settings.keep_records:
-        write_records(folder, first, data.classes)
+        own = data.features[spec.pool]
+        write_records(folder, first, data.classes, own, settings.variance, settings.seed)
 
     scores, models_behind = _settled_exposure(folder, spec, first.shadows)
     weights = targeted_weights(scores, spec, settings)
@@ -332,7 +333,12 @@ def measure(
     """
     confidence = settings.confidence
     results = run_attacks(
-        shadows, settings.attacks(), settings.fprs(), confidence, settings.variance, settings.seed
+        shadows,
+        settings.attacks(shadows),
+        settings.fprs(),
+        confidence,
+        settings.variance,
+        settings.seed,
     )
     fpr = risk_rate(shadows)
     best = strongest(results, fpr)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.roc import Roc, auc_of, roc
 from lethe.evidence.twoway import Spread, symmetric_estimate
-from lethe.membership.lira import score_all
 from lethe.membership.measure import AttackResult
+from lethe.membership.scoring import score
 from lethe.membership.utility import utility_name
 from lethe.training.shadows import Shadows
 
@@ -58,7 +58,16 @@ def exchanged(shadows: Shadows, seed: int) -> Shadows:
     """The same design with signals that know nothing of membership.
 
     Within each complementary pair a coin for every record decides which model gets which
-    signal; without pairs a record's signals are shuffled over the models.
+    signal; without pairs a record's signals are shuffled over the models. What an attack
+    finds in them is chance, or a fault of the design or of the attack.
+
+    Args:
+        shadows: K models on N records.
+        seed: of the coins.
+
+    Returns:
+        Signals of the same values, membership, names and persons, and those of held-out records;
+        labels are left out.
     """
     rng = np.random.default_rng([seed, 7])
     signals = shadows.signals.copy()
@@ -71,7 +80,14 @@ def exchanged(shadows: Shadows, seed: int) -> Shadows:
             signals[partner[model]] = np.where(swap, both[0], both[1])
     else:
         signals = rng.permuted(signals, axis=0)
-    return Shadows(signals, shadows.members, shadows.ids, groups=shadows.groups)
+    return Shadows(
+        signals,
+        shadows.members,
+        shadows.ids,
+        groups=shadows.groups,
+        population=shadows.population,
+        task=shadows.task,
+    )
 
 
 def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
@@ -79,15 +95,24 @@ def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
 
     The coins of `exchanged` are independent from record to record, so here records are the
     only clusters, and even an audit of 4 models can fail.
+
+    Args:
+        shadows: the audit's models.
+        attack: the attack to try on them.
+        seed: of the coins, see `exchanged`.
+
+    Returns:
+        ``fail`` where 0.5 lies outside: then membership reaches the attack by another way than
+        the signals, or the intervals are too narrow.
     """
     null = exchanged(shadows, seed)
-    score = score_all(null.signals, null.members, (attack,), seed=seed)[attack]
-    scored = np.isfinite(score)
+    found = score(null, (attack,), seed=seed)[attack]
+    scored = np.isfinite(found)
     whole = bool(scored.all())
-    curve = roc(null.members[scored], score.ravel() if whole else score[scored])
+    curve = roc(null.members[scored], found.ravel() if whole else found[scored])
     estimate = symmetric_estimate(
         auc_of(curve),
-        _auc_spread(curve, null.members, score, scored),
+        _auc_spread(curve, null.members, found, scored),
         int(scored.sum()),
         _NULL_CONFIDENCE,
         "clustered by record (Obuchowski 1997), Student t; n = scores",
@@ -233,11 +258,15 @@ def run_checks(
     shadows: Shadows, results: dict[str, AttackResult], best: str, seed: int
 ) -> list[Check]:
     """All self-checks of one candidate."""
+    from lethe.membership.power import power_check  # it builds on the checks of this file
+
     found = [
         null_audit(shadows, best, seed),
         coverage(shadows),
         ties(shadows),
         drift(shadows),
         beats_baseline(results, best),
+        # Cheap enough to be run many times; what it finds a stronger attack finds as well.
+        power_check(shadows, results, "lira-online" if "lira-online" in results else best, seed),
     ]
     return [check for check in found if check is not None]

@@ -121,7 +121,7 @@ def compose(
         threat_model=texts.threat_model(measured[0].shadows),
         data=_data(measured[0].shadows, data, spec),
         attacks=[texts.attack(attack, settings.variance) for attack in measured[0].results],
-        attacks_not_run=texts.NOT_RUN,
+        attacks_not_run=texts.not_run(measured[0].results, measured[0].shadows),
         baseline={"candidate": measured[0].name},
         candidates=[candidate.to_json() for candidate in candidates],
         frontier={
@@ -164,6 +164,7 @@ def compose(
             "models": measured[0].shadows.models,
             "confidence": settings.confidence,
             "holdout": settings.holdout,
+            "attack": list(settings.attack),
             "variance": settings.variance,
             "gate": list(settings.gate),
             "spec": None if spec is None else spec.hash(),

@@ -43,7 +43,9 @@ class Moments:
     def variance(self) -> Float:
         """(N,) unbiased variance of each record; NaN where `count` < 2."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(self.count > 1, self.squares / (self.count - 1), np.nan)
+            own = np.asarray(self.squares / (self.count - 1))
+        own[self.count < 2] = np.nan
+        return own
 
     def within(self) -> float:
         """Variance within records, pooled over all of them; NaN without a record of count 2."""
@@ -122,7 +124,7 @@ def leave_one_out(
         InputError: shapes differ, or a signal is not finite.
     """
     check_signals(signals, members)
-    design = _Design.of(members, seed)
+    design = Design.of(members, seed)
     rows = _Centred(signals, design.usable)
     sums = _Sums.of(rows, design.members, design.counted)
     for place, target in enumerate(design.usable):
@@ -184,7 +186,7 @@ def scored_cells(members: NDArray[np.bool_], seed: int = 0) -> NDArray[np.bool_]
         members: (K, N) true membership.
         seed: see `leave_one_out`.
     """
-    design = _Design.of(members, seed)
+    design = Design.of(members, seed)
     lost = 1 if design.leaves_counterpart else 0
     count_in = _count(design.members & design.counted)
     count_out = _count(~design.members & design.counted)
@@ -223,7 +225,7 @@ class _Centred:
 
 
 @dataclass(frozen=True)
-class _Design:
+class Design:
     """Who plays the target, and what is left out with it.
 
     Attributes:
@@ -241,16 +243,17 @@ class _Design:
     drawn: _Counterparts | None
 
     @staticmethod
-    def of(members: NDArray[np.bool_], seed: int) -> _Design:
+    def of(members: NDArray[np.bool_], seed: int) -> Design:
+        """The design that a (K, N) membership table shows."""
         usable = scorable_targets(members)
         if len(usable) < len(members):
             members = members[usable]
         partner = partners(members)
         if (partner >= 0).all():
-            return _Design(usable, members, np.broadcast_to(True, members.shape), partner, None)
+            return Design(usable, members, np.broadcast_to(True, members.shape), partner, None)
         drawn = _Counterparts.of(members, seed)
         counted = np.broadcast_to(True, members.shape) if drawn is None else drawn.counted
-        return _Design(usable, members, counted, None, drawn)
+        return Design(usable, members, counted, None, drawn)
 
     @property
     def leaves_counterpart(self) -> bool:
@@ -278,13 +281,16 @@ class _Sums:
     @staticmethod
     def of(rows: Iterable[Float], members: NDArray[np.bool_], counted: NDArray[np.bool_]) -> _Sums:
         parts = np.zeros((6, members.shape[1]))
+        inside, outside = parts[:3], parts[3:]
         for row, member, use in zip(rows, members, counted, strict=True):
-            for at, side in ((0, member & use), (3, ~member & use)):
-                kept = np.where(side, row, 0.0)
-                parts[at] += side
-                parts[at + 1] += kept
-                kept *= kept
-                parts[at + 2] += kept
+            if not use.all():
+                row = np.where(use, row, 0.0)
+            kept = row * member
+            rest = row - kept  # exactly the row or 0
+            for sums, side, own in ((inside, member & use, kept), (outside, ~member & use, rest)):
+                sums[0] += side
+                sums[1] += own
+                sums[2] += np.square(own, out=own)
         return _Sums(*parts)
 
     def minus(self, other: _Sums) -> _Sums:
@@ -310,25 +316,38 @@ class _Sums:
 
         Where the target is set aside (not `counted`) both sides are left empty.
         """
-        left = np.zeros_like(own) if other is None else other
-        lost = 0.0 if other is None else 1.0
+        # The target goes from its own side and a counterpart from the other one. Products with
+        # the two sides' 0 and 1 are exact, and several times as fast as a choice by membership.
+        gone_in = own * member
+        gone_out = own - gone_in
+        if other is not None:
+            kept = other * member
+            gone_out += kept
+            gone_in += np.subtract(other, kept, out=kept)
         sides = []
-        for is_in, count, total, square in (
-            (True, self.count_in, self.sum_in, self.square_in),
-            (False, self.count_out, self.sum_out, self.square_out),
+        for here, gone, count, total, square in (
+            (member, gone_in, self.count_in, self.sum_in, self.square_in),
+            (~member, gone_out, self.count_out, self.sum_out, self.square_out),
         ):
-            here = member if is_in else ~member
-            gone = np.where(here, own, left)
-            n = np.where(counted, count - np.where(here, 1.0, lost), 0.0)
-            sides.append(_moments_of(n, total - gone, square - gone**2, centre))
+            n = count - (here if other is None else 1.0)
+            if not counted.all():
+                n[~counted] = 0.0
+            rest = square - gone**2
+            sides.append(_moments_of(n, np.subtract(total, gone, out=gone), rest, centre))
         return sides[0], sides[1]
 
 
 def _moments_of(count: Float, total: Float, square: Float, centre: Float) -> Moments:
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(count > 0, total / count, np.nan)
-        rest = np.where(count > 1, square - total**2 / count, 0.0)
-    return Moments(count, mean + centre, np.maximum(rest, 0.0))
+        mean = total / count
+        rest = total * mean
+        np.subtract(square, rest, out=rest)
+    np.maximum(rest, 0.0, out=rest)
+    if count.min() < 2:
+        mean[count == 0] = np.nan
+        rest[count < 2] = 0.0
+    mean += centre
+    return Moments(count, mean, rest)
 
 
 class _Counterparts:

@@ -6,8 +6,6 @@ every shadow model play the target.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
@@ -16,9 +14,6 @@ from lethe.errors import InputError, check_choice
 from lethe.membership.leave_one_out import (
     Moments,
     References,
-    check_signals,
-    leave_one_out,
-    scored_cells,
 )
 
 PER_RECORD_FROM = 64
@@ -26,11 +21,7 @@ PER_RECORD_FROM = 64
 
 VARIANCES = ("auto", "pooled", "pooled-total", "per-record")
 
-REFERENCE_FREE = ("loss-threshold",)
-"""Attacks that ask no other model; cells are left out all the same, to compare like with like."""
-
 Float = NDArray[np.float64]
-Attack = Callable[[Float, References, str], Float]
 
 
 def variance_rule(variance: str, models: int) -> str:
@@ -61,7 +52,7 @@ def side_variance(side: Moments, rule: str) -> Float:
             )
     else:
         own = np.full(len(side.count), pooled)
-    return np.maximum(own, max(1e-8 * pooled, 1e-12))
+    return np.maximum(own, max(1e-8 * pooled, 1e-12), out=own)
 
 
 def lira_online(phi: Float, references: References, rule: str) -> Float:
@@ -77,9 +68,20 @@ def lira_online(phi: Float, references: References, rule: str) -> Float:
     """
     v_in = side_variance(references.inside, rule)
     v_out = side_variance(references.outside, rule)
-    to_in = (phi - references.inside.mean) ** 2 / v_in + np.log(v_in)
-    to_out = (phi - references.outside.mean) ** 2 / v_out + np.log(v_out)
-    return np.asarray(0.5 * (to_out - to_in))
+    score = _distance(phi, references.outside.mean, v_out)
+    score -= _distance(phi, references.inside.mean, v_in)
+    v_out /= v_in
+    score += np.log(v_out, out=v_out)
+    score *= 0.5
+    return score
+
+
+def _distance(phi: Float, mean: Float, variance: Float) -> Float:
+    """(phi - mean)^2/variance, without tables of intermediate results."""
+    distance = phi - mean
+    distance *= distance
+    distance /= variance
+    return distance
 
 
 def lira_offline(phi: Float, references: References, rule: str) -> Float:
@@ -97,50 +99,3 @@ def loss_threshold(phi: Float, references: References, rule: str) -> Float:
     The baseline that any attack must beat.
     """
     return phi
-
-
-ATTACKS: dict[str, Attack] = {
-    "lira-online": lira_online,
-    "lira-offline": lira_offline,
-    "loss-threshold": loss_threshold,
-}
-
-
-def score_all(
-    signals: NDArray[np.floating],
-    members: NDArray[np.bool_],
-    attacks: tuple[str, ...] = tuple(ATTACKS),
-    variance: str = "auto",
-    seed: int = 0,
-) -> dict[str, Float]:
-    """Scores of every attack with every model as the target, the others attacking it.
-
-    Args:
-        signals: (K, N) phi, higher = better known.
-        members: (K, N) true membership; of the target it is never used.
-        attacks: names from `ATTACKS`.
-        variance: see `variance_rule`.
-        seed: see `leave_one_out`.
-
-    Returns:
-        For each attack (K, N) float64, higher = member; NaN where a cell cannot be scored
-        because no reference model is left on a side.
-    """
-    for name in attacks:
-        check_choice("attack", name, ATTACKS)
-    rule = variance_rule(variance, len(signals))
-    scores = {name: np.full(signals.shape, np.nan) for name in attacks}
-    if set(attacks) <= set(REFERENCE_FREE):
-        check_signals(signals, members)
-        scored = scored_cells(members, seed)
-        for score in scores.values():
-            np.copyto(score, signals, where=scored)
-        return scores
-    for references in leave_one_out(signals, members, seed):
-        target = references.target
-        phi = np.asarray(signals[target], np.float64)
-        known = (references.inside.count > 0) & (references.outside.count > 0)
-        for name, score in scores.items():
-            with np.errstate(invalid="ignore"):
-                np.copyto(score[target], ATTACKS[name](phi, references, rule), where=known)
-    return scores

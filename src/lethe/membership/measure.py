@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable
+from lethe.evidence.bands import simultaneous_band
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.roc import auc_of, check_resolvable, log_ratio, rate_at, roc, smallest_fpr
 from lethe.evidence.twoway import (
@@ -20,7 +22,7 @@ from lethe.evidence.twoway import (
     symmetric_estimate,
 )
 from lethe.membership.leave_one_out import scored_cells
-from lethe.membership.lira import score_all
+from lethe.membership.scoring import score
 from lethe.training.shadows import Shadows
 
 FPRS = (0.1, 0.01, 0.001)
@@ -36,7 +38,8 @@ class AttackResult:
         auc: area under the ROC curve.
         tpr: true positive rate at each FPR, or why it cannot be given.
         realised_fpr: the FPR that the threshold really had, where measurable.
-        curve: the ROC curve on a log-spaced grid, with pointwise limits.
+        curve: the ROC curve on a log-spaced grid, with limits for each point and a band
+            that holds all of them at once.
         replicates: bootstrap replicates of AUC and of the TPR at each of `fprs`.
         fprs: the rates asked for, ascending place in `replicates` from 1.
     """
@@ -103,29 +106,52 @@ def run_attacks(
 
     Args:
         shadows: K models on N records.
-        attacks: names from `lira.ATTACKS`.
+        attacks: names from `attacks.ATTACKS`.
         fprs: false positive rates to report the TPR at.
         confidence: of all intervals.
         variance: of LiRA, see `lira.variance_rule`.
         seed: of the bootstrap.
     """
-    scored = scored_cells(shadows.members, seed)
+    # One by one: all tables of scores at once may not fit.
+    scores = ((name, score(shadows, (name,), variance, seed)[name]) for name in attacks)
+    return measure_scores(
+        shadows, scores, scored_cells(shadows.members, seed), fprs, confidence, seed
+    )
+
+
+def measure_scores(
+    targets: Shadows,
+    scores: Iterable[tuple[str, NDArray[np.float64]]],
+    scored: NDArray[np.bool_],
+    fprs: tuple[float, ...] = FPRS,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> dict[str, AttackResult]:
+    """Measure score tables of one set of targets; all share their bootstrap draws.
+
+    Args:
+        targets: K attacked models on N records; only membership, pairs and persons are used.
+        scores: names and (K, N) scores, higher = member.
+        scored: (K, N) cells to measure; every table must have a score there.
+        fprs: false positive rates to report the TPR at.
+        confidence: of all intervals.
+        seed: of the bootstrap.
+    """
     # Models and records without any score are no clusters: they would only be drawn for nothing.
     rows, columns = scored.any(axis=1), scored.any(axis=0)
-    people = record_clusters(shadows)[columns]
+    people = record_clusters(targets)[columns]
     whole = bool(rows.all() and columns.all())
     table = np.s_[:, :] if whole else np.ix_(rows, columns)
     boot = TwoWayBootstrap(
-        shadows.members[table],
-        clusters_of(shadows.pairs[rows], people, seed),
+        targets.members[table],
+        clusters_of(targets.pairs[rows], people, seed),
         scored[table],
         seed=seed,
     )
     records = len(np.unique(people))
     results = {}
-    for name in attacks:  # one by one: all tables of scores at once may not fit
-        score = score_all(shadows.signals, shadows.members, (name,), variance, seed)[name]
-        flat = score.ravel() if scored.all() else score[scored]
+    for name, found in scores:
+        flat = found.ravel() if scored.all() else found[scored]
         results[name] = _measure(name, boot, flat, records, tuple(fprs), confidence)
     return results
 
@@ -156,7 +182,12 @@ def _measure(
         point = rate_at(curve, fpr)
         tpr[fpr] = share(point.tpr, 1 + at)
         realised[fpr] = point.realised_fpr
-    bands = [share(rate_at(curve, fpr).tpr, 1 + len(fprs) + at) for at, fpr in enumerate(grid)]
+    places = 1 + len(fprs) + np.arange(len(grid))
+    points = [share(rate_at(curve, f).tpr, int(at)) for f, at in zip(grid, places, strict=True)]
+    height = [point.value or 0.0 for point in points]
+    band_low, band_high = simultaneous_band(
+        np.array(height), replicates, places, curve.members, records, confidence
+    )
     return AttackResult(
         name,
         symmetric_estimate(
@@ -172,9 +203,11 @@ def _measure(
         realised,
         {
             "fpr": list(grid),
-            "tpr": [band.value or 0.0 for band in bands],
-            "low": [band.low or 0.0 for band in bands],
-            "high": [band.high or 0.0 for band in bands],
+            "tpr": height,
+            "low": [point.low or 0.0 for point in points],
+            "high": [1.0 if point.high is None else point.high for point in points],
+            "band_low": band_low.tolist(),
+            "band_high": band_high.tolist(),
         },
         replicates,
         fprs,

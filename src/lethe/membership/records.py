@@ -12,19 +12,51 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.membership.attacks import ATTACKS
 from lethe.membership.document import Measurement, exposed_records
+from lethe.membership.record_table import record_table
+from lethe.membership.scoring import score
+from lethe.membership.surroundings import surroundings
 from lethe.training.folder import RunFolder
 
+_OLD = ("id", "t", "se", "low", "high", "auc", "tpr_at_0.001")
 
-def write_records(folder: RunFolder, measured: Measurement, classes: tuple[str, ...] | None) -> str:
+
+def write_records(
+    folder: RunFolder,
+    measured: Measurement,
+    classes: tuple[str, ...] | None,
+    features: NDArray[np.floating] | None = None,
+    variance: str = "auto",
+    seed: int = 0,
+) -> str:
     """Write `records.parquet`, or `records.csv` where pyarrow is missing; returns the name.
 
     Columns: rank (1 = most exposed), id, label, t, se, low, high (95 % limits of t), auc,
-    tpr_at_0.001.
+    tpr_at_0.001, then the further ones of `record_table`.
+
+    Args:
+        folder: of the run.
+        measured: the baseline's measurement.
+        classes: names of the classes, if known.
+        features: (N, ...) inputs of the records that can be members; without them the columns
+            on neighbours and duplicates are left out.
+        variance: of LiRA.
+        seed: of the attacks.
     """
     rows = [
-        {"rank": rank, **row}
-        for rank, row in enumerate(exposed_records(measured, classes, pseudonyms=False), start=1)
+        {"rank": rank, **row, **more}
+        for rank, (row, more) in enumerate(
+            zip(
+                exposed_records(measured, classes, pseudonyms=False),
+                _more(measured, features, variance, seed),
+                strict=True,
+            ),
+            start=1,
+        )
     ]
     if find_spec("pyarrow") is None:
         return _for_the_owner(folder.write("records.csv", _csv(rows)))
@@ -34,6 +66,31 @@ def write_records(folder: RunFolder, measured: Measurement, classes: tuple[str, 
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), buffer)
     return _for_the_owner(folder.write("records.parquet", buffer.getvalue()))
+
+
+def _more(
+    measured: Measurement, features: NDArray[np.floating] | None, variance: str, seed: int
+) -> list[dict[str, Any]]:
+    """What `record_table` adds on each record that has a t, in the order of `exposed_records`."""
+    shadows = measured.shadows
+    attacks = [name for name in measured.results if name in ATTACKS]
+    scores = score(shadows, attacks or ["loss-threshold", "lira-online"], variance, seed)
+    around = None
+    if features is not None and shadows.records > 1:
+        around = surroundings(features, shadows.labels, seed)
+    columns = record_table(shadows, scores, around)
+    t = columns["t"]
+    order = np.flatnonzero(np.isfinite(t))
+    order = order[np.argsort(-t[order], kind="stable")]
+    added = {name: column[order].tolist() for name, column in columns.items() if name not in _OLD}
+    return [
+        {name: _plain(column[at]) for name, column in added.items()} for at in range(len(order))
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """No NaN in a table that other programs read: an empty cell instead."""
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _for_the_owner(path: Path) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.precision import Precision, parse_precision
 from lethe.evidence.rules import Rule, parse_rule
-from lethe.membership.lira import ATTACKS, VARIANCES
+from lethe.membership.attacks import ATTACKS, choose_attacks
+from lethe.membership.lira import VARIANCES
 from lethe.membership.measure import FPRS
 from lethe.mitigations.obfuscation import (
     BASELINE,
@@ -18,6 +19,7 @@ from lethe.mitigations.obfuscation import (
 )
 from lethe.training.design import check_models
 from lethe.training.recipe import Recipe, TorchRecipe
+from lethe.training.shadows import Shadows
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class AuditSettings:
         noise_convention: ``mean`` (on the averaged gradient) or ``record`` (eq. 8's sigma_j).
         alpha: of the weights e^(-alpha t + beta).
         beta: of the weights.
+        attack: names of attacks, or ``auto``, or ``all``; see `choose_attacks`.
         variance: of LiRA.
         gate: rules fixed before the run, such as ``tpr@0.001<=0.05``.
         until: widths such as ``width(tpr@0.01)<=0.01`` at which training stops, see
@@ -54,6 +57,7 @@ class AuditSettings:
     noise_convention: str = "mean"
     alpha: float = 2.0
     beta: float = 2.0
+    attack: tuple[str, ...] = ("auto",)
     variance: str = "auto"
     gate: tuple[str, ...] = ()
     until: tuple[str, ...] = ()
@@ -69,6 +73,12 @@ class AuditSettings:
         check_between("holdout", self.holdout, 0, 0.9, open_low=True)
         check_choice("noise_convention", self.noise_convention, NOISE_CONVENTIONS)
         check_choice("variance", self.variance, VARIANCES)
+        if not self.attack or len(set(self.attack) & {"auto", "all"}) and len(self.attack) > 1:
+            raise InputError(
+                f"attack={', '.join(self.attack)!r}: name attacks, or say 'auto' or 'all' alone."
+            )
+        for name in self.attack:
+            check_choice("attack", name, ["auto", "all", *ATTACKS])
         self.rules()
         self.widths()
         if "none" in (self.mitigations or ()):
@@ -94,9 +104,9 @@ class AuditSettings:
         asked = {rule.fpr for rule in rules if rule.fpr is not None}
         return tuple(sorted({*FPRS, *asked}, reverse=True))
 
-    def attacks(self) -> tuple[str, ...]:
-        """The attacks to run."""
-        return tuple(ATTACKS)
+    def attacks(self, shadows: Shadows) -> tuple[str, ...]:
+        """The attacks to run on these models; see `choose_attacks`."""
+        return choose_attacks(self.attack, shadows)
 
     def candidates(self, recipe: Recipe) -> tuple[list[Mitigation], list[dict[str, str]]]:
         """Candidates that can be trained, the baseline first, and those that cannot, with why.

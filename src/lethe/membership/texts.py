@@ -2,48 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lethe.evidence.estimate import Measured, Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.rules import FAIL, NOT_TESTED, PASS
+from lethe.membership.attacks import ATTACKS
 from lethe.training.shadows import Shadows
 
-_ATTACKS: dict[str, dict[str, str]] = {
-    "lira-online": {
-        "title": "Likelihood-ratio attack, online",
-        "paper": "Carlini et al., Membership Inference Attacks From First Principles, "
-        "IEEE S&P 2022, algorithm 1",
-        "threat": "the attacker trains models with and without the person's record",
-    },
-    "lira-offline": {
-        "title": "Likelihood-ratio attack, offline",
-        "paper": "Carlini et al. 2022, section VI",
-        "threat": "the attacker only has models that never saw the person's record",
-    },
-    "loss-threshold": {
-        "title": "Loss threshold (blind baseline)",
-        "paper": "Yeom et al., CSF 2018",
-        "threat": "the attacker has no other model; one threshold for everybody",
-    },
-}
-
-NOT_RUN = [
-    {"name": "RMIA, BaVarIA, quantile regression", "why": "not part of this version"},
-    {"name": "label-only attacks", "why": "the attacker modelled here sees scores"},
-    {"name": "one-run canaries", "why": "not part of this version; no epsilon is estimated"},
+_BEYOND = [
     {
         "name": "attribute inference, inversion, extraction, reconstruction",
         "why": "this audit asks whether a record was in the training set, nothing else",
     },
+    {"name": "one-run canaries", "why": "they need a training of their own: lethe canaries"},
 ]
 
 
 def attack(name: str, variance: str) -> dict[str, Any]:
     """Entry of an attack that was run."""
-    settings = {} if name == "loss-threshold" else {"variance": variance}
-    return {"name": name, **_ATTACKS[name], "settings": settings}
+    run = ATTACKS[name]
+    settings = {"variance": variance} if run.variance else {}
+    return {
+        "name": name,
+        "title": run.title,
+        "paper": run.paper,
+        "threat": run.threat,
+        "settings": settings,
+    }
+
+
+def not_run(names: Iterable[str], shadows: Shadows) -> list[dict[str, str]]:
+    """Attacks that were not run, each with the reason.
+
+    Args:
+        names: of those that were run.
+        shadows: of the baseline.
+    """
+    done = set(names)
+    listed = [
+        {"name": name, "why": ATTACKS[name].lacks(shadows) or "not asked for (--attack all)"}
+        for name in ATTACKS
+        if name not in done
+    ]
+    return [*listed, *_BEYOND]
 
 
 def risk_name(fpr: float | None) -> str:

@@ -22,6 +22,8 @@ _MOST_CLASSES = 20
 def roc_panels(baseline: Json | None, others: Sequence[Json]) -> list[tuple[str, str]]:
     """Log-log ROC of the strongest attack with bands; one panel a candidate.
 
+    A band holds the whole curve at once, or, in findings without one, each point by itself.
+
     Args:
         baseline: the candidate that stands in every panel, if there is one.
         others: the candidates to set against it; empty gives one panel of the baseline alone.
@@ -162,10 +164,11 @@ def _roc_line(
     keep = np.unique(np.clip(np.searchsorted(fpr, wanted), 0, len(fpr) - 1))
     keep = keep[fpr[keep] > 0]
     fpr = fpr[keep]
+    limits = ("band_low", "band_high") if "band_low" in curve else ("low", "high")
     tpr, bottom, top = (
-        np.maximum(np.asarray(curve[key], float)[keep], low / 100) for key in ("tpr", "low", "high")
+        np.maximum(np.asarray(curve[key], float)[keep], low / 100) for key in ("tpr", *limits)
     )
-    axes.fill_between(fpr, bottom, top, color=COLOURS[colour], alpha=0.18, lw=0)
+    axes.fill_between(fpr, bottom, top, color=COLOURS[colour], alpha=0.15, lw=0)
     axes.plot(fpr, tpr, color=COLOURS[colour], lw=1.7, dashes=dashes)
 
 

@@ -55,6 +55,7 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "candidates": [_candidate_row(document, at) for at in range(len(candidates))],
         "names": {"baseline": name_of(baseline), "chosen": name_of(chosen)},
         "fprs": [(fpr, percent(float(fpr))) for fpr in rates_of(candidates)],
+        "band": band_confidence(candidates),
         "strongest": [row for c in candidates for row in _attack_rows(document, c) if row["top"]],
         "attack_rows": [row for c in candidates for row in _attack_rows(document, c)],
         "vulnerability": [_vulnerability_row(c) for c in candidates if c.get("vulnerability")],
@@ -135,6 +136,18 @@ def rates_of(candidates: Sequence[Json]) -> list[str]:
         for fpr in (*attack["tpr"], *attack["tau"])
     }
     return sorted(seen, key=lambda fpr: (-float(fpr), fpr))
+
+
+def band_confidence(candidates: Sequence[Json]) -> str | None:
+    """With what confidence each shaded band holds its whole curve; None if one does not."""
+    found: set[float] = set()
+    for candidate in candidates:
+        attack = (candidate.get("attacks") or {}).get(candidate.get("strongest_attack"))
+        if attack and len(attack["roc"]["fpr"]) > 1:
+            if "band_low" not in attack["roc"]:
+                return None
+            found.add(attack["auc"]["confidence"])
+    return percent(found.pop()) if len(found) == 1 else None
 
 
 def _rule_row(rule: Json) -> dict[str, Any]:

@@ -202,6 +202,8 @@ class Shadows:
         notes: what was converted or left out on the way.
         task: ``classification``, ``regression``, or None if nobody said.
         population_groups: (H,) person of each record that no model saw, or None.
+        features: (N, ...) the records themselves, where an attack asks for them, or None.
+        population_features: (H, ...) those that no model saw, or None.
     """
 
     signals: NDArray[np.float32]
@@ -216,6 +218,8 @@ class Shadows:
     notes: tuple[str, ...] = ()
     task: str | None = None
     population_groups: NDArray[Any] | None = None
+    features: NDArray[np.floating] | None = None
+    population_features: NDArray[np.floating] | None = None
 
     @property
     def merit(self) -> NDArray[np.bool_] | NDArray[np.float32] | None:
@@ -275,6 +279,8 @@ class Shadows:
             self.notes,
             self.task,
             self.population_groups,
+            self.features,
+            self.population_features,
         )
 
     def halves(self) -> tuple[Shadows, Shadows]:

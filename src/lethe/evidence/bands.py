@@ -1,0 +1,142 @@
+"""A band that holds a whole curve at once, from two-way bootstrap replicates.
+
+Intervals point by point each miss their point once in twenty times, so some point of a curve is
+missed far more often. A sup-t band widens all of them alike until they hold together: the
+largest studentised deviation over the grid takes the place of a single one (Montiel Olea and
+Plagborg-Moller, Journal of Applied Econometrics 2019, algorithm 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from lethe.errors import check_between
+from lethe.evidence.twoway import Replicates, interaction_of, share_estimate
+
+Float = NDArray[np.float64]
+
+_DRAWS = 8000
+
+
+def simultaneous_band(
+    tpr: Float,
+    replicates: Replicates,
+    places: Sequence[int] | NDArray[np.integer],
+    members: int,
+    records: int,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> tuple[Float, Float]:
+    """Limits that hold the true TPR at every grid point together.
+
+    Each limit is that of the pointwise interval (Korn-Graubard on the two-way variance, so
+    within [0, 1], and of exact type where the TPR is 0 or 1) at the higher confidence that
+    `joint_confidence` finds. It keeps each point's own Student-t degrees of freedom, so a band
+    of few models is wide.
+
+    Guarantee: asymptotic, in the number of target and record clusters; every pointwise interval
+        of the same confidence lies within the band.
+    Assumes: clusters are independent; the grid was fixed beforehand. Between grid points the
+        curve is held by monotony only.
+
+    Args:
+        tpr: (G,) measured TPR, each in [0, 1].
+        replicates: bootstrap replicates that hold the TPR of each grid point.
+        places: (G,) where these stand in `replicates`.
+        members: number of member scores.
+        records: number of independent records.
+        confidence: of the whole band, in (0, 1).
+        seed: of the simulated deviations.
+
+    Returns:
+        (G,) lower and (G,) upper limits.
+    """
+    at = np.asarray(places, np.intp)
+    joint = joint_confidence(replicates, at, confidence, seed)
+    limits = [
+        share_estimate(float(value), replicates.spread(int(place)), members, records, joint)
+        for value, place in zip(tpr, at, strict=True)
+    ]
+    low = np.array([limit.low for limit in limits], np.float64)
+    return low, np.array([limit.high for limit in limits], np.float64)
+
+
+def joint_confidence(
+    replicates: Replicates, places: NDArray[np.intp], confidence: float = 0.95, seed: int = 0
+) -> float:
+    """The confidence that each of some intervals needs for all to hold together.
+
+    The `confidence` quantile of the largest of correlated standard normals, as the confidence
+    of a single one. Between that of one interval (all move together) and Sidak's (none do).
+
+    Args:
+        replicates: of the statistics.
+        places: (G,) the statistics to hold together; those without spread count for nothing.
+        confidence: that all hold, in (0, 1).
+        seed: of the simulation.
+    """
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    root = _root(two_way_correlation(replicates, places))
+    single = float(ndtri((1 + confidence) / 2))
+    if root.shape[1] == 0:
+        return confidence
+    rng = np.random.default_rng([seed, 17])
+    deviation = np.abs(rng.standard_normal((_DRAWS, root.shape[1])) @ root.T).max(axis=1)
+    # Simulation error must not make the band narrower than one interval.
+    largest = max(float(np.quantile(deviation, confidence)), single)
+    return float(1 - 2 * ndtr(-largest))
+
+
+def two_way_correlation(replicates: Replicates, places: NDArray[np.intp]) -> Float:
+    """(G, G) correlation of the estimates: C_targets + C_records - C_interaction, scaled.
+
+    What the variances of `twoway.combine` have above the diagonal of that sum (they are never
+    below their largest part) is added as noise of each point's own: caution, for independent
+    deviations have the largest maximum. Rows of points without spread are 0.
+
+    Args:
+        replicates: of the statistics.
+        places: (G,) which of them.
+    """
+    values = replicates.values[:, :, places]
+    centred = values - values.mean(axis=1, keepdims=True)
+    parts = np.einsum("kdg,kdh->kgh", centred, centred, optimize=True) / values.shape[1]
+    targets, records, cells = parts
+    both = _semidefinite(targets + records - _interaction(targets, records, cells, replicates))
+    variance = np.array([replicates.spread(int(place)).variance for place in places])
+    both += np.diag(np.maximum(variance - np.diag(both), 0.0))
+    scale = np.sqrt(np.diag(both))
+    # A statistic that no draw moved has nothing but rounding errors in its row.
+    still = (variance <= 0) | (scale <= 0)
+    scale = np.where(still, np.inf, scale)
+    return np.asarray(both / scale[:, None] / scale[None, :])
+
+
+def _interaction(targets: Float, records: Float, cells: Float, replicates: Replicates) -> Float:
+    """The covariance that both C_targets and C_records hold, as `twoway.interaction_of` has it."""
+    # That rule is linear but for its floor at 0; as three numbers it gives the weights.
+    count = replicates.clusters
+    own = interaction_of((0.0, 0.0, 1.0), count)
+    rows, columns = count[:2]
+    lost = own / (1 - 1 / (rows * columns))
+    return _semidefinite(
+        own * cells
+        - lost * ((1 - 1 / rows) / columns * targets + (1 - 1 / columns) / rows * records)
+    )
+
+
+def _semidefinite(matrix: Float) -> Float:
+    """The nearest matrix without negative variance in any direction."""
+    value, vector = np.linalg.eigh(matrix)
+    return np.asarray((vector * np.maximum(value, 0.0)) @ vector.T)
+
+
+def _root(matrix: Float) -> Float:
+    """A matrix whose product with its transpose is `matrix`; without columns that are 0."""
+    value, vector = np.linalg.eigh(matrix)
+    kept = value > 1e-12
+    return np.asarray(vector[:, kept] * np.sqrt(value[kept]))

@@ -1,0 +1,383 @@
+"""Has this person been forgotten? Three possible answers, each with its error held down.
+
+The gold standard of forgetting is a model that never saw the person. The shadow models hold
+exactly that comparison: of each complementary pair one trained with the person and the other
+without. If no attack tells the two apart, a model trained with the person says no more about
+them than one trained without.
+
+- *distinguishable*: the AUC of some attack on this person is above 0.5 (Bonferroni over
+  attacks, Holm over persons).
+- *not distinguishable*: the AUC of every attack run is at most a margin fixed beforehand (an
+  equivalence test: absence of evidence is not enough), Holm over persons. Of an attack that does
+  not learn from other models it must not be below 1 - margin either: it could be turned round.
+- *inconclusive*: neither; the number of models that would decide is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from lethe.errors import InputError, check_between
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.membership.attacks import REFERENCE_FREE
+from lethe.membership.multiplicity import holm_adjusted, holm_levels
+from lethe.membership.pair_auc import (
+    PairAuc,
+    base_variance,
+    mean_auc,
+    models_needed,
+    models_to_tell,
+    pair_auc,
+    power,
+)
+from lethe.membership.persons import person_scores
+from lethe.membership.redraw import Scorer, redraw_p
+from lethe.training.shadows import Shadows
+
+DISTINGUISHABLE, NOT, INCONCLUSIVE = "distinguishable", "not distinguishable", "inconclusive"
+MARGIN = 0.6
+_DRAWS_PER_CLAIM = 2
+_MOST_DRAWS = 50_000
+_USELESS = 1e12  # design effect of an attack that chance alone brings as far
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer on one person, or on the mean over several.
+
+    Attributes:
+        verdict: one of the three.
+        attack: the one with the strongest evidence; None if nothing could be measured.
+        auc: of that attack, with limits that allow for all attacks and persons, or why not.
+        p_distinguishable: of "AUC at most 0.5", corrected for attacks and persons.
+        p_not: of "a trace beyond the margin", corrected for persons.
+        records: the person's records.
+        models_with: models that trained with the person.
+        models_without: models that did not.
+        signal_with: mean signal of the former on the person's records.
+        signal_without: mean signal of the latter.
+        power: chance that these models decide, at the AUCs 0.5 and margin (the smaller one).
+        models_needed: models that would decide with the power asked for; None once decided.
+        if_as_seen: True where that number holds only if the AUC is the one seen.
+    """
+
+    verdict: str
+    attack: str | None
+    auc: Measured
+    p_distinguishable: float | None
+    p_not: float | None
+    records: int
+    models_with: int
+    models_without: int
+    signal_with: float | None
+    signal_without: float | None
+    power: float | None
+    models_needed: int | None
+    if_as_seen: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, without a name."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**fields, "auc": self.auc.to_json()}
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """Answers on all who asked.
+
+    Attributes:
+        persons: one for each, in the order asked.
+        group: on the mean AUC over them; a refusal for a single person.
+        attacks: that were run.
+        margin: AUC that counts as not distinguishable.
+        confidence: all claims of both kinds hold together with it.
+        power: that was asked for.
+    """
+
+    persons: tuple[Verdict, ...]
+    group: Verdict | Refusal
+    attacks: tuple[str, ...]
+    margin: float
+    confidence: float
+    power: float
+
+
+def judge_people(
+    shadows: Shadows,
+    scorer: Scorer,
+    people: Sequence[NDArray[np.intp]],
+    margin: float = MARGIN,
+    confidence: float = 0.95,
+    chance: float = 0.8,
+    seed: int = 0,
+) -> Forgotten:
+    """A verdict on each person and on all of them together.
+
+    Guarantee: with `confidence` no person whose AUC is 0.5 or less is called distinguishable,
+    and none whose AUC is the margin or more, or 1 - margin or less, not distinguishable.
+    Assumes: pairs of models are independent draws of the training; the attacks run are the
+    attacks that count; membership was drawn as in `design.membership` or by coins.
+
+    Args:
+        shadows: of one candidate.
+        scorer: the attacks, see `redraw.Scorer`.
+        people: rows of the records of each person who asked.
+        margin: AUC in (0.5, 1) that still counts as not distinguishable; fixed beforehand.
+        confidence: see above.
+        chance: power for the number of models, in (0, 1).
+        seed: of the randomisation tests.
+
+    Raises:
+        InputError: a setting is out of range, nobody asked, or a person is in some model with
+            some records only.
+    """
+    check_between("margin", margin, 0.5, 1, open_low=True, open_high=True)
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    check_between("power", chance, 0, 1, open_low=True, open_high=True)
+    if not people or min(map(len, people)) == 0:
+        raise InputError("people must hold the records of at least one person, and none be empty.")
+    level = (1 - confidence) / 2
+    tables = _tables(shadows, scorer, people)
+    count = len(people)
+    limit = level / (len(tables) * count)
+    draws = min(int(np.ceil(_DRAWS_PER_CLAIM / limit)), _MOST_DRAWS)
+    checked = _checked_by_chance(shadows, scorer, people, tables, level, draws, seed)
+    flat = np.array([_is_flat(shadows.signals[:, rows]) for rows in people])
+    persons = _verdicts(checked, flat, margin, level, confidence, chance)
+    seen = [_seen(shadows, rows) for rows in people]
+    persons = [replace(one, **about) for one, about in zip(persons, seen, strict=True)]
+    return Forgotten(
+        tuple(persons),
+        _group(tables, flat, persons, margin, level, confidence, chance),
+        tuple(tables),
+        margin,
+        confidence,
+        chance,
+    )
+
+
+def _tables(
+    shadows: Shadows, scorer: Scorer, people: Sequence[NDArray[np.intp]]
+) -> dict[str, PairAuc]:
+    """For each attack the AUC of every person."""
+    own = np.concatenate(people)
+    whose = np.repeat(np.arange(len(people)), [len(rows) for rows in people])
+    found = {}
+    for name, score in scorer(shadows.signals, shadows.members).items():
+        how = "standardised" if name in REFERENCE_FREE else "sum"
+        table = person_scores({name: score[:, own]}, shadows.members[:, own], whose, how)
+        found[name] = pair_auc(table.scores[name], table.members, shadows.pairs)
+    if not found:
+        raise InputError("at least one attack is needed to judge anybody, got none.")
+    return found
+
+
+def _checked_by_chance(
+    shadows: Shadows,
+    scorer: Scorer,
+    people: Sequence[NDArray[np.intp]],
+    tables: Mapping[str, PairAuc],
+    level: float,
+    draws: int,
+    seed: int,
+) -> dict[str, PairAuc]:
+    """Attacks that learn from other models: errors widened to what redrawn coins show.
+
+    Only where the attack would otherwise decide; a claim is never made easier by it.
+    """
+    learned = [name for name in tables if name not in REFERENCE_FREE]
+    free = [tables[name].p_above(0.5) for name in tables if name in REFERENCE_FREE]
+    plain = np.min(free, axis=0) if free else np.ones(len(people))
+    effect = {name: tables[name].effect.copy() for name in learned}
+    near = {name: tables[name].p_above(0.5) * len(tables) <= level for name in learned}
+
+    def only(signals: NDArray[np.floating], members: NDArray[np.bool_]) -> Mapping[str, Float]:
+        return {k: v for k, v in scorer(signals, members).items() if k in learned}
+
+    for at, rows in enumerate(people):
+        if not any(near[name][at] for name in learned):
+            continue
+        if plain[at] * len(tables) * len(people) <= level:
+            # Decided already, so that the long way would change nothing but the p.
+            chance = dict.fromkeys(learned, float(plain[at]))
+        else:
+            drawn = redraw_p(
+                only, shadows.signals, shadows.members, shadows.pairs, rows, draws, seed
+            )
+            chance = {name: p for name, (p, _) in drawn.items()}
+        for name, p in chance.items():
+            effect[name][at] = _widened(tables[name], at, p)
+    return {
+        name: replace(table, effect=effect[name]) if name in effect else table
+        for name, table in tables.items()
+    }
+
+
+def _widened(table: PairAuc, at: int, p: float) -> float:
+    """The design effect with which the test against 0.5 gives p, if that is more cautious."""
+    if not p > table.p_above(0.5)[at]:
+        return float(table.effect[at])
+    if p >= 0.5:
+        return _USELESS
+    quantile = float(stdtrit(max(table.pairs[at] - 1, 1), 1 - p))
+    base = float(base_variance(0.5, table.inside[at], table.outside[at]))
+    return (float(table.auc[at] - 0.5) / quantile) ** 2 / base
+
+
+def _verdicts(
+    tables: Mapping[str, PairAuc],
+    flat: NDArray[np.bool_],
+    margin: float,
+    level: float,
+    confidence: float,
+    chance: float,
+) -> list[Verdict]:
+    names = list(tables)
+    above = np.array([tables[name].p_above(0.5) for name in names])
+    below = np.array([_p_equal(name, tables[name], margin) for name in names])
+    unknown = flat | np.isnan(above).all(axis=0)
+    above, below = np.nan_to_num(above, nan=1.0), np.nan_to_num(below, nan=1.0)
+    above[:, flat], below[:, flat] = 1.0, 1.0
+    p_above = np.minimum(1.0, len(names) * above.min(axis=0))
+    p_below = below.max(axis=0)  # every attack must fail: the largest p needs no correction
+    told, lower_level = holm_levels(p_above, level)
+    equal, upper_level = holm_levels(p_below, level)
+    adjusted = holm_adjusted(p_above), holm_adjusted(p_below)
+    lows = {name: tables[name].low(lower_level / len(names)) for name in names}
+    highs = np.array([tables[name].high(upper_level) for name in names])
+    count = len(flat)
+    out = []
+    for at in range(count):
+        if unknown[at]:
+            out.append(_nothing(bool(flat[at])))
+            continue
+        name = names[int(above[:, at].argmin())]
+        table = tables[name]
+        value = float(table.auc[at])
+        verdict = DISTINGUISHABLE if told[at] else NOT if equal[at] else INCONCLUSIVE
+        finite = [one.effect[at] for one in tables.values() if one.effect[at] < _USELESS]
+        effect = float(max(finite, default=1.0))
+        split = level / (len(names) * count), level / count
+        needed, as_seen = None, False
+        if verdict == INCONCLUSIVE:
+            needed = models_needed(margin, effect, *split, chance)
+            models = int(table.inside[at] + table.outside[at])
+            if needed <= models:
+                needed, as_seen = _as_seen(value, margin, effect, *split, chance), True
+        single = table.columns([at])
+        hand = min(
+            float(power(margin, 0.5, single, split[0])[0]),
+            max(0.0, 2 * float(power(0.5, margin, single, split[1])[0]) - 1),
+        )
+        out.append(
+            Verdict(
+                verdict,
+                name,
+                Estimate(
+                    value,
+                    min(value, float(lows[name][at])),
+                    max(value, float(np.nanmax(highs[:, at]))),
+                    confidence,
+                    f"AUC over models, clustered by pairs; strongest of {len(names)} attacks, "
+                    f"Holm over {count} requests; n = models",
+                    int(table.inside[at] + table.outside[at]),
+                ),
+                float(adjusted[0][at]),
+                float(adjusted[1][at]),
+                0,
+                int(table.inside[at]),
+                int(table.outside[at]),
+                None,
+                None,
+                hand,
+                needed,
+                as_seen,
+            )
+        )
+    return out
+
+
+def _p_equal(name: str, table: PairAuc, margin: float) -> Float:
+    """p of "a trace beyond the margin".
+
+    An attack that learns from other models finds out by itself which way a record moves; one
+    that does not might be turned round, so it must not lie far below 0.5 either.
+    """
+    return table.p_outside(margin) if name in REFERENCE_FREE else table.p_below(margin)
+
+
+def _as_seen(
+    value: float, margin: float, effect: float, lower: float, upper: float, chance: float
+) -> int:
+    """Models that would tell an AUC between 0.5 and the margin from the farther of the two."""
+    inside = min(max(value, 0.501), 0.999)
+    if inside - 0.5 >= margin - inside:
+        return models_to_tell(inside, 0.5, effect, lower, chance)
+    return models_to_tell(inside, margin, effect, upper, chance)
+
+
+def _nothing(flat: bool) -> Verdict:
+    why = (
+        "the signals of all models on these records are equal, so there is nothing to compare"
+        if flat
+        else "fewer than two pairs of models with scores, or none on one side"
+    )
+    return Verdict(INCONCLUSIVE, None, Refusal(why), None, None, 0, 0, 0, None, None, None, None)
+
+
+def _group(
+    tables: Mapping[str, PairAuc],
+    flat: NDArray[np.bool_],
+    persons: Sequence[Verdict],
+    margin: float,
+    level: float,
+    confidence: float,
+    chance: float,
+) -> Verdict | Refusal:
+    if len(flat) < 2:
+        return Refusal("one request is no group; the person's own verdict stands alone")
+    known = np.array([one.attack is not None for one in persons])
+    if int(known.sum()) < 2:
+        return Refusal("fewer than two of the persons could be measured")
+    means = {name: mean_auc(table.columns(np.flatnonzero(known))) for name, table in tables.items()}
+    only = _verdicts(means, np.zeros(1, bool), margin, level, confidence, chance)[0]
+    measured = [one for one in persons if one.attack is not None]
+
+    def mean(name: str) -> float:
+        return float(np.mean([getattr(one, name) for one in measured]))
+
+    return replace(
+        only,
+        records=sum(one.records for one in measured),
+        signal_with=mean("signal_with"),
+        signal_without=mean("signal_without"),
+    )
+
+
+def _is_flat(signals: NDArray[np.floating]) -> bool:
+    return bool((signals == signals[:1]).all())
+
+
+def _seen(shadows: Shadows, rows: NDArray[np.intp]) -> dict[str, Any]:
+    """What the two kinds of models say about the person, on average."""
+    signals = np.asarray(shadows.signals[:, rows], np.float64).mean(axis=1)
+    inside = shadows.members[:, rows[0]]
+
+    def mean(side: NDArray[np.bool_]) -> float | None:
+        return float(signals[side].mean()) if side.any() else None
+
+    return {
+        "records": len(rows),
+        "models_with": int(inside.sum()),
+        "models_without": int((~inside).sum()),
+        "signal_with": mean(inside),
+        "signal_without": mean(~inside),
+    }

@@ -1,0 +1,225 @@
+"""The likelihood ratio, learnt: what members look like is read off other targets.
+
+LiRA assumes a normal distribution, RMIA a ratio and a population. Every other shadow model is a
+target whose members the attacker knows, so that thousands of labelled cases (a record under a
+target, with what the reference models say about it) can be learnt from instead. Boosted trees on
+what the classical attacks look at, increasing in whatever is known to speak for membership.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError
+from lethe.membership import rmia
+from lethe.membership.hierarchical import lira_hierarchical
+from lethe.membership.knowledge import Knowledge
+from lethe.membership.leave_one_out import References
+
+Float = NDArray[np.float64]
+
+_CASES = 100_000
+_FOLDS, _FEW_PAIRS = (2, 4), 8
+_AT_HAND = 1 << 28
+"""Bytes of evidence that are kept from learning for judging."""
+_FLOOR = 1e-9
+
+
+def evidence(known: Knowledge, probabilities: bool = True) -> tuple[Float, list[int]]:
+    """What is learnt from, for each record under one target.
+
+    Args:
+        known: signals of the target and what reference models say.
+        probabilities: whether signals are log-odds of the true label, so that the ratios of
+            RMIA and BASE exist.
+
+    Returns:
+        (N, F) numbers, and for each of the F columns 1 where more of it speaks for membership
+        by itself, else 0.
+    """
+    inside, outside = known.inside, known.outside
+    degrees = np.maximum(inside.count + outside.count - 2, 1)
+    columns = [
+        (known.phi, 1),
+        (known.phi - outside.mean, 1),
+        ((inside.mean + outside.mean) / 2, 0),
+        (inside.mean - outside.mean, 0),
+        (np.sqrt((inside.squares + outside.squares) / degrees), 0),
+        (lira_hierarchical(known.phi, References(known.target, inside, outside)), 0),
+    ]
+    if probabilities:
+        online = rmia.log_ratio(known.phi, known.p_in, known.p_out)
+        offline = rmia.log_ratio_offline(known.phi, known.p_out)
+        columns += [(online, 1), (offline, 1)]
+        columns += [(np.log(np.maximum(p, _FLOOR)), 0) for p in (known.p_in, known.p_out)]
+        if len(known.population) >= rmia.MINIMUM_POPULATION:
+            points = rmia.log_ratio_offline(known.population, known.p_population)
+            columns += [(rmia.place(ratio, points), 1) for ratio in (online, offline)]
+    return np.column_stack([column for column, _ in columns]), [up for _, up in columns]
+
+
+def learn(cases: Float, member: NDArray[np.bool_], rising: list[int], seed: int) -> Any:
+    """Boosted trees (scikit-learn) that tell members from non-members.
+
+    Args:
+        cases: (n, F) evidence on other targets; at most 100,000, drawn by `seed`, are used.
+        member: (n,) whether the record was a member of that target.
+        rising: see `evidence`.
+        seed: of the draw.
+
+    Raises:
+        InputError: there are only members, or only non-members.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    if member.all() or not member.any():
+        raise InputError(
+            "the learned attack needs members and non-members among its cases; use more models."
+        )
+    if len(cases) > _CASES:
+        drawn = np.random.default_rng([seed, 17]).permutation(len(cases))[:_CASES]
+        cases, member = cases[drawn], member[drawn]
+    trees = HistGradientBoostingClassifier(
+        max_iter=100,
+        learning_rate=0.12,
+        max_leaf_nodes=8,
+        min_samples_leaf=max(20, min(200, len(cases) // 100)),
+        l2_regularization=1.0,
+        monotonic_cst=rising,
+        early_stopping=False,
+        random_state=0,
+    )
+    with _one_thread():
+        return trees.fit(cases, member)
+
+
+def judge(trees: Any, cases: Float) -> Float:
+    """(n,) log-odds of membership, higher = member."""
+    return np.asarray(trees.decision_function(cases), np.float64)
+
+
+def _one_thread() -> Any:
+    """Sums of several threads would differ in their last digits from machine to machine."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, "openmp")
+
+
+def learned_ratio(
+    everything: Callable[[], Iterable[Knowledge]],
+    members: NDArray[np.bool_],
+    pairs: NDArray[np.integer],
+    people: NDArray[Any],
+    scored: NDArray[np.bool_],
+    probabilities: bool = True,
+    seed: int = 0,
+) -> Float:
+    """Scores of every target, from trees that know neither it, nor its partner, nor the record.
+
+    Trees learn from other targets, and from other records: the references of another target hold
+    this one's signal on the record, so that trees which know the record from there could tell
+    on which side it is missing now.
+
+    Args:
+        everything: gives what is known against each target, see `each_left_out`; called once or
+            twice.
+        members: (K, N) true membership; a target's own row bears on other targets only.
+        pairs: (K,) label of each model's complementary pair.
+        people: (N,) label of each record's person, or of the record itself.
+        scored: (K, N) cells that count.
+        probabilities: see `evidence`.
+        seed: of folds and draws.
+
+    Returns:
+        (K, N) higher = member; NaN where not scored.
+
+    Raises:
+        InputError: fewer than two pairs of models, or two persons.
+    """
+    # With few models all that others can teach is needed; with many a part of it is enough.
+    most = _FOLDS[len(np.unique(pairs)) <= _FEW_PAIRS]
+    row, column = _folds(pairs, most, "pairs of models", seed), _folds(people, 2, "people", seed)
+    halves = range(int(column.max()) + 1)
+    places = [(one, half) for one in range(int(row.max()) + 1) for half in halves]
+    cases: dict[tuple[int, int], list[Float]] = {place: [] for place in places}
+    truth: dict[tuple[int, int], list[NDArray[np.bool_]]] = {place: [] for place in places}
+    rng = np.random.default_rng([seed, 19])
+    each = max(1, 2 * _CASES // len(members))
+    rising: list[int] = []
+    kept: dict[int, Float] = {}
+    for known in everything():
+        table, rising = evidence(known, probabilities)
+        if table.nbytes * len(members) <= _AT_HAND:
+            kept[known.target] = table
+        drawn = rng.permutation(np.flatnonzero(scored[known.target]))[: 2 * each]
+        for half in halves:
+            cells = drawn[column[drawn] == half]
+            cases[int(row[known.target]), half].append(table[cells])
+            truth[int(row[known.target]), half].append(members[known.target, cells])
+    trees = {
+        place: learn(_elsewhere(cases, place), _elsewhere(truth, place), rising, seed)
+        for place in places
+    }
+    scores = np.full(members.shape, np.nan)
+    again = ((known.target, evidence(known, probabilities)[0]) for known in everything())
+    for target, table in kept.items() if kept else again:
+        for half in halves:
+            cells = scored[target] & (column == half)
+            if cells.any():
+                scores[target, cells] = judge(trees[int(row[target]), half], table[cells])
+    return scores
+
+
+def _folds(labels: NDArray[Any], most: int, what: str, seed: int) -> NDArray[np.intp]:
+    """(n,) fold of each item; equal labels stay together."""
+    distinct, place = np.unique(labels, return_inverse=True)
+    if len(distinct) < 2:
+        raise InputError(
+            f"the learned attack needs at least 2 {what}, got {len(distinct)}: it learns from "
+            "others than those it attacks."
+        )
+    order = np.random.default_rng([seed, 23, len(distinct)]).permutation(len(distinct))
+    return np.asarray((order % min(most, len(distinct)))[place])
+
+
+def _elsewhere(parts: dict[tuple[int, int], list[Any]], place: tuple[int, int]) -> Any:
+    """What lies in other folds of targets and in other folds of records, as one array."""
+    found = [
+        part
+        for (one, half), listed in parts.items()
+        if one != place[0] and half != place[1]
+        for part in listed
+    ]
+    return np.concatenate(found)
+
+
+def learn_from(
+    everything: Iterable[Knowledge],
+    members: NDArray[np.bool_],
+    scored: NDArray[np.bool_],
+    probabilities: bool = True,
+    seed: int = 0,
+) -> Any:
+    """Trees learnt from all shadow models, to attack a target that is none of them.
+
+    Args:
+        everything: what is known against each shadow model, see `each_left_out`.
+        members: (K, N) true membership of the shadow models.
+        scored: (K, N) cells that count.
+        probabilities: see `evidence`.
+        seed: of the draw.
+    """
+    rng = np.random.default_rng([seed, 19])
+    each = max(1, 2 * _CASES // len(members))
+    cases, truth = [], []
+    rising: list[int] = []
+    for known in everything:
+        cells = rng.permutation(np.flatnonzero(scored[known.target]))[:each]
+        table, rising = evidence(known, probabilities)
+        cases.append(table[cells])
+        truth.append(members[known.target, cells])
+    return learn(np.concatenate(cases), np.concatenate(truth), rising, seed)

@@ -1,0 +1,140 @@
+"""User-level scores: the evidence of all records of a person added up.
+
+A person with several records is known by all of them: models train on whole persons, so the
+question is one coin a person, not one a record. The log-likelihood ratios of records that are
+independent given the coin add up (the sum is the default); where they are not, the sum is still
+a score, only not the best one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError, NotMeasurable, check_choice
+
+WAYS = ("sum", "mean", "max", "standardised")
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PersonScores:
+    """Scores of persons, of the shape that scores of records have.
+
+    Attributes:
+        names: (P,) persons, sorted.
+        sizes: (P,) records of each.
+        members: (K, P) True where the model trained on the person.
+        scores: for each attack (K, P), higher = member; NaN where a record's score is.
+    """
+
+    names: NDArray[Any]
+    sizes: NDArray[np.intp]
+    members: NDArray[np.bool_]
+    scores: dict[str, Float]
+
+
+def person_scores(
+    scores: Mapping[str, NDArray[np.floating]],
+    members: NDArray[np.bool_],
+    people: NDArray[Any],
+    how: str = "sum",
+) -> PersonScores:
+    """Add up the scores of each person's records, per model.
+
+    Args:
+        scores: for each attack (K, N), higher = member; NaN where not scored.
+        members: (K, N) membership of the records.
+        people: (N,) person of each record.
+        how: ``sum``, ``mean``, ``max``, or ``standardised``, the mean after each record's scores
+            are brought to mean 0 and deviation 1 over all models, for scores without a scale of
+            their own, such as the signal itself.
+
+    Raises:
+        InputError: some, not all, records of a person are in a model, or shapes differ.
+
+    >>> table = person_scores({"a": np.ones((2, 3))}, np.eye(2, 3, dtype=bool)[:, [0, 0, 1]],
+    ...                       np.array(["x", "x", "y"]))
+    >>> table.scores["a"].tolist()
+    [[2.0, 1.0], [2.0, 1.0]]
+    """
+    check_choice("how", how, WAYS)
+    if people.shape != members.shape[1:]:
+        raise InputError(
+            f"people has shape {people.shape} and members {members.shape}: give one person for "
+            "each record."
+        )
+    names, first, person_of, sizes = np.unique(
+        people, return_index=True, return_inverse=True, return_counts=True
+    )
+    whole = members[:, first]
+    torn = np.flatnonzero((members != whole[:, person_of]).any(axis=0))
+    if len(torn):
+        raise InputError(
+            f"{len(np.unique(person_of[torn]))} of {len(names)} persons are in training with some "
+            "of their records only, so there is no model without them. Audit again with --group."
+        )
+    added = {name: _added(score, members, person_of, sizes, how) for name, score in scores.items()}
+    return PersonScores(names, sizes.astype(np.intp), whole, added)
+
+
+def _added(
+    score: NDArray[np.floating],
+    members: NDArray[np.bool_],
+    person_of: NDArray[np.intp],
+    sizes: NDArray[np.intp],
+    how: str,
+) -> Float:
+    if score.shape != members.shape:
+        raise InputError(f"scores {score.shape} and members {members.shape} must be alike.")
+    order = np.argsort(person_of, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    table = np.asarray(score, np.float64)[:, order]
+    if how == "max":
+        return np.asarray(np.maximum.reduceat(table, starts, axis=1))
+    if how == "standardised":
+        table = standardised(table)
+    total = np.add.reduceat(table, starts, axis=1)
+    return np.asarray(total if how == "sum" else total / sizes)
+
+
+def standardised(score: NDArray[np.floating]) -> Float:
+    """(K, N) each record's scores with mean 0 and deviation 1 over its scored models.
+
+    A record whose scores are all equal becomes 0: it says nothing. Membership is not looked at.
+    """
+    table = np.asarray(score, np.float64)
+    known = ~np.isnan(table)
+    count = np.maximum(known.sum(axis=0), 1)
+    centred = table - np.where(known, table, 0.0).sum(axis=0) / count
+    spread = np.sqrt(np.where(known, centred**2, 0.0).sum(axis=0) / count)
+    flat = spread <= 1e-9 * (1 + np.abs(np.where(known, table, 0.0)).max(axis=0))
+    return np.where(flat & known, 0.0, centred / np.where(flat, 1.0, spread))
+
+
+def check_several(sizes: NDArray[np.integer]) -> str | None:
+    """Refuse a claim about persons with several records where nobody has any.
+
+    Args:
+        sizes: (P,) records of each person.
+
+    Returns:
+        A note where some persons have a single record, else None.
+
+    Raises:
+        NotMeasurable: every person has one record, so that it says nothing beyond the records.
+    """
+    single = int((np.asarray(sizes) == 1).sum())
+    if single == len(sizes):
+        raise NotMeasurable(
+            f"each of {len(sizes)} persons has one record: nothing adds up. Read the records' own "
+            "numbers, or name the column of persons with --group."
+        )
+    if single:
+        return f"{single} of {len(sizes)} persons have one record; theirs is that record's score."
+    return None

@@ -1,0 +1,306 @@
+"""Who bears the risk: the metrics of an attack on each class, or on each value of any column.
+
+Two thresholds answer two questions. An attacker of a released model has one threshold for
+everybody, so the *pooled* one (FPR over all records) says whom that attacker hits; this is the
+main figure, with the FPR that the slice itself then has. The threshold *within* the slice says
+how far its own members and non-members can be told apart, and needs non-members enough.
+
+All limits hold together over the slices (Bonferroni); "differs from the rest" is a two-sided
+test of the AUC against that of all other records, Holm over the slices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr
+
+from lethe.errors import InputError, NotMeasurable, check_between
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.roc import auc_of, check_resolvable, rate_at, roc
+from lethe.evidence.twoway import (
+    Replicates,
+    Spread,
+    TwoWayBootstrap,
+    clusters_of,
+    combine,
+    mean_spread,
+    share_estimate,
+    symmetric_estimate,
+)
+from lethe.membership.leave_one_out import Moments, moments, without_groups
+from lethe.membership.multiplicity import holm_adjusted
+
+SMALLEST = 10
+"""Persons, or records that are their own, that a slice must have."""
+
+Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What was measured on one slice.
+
+    Attributes:
+        name: value of the column.
+        records: how many records it has.
+        auc: within the slice.
+        tpr: TPR at the pooled threshold.
+        fpr: FPR of the slice at the pooled threshold.
+        tpr_within: TPR at the slice's own threshold.
+        t: mean t-score of its records.
+        difference: its AUC minus that of all other records.
+        p: of "no difference", corrected for the number of slices (Holm); None if not tested.
+    """
+
+    name: str
+    records: int
+    auc: Measured
+    tpr: Measured
+    fpr: Measured
+    tpr_within: Measured
+    t: Measured
+    difference: Measured
+    p: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        fields = ("auc", "tpr", "fpr", "tpr_within", "t", "difference")
+        measured = {name: getattr(self, name).to_json() for name in fields}
+        return {"name": self.name, "records": self.records, **measured, "p": self.p}
+
+
+def slice_metrics(
+    score: NDArray[np.floating],
+    signals: NDArray[np.floating],
+    members: Bool,
+    pairs: NDArray[np.integer],
+    values: NDArray[Any],
+    fpr: float = 0.01,
+    people: NDArray[Any] | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> list[Slice]:
+    """Metrics of one attack on every slice, those with simultaneous limits.
+
+    Guarantee: all intervals of one metric hold together with `confidence`.
+    Assumes: pairs of models and persons are independent draws; the pooled threshold is taken as
+    fixed (it rests on all records).
+
+    Args:
+        score: (K, N) of one attack, higher = member; NaN where not scored.
+        signals: (K, N) phi, for the t-scores.
+        members: (K, N).
+        pairs: (K,) label of each model's pair.
+        values: (N,) the column that cuts the records, such as their class.
+        fpr: of both thresholds.
+        people: (N,) person of each record; each its own by default.
+        confidence: of all slices together.
+        seed: of the bootstrap.
+
+    Returns:
+        One entry for each value, in sorted order; a slice of fewer than 10 persons holds
+        refusals.
+
+    Raises:
+        InputError: shapes differ, one slice only, or more slices than half the records.
+        NotMeasurable: the pooled FPR is not resolved.
+    """
+    names, slice_of = _cut(score, members, values)
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    everyone = np.arange(members.shape[1]) if people is None else people
+    scored = ~np.isnan(score)
+    whole = roc(members[scored], score[scored])
+    check_resolvable(fpr, whole.non_members, len(np.unique(everyone)))
+    threshold = rate_at(whole, fpr).threshold
+    joint = 1 - (1 - confidence) / len(names)
+    means = _mean_t(signals, members, pairs, slice_of, len(names))
+    found: list[Slice] = []
+    raw: list[float | None] = []
+    for at, name in enumerate(names):
+        rows = slice_of == at
+        size, count = len(np.unique(everyone[rows])), int(rows.sum())
+        why = Refusal(f"{size} of the {SMALLEST} persons that a slice needs")
+        if size < SMALLEST or len(np.unique(everyone[~rows])) < SMALLEST:
+            if size >= SMALLEST:
+                why = Refusal(f"the rest has fewer than the {SMALLEST} persons that it needs")
+            found.append(Slice(str(name), count, why, why, why, why, why, why, None))
+            raw.append(None)
+            continue
+        part = _Part(score, members, pairs, everyone, rows, seed)
+        rest = _Part(score, members, pairs, everyone, ~rows, seed)
+        difference, p = _difference(part, rest, joint, fpr)
+        found.append(
+            Slice(
+                str(name),
+                count,
+                part.auc(joint, fpr),
+                part.share(threshold, True, joint),
+                part.share(threshold, False, joint),
+                part.within(fpr, joint),
+                _t_estimate(means[:, at], count, joint),
+                difference,
+                None,
+            )
+        )
+        raw.append(p)
+    return _with_p(found, raw)
+
+
+def _cut(
+    score: NDArray[np.floating], members: Bool, values: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    if score.shape != members.shape or values.shape != members.shape[1:]:
+        raise InputError(
+            f"score {score.shape} and members {members.shape} must be (models, records), and "
+            f"values {values.shape} must have one entry for each record."
+        )
+    names, slice_of = np.unique(values, return_inverse=True)
+    if len(names) < 2:
+        raise InputError("slices=1 leaves nothing to compare; use a column of several values.")
+    if 2 * len(names) > len(values):
+        raise InputError(
+            f"slices={len(names)} are more than {len(values)} records can carry (at most half as "
+            "many): the column names records rather than groups. Use one of fewer values."
+        )
+    return names, slice_of
+
+
+class _Part:
+    """The scores of some records, and their bootstrap."""
+
+    def __init__(
+        self,
+        score: NDArray[np.floating],
+        members: Bool,
+        pairs: NDArray[np.integer],
+        people: NDArray[Any],
+        rows: Bool,
+        seed: int,
+    ) -> None:
+        self.score, self.members = score[:, rows], members[:, rows]
+        self.scored = ~np.isnan(self.score)
+        self.people, self.pairs = people[rows], pairs
+        self.curve = roc(self.members[self.scored], self.score[self.scored])
+        clusters = clusters_of(pairs, self.people, seed)
+        self.boot = TwoWayBootstrap(self.members, clusters, self.scored, seed=seed)
+        self._replicates: Replicates | None = None
+
+    def replicates(self, fpr: float) -> Replicates:
+        """Of the AUC and of the TPR at the slice's own threshold."""
+        if self._replicates is None:
+            flat = self.score[self.scored]
+            self._replicates = self.boot.replicate(flat, np.array([fpr]), self.curve.outside)
+        return self._replicates
+
+    def auc(self, confidence: float, fpr: float) -> Estimate:
+        return symmetric_estimate(
+            auc_of(self.curve),
+            self.replicates(fpr).spread(0),
+            self.curve.members + self.curve.non_members,
+            confidence,
+            "two-way bootstrap (targets x records), Student t, Bonferroni over slices; n = scores",
+            0.0,
+            1.0,
+        )
+
+    def share(self, threshold: float, inside: bool, confidence: float) -> Estimate:
+        """Share of members, or of non-members, at or above the pooled threshold."""
+        side = self.scored & (self.members == inside)
+        hit = side & (np.nan_to_num(self.score, nan=-np.inf) >= threshold)
+        trials = int(side.sum())
+        value = float(hit.sum()) / trials
+        # A ratio of sums: the spread of its residuals, in units of the whole table.
+        spread = mean_spread(hit - value * side, self.pairs, self.people)
+        scale = (side.size / trials) ** 2
+        return share_estimate(
+            value,
+            Spread(spread.variance * scale, spread.degrees),
+            trials,
+            len(np.unique(self.people)),
+            confidence,
+        )
+
+    def within(self, fpr: float, confidence: float) -> Measured:
+        records = len(np.unique(self.people))
+        try:
+            check_resolvable(fpr, self.curve.non_members, records)
+        except NotMeasurable as error:
+            return Refusal(str(error))
+        point = rate_at(self.curve, fpr)
+        spread = self.replicates(fpr).spread(1)
+        return share_estimate(point.tpr, spread, self.curve.members, records, confidence)
+
+
+def _difference(part: _Part, rest: _Part, confidence: float, fpr: float) -> tuple[Measured, float]:
+    """AUC of a slice minus that of the rest; both redraw the same targets, but other records."""
+    ours, theirs = part.replicates(fpr), rest.replicates(fpr)
+    targets = float(np.var(ours.values[0, :, 0] - theirs.values[0, :, 0]))
+    others = [ours.parts(0)[kind] + theirs.parts(0)[kind] for kind in (1, 2)]
+    clusters = [min(pair) for pair in zip(ours.clusters, theirs.clusters, strict=True)]
+    spread = combine((targets, *others), clusters)
+    value = auc_of(part.curve) - auc_of(rest.curve)
+    estimate = symmetric_estimate(
+        value,
+        spread,
+        part.curve.members + part.curve.non_members,
+        confidence,
+        "two-way bootstrap, targets in common, Bonferroni over slices; n = scores of the slice",
+        -1.0,
+        1.0,
+    )
+    if spread.variance <= 0:
+        return estimate, 1.0 if value == 0 else 0.0
+    tail = float(stdtr(max(spread.degrees, 1.0), -abs(value) / spread.deviation))
+    return estimate, min(1.0, 2 * tail)
+
+
+def _mean_t(
+    signals: NDArray[np.floating],
+    members: Bool,
+    pairs: NDArray[np.integer],
+    slice_of: NDArray[np.intp],
+    slices: int,
+) -> Float:
+    """(1 + groups, slices) mean t from all models, then with each pair of models left out."""
+    size = np.bincount(slice_of, minlength=slices)
+
+    def means(inside: Moments, outside: Moments) -> Float:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            t = (inside.mean - outside.mean) / np.sqrt(inside.variance() + outside.variance())
+        return np.asarray(np.bincount(slice_of, weights=t, minlength=slices) / size)
+
+    rows = [means(moments(signals, members), moments(signals, ~members))]
+    rows += [means(inside, outside) for inside, outside in without_groups(signals, members, pairs)]
+    models = len(signals)
+    # Expected true t over expected estimate (Hedges 1981), as in `exposure`.
+    factor = 1 - 3 / (4 * max(models - 2, 2) - 1)
+    return factor * np.array(rows)
+
+
+def _t_estimate(means: Float, records: int, confidence: float) -> Measured:
+    value, left = float(means[0]), means[1:]
+    if not np.isfinite(means).all():
+        return Refusal("a record lacks two models IN or OUT, or its signals have no spread")
+    count = len(left)
+    variance = (count - 1) / count * float(np.sum((left - left.mean()) ** 2))
+    return symmetric_estimate(
+        value,
+        Spread(variance, float(count - 1)),
+        records,
+        confidence,
+        "jackknife over pairs of shadow models, Student t, Bonferroni over slices; n = records",
+    )
+
+
+def _with_p(found: list[Slice], raw: list[float | None]) -> list[Slice]:
+    tested = [at for at, p in enumerate(raw) if p is not None]
+    adjusted = holm_adjusted(np.array([raw[at] for at in tested], np.float64))
+    out = list(found)
+    for at, p in zip(tested, adjusted, strict=True):
+        out[at] = replace(found[at], p=float(p))
+    return out

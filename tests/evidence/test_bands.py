@@ -1,0 +1,204 @@
+"""The band that holds a whole ROC curve: formulas, bounds, coverage where the truth is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri
+from test_coverage import EFFECTS, SHIFT
+
+from lethe.errors import InputError
+from lethe.evidence.bands import joint_confidence, simultaneous_band, two_way_correlation
+from lethe.evidence.roc import rate_at, roc, smallest_fpr
+from lethe.evidence.twoway import (
+    Replicates,
+    TwoWayBootstrap,
+    clusters_of,
+    interaction_of,
+    share_estimate,
+)
+
+CLUSTERS = (8, 200, 1500)
+
+
+def replicates(columns, targets=0.0, records=1.0, cells=0.0):
+    """Replicates whose three kinds are the same deviations at three sizes."""
+    sizes = np.array([targets, records, cells])[:, None, None]
+    return Replicates(0.5 + sizes * np.stack([columns] * 3), CLUSTERS)
+
+
+def simulated(name, models, records, seed, draws=200, points=30):
+    """One audit of `test_coverage`'s model: grid, true TPR, measured TPR, replicates, members."""
+    record, model, record_gain, model_gain = EFFECTS[name]
+    rng = np.random.default_rng([sum(map(ord, name)), models, records, seed])
+    half = np.array([rng.permutation(records) < records // 2 for _ in range(models // 2)])
+    member = np.empty((models, records), bool)
+    member[::2], member[1::2] = half, ~half
+    gain = SHIFT + record_gain * rng.normal(size=records)
+    gain = gain + model_gain * rng.normal(size=(models, 1))
+    effect = record * rng.normal(size=records) + model * rng.normal(size=(models, 1))
+    score = effect + member * gain + rng.normal(size=member.shape)
+    curve = roc(member, score)
+    grid = np.geomspace(1.0001 * smallest_fpr(curve.non_members, records), 0.95, points)
+    out = record**2 + model**2 + 1
+    inside = out + record_gain**2 + model_gain**2
+    true = ndtr((SHIFT - ndtri(1 - grid) * math.sqrt(out)) / math.sqrt(inside))
+    clusters = clusters_of(np.arange(models) // 2, np.arange(records), seed)
+    boot = TwoWayBootstrap(member, clusters, draws=draws, seed=seed)
+    tpr = np.array([rate_at(curve, fpr).tpr for fpr in grid])
+    return true, tpr, boot.replicate(score.ravel(), grid, curve.outside), curve.members
+
+
+def covered(name, models, records, repetitions):
+    """Shares of audits in which the band, and all pointwise intervals, hold the whole curve."""
+    hits = np.zeros(2)
+    for seed in range(repetitions):
+        true, tpr, made, members = simulated(name, models, records, seed)
+        places = 1 + np.arange(len(tpr))
+        low, high = simultaneous_band(tpr, made, places, members, records, 0.95, seed)
+        hits[0] += bool(((low <= true) & (true <= high)).all())
+        single = [
+            share_estimate(value, made.spread(place), members, records, 0.95)
+            for value, place in zip(tpr, places, strict=True)
+        ]
+        hits[1] += all(e.low <= at <= e.high for e, at in zip(single, true, strict=True))
+    return hits / repetitions
+
+
+def test_one_point_needs_no_more_than_its_own_confidence():
+    """And so do many that move together."""
+    one = np.random.default_rng(0).normal(size=(500, 1))
+    for columns in (one, np.repeat(one, 30, axis=1)):
+        made = replicates(columns)
+        assert joint_confidence(made, np.arange(columns.shape[1])) == pytest.approx(0.95, abs=4e-3)
+        assert joint_confidence(made, np.arange(columns.shape[1])) >= 0.95
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
+def test_independent_points_need_sidaks_confidence(confidence):
+    """8,000 draws: the error of the share held is at most sqrt(c(1 - c)/8000)."""
+    made = replicates(np.linalg.qr(np.random.default_rng(1).normal(size=(2000, 12)))[0])
+    joint = joint_confidence(made, np.arange(12), confidence)
+    error = math.sqrt(confidence * (1 - confidence) / 8000)
+    # The columns are orthonormal but not centred, so a little correlation is left.
+    assert joint**12 == pytest.approx(confidence, abs=4 * error + 2e-3)
+
+
+def test_two_points_of_known_correlation():
+    """P(both within) of a binormal, by a sum over one of the two."""
+    rng = np.random.default_rng(2)
+    first, noise = rng.normal(size=(2, 200_000))
+    rho = 0.8
+    made = replicates(np.column_stack([first, rho * first + math.sqrt(1 - rho**2) * noise]))
+    joint = joint_confidence(made, np.arange(2), seed=3)
+    limit = ndtri((1 + joint) / 2)
+    x = np.linspace(-limit, limit, 4001)
+    inner = np.diff(
+        ndtr((np.array([-limit, limit])[:, None] - rho * x) / math.sqrt(1 - rho**2)), axis=0
+    )[0]
+    held = np.trapezoid(inner * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi), x)
+    assert held == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / 8000))
+
+
+def test_correlation_adds_targets_and_records_and_takes_cells_off():
+    """Hand-made covariances; entry by entry the rule of `twoway.interaction_of`."""
+    rng = np.random.default_rng(4)
+    values = np.stack(
+        [rng.normal(size=(400, 5)) @ rng.normal(size=(5, 5)) * size for size in (2, 2, 0.3)]
+    )
+    made = Replicates(values, CLUSTERS)
+    parts = [np.cov(kind.T, ddof=0) for kind in values]
+    total = np.empty((5, 5))
+    rows, columns = CLUSTERS[:2]
+    weight = (1 - 1 / rows) * (1 - 1 / columns)
+    twice = (
+        parts[2] * (1 - 1 / (rows * columns))
+        - parts[0] * (1 - 1 / rows) / columns
+        - parts[1] * (1 - 1 / columns) / rows
+    ) / weight
+    value, vector = np.linalg.eigh(twice)
+    total = parts[0] + parts[1] - (vector * np.maximum(value, 0)) @ vector.T
+    diagonal = np.maximum([made.spread(at).variance for at in range(5)], np.diag(total))
+    expected = total / np.sqrt(np.outer(diagonal, diagonal))
+    np.fill_diagonal(expected, 1)
+    assert two_way_correlation(made, np.arange(5)) == pytest.approx(expected, abs=1e-9)
+    for at in range(5):  # one number of the same rule
+        one = interaction_of([float(part[at, at]) for part in parts], CLUSTERS)
+        assert one == pytest.approx(max(twice[at, at], 0), abs=1e-12)
+
+
+def test_correlation_is_semidefinite_where_cells_outweigh_the_rest():
+    rng = np.random.default_rng(5)
+    made = Replicates(rng.normal(size=(3, 300, 8)) * np.array([1, 1, 6])[:, None, None], CLUSTERS)
+    found = two_way_correlation(made, np.arange(8))
+    assert np.diag(found) == pytest.approx(1.0)
+    assert np.linalg.eigvalsh(found).min() > -1e-9
+
+
+def test_where_the_tpr_is_0_or_1_the_limits_are_exact_ones_at_the_joint_confidence():
+    values = np.full((3, 100, 3), 0.4)
+    values[:, :, 0], values[:, :, 2] = 0.0, 1.0
+    values[:, :, 1] += np.random.default_rng(6).normal(0, 0.02, (3, 100))
+    made = Replicates(values, CLUSTERS)
+    low, high = simultaneous_band(np.array([0.0, 0.4, 1.0]), made, [0, 1, 2], 800, 200)
+    joint = joint_confidence(made, np.arange(3))
+    assert low[0] == 0 and high[2] == 1
+    # Clopper-Pearson of 0 in 200 records: 1 - (alpha/2)^(1/200).
+    assert high[0] == pytest.approx(1 - ((1 - joint) / 2) ** (1 / 200), rel=1e-9)
+    assert low[2] == pytest.approx(1 - high[0], rel=1e-9)
+    assert 0.3 < low[1] < 0.4 < high[1] < 0.5
+    still = Replicates(np.zeros((3, 100, 3)), CLUSTERS)
+    assert joint_confidence(still, np.arange(3)) == 0.95
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.8, 0.9, 0.95, 0.99]))
+@settings(max_examples=12, deadline=None)
+def test_band_holds_the_pointwise_intervals_and_grows_with_confidence(seed, confidence):
+    _, tpr, made, members = simulated("both", 6, 60, seed, draws=60, points=12)
+    places = 1 + np.arange(12)
+    low, high = simultaneous_band(tpr, made, places, members, 60, confidence, seed)
+    single = [
+        share_estimate(value, made.spread(place), members, 60, confidence)
+        for value, place in zip(tpr, places, strict=True)
+    ]
+    assert all(low <= [e.low for e in single]) and all(high >= [e.high for e in single])
+    assert low.min() >= 0 and high.max() <= 1 and all(low <= tpr) and all(tpr <= high)
+    wider = simultaneous_band(tpr, made, places, members, 60, (1 + confidence) / 2, seed)
+    assert all(wider[0] <= low) and all(wider[1] >= high)
+
+
+def test_same_seed_same_band():
+    _, tpr, made, members = simulated("both", 8, 80, 1)
+    bands = [
+        np.array(simultaneous_band(tpr, made, 1 + np.arange(30), members, 80, seed=seed)).tolist()
+        for seed in (0, 0, 1)
+    ]
+    assert bands[0] == bands[1] != bands[2]
+
+
+def test_confidence_outside_0_and_1_is_refused():
+    made = replicates(np.random.default_rng(0).normal(size=(50, 2)))
+    for confidence in (0.0, 1.0, 1.5):
+        with pytest.raises(InputError, match="confidence"):
+            joint_confidence(made, np.arange(2), confidence)
+
+
+@pytest.mark.parametrize("name", ["models", "both"])
+def test_band_covers_in_small(name):
+    """And pointwise intervals do not: that is what the band is for."""
+    band, single = covered(name, 16, 200, 60)
+    assert band >= 0.93 - 3 * math.sqrt(0.93 * 0.07 / 60)
+    assert single < band and single < 0.93
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("models", [4, 16, 64])
+@pytest.mark.parametrize("name", ["records", "models", "both", "weak-models"])
+def test_band_covers(name, models):
+    """At least 93 % of 300 audits, up to two binomial standard errors of the simulation."""
+    band, _ = covered(name, models, 400, 300)
+    assert band >= 0.93 - 2 * math.sqrt(0.93 * 0.07 / 300)

@@ -1,0 +1,54 @@
+"""Attack R: ranks among OUT models, against a loop over targets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from simulated import DESIGNS, paired, signals
+
+from lethe.membership.attack_r import attack_r, own_quantile
+from lethe.membership.leave_one_out import scored_cells
+from lethe.training.design import partners
+
+
+def test_by_hand():
+    reference = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]])
+    members = np.array([[False, True], [False, False], [True, False]])
+    found = own_quantile(np.array([2.0, 6.5]), reference, members)
+    assert found.tolist() == [0.75, 0.5]  # above 1, tied with 2; above 6, below 7
+    everywhere = own_quantile(np.array([2.0, 6.5]), reference, np.ones((3, 2), bool))
+    assert np.isnan(everywhere).all()
+
+
+def naive(phi, members):
+    """One target and one record after the other, in a design of complementary pairs."""
+    partner = partners(members)
+    scores = np.full(phi.shape, np.nan)
+    for target in range(len(phi)):
+        for record in range(phi.shape[1]):
+            others = [
+                k
+                for k in range(len(phi))
+                if k not in (target, partner[target]) and not members[k, record]
+            ]
+            if others:
+                own, seen = phi[target, record], phi[others, record]
+                scores[target, record] = np.mean((seen < own) + (seen == own) / 2)
+    return scores
+
+
+@pytest.mark.parametrize("models", [4, 6, 10])
+@pytest.mark.parametrize("digits", [0, 8])
+def test_all_targets_at_once_as_a_loop_would(models, digits):
+    """With signals rounded to whole numbers most of them tie."""
+    members = paired(models, 60, 3)
+    phi = np.round(signals(members, 3, 1.0), digits)
+    assert attack_r(phi, members) == pytest.approx(naive(phi, members))
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_scores_stand_where_other_attacks_have_theirs(design):
+    members = DESIGNS[design](7, 5000, 1)
+    found = attack_r(signals(members, 1, 0.5), members)
+    assert (np.isfinite(found) == scored_cells(members)).all()
+    assert np.nanmin(found) >= 0 and np.nanmax(found) <= 1

@@ -1,0 +1,208 @@
+"""One contract for all attacks: null scores, invariances, refusals, given targets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from simulated import DESIGNS, gaps, paired, shadows, signals
+
+from lethe.errors import InputError
+from lethe.evidence.roc import auc
+from lethe.membership.attacks import ATTACKS, AUTO, choose_attacks
+from lethe.membership.leave_one_out import scored_cells
+from lethe.membership.scoring import score, score_targets
+from lethe.training.shadows import Shadows
+
+NAMES = tuple(name for name in ATTACKS if name != "quantile")
+"""All but the one that trains a regression for each target: its own tests hold it to the same."""
+HELD = 80
+
+
+def audit(members, seed=0, gap=0.0, held=HELD) -> Shadows:
+    """Shadow models with a population that no model has seen."""
+    rng = np.random.default_rng([seed, 31])
+    own = shadows(members, signals(members, seed, gap))
+    outside = rng.normal(size=held) + rng.normal(0, 1, (len(members), held))
+    return replace(own, population=outside.astype(np.float32), correct=own.signals > 0)
+
+
+@pytest.mark.parametrize("models", [4, 5, 6, 8])
+@pytest.mark.parametrize("design", DESIGNS)
+def test_null_scores_tell_nothing(design, models):
+    """AUC 0.5 within 4.5 standard errors, records the clusters, for every attack."""
+    records = 1200
+    members = DESIGNS[design](models, records, models)
+    if design == "nearly balanced" and models == 4:
+        with pytest.raises(InputError, match="models=4: with one of them as the target no record"):
+            score(audit(members, models), NAMES)
+        return
+    for name, found in score(audit(members, models), NAMES).items():
+        known = np.isfinite(found)
+        area = auc(members[known], found[known])
+        # Scores of a pair mirror each other: a record counts for half its scores at the most.
+        error = np.sqrt(1 / 12) * np.sqrt(2 / (known.sum() / 2)) * np.sqrt(2)
+        assert abs(area - 0.5) < 4.5 * error, f"{name}: {area:.4f}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exposed_records_are_found(name):
+    members = paired(16, 1500, 3)
+    found = score(audit(members, 3, gaps(1500, 3, 1.5)), (name,))[name]
+    assert auc(members, found) > (0.53 if name == "gap" else 0.56)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_attacks_score_the_same_cells(name):
+    members = DESIGNS["nearly balanced"](7, 400, 2)
+    found = score(audit(members, 2), (name,))[name]
+    assert (np.isfinite(found) == scored_cells(members)).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_of_records_decides_nothing_that_is_not_drawn(name):
+    """Folds and draws follow the rows; everything else must follow the record."""
+    members = paired(6, 300, 4)
+    whole = audit(members, 4, 1.0)
+    order = np.random.default_rng(0).permutation(300)
+    mixed = replace(
+        whole,
+        signals=whole.signals[:, order],
+        members=whole.members[:, order],
+        ids=whole.ids[order],
+        correct=whole.correct[:, order],
+    )
+    before, after = score(whole, (name,))[name], score(mixed, (name,))[name]
+    if name == "learned-ratio":
+        assert np.corrcoef(before[:, order].ravel(), after.ravel())[0, 1] > 0.8
+    else:
+        assert after == pytest.approx(before[:, order], rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "learned-ratio"])
+def test_a_targets_own_membership_is_not_used(name):
+    """Telling the attack the opposite of the truth on one cell does not change the cell's score.
+
+    The cell's partner changes with it, so that the design stays one of complementary pairs. Trees
+    learn from other records, in whose priors the cell is one of hundreds: null scores judge them.
+    """
+    members = paired(8, 400, 5)
+    whole = audit(members, 5, 1.0)
+    target, record = 2, 7
+    partner = whole.partner[target]
+    told = members.copy()
+    told[[target, partner], record] ^= True
+    lied = replace(whole, members=told)
+    cells = [target, partner], record
+    before, after = (score(one, (name,))[name][cells] for one in (whole, lied))
+    assert after == pytest.approx(before, rel=1e-6, abs=1e-6)
+
+
+def test_given_targets_are_attacked_with_all_references():
+    members = paired(40, 1200, 6)
+    whole = audit(members, 6, gaps(1200, 6, 1.5))
+
+    def rows(chosen):
+        return replace(
+            whole,
+            signals=whole.signals[chosen],
+            members=whole.members[chosen],
+            population=whole.population[chosen],
+            correct=whole.correct[chosen],
+        )
+
+    references, targets = rows(slice(0, 24)), rows(slice(24, None))
+    found = score_targets(references, targets, NAMES)
+    assert list(found) == list(NAMES)
+    for name, table in found.items():
+        assert table.shape == (16, 1200) and np.isfinite(table).all(), name
+        assert auc(targets.members, table) > (0.53 if name == "gap" else 0.56), name
+    # What the targets were trained on must not matter: it is what is asked.
+    lied = score_targets(references, replace(targets, members=~targets.members), NAMES)
+    for name in NAMES:
+        assert (lied[name] == found[name]).all(), name
+
+
+def test_given_targets_must_be_scored_on_the_same_records():
+    whole = audit(paired(6, 50, 7))
+    other = replace(whole, ids=whole.ids[::-1].copy())
+    with pytest.raises(InputError, match="same records"):
+        score_targets(whole, other, ("lira-online",))
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if ATTACKS[n].population])
+def test_without_a_population_rmia_is_refused(name):
+    bare = audit(paired(6, 200, 8), held=29)
+    with pytest.raises(InputError, match=f"{name}.*at least 30 records that no model.*are 29"):
+        score(bare, (name,))
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if ATTACKS[n].probabilities])
+def test_regressions_have_no_probabilities(name):
+    regression = replace(audit(paired(6, 200, 9)), task="regression")
+    with pytest.raises(InputError, match=f"{name}.*which a regression does not have"):
+        score(regression, (name,))
+
+
+def test_what_a_regression_allows_is_run():
+    members = paired(12, 800, 10)
+    numbers = replace(audit(members, 10, gaps(800, 10, 1.5)), task="regression")
+    names = [name for name in NAMES if ATTACKS[name].lacks(numbers) is None and name != "gap"]
+    assert {"lira-hierarchical", "learned-ratio", "attack-r"} <= set(names)
+    for name, found in score(numbers, names).items():
+        assert auc(members, found) > 0.55, name
+
+
+@pytest.mark.parametrize("name", ["gap", "quantile"])
+def test_what_an_attack_needs_and_is_not_known_is_named(name):
+    bare = replace(audit(paired(6, 200, 9)), correct=None)
+    with pytest.raises(InputError, match=f"{name}.*it needs the .*, which are not known here"):
+        score(bare, (name,))
+
+
+def test_quantile_regression_attacks_every_target():
+    members = paired(4, 300, 13)
+    rng = np.random.default_rng(13)
+    features, outside = rng.normal(size=(300, 2)), rng.normal(size=(90, 2))
+    whole = audit(members, 13, 2.0, held=90)
+    whole = replace(
+        whole,
+        signals=whole.signals + 3 * features[:, 0].astype(np.float32),
+        population=whole.population + 3 * outside[:, 0].astype(np.float32),
+        features=features,
+        population_features=outside,
+    )
+    found = score(whole, ("quantile", "loss-threshold"))
+    assert np.isfinite(found["quantile"]).all()
+    assert auc(members, found["quantile"]) > auc(members, found["loss-threshold"]) + 0.05
+
+
+def test_automatic_and_all_take_what_can_be_run():
+    whole = audit(paired(6, 200, 14))
+    assert choose_attacks(("auto",), whole) == AUTO
+    assert choose_attacks(("auto",), replace(whole, population=whole.population[:, :0])) == tuple(
+        name for name in AUTO if name != "rmia-offline"
+    )
+    assert set(choose_attacks(("all",), whole)) == set(ATTACKS) - {"quantile"}
+    assert choose_attacks(("gap", "gap"), whole) == ("gap",)
+
+
+def test_unknown_attacks_are_named():
+    with pytest.raises(InputError, match="attack='lira' must be one of 'lira-online'"):
+        score(audit(paired(4, 50)), ("lira",))
+
+
+def test_infinite_signals_are_refused():
+    whole = audit(paired(6, 100, 11))
+    broken = whole.signals.copy()
+    broken[2, 5] = np.inf
+    with pytest.raises(InputError, match="model 2, record 5 is inf"):
+        score(replace(whole, signals=broken))
+
+
+def test_the_same_seed_gives_the_same_bits():
+    whole = audit(paired(8, 700, 12), 12, 1.0)
+    one, two = score(whole, NAMES, seed=3), score(whole, NAMES, seed=3)
+    for name in NAMES:
+        assert (one[name] == two[name]).all(), name

@@ -1,0 +1,233 @@
+"""Attacks on labels alone: by hand, with ties as they are, and copies that stay records."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated import DESIGNS, paired
+
+from lethe.errors import InputError
+from lethe.evidence.roc import auc
+from lethe.membership.label_only import (
+    calibrated_robustness_scores,
+    gap_scores,
+    noisy_copies,
+    robustness_scores,
+)
+from lethe.training.design import partners
+
+
+def answers(members, copies=20, seed=0, gap=0.0, record_sd=1.5):
+    """(K, N, A) right labels: easy and hard records, members more robust by `gap` log-odds."""
+    rng = np.random.default_rng([seed, 3])
+    ease = 1.0 + record_sd * rng.normal(size=members.shape[1])
+    own = ease + gap * members + 0.5 * rng.normal(size=members.shape)
+    return rng.random((*members.shape, copies)) < 1 / (1 + np.exp(-own[:, :, None]))
+
+
+def null_sd(members):
+    inside = members.sum()
+    return math.sqrt((members.size + 1) / (12 * inside * (members.size - inside)))
+
+
+def test_gap_auc_is_half_of_one_plus_the_gap():
+    members = paired(6, 500, 1)
+    correct = answers(members, 1, 1, gap=2.0)[:, :, 0]
+    gap = correct[members].mean() - correct[~members].mean()
+    assert gap > 0.1
+    assert auc(members, gap_scores(correct)) == pytest.approx((1 + gap) / 2, rel=1e-12)
+
+
+def test_robustness_by_hand():
+    right = np.array([[[1, 1, 0], [0, 0, 0]], [[1, 1, 1], [0, 1, 0]]], bool)
+    np.testing.assert_allclose(robustness_scores(right), [[2 / 3, 0], [1, 1 / 3]])
+
+
+def test_calibration_by_hand():
+    """Four models: of target 0 and its partner 1 nothing is used; model 3 is OUT of record 0."""
+    members = np.array([[1, 0], [0, 1], [1, 1], [0, 0]], bool)
+    right = np.zeros((4, 2, 4), bool)
+    for (model, record), count in np.ndenumerate([[4, 3], [2, 2], [3, 1], [1, 0]]):
+        right[model, record, :count] = True
+    score = calibrated_robustness_scores(right, members)
+    assert score[0].tolist() == [(4 - 1) / 4, (3 - 0) / 4]
+    assert score[2].tolist() == [(3 - 2) / 4, (1 - 3) / 4]
+
+
+@pytest.mark.parametrize("models", [6, 9])
+def test_calibration_equals_plain_loops(models):
+    members = paired(models, 40, 2)
+    right = answers(members, 7, 2)
+    robust, partner = right.mean(axis=2), partners(members)
+    score = calibrated_robustness_scores(right, members)
+    for target in range(models):
+        if partner[target] < 0:
+            assert np.isnan(score[target]).all()
+            continue
+        for record in range(40):
+            out = [
+                robust[k, record]
+                for k in range(models)
+                if k not in (target, partner[target]) and partner[k] >= 0 and not members[k, record]
+            ]
+            expected = robust[target, record] - np.mean(out)
+            assert score[target, record] == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("models", range(4, 13))
+@pytest.mark.parametrize("design", DESIGNS)
+def test_null_answers_give_half(design, models):
+    if design == "nearly balanced" and models % 2 == 0:
+        pytest.skip("that is for odd numbers")
+    found = []
+    for seed in range(3):
+        members = DESIGNS[design](models, 600, seed)
+        right = answers(members, 5, seed)
+        score = calibrated_robustness_scores(right, members, seed)
+        known = ~np.isnan(score)
+        sd = null_sd(members[known])
+        found.append((auc(members[known], score[known]) - 0.5) / sd)
+        # Ties and the record's part, which cancels in balanced designs, only narrow the null.
+        assert abs(auc(members, robustness_scores(right)) - 0.5) < 4 * null_sd(members)
+        assert abs(auc(members, gap_scores(right[:, :, 0])) - 0.5) < 4 * null_sd(members)
+    # Shared references widen the null to about 1.5: the mean of three is within 4 of its sd.
+    assert abs(np.mean(found)) < 4 * 1.5 / math.sqrt(3)
+
+
+def test_copies_say_more_than_one_label_and_calibration_more_again():
+    members = paired(16, 1500, 4)
+    right = answers(members, 20, 4, gap=0.7)
+    power = [
+        auc(members, score)
+        for score in (
+            gap_scores(right[:, :, 0]),
+            robustness_scores(right),
+            calibrated_robustness_scores(right, members),
+        )
+    ]
+    step = 4 * null_sd(members)
+    assert power[0] > 0.5 + step
+    assert power[1] > power[0] + step
+    assert power[2] > power[1] + step
+
+
+def test_equal_robustness_stays_tied():
+    """Means of thirds and sixths round differently; scores that are equal must be tied."""
+    members = paired(8, 400, 5)
+    score = calibrated_robustness_scores(answers(members, 3, 5), members)
+    # Multiples of 1/3 less means of three multiples of 1/3: at most 19 distinct values.
+    assert len(np.unique(score)) <= 19
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1000))
+def test_order_of_copies_and_records_does_not_matter(seed):
+    members = paired(6, 15, seed)
+    right = answers(members, 4, seed)
+    rng = np.random.default_rng(seed)
+    records, copies = rng.permutation(15), rng.permutation(4)
+    moved = right[:, records][:, :, copies]
+    assert np.array_equal(robustness_scores(moved), robustness_scores(right)[:, records])
+    np.testing.assert_array_equal(
+        calibrated_robustness_scores(moved, members[:, records]),
+        calibrated_robustness_scores(right, members)[:, records],
+    )
+
+
+def table(rows=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    number = rng.normal(5, [1, 100], (rows, 2))
+    one_hot = np.eye(3)[rng.integers(3, size=rows)]
+    return np.hstack([number, one_hot, np.full((rows, 1), 7.0)]).astype(np.float32)
+
+
+def test_noise_on_tables_is_of_the_size_asked_for():
+    features = table()
+    copies = noisy_copies(features, 3, 0.5, seed=1, flip=0.1)
+    assert copies.shape == (3, 4000, 6) and copies.dtype == np.float32
+    away = (copies - features)[:, :, :2] / features[:, :2].std(axis=0)
+    # sd of a sample sd over 12,000: 0.5/sqrt(24000).
+    assert np.abs(away.std(axis=(0, 1)) - 0.5).max() < 4 * 0.5 / math.sqrt(24_000)
+    assert np.abs(away.mean(axis=(0, 1))).max() < 4 * 0.5 / math.sqrt(12_000)
+    codes = copies[:, :, 2:5]
+    assert set(np.unique(codes)) == {0.0, 1.0}
+    flipped = (codes != features[:, 2:5]).mean()
+    assert flipped == pytest.approx(0.1, abs=4 * math.sqrt(0.09 / 36_000))
+    assert (copies[:, :, 5] == 7).all()
+
+
+def test_a_copy_is_a_function_of_seed_and_number():
+    features = table(20)
+    one = noisy_copies(features, 2, 0.3, seed=1)
+    more = noisy_copies(features, 4, 0.3, seed=1)
+    assert np.array_equal(one, more[:2]) and not np.array_equal(more[0], more[1])
+    assert not np.array_equal(one, noisy_copies(features, 2, 0.3, seed=2))
+    assert np.array_equal(noisy_copies(features, 2, 0.0, 1, flip=0.0), [features, features])
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+@pytest.mark.parametrize("shape", [(5, 6), (3, 5, 6)])
+def test_images_are_moved_with_the_border_repeated(shape, mirror):
+    images = np.random.default_rng(0).random((40, *shape)).astype(np.float32)
+    copies = noisy_copies(images, 6, 0.0, 3, "image", shift=2, mirror=mirror)
+    assert copies.shape == (6, 40, *shape)
+    wide = np.pad(images, [(0, 0)] * (images.ndim - 2) + [(2, 2), (2, 2)], mode="edge")
+    seen = set()
+    for copy in copies:
+        for image, source in zip(copy, wide, strict=True):
+            match = [
+                (down, right, turn)
+                for down in range(5)
+                for right in range(5)
+                for turn in (False, True)
+                if np.array_equal(
+                    image[..., ::-1] if turn else image,
+                    source[..., down : down + 5, right : right + 6],
+                )
+            ]
+            assert len(match) == 1
+            seen.add(match[0])
+    assert len(seen) > 20 and any(turn for *_, turn in seen) == mirror
+
+
+def test_noise_on_images():
+    images = np.random.default_rng(0).random((50, 8, 8)).astype(np.float32)
+    still = noisy_copies(images, 4, 0.2, 1, "image", shift=0)
+    assert (still - images).std() == pytest.approx(0.2 * images.std(), rel=0.03)
+
+
+def test_refusals():
+    members = paired(4, 10, 1)
+    right = answers(members, 3)
+    with pytest.raises(InputError, match="correct is float64; it must be bool"):
+        gap_scores(np.ones((2, 3)))
+    with pytest.raises(InputError, match="correct are all True; constant signals"):
+        gap_scores(np.ones((2, 3), bool))
+    with pytest.raises(InputError, match=r"right has shape \(4, 10\); it must be \(models, rec"):
+        robustness_scores(right[:, :, 0])
+    with pytest.raises(InputError, match="right are all False"):
+        robustness_scores(np.zeros((2, 3, 4), bool))
+    with pytest.raises(InputError, match=r"members is bool \(4, 9\); it must be bool \(4, 10\)"):
+        calibrated_robustness_scores(right, members[:, 1:])
+    with pytest.raises(InputError, match="2 models leave no IN and OUT reference"):
+        calibrated_robustness_scores(right[:2], members[:2])
+    features = table(10)
+    for change, said in [
+        ({"count": 0}, "count=0 must be at least 1"),
+        ({"scale": -0.1}, "scale=-0.1 must be in"),
+        ({"scale": math.inf}, "scale=inf must be in"),
+        ({"flip": 1.5}, "flip=1.5 must be in"),
+        ({"kind": "text"}, "kind='text'"),
+        ({"kind": "image"}, r"features has shape \(10, 6\); it must be \(records, height, width\)"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            noisy_copies(features, **{"count": 2, "scale": 0.1, "seed": 0, **change})
+    with pytest.raises(InputError, match="shift=8 must be at least 0 and below the image's side"):
+        noisy_copies(np.ones((3, 8, 8)), 1, 0.1, 0, "image", shift=8)
+    features[3, 1] = np.nan
+    with pytest.raises(InputError, match="features at records 3, columns 1 is nan"):
+        noisy_copies(features, 1, 0.1, 0)

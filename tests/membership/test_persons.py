@@ -1,0 +1,80 @@
+"""Records of a person add up; a person half in training is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from simulated import paired, signals
+
+from lethe.errors import InputError, NotMeasurable
+from lethe.evidence.roc import auc
+from lethe.membership.persons import WAYS, check_several, person_scores, standardised
+from lethe.membership.scoring import score_all
+
+
+def test_by_hand() -> None:
+    members = np.array([[1, 1, 0], [0, 0, 1]], bool)
+    score = np.array([[1.0, 3.0, 5.0], [-2.0, 4.0, np.nan]])
+    people = np.array(["b", "b", "a"])
+    table = {how: person_scores({"x": score}, members, people, how) for how in WAYS}
+    assert table["sum"].names.tolist() == ["a", "b"] and table["sum"].sizes.tolist() == [1, 2]
+    assert table["sum"].members.tolist() == [[False, True], [True, False]]
+    assert table["sum"].scores["x"][:, 1].tolist() == [4.0, 2.0]
+    assert table["mean"].scores["x"][:, 1].tolist() == [2.0, 1.0]
+    assert table["max"].scores["x"][:, 1].tolist() == [3.0, 4.0]
+    assert table["standardised"].scores["x"][:, 1].tolist() == [0.0, 0.0]
+    assert np.isnan(table["sum"].scores["x"][1, 0])
+
+
+@given(st.integers(0, 10_000))
+def test_any_table_adds_up_as_a_loop_does(seed) -> None:
+    rng = np.random.default_rng(seed)
+    people = rng.integers(0, 5, 12)
+    score = rng.normal(size=(4, 12))
+    members = (rng.random((4, 5)) < 0.5)[:, people]
+    for how, rule in (("sum", np.sum), ("mean", np.mean), ("max", np.max)):
+        found = person_scores({"x": score}, members, people, how)
+        for at, name in enumerate(found.names):
+            own = people == name
+            assert np.allclose(found.scores["x"][:, at], rule(score[:, own], axis=1))
+            assert (found.members[:, at] == members[:, own][:, 0]).all()
+
+
+def test_persons_are_better_known_than_their_records() -> None:
+    people = np.repeat(np.arange(60), 8)
+    members = paired(32, 60, 1)[:, people]
+    phi = signals(members, 1, 1.0)
+    score = score_all(phi, members, ("lira-online",))
+    whole = person_scores(score, members, people)
+    alone = auc(members, score["lira-online"])
+    assert auc(whole.members, whole.scores["lira-online"]) > alone + 0.1
+
+
+def test_standardising_looks_at_no_membership_and_keeps_gaps() -> None:
+    score = np.array([[1.0, 7.0, np.nan], [3.0, 7.0, 2.0], [5.0, 7.0, 4.0]])
+    found = standardised(score)
+    assert np.allclose(found[:, 0], [-np.sqrt(1.5), 0, np.sqrt(1.5)])
+    assert found[:, 1].tolist() == [0, 0, 0]
+    assert np.isnan(found[0, 2]) and np.allclose(found[1:, 2], [-1, 1])
+
+
+def test_what_is_refused() -> None:
+    members = np.array([[1, 0, 0], [0, 1, 1]], bool)
+    score = {"x": np.zeros((2, 3))}
+    with pytest.raises(InputError, match="1 of 2 persons are in training with some"):
+        person_scores(score, members, np.array([0, 0, 1]))
+    with pytest.raises(InputError, match="one person for each record"):
+        person_scores(score, members, np.array([0, 1]))
+    with pytest.raises(InputError, match="must be alike"):
+        person_scores({"x": np.zeros((2, 2))}, members, np.arange(3))
+    with pytest.raises(InputError, match="Did you mean 'sum'"):
+        person_scores(score, members, np.arange(3), "summ")
+
+
+def test_groups_of_size_one_say_nothing_more() -> None:
+    with pytest.raises(NotMeasurable, match="nothing adds up"):
+        check_several(np.ones(5, int))
+    assert "2 of 3 persons have one record" in str(check_several(np.array([1, 1, 4])))
+    assert check_several(np.array([2, 3])) is None

@@ -1,0 +1,255 @@
+"""Quantile regression: knows how hard a record is, is silent on null signals, refuses members."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+from simulated import coins
+
+from lethe.errors import InputError
+from lethe.evidence.roc import auc, tpr_at_fpr
+from lethe.membership import quantile as module
+from lethe.membership.quantile import (
+    LEARNERS,
+    QuantileModel,
+    evenly_spaced,
+    fit_quantile,
+    quantile_scores,
+    with_labels,
+)
+
+GAP = 1.0
+
+
+def difficulty(features):
+    """Mean and standard deviation of a non-member's signal, of each record its own."""
+    return 3 * features[:, 0], np.exp(features[:, 1] / 2)
+
+
+def audit(models=2, records=2000, others=1500, seed=0, gap=GAP):
+    """signals, population, features, population features, members."""
+    rng = np.random.default_rng([seed, 4])
+    members = coins(models, records, seed)
+    inside, outside = rng.normal(size=(records, 4)), rng.normal(size=(others, 4))
+    tables = []
+    for features, raised in ((inside, gap * members), (outside, np.zeros((models, others)))):
+        mean, sd = difficulty(features)
+        tables.append(mean + sd * (rng.normal(size=raised.shape) + raised))
+    return *(table.astype(np.float32) for table in tables), inside, outside, members
+
+
+def null_sd(members):
+    inside = members.sum()
+    return math.sqrt((members.size + 1) / (12 * inside * (members.size - inside)))
+
+
+def test_score_by_hand():
+    model = QuantileModel(lambda rows: (rows[:, 0], np.full(len(rows), 2.0)))
+    assert model.score(np.array([[1.0], [5.0]]), np.array([4.0, 4.0])).tolist() == [1.5, -0.5]
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_what_is_fitted_is_the_distribution_of_non_members(learner):
+    """Scores of fresh non-members are near standard normal, wherever the record stands."""
+    phi, population, features, outside, _ = audit(1, 4000, 3000, gap=0.0)
+    model = fit_quantile(outside, population[0], learner)
+    score = model.score(features, phi[0])
+    assert abs(score.mean()) < 0.1 and 0.85 < score.std() < 1.2
+    for easy in (features[:, 1] < -0.7, features[:, 1] > 0.7):
+        assert 0.75 < score[easy].std() < 1.4
+    mean, sd = difficulty(features)
+    assert np.corrcoef(score, (phi[0] - mean) / sd)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_it_beats_one_threshold_and_comes_near_the_oracle(learner):
+    phi, population, features, outside, members = audit(2, 4000, 3000)
+    score = quantile_scores(phi, population, features, outside, learner=learner)
+    best = norm.cdf(GAP / math.sqrt(2))  # who knows mean and deviation of every record
+    plain = auc(members, phi)
+    assert auc(members, score) > plain + 0.6 * (best - plain)
+    assert auc(members, score) < best + 4 * null_sd(members)
+    assert tpr_at_fpr(members, score, 0.01).tpr > 2 * tpr_at_fpr(members, phi, 0.01).tpr
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_null_signals_give_half(learner):
+    found = []
+    for seed in range(3):
+        phi, population, features, outside, members = audit(2, 1500, 300, seed, gap=0.0)
+        score = quantile_scores(phi, population, features, outside, learner=learner, seed=seed)
+        found.append((auc(members, score) - 0.5) / null_sd(members))
+    # Membership is independent of everything: each is standard normal.
+    assert abs(np.mean(found)) < 4 / math.sqrt(3)
+
+
+def test_each_target_is_attacked_by_itself():
+    phi, population, features, outside, _ = audit(5, 200, 100)
+    score = quantile_scores(phi, population, features, outside, targets=[3, 1])
+    assert np.isnan(score[[0, 2, 4]]).all() and np.isfinite(score[[1, 3]]).all()
+    changed = phi.copy(), population.copy()
+    for table in changed:
+        table[1] += 5.0 * table[1] ** 2
+    again = quantile_scores(*changed, features, outside, targets=[1, 3])
+    assert np.array_equal(again[3], score[3]) and not np.array_equal(again[1], score[1])
+    alone = fit_quantile(outside, population[3], seed=3).score(features, phi[3])
+    np.testing.assert_array_equal(alone, score[3])
+
+
+def test_up_to_eight_targets_are_attacked_by_default():
+    assert evenly_spaced(5) == [0, 1, 2, 3, 4]
+    for models in range(1, 40):
+        chosen = evenly_spaced(models)
+        assert len(set(chosen)) == min(models, 8) and chosen[0] == 0 and chosen[-1] == models - 1
+
+
+def test_scores_have_no_ties():
+    phi, population, features, outside, _ = audit(1, 1000, 300)
+    assert len(np.unique(quantile_scores(phi, population, features, outside))) == 1000
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.floats(0.01, 100), st.floats(-100, 100))
+def test_scale_and_shift_of_signals_change_nothing(scale, shift):
+    phi, population, features, outside, _ = audit(1, 100, 80)
+    one = quantile_scores(phi, population, features, outside)
+    moved = (table.astype(np.float64) * scale + shift for table in (phi, population))
+    np.testing.assert_allclose(quantile_scores(*moved, features, outside), one, atol=2e-3)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_the_same_seed_repeats(learner):
+    phi, population, features, outside, _ = audit(1, 100, 200)
+    one, same, other = (
+        quantile_scores(phi, population, features, outside, learner=learner, seed=seed)
+        for seed in (1, 1, 2)
+    )
+    assert np.array_equal(one, same) and not np.array_equal(one, other)
+
+
+def test_labels_help_where_classes_differ():
+    rng = np.random.default_rng(0)
+    members = coins(1, 3000, 1)
+    labels, others = rng.integers(3, size=3000), rng.integers(3, size=1500)
+    names = np.array(["a", "b", "c"])
+    phi = 4.0 * labels + rng.normal(size=(1, 3000)) + GAP * members
+    population = 4.0 * others + rng.normal(size=(1, 1500))
+    features, outside = rng.normal(size=(3000, 2)), rng.normal(size=(1500, 2))
+    blind = auc(members, quantile_scores(phi, population, features, outside))
+    score = quantile_scores(phi, population, features, outside, names[labels], names[others])
+    assert auc(members, score) > blind + 0.1
+
+
+def test_labels_are_one_column_a_class_or_the_number():
+    one, two = np.zeros((2, 1)), np.ones((3, 1))
+    first, second = with_labels(one, np.array([4, 7]), two, np.array([7, 9, 4]))
+    assert first.tolist() == [[0, 1, 0, 0], [0, 0, 1, 0]]
+    assert second.tolist() == [[1, 0, 1, 0], [1, 0, 0, 1], [1, 1, 0, 0]]
+    first, second = with_labels(one, np.array([0.5, 2.5]), two, np.array([1.0, 2.0, 3.0]))
+    assert first.tolist() == [[0, 0.5], [0, 2.5]] and second[:, 1].tolist() == [1, 2, 3]
+
+
+def test_regression_signals():
+    """phi = -|error|/sd, with errors whose size depends on the record; members err half as much."""
+    rng = np.random.default_rng(0)
+    members = coins(2, 3000, 2)
+    features, outside = rng.normal(size=(3000, 3)), rng.normal(size=(1500, 3))
+    phi = -np.abs(rng.normal(size=(2, 3000)) * np.exp(features[:, 0])) * np.where(members, 0.5, 1)
+    population = -np.abs(rng.normal(size=(2, 1500)) * np.exp(outside[:, 0]))
+    targets, others = rng.normal(size=3000), rng.normal(size=1500)
+    score = quantile_scores(phi, population, features, outside, targets, others)
+    assert auc(members, score) > auc(members, phi) + 4 * null_sd(members)
+
+
+def test_pixels_become_components_and_labels_stay(monkeypatch):
+    rng = np.random.default_rng(0)
+    basis = rng.normal(size=(3, 2, 16, 16))
+    inside, outside = rng.normal(size=(500, 3)), rng.normal(size=(400, 3))
+    images, others = (np.tensordot(part, basis, 1).astype(np.float32) for part in (inside, outside))
+    phi, population = 5 * inside[:, :1].T, 5 * outside[:, :1].T
+    widths = []
+
+    def spy(inputs, signal, seed):
+        widths.append(inputs.shape[1])
+        return boosted(inputs, signal, seed)
+
+    boosted = module._boosted_heads
+    monkeypatch.setattr(module, "_boosted_heads", spy)
+    labels = rng.integers(3, size=500), rng.integers(3, size=400)
+    score = quantile_scores(phi, population, images, others, *labels)
+    assert widths == [module.COMPONENTS + 3]
+    assert np.isfinite(score).all()
+    model = fit_quantile(others, population[0])
+    mean, _ = model.heads(images.reshape(500, -1))
+    assert widths[-1] == module.COMPONENTS and np.corrcoef(mean, phi[0])[0, 1] > 0.9
+
+
+def test_a_few_boundless_signals_spoil_nothing():
+    """Probabilities that round to 1 give signals of 1e38."""
+    phi, population, features, outside, members = audit(1, 2000, 1500)
+    calm = auc(members, quantile_scores(phi, population, features, outside))
+    population[0, :8] = [3e38, -3e38] * 4
+    wild = auc(members, quantile_scores(phi, population, features, outside))
+    assert wild > calm - 0.03
+
+
+def test_torch_is_imported_for_the_net_alone():
+    code = (
+        "import sys, numpy as np; from lethe.membership.quantile import fit_quantile; "
+        "r = np.random.default_rng(0); x = r.normal(size=(60, 2)); "
+        "fit_quantile(x, x[:, 0]); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_refusals():
+    phi, population, features, outside, _ = audit(3, 60, 70)
+    members = np.zeros(population.shape, bool)
+    members[2, 5] = True
+    wrong = population.copy()
+    wrong[1, 2] = np.inf
+    cases = [
+        ({"population_members": members}, "population point 5 is a member of model 2; population"),
+        ({"population_members": members[:2]}, r"population_members has shape \(2, 70\)"),
+        ({"population": population[:2]}, "population has 2 models and signals 3"),
+        ({"population": wrong}, "population at models 1, population points 2 is inf"),
+        ({"population": np.ones((3, 70))}, "phi_out are all 1.0; constant signals"),
+        ({"features": features[:5]}, r"features has shape \(5, 4\); it must be \(60, ...\)"),
+        ({"features": features[:, :3]}, "features have 3 columns and those of the non-members 4"),
+        ({"population_features": outside[:, 0]}, r"population_features has shape \(70,\)"),
+        ({"targets": [0, 0]}, r"targets=\[0, 0\] must be distinct models from 0 to 2"),
+        ({"targets": [3]}, r"targets=\[3\]"),
+        ({"targets": []}, r"targets=\[\]"),
+        ({"labels": np.zeros(60, int)}, "must both be given, or neither"),
+        (
+            {"labels": np.zeros(60, int), "population_labels": np.zeros(9, int)},
+            r"labels have shape \(9,\); it must be \(70,\)",
+        ),
+        ({"learner": "forest"}, "learner='forest'"),
+    ]
+    given_ = {
+        "signals": phi,
+        "population": population,
+        "features": features,
+        "population_features": outside,
+    }
+    for change, said in cases:
+        with pytest.raises(InputError, match=said):
+            quantile_scores(**{**given_, **change})
+    with pytest.raises(InputError, match="phi_out holds 49 non-members; .* at least 50: hold out"):
+        fit_quantile(outside[:49], population[0, :49])
+    model = fit_quantile(outside, population[0])
+    with pytest.raises(InputError, match="features have 2 columns"):
+        model.score(features[:, :2], phi[0])
+    bad = features.copy()
+    bad[7, 1] = np.nan
+    with pytest.raises(InputError, match="features at records 7, columns 1 is nan"):
+        model.score(bad, phi[0])

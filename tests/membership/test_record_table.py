@@ -1,0 +1,278 @@
+"""The table of records: ranks that hold, flags with few false ones, reasons that are there."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from simulated import audit, gaps, paired, shadows, signals
+
+from lethe.errors import InputError
+from lethe.evidence.estimate import Estimate
+from lethe.membership.document import exposed_records
+from lethe.membership.exposure import expose
+from lethe.membership.multiplicity import discoveries, holm_adjusted, holm_levels
+from lethe.membership.onion import compare_onion, removal_weights, to_remove
+from lethe.membership.record_table import flags, rank_intervals, reasons, record_table
+from lethe.membership.records import write_records
+from lethe.membership.scoring import score_all
+from lethe.membership.surroundings import surroundings
+from lethe.membership.vulnerability import vulnerability
+
+ATTACKS = ("loss-threshold", "lira-online")
+
+
+# --- many claims at once
+
+
+def test_holm_and_discoveries_by_hand() -> None:
+    p = np.array([0.001, 0.04, 0.012, 0.9])
+    rejected, levels = holm_levels(p, 0.05)
+    assert rejected.tolist() == [True, False, True, False]
+    assert levels == pytest.approx([0.0125, 0.025, 0.05 / 3, 0.025])
+    assert holm_adjusted(p) == pytest.approx([0.004, 0.08, 0.036, 0.9])
+    assert discoveries(np.array([0.01, 0.03, 0.03, 0.5, np.nan])).tolist() == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert not discoveries(np.array([0.02, 0.04, 0.05]), control="by").any()
+    assert not discoveries(np.array([np.nan])).any()
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.01, 0.3))
+def test_holm_by_its_definition(listed, level) -> None:
+    p = np.array(listed)
+    rejected, levels = holm_levels(p, level)
+    left, wanted = list(np.argsort(p, kind="stable")), np.zeros(len(p), bool)
+    while left and p[left[0]] <= level / len(left):
+        wanted[left.pop(0)] = True
+    assert (rejected == wanted).all() and (rejected == (p <= levels)).all()
+    by, bh = discoveries(p, level, "by"), discoveries(p, level)
+    assert (bh | ~by).all() and (bh | ~rejected).all()
+
+
+# --- ranks
+
+
+def test_ranks_by_the_count_of_all_pairs() -> None:
+    made = audit(32, 60, 3, 2.0)
+    found = vulnerability(made.signals, made.members)
+    low, high = rank_intervals(found, 32)
+    from scipy.stats import t as student
+
+    half = student.ppf(1 - 0.05 / 120, 30) * found.se
+    for row in range(60):
+        surely_above = found.t - half > found.t[row] + half[row]
+        surely_below = found.t + half < found.t[row] - half[row]
+        assert low[row] == 1 + surely_above.sum() and high[row] == 60 - surely_below.sum()
+    assert low.min() == 1 and high.max() == 60
+
+
+def test_all_ranks_hold_together() -> None:
+    """Simulated records of known exposure: at most 5 % of audits miss any true rank."""
+    missed = 0
+    for seed in range(100):
+        gap = gaps(50, seed, 2.0)
+        members = paired(32, 50, seed)
+        phi = signals(members, seed, gap)
+        low, high = rank_intervals(vulnerability(phi, members), 32)
+        true = 1 + np.argsort(np.argsort(-gap))
+        missed += bool(((true < low) | (true > high)).any())
+    assert missed <= 12  # 99.9 % limit of 5 in 100
+    assert (high - low).mean() < 49  # they say something
+
+
+def test_a_record_without_t_can_have_any_rank() -> None:
+    t = SimpleNamespace(t=np.array([np.nan, 5.0, 0.0]), se=np.array([np.nan, 0.1, 0.1]))
+    low, high = rank_intervals(t, 64)
+    assert low.tolist() == [1, 1, 1 + 1] and high.tolist() == [3, 2, 3]
+
+
+# --- flags
+
+
+@pytest.mark.parametrize("models", [32, 64])
+def test_false_discoveries_are_held_and_true_ones_made(models) -> None:
+    """A tenth of 400 records leaves a trace; LiRA per record from 64 models on."""
+    false, share = 0.0, []
+    for seed in range(20):
+        exposed = np.arange(400) < 40
+        members = paired(models, 400, seed)
+        phi = signals(members, seed, np.where(exposed, 3.0, 0.0))
+        scores = score_all(phi, members, ATTACKS)
+        found = flags(scores, members, np.arange(models) // 2)
+        hit = found["flagged"]
+        false += (hit & ~exposed).sum() / max(hit.sum(), 1)
+        share.append((hit & exposed).sum() / 40)
+        both = np.char.count(found["flagged_by"], " ") == 1
+        assert (both & exposed).sum() > 20
+    assert false / 20 <= 0.05 + 3 * math.sqrt(0.05 / (20 * 40))
+    assert np.mean(share) > 0.8
+
+
+def test_no_record_is_flagged_where_none_leaves_a_trace() -> None:
+    wrong = 0
+    for seed in range(60):
+        members = paired(32, 100, seed)
+        scores = score_all(signals(members, seed), members, ATTACKS)
+        wrong += bool(flags(scores, members, np.arange(32) // 2)["flagged"].any())
+    assert wrong <= 10  # 99.9 % limit of 3 in 60
+    with pytest.raises(InputError, match="at least one attack"):
+        flags({}, members, np.arange(32) // 2)
+
+
+# --- neighbours and reasons
+
+
+def test_neighbours_by_all_pairs() -> None:
+    rng = np.random.default_rng(1)
+    features = rng.normal(size=(60, 3)).astype(np.float32) * [1, 10, 0.1]
+    features[7] = features[3]
+    features[9] = features[4]
+    labels = rng.integers(0, 3, 60)
+    labels[[3, 7]], labels[4], labels[9] = 0, 1, 2
+    labels[11] = 5
+    found = surroundings(features, labels)
+    scaled = (features - features.mean(0)) / features.std(0)
+    far = np.linalg.norm(scaled[:, None] - scaled[None], axis=2)
+    np.fill_diagonal(far, np.inf)
+    same = labels[:, None] == labels
+    own = np.where(same, far, np.inf).min(axis=1)
+    assert found.own == pytest.approx(np.where(np.isinf(own), np.nan, own), abs=1e-3, nan_ok=True)
+    assert found.other == pytest.approx(np.where(same, np.inf, far).min(axis=1), abs=1e-3)
+    assert np.flatnonzero(found.duplicates).tolist() == [3, 4, 7, 9]
+    assert np.flatnonzero(found.contradicted).tolist() == [4, 9]
+    assert np.isnan(found.own[11])
+
+
+def test_twins_of_many_and_near_duplicates() -> None:
+    features = np.zeros((40, 2), np.float32)
+    features[10:, 0] = np.arange(30) * 10.0 + 5
+    features[39, 0] = features[38, 0] + 0.2
+    found = surroundings(features, None)
+    assert (found.duplicates[:10] == 9).all() and (found.own[:10] == 0).all()
+    assert np.flatnonzero(found.near_duplicate).tolist() == [38, 39]
+    assert np.isnan(found.other).all() and not found.contradicted.any()
+
+
+def test_wide_features_and_too_many_records(monkeypatch) -> None:
+    rng = np.random.default_rng(2)
+    flat = rng.normal(size=(50, 4)) @ rng.normal(size=(4, 80))
+    exact = surroundings(flat[:, :50], None)
+    assert "standardised features" in exact.note
+    wide = surroundings(flat, None)
+    far = np.linalg.norm(
+        (lambda z: z[:, None] - z[None])((flat - flat.mean(0)) / flat.std(0)), axis=2
+    )
+    np.fill_diagonal(far, np.inf)
+    assert "principal" in wide.note and wide.own == pytest.approx(far.min(axis=1), rel=1e-3)
+    monkeypatch.setattr("lethe.membership.surroundings._MOST_PRODUCTS", 60)
+    assert "random projections" in surroundings(flat, None).note
+    monkeypatch.setattr("lethe.membership.surroundings.MOST_REFERENCES", 20)
+    said: list[str] = []
+    some = surroundings(flat, np.arange(50) % 2, say=said.append)
+    assert "20 random records" in some.note and len(said) == 2
+    with pytest.raises(InputError, match="at least 2"):
+        surroundings(flat[:1], None)
+
+
+def test_reasons_in_words() -> None:
+    members = paired(8, 100, 1)
+    labels = np.where(np.arange(100) < 2, "rare", np.where(np.arange(100) < 50, "a", "b"))
+    made = shadows(members, signals(members, 1), labels=labels)
+    correct = np.ones(members.shape, bool)
+    correct[:, 5] = members[:, 5]
+    object.__setattr__(made, "correct", correct)
+    group = np.where(np.arange(100) == 60, "few", "many")
+    found = reasons(made, None, group)
+    assert found["wrong_outside"][5] == 1 and found["wrong_outside"][6] == 0
+    assert found["why"][5] == "100% of models without it predict another class"
+    assert found["why"][0] == "rare class, 2.00% of records"
+    assert found["why"][60] == "rare subgroup, 1.00% of records"
+    assert found["why"][30] == "nothing found"
+    features = np.random.default_rng(0).normal(size=(100, 2))
+    features[10] = features[70] + 1e-4
+    near = reasons(made, surroundings(features, labels))
+    assert "another class" in near["why"][10] and "near duplicate" in near["why"][10]
+
+
+# --- the file
+
+
+def test_the_file_keeps_its_columns_and_gets_the_new_ones(tmp_path, monkeypatch) -> None:
+    import csv
+
+    made = audit(16, 80, 2, 2.0)
+    phi = np.array(made.signals)
+    phi[:, 4] = 1.0  # no spread, so no t: the record is not in the table
+    made = shadows(made.members, phi, labels=np.arange(80) % 2)
+    measured = SimpleNamespace(
+        shadows=made, exposure=expose(made), results=dict.fromkeys((*ATTACKS, "elsewhere"))
+    )
+
+    class Folder:
+        def write(self, name, content):
+            (tmp_path / name).write_bytes(content)
+            return tmp_path / name
+
+    old = exposed_records(measured, None, pseudonyms=False)
+    features = np.random.default_rng(3).normal(size=(80, 3))
+    monkeypatch.setattr("lethe.membership.records.find_spec", lambda name: None)
+    assert write_records(Folder(), measured, None, features) == "records.csv"
+    rows = list(csv.DictReader((tmp_path / "records.csv").read_text().splitlines()))
+    assert (tmp_path / "records.csv").stat().st_mode & 0o077 == 0
+    assert len(rows) == len(old) == 79 and list(rows[0])[:2] == ["rank", "id"]
+    columns = record_table(made, score_all(made.signals, made.members, ATTACKS))
+    for row, before in zip(rows, old, strict=True):
+        assert {name: row[name] for name in before} == {k: str(v) for k, v in before.items()}
+        at = int(row["id"])
+        assert row["flagged"] == str(columns["flagged"][at])
+        assert int(row["rank_low"]) == columns["rank_low"][at] <= int(row["rank"])
+        assert row["nearest_own"] and row["why"] and row["wrong_outside"] == ""
+    write_records(Folder(), measured, None)
+    assert "nearest_own" not in (tmp_path / "records.csv").read_text().splitlines()[0]
+
+
+# --- the onion
+
+
+def test_removing_the_top_brings_others_to_the_surface() -> None:
+    members = paired(32, 400, 5)
+    gap = np.where(np.arange(400) < 4, 6.0, 0.0)
+    before = shadows(members, signals(members, 5, gap))
+    gone = to_remove(before)
+    assert gone.tolist() == [0, 1, 2, 3]
+    risen = np.where(np.isin(np.arange(400), range(4, 24)), 4.0, 0.0)
+    after = shadows(members, signals(members, 6, risen))
+    found = compare_onion(before, after, gone)
+    assert found.others == 396 and 15 <= found.newly <= 24
+    assert isinstance(found.change, Estimate) and found.change.low > 0
+    assert found.to_json()["removed"] == 4
+    still = compare_onion(before, shadows(members, signals(members, 7, gap)), gone)
+    assert still.newly <= 2
+    pool = np.arange(500) >= 100
+    weights = removal_weights(gone, pool)
+    assert np.flatnonzero(weights == 0).tolist() == [100, 101, 102, 103] and weights.sum() == 496
+
+
+def test_whole_persons_are_removed_and_too_little_is_refused() -> None:
+    people = np.repeat(np.arange(40), 5)
+    members = paired(16, 40, 1)[:, people]
+    gap = np.where(np.arange(200) == 17, 9.0, 0.0)
+    made = shadows(members, signals(members, 1, gap), groups=people)
+    assert to_remove(made, 0.005).tolist() == [15, 16, 17, 18, 19]
+    with pytest.raises(InputError, match="at least 8"):
+        to_remove(made.first(4))
+    with pytest.raises(InputError, match="ask less"):
+        to_remove(made, 0.99)
+    with pytest.raises(InputError, match="same splits"):
+        compare_onion(made, made.first(8), np.array([1]))
+    with pytest.raises(InputError, match="no record that stayed"):
+        compare_onion(made, made, np.arange(200))
