@@ -26,7 +26,7 @@ from common import RESULTS, load, save
 
 import lethe
 from lethe.loaders import Dataset
-from lethe.membership.attacks import ATTACKS
+from lethe.membership.attacks import ATTACKS, REFERENCE_FREE
 from lethe.membership.audit import Silent, Trainer, baseline_spec
 from lethe.membership.measure import FPRS, AttackResult, measure_scores
 from lethe.membership.scoring import score_targets
@@ -36,6 +36,7 @@ from lethe.training.recipe import Recipe
 from lethe.training.shadows import Shadows
 
 BUDGETS = (4, 8, 16, 32, 64, 128)
+MOST = {"cifar10": 64}
 TARGETS = 32
 LIRA = ("lira-online", "lira-offline")
 RMIA = ("rmia-online", "rmia-offline")
@@ -133,7 +134,11 @@ def trained(name: str, models: int, runs: Path) -> Shadows:
     with RunFolder(runs / name, spec.hash()) as folder:
         trainer = Trainer(spec, settings, folder, Silent(), 2, data.ids)
         everyone = np.ones(len(data), np.float32)
-        return trainer([BASELINE], everyone, models)[BASELINE.name]
+        shadows = trainer([BASELINE], everyone, models)[BASELINE.name]
+    pool = spec.pool
+    return replace(
+        shadows, features=data.features[pool], population_features=data.features[~pool]
+    )
 
 
 def part(shadows: Shadows, rows: slice) -> Shadows:
@@ -214,12 +219,19 @@ def main() -> None:
     document: dict[str, Any] = {"targets": TARGETS, "seed": 0, "load": load()}
     for name in options.sets:
         start = time.perf_counter()
-        shadows = trained(name, options.most + TARGETS, options.runs)
+        most = min(options.most, MOST.get(name, options.most))
+        shadows = trained(name, most + TARGETS, options.runs)
         print(f"{name}: {shadows.records} records, {time.perf_counter() - start:.0f} s", flush=True)
-        targets = part(shadows, slice(options.most, None))
+        targets = part(shadows, slice(most, None))
         row: dict[str, Any] = {"records": shadows.records}
-        for models in (budget for budget in BUDGETS if budget <= options.most):
-            row[str(models)] = budget(part(shadows, slice(0, models)), targets, options.attacks)
+        for models in (budget for budget in BUDGETS if budget <= most):
+            # What asks no reference model is the same at every budget.
+            names = [
+                each
+                for each in options.attacks
+                if models == BUDGETS[0] or each not in REFERENCE_FREE
+            ]
+            row[str(models)] = budget(part(shadows, slice(0, models)), targets, tuple(names))
             show(name, models, row[str(models)])
         document[name] = row
     save({"rounds": document}, options.out)

@@ -257,3 +257,25 @@ def test_scores_alone_equal_scores_together(design):
     phi[2, 3] = np.nan
     with pytest.raises(InputError, match="signal of model 2, record 3 is nan"):
         score_all(phi, members, ("loss-threshold",))
+
+
+def test_shrunken_variances_lie_between_pooled_and_the_records_own():
+    """Records of two kinds of spread, eight models: nearer to the truth than both other rules."""
+    members = paired(8, 3000, 21)
+    spread = np.where(np.arange(3000) < 1500, 0.4, 2.0)
+    phi = signals(members, 21, 0.0, model_sd=0.0, record_sd=0.0) * spread + members * spread
+    areas = {
+        rule: auc(members, score_all(phi, members, ("lira-online",), rule)["lira-online"])
+        for rule in ("pooled", "per-record", "shrunken")
+    }
+    assert areas["shrunken"] > areas["per-record"] + 0.01
+    side = Moments(np.full(3, 5.0), np.zeros(3), np.array([1.0, 4.0, 16.0]))
+    own, shrunken = side.variance(), side_variance(side, "shrunken")
+    assert own[0] < shrunken[0] and shrunken[2] < own[2]
+
+
+def test_shrunken_scores_of_nothing_tell_nothing():
+    members = paired(6, 4000, 22)
+    found = score_all(signals(members, 22), members, ("lira-online",), "shrunken")["lira-online"]
+    # 24,000 scores in mirrored pairs: standard error about 0.005.
+    assert abs(auc(members, found) - 0.5) < 0.02

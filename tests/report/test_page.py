@@ -223,6 +223,7 @@ def test_order_of_the_page(page: str) -> None:
         "attacks",
         "differences",
         "moved",
+        "who",
         "classes",
         "exposed",
         "checks",

@@ -139,7 +139,9 @@ def scores(
     ----------
     file
         npz or safetensors with signals (models, records) and members (models, records), or
-        parquet or csv with the columns model, record, signal, member.
+        parquet or csv with the columns model, record, signal, member. Models marked by targets
+        (models,), or a column target, are attacked with all others as references. Records that
+        no model was trained on stand for people outside.
     signal
         What the numbers are: "logit" (log of p/(1-p) of the true label), "prob", "loss" or
         "squared-error", of which minus the root is taken. [logit]
@@ -154,7 +156,7 @@ def scores(
     attack
         Names of the attacks to run, as in `lethe audit model`; or all. [auto]
     variance
-        Variance rule of LiRA: auto, pooled, pooled-total or per-record. [auto]
+        Variance rule of LiRA: auto, pooled, pooled-total, per-record or shrunken. [auto]
     keep_records
         Keep the table of exposed records in the run folder; it is personal data.
     config
@@ -176,23 +178,23 @@ def scores(
         finish,
         merged,
         run_folder,
+        scores_name,
     )
     from lethe.cli.show import Progress
     from lethe.membership.audit import audit_scores
-    from lethe.training.fingerprint import digest, hash_array
     from lethe.training.folder import RunFolder
     from lethe.training.shadows import Shadows
 
     options = merged(config, given)
     settings = audit_settings(options)
-    shadows = Shadows.from_file(file, options["signal"] or "logit")
-    name = digest(hash_array(shadows.signals), hash_array(shadows.members), str(settings.seed))
+    shadows, targets = Shadows.read_file(file, options["signal"] or "logit")
+    name = scores_name(shadows, targets, settings.seed)
     folder = run_folder(options["out"], file.stem, name)
     command = {"command": "audit scores", "file": str(file), **options}
     with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
         _warn_models(None, shadows.models, progress)
         begin(run, command)
-        findings = audit_scores(file.stem, shadows, settings, run)
+        findings = audit_scores(file.stem, shadows, settings, run, targets)
         return finish(findings, run, context)
 
 

@@ -85,14 +85,13 @@ def _scores(settled: SettledRun, asked: defaultdict[str, Any], data: str | None)
     """A run of `lethe audit scores`: the file is read again, and must be the same."""
     import numpy as np
 
+    from lethe.cli.options import scores_name
     from lethe.errors import InputError
-    from lethe.training.fingerprint import digest, hash_array
     from lethe.training.shadows import Shadows
 
     file = Path(data or str(asked["file"]))
-    shadows = Shadows.from_file(file, asked["signal"] or "logit")
-    seed = str(int(asked["seed"] or 0))
-    if digest(hash_array(shadows.signals), hash_array(shadows.members), seed) != settled.audit:
+    shadows, targets = Shadows.read_file(file, asked["signal"] or "logit")
+    if scores_name(shadows, targets, int(asked["seed"] or 0)) != settled.audit:
         raise InputError(f"{file} is not the scores file that {settled.path} is about.")
     pool = np.ones(shadows.records, bool)
     return Audited(shadows, shadows.ids, shadows.groups, pool, asked)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lethe.evidence.findings import Findings
     from lethe.membership.settings import AuditSettings
     from lethe.training.folder import RunFolder
+    from lethe.training.shadows import Shadows
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -86,6 +87,15 @@ def _check_type(name: str, value: Any, default: Any) -> None:
 def run_folder(out: str | Path | None, subject: str, name: str) -> Path:
     """The folder that was asked for, or lethe-runs/SUBJECT-HASH8."""
     return Path(out or Path("lethe-runs") / f"{subject}-{name[:8]}")
+
+
+def scores_name(shadows: Shadows, targets: Shadows | None, seed: int) -> str:
+    """What a run on handed-in scores is bound to: their content, and the seed."""
+    from lethe.training.fingerprint import digest, hash_array
+
+    tables = [shadows] if targets is None else [shadows, targets]
+    hashes = (hash_array(table) for one in tables for table in (one.signals, one.members))
+    return digest(*hashes, str(seed))
 
 
 def command_line() -> str:

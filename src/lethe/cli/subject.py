@@ -64,6 +64,7 @@ def load_subject(target: str, options: Mapping[str, Any], seed: int) -> tuple[Da
         missing=options["missing"] or "refuse",
         task=options["task"],
         group=options["group"],
+        slices=options["slices"] or (),
     )
     if options["recipe"]:
         return data, load_recipe(options["recipe"], data)

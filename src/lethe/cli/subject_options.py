@@ -37,7 +37,7 @@ class SubjectOptions:
         bavaria-t, bavaria-offline, rmia-online, rmia-offline, base-online, base-offline, attack-r,
         learned-ratio, loss-threshold; or all. [auto: the strongest ones, and a blind baseline]
     variance
-        Variance rule of LiRA: auto, pooled, pooled-total or per-record. [auto]
+        Variance rule of LiRA: auto, pooled, pooled-total, per-record or shrunken. [auto]
     id_column
         Column that names the records.
     group
@@ -45,6 +45,8 @@ class SubjectOptions:
         on all records of a person or on none, and intervals count persons, not records. Without
         it each record counts as a person of its own: where people have several records, that
         understates what leaks about them.
+    slices
+        Column by which the risk is also reported, such as sex; may be repeated.
     drop
         Columns to leave out.
     rows
@@ -66,6 +68,7 @@ class SubjectOptions:
     variance: str | None = None
     id_column: str | None = None
     group: str | None = None
+    slices: Annotated[list[str] | None, Parameter(name="--slice", negative=())] = None
     drop: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None
     rows: int | None = None
     missing: str | None = None

@@ -106,7 +106,11 @@ def two_way_correlation(replicates: Replicates, places: NDArray[np.intp]) -> Flo
     centred = values - values.mean(axis=1, keepdims=True)
     parts = np.einsum("kdg,kdh->kgh", centred, centred, optimize=True) / values.shape[1]
     targets, records, cells = parts
-    both = _semidefinite(targets + records - _interaction(targets, records, cells, replicates))
+    if replicates.clusters[0] == 1:
+        both = records  # of a single target records alone vary
+    else:
+        held = _interaction(targets, records, cells, replicates)
+        both = _semidefinite(targets + records - held)
     variance = np.array([replicates.spread(int(place)).variance for place in places])
     both += np.diag(np.maximum(variance - np.diag(both), 0.0))
     scale = np.sqrt(np.diag(both))

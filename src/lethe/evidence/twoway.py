@@ -67,8 +67,13 @@ def interaction_of(parts: Sequence[float], clusters: Sequence[int]) -> float:
 
 
 def combine(parts: Sequence[float], clusters: Sequence[int]) -> Spread:
-    """V_targets + V_records - V_cells, never below its largest part."""
+    """V_targets + V_records - V_cells, never below its largest part.
+
+    Of a single target nothing is said but about itself: records alone vary.
+    """
     targets, records, _ = parts
+    if clusters[0] == 1:
+        return Spread(records, float(max(clusters[1] - 1, 1)))
     interaction = interaction_of(parts, clusters)
     return combined(targets, records, interaction, clusters)
 
@@ -127,11 +132,11 @@ def clusters_of(
         seed: of the random groups.
 
     Raises:
-        InputError: fewer than two target clusters or two record clusters.
+        InputError: fewer than two target clusters (of more than one model), or two record clusters.
     """
     _, target_of = np.unique(targets, return_inverse=True)
     _, record_of = np.unique(records, return_inverse=True)
-    if target_of.max() < 1 or record_of.max() < 1:
+    if (target_of.max() < 1 and len(target_of) > 1) or record_of.max() < 1:
         raise InputError(
             "a two-way interval needs at least 2 independent targets and 2 records, got "
             f"{target_of.max() + 1} and {record_of.max() + 1}."
@@ -281,7 +286,12 @@ def _threshold_grid(non_member: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def share_estimate(
-    value: float, spread: Spread, trials: int, records: int, confidence: float
+    value: float,
+    spread: Spread,
+    trials: int,
+    records: int,
+    confidence: float,
+    name: str = "two-way bootstrap (targets x records)",
 ) -> Estimate:
     """Interval for a TPR: two-way variance, Korn-Graubard limits (conservative)."""
     return clustered_share(
@@ -291,7 +301,7 @@ def share_estimate(
         trials,
         records,
         confidence,
-        "two-way bootstrap (targets x records), Korn-Graubard; n = member scores",
+        f"{name}, Korn-Graubard; n = member scores",
     )
 
 

@@ -25,6 +25,7 @@ def load(
     missing: str = "refuse",
     task: str | None = None,
     group: str | None = None,
+    slices: Sequence[str] = (),
 ) -> Dataset:
     """Load a built-in set by its name, or a file; the options are those of `load_table`.
 
@@ -33,6 +34,7 @@ def load(
             A file that has the name of a built-in set is meant by ``./digits``.
         task: "classification" (the default for files) or "regression". Built-in sets have theirs.
         group: column that names the person of each record, see `load_table`.
+        slices: columns by which the risk is reported, see `load_table`.
 
     Raises:
         InputError: neither a built-in set nor a file, or as `load_table`.
@@ -47,6 +49,7 @@ def load(
             ("id_column", id_column),
             ("drop", drop or None),
             ("group", group),
+            ("slice", list(slices) or None),
         ):
             if value is not None:
                 raise InputError(
@@ -75,4 +78,5 @@ def load(
         missing=missing,
         task=task or "classification",
         group=group,
+        slices=slices,
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class Dataset:
         source: where it is from, in words; no path of a machine.
         notes: what the loader decided and a reader should know.
         groups: text (records,), the person of each record; None when each record is its own.
+        slices: name to text (records,), groups of records to report the risk of.
 
     Raises:
         InputError: a shape or dtype is wrong, a feature is NaN or infinite, the labels
@@ -46,6 +47,7 @@ class Dataset:
     source: str
     notes: tuple[str, ...] = ()
     groups: NDArray[np.str_] | None = None
+    slices: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._check_shapes()
@@ -81,10 +83,10 @@ class Dataset:
                 "Use .reshape(records, -1).astype('float32')."
             )
         records, width = self.features.shape
-        for field, array in (("labels", self.labels), ("ids", self.ids)):
+        for name, array in (("labels", self.labels), ("ids", self.ids)):
             if array.shape != (records,):
                 raise InputError(
-                    f"{field} of {self.name!r} have shape {array.shape}, features have "
+                    f"{name} of {self.name!r} have shape {array.shape}, features have "
                     f"{records} records: give one for each record."
                 )
         if len(self.feature_names) != width:
@@ -219,6 +221,7 @@ def subset(dataset: Dataset, rows: int | None, seed: int) -> Dataset:
         ids=dataset.ids[chosen],
         notes=(*dataset.notes, subset_note(len(chosen), len(dataset), seed)),
         groups=None if dataset.groups is None else dataset.groups[chosen],
+        slices={name: values[chosen] for name, values in dataset.slices.items()},
     )
 
 

@@ -36,6 +36,7 @@ from lethe.loaders.encoding import (
     label_rows,
 )
 from lethe.loaders.persons import group_note, read_groups
+from lethe.loaders.slices import read_slices
 
 
 def load_table(
@@ -49,6 +50,7 @@ def load_table(
     missing: str = "refuse",
     task: str = "classification",
     group: str | None = None,
+    slices: Sequence[str] = (),
 ) -> Dataset:
     """Read a file of records with a label.
 
@@ -66,6 +68,7 @@ def load_table(
         task: "classification" or "regression".
         group: column that names the person of each record; it is no feature, and no model is
             trained on a part of a person's records.
+        slices: columns by which the risk is reported; they may be features too.
 
     Returns:
         Numbers with mean 0 and standard deviation 1, text and bools as one feature a level, both
@@ -80,6 +83,11 @@ def load_table(
     check_choice("task", task, TASKS)
     columns = read_columns(path, drop=drop)
     if path.suffix.lower() in (".npz", ".safetensors"):
+        if slices:
+            raise InputError(
+                f"slice={slices[0]!r} is for tables; {path} is an archive. Save it as csv or "
+                "parquet."
+            )
         return arrays_dataset(path, columns, label, id_column, rows, seed, task, group)
     label = _check_label(path, columns, label, drop)
     if id_column is not None:
@@ -117,6 +125,7 @@ def load_table(
         source=f"{path.name}, label {label!r}",
         notes=tuple(notes),
         groups=groups,
+        slices=read_slices(str(path), columns, slices, chosen),
     )
 
 

@@ -23,20 +23,13 @@ from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.precision import Precision
 from lethe.loaders import Dataset
-from lethe.membership.checks import Check, run_checks
+from lethe.membership.candidate import headline, measure
 from lethe.membership.document import Measurement, compose, evidence
-from lethe.membership.exposure import expose, mean_change, newly_exposed
-from lethe.membership.measure import (
-    risk_change,
-    risk_rate,
-    run_attacks,
-    strongest,
-    strongest_metric,
-)
+from lethe.membership.exposure import expose
 from lethe.membership.records import write_records
 from lethe.membership.settings import AuditSettings
 from lethe.membership.stopping import FIRST_LOOK, Stop, grow
-from lethe.membership.utility import train_utility, utility, utility_loss, utility_name
+from lethe.membership.who import who_bears
 from lethe.mitigations.obfuscation import BASELINE, Mitigation, exponential_weights
 from lethe.training.design import holdout, strata
 from lethe.training.engines import Engine, default_workers, train_in_processes
@@ -149,6 +142,7 @@ def audit_model(
     if stop.rules:
         show.say(stop.words())
     show.say(headline(first, settings))
+    first = _with_groups(first, _columns(data, spec), settings)
     if settings.keep_records:
         own = data.features[spec.pool]
         write_records(folder, first, data.classes, own, settings.variance, settings.seed)
@@ -181,8 +175,36 @@ def audit_model(
     )
 
 
+def _columns(data: Dataset, spec: Spec) -> dict[str, NDArray[Any]]:
+    """What the risk is reported by: the class, and the columns that were asked for."""
+    columns: dict[str, NDArray[Any]] = {}
+    if data.classes:
+        columns["class"] = np.array(data.classes)[data.labels.astype(np.int64)][spec.pool]
+    return columns | {name: values[spec.pool] for name, values in data.slices.items()}
+
+
+def _with_groups(
+    measured: Measurement, columns: dict[str, NDArray[Any]], settings: AuditSettings
+) -> Measurement:
+    """The same with the strongest attack by groups of records."""
+    slices = who_bears(
+        measured.shadows,
+        measured.best,
+        measured.risk_fpr,
+        columns,
+        settings.confidence,
+        settings.variance,
+        settings.seed,
+    )
+    return replace(measured, slices=slices)
+
+
 def audit_scores(
-    name: str, shadows: Shadows, settings: AuditSettings, folder: RunFolder | None = None
+    name: str,
+    shadows: Shadows,
+    settings: AuditSettings,
+    folder: RunFolder | None = None,
+    targets: Shadows | None = None,
 ) -> Findings:
     """The same measurement on signals that somebody else computed; nothing is trained.
 
@@ -191,8 +213,12 @@ def audit_scores(
         shadows: see `Shadows.from_file`.
         settings: those on mitigations are not used.
         folder: an open run folder, needed to keep the table of records.
+        targets: models to attack, all of `shadows` being their references; by default every
+            shadow model is the target in turn. Of one target the intervals speak about it alone.
     """
-    measured = measure(shadows, BASELINE, None, settings)
+    measured = measure(shadows, BASELINE, None, settings, targets=targets)
+    if shadows.labels is not None and targets is None:
+        measured = _with_groups(measured, {"label": shadows.labels}, settings)
     if settings.keep_records and folder is not None:
         write_records(folder, measured, None)
     return compose(name, [measured], [], settings)
@@ -311,76 +337,3 @@ def read_exposure(path: Path, spec: str, models: int, records: int) -> Float | N
         return None
     wanted = f'"spec":"{spec}"'.encode() in raw and f'"models":"{models}"'.encode() in raw
     return t if wanted and t.shape == (records,) and t.dtype == np.float64 else None
-
-
-def measure(
-    shadows: Shadows,
-    mitigation: Mitigation,
-    before: Measurement | None,
-    settings: AuditSettings,
-    applied: NDArray[np.float32] | None = None,
-    targeted: NDArray[np.float32] | None = None,
-) -> Measurement:
-    """Everything that is measured on one candidate.
-
-    Args:
-        shadows: its shadow models.
-        mitigation: what it is.
-        before: the baseline's measurement, for paired differences; None for the baseline.
-        settings: of the audit.
-        applied: (N,) weights that this candidate trained with, if any.
-        targeted: (N,) targeted weights of the audit, if any.
-    """
-    confidence = settings.confidence
-    results = run_attacks(
-        shadows,
-        settings.attacks(shadows),
-        settings.fprs(),
-        confidence,
-        settings.variance,
-        settings.seed,
-    )
-    fpr = risk_rate(shadows)
-    best = strongest(results, fpr)
-    exposure = expose(shadows, confidence=confidence)
-    checks: list[Check] = run_checks(shadows, results, best, settings.seed)
-    moved = None
-    if before is not None:
-        chosen = before.exposure.selected
-        others = np.setdiff1d(np.arange(shadows.records), () if chosen is None else chosen)
-        t = before.exposure.all_models.t[others], exposure.all_models.t[others]
-        others = others[np.isfinite(t[0]) & np.isfinite(t[1])]
-        if len(others) and shadows.models >= 6:
-            moved = (
-                mean_change(shadows, before.shadows, others, confidence),
-                newly_exposed(exposure.all_models, before.exposure.all_models, others),
-                len(others),
-            )
-    return Measurement(
-        mitigation=mitigation,
-        shadows=shadows,
-        results=results,
-        risk_fpr=fpr,
-        best=best,
-        exposure=exposure,
-        checks=checks,
-        utility=utility(shadows, confidence),
-        train_utility=train_utility(shadows, confidence),
-        risk=strongest_metric(results, fpr, confidence),
-        utility_loss=None if before is None else utility_loss(shadows, before.shadows, confidence),
-        risk_change=None
-        if before is None
-        else risk_change(results, before.results, fpr, confidence),
-        moved=moved,
-        weights=applied,
-        targeted=targeted,
-        before=before,
-    )
-
-
-def headline(measured: Measurement, settings: AuditSettings) -> str:
-    """The baseline in one line, on screen before anything else is trained."""
-    where = "AUC" if measured.risk_fpr is None else f"TPR at {measured.risk_fpr:g} FPR"
-    name = utility_name(measured.shadows.task)
-    merit = "" if measured.utility is None else f", {name} {measured.utility}"
-    return f"baseline: {where} {measured.risk} ({measured.best}){merit}"

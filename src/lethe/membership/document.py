@@ -53,6 +53,7 @@ class Measurement:
         weights: (N,) weights that were trained with.
         targeted: (N,) the audit's targeted weights.
         before: the baseline's measurement.
+        slices: the strongest attack by class and by columns, see `who_bears`.
     """
 
     mitigation: Mitigation
@@ -71,6 +72,7 @@ class Measurement:
     weights: NDArray[np.float32] | None = None
     targeted: NDArray[np.float32] | None = None
     before: Measurement | None = None
+    slices: Sequence[Mapping[str, Any]] = ()
 
     @property
     def name(self) -> str:
@@ -196,6 +198,8 @@ def _candidate(
         details["train_utility"] = one.train_utility.to_json()
     if classes:
         details["per_class"] = _per_class(one, classes, settings.confidence)
+    if one.slices:
+        details["slices"] = list(one.slices)
     if one.moved is not None:
         change, newly, others = one.moved
         details["moved"] = {

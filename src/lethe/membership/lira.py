@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from lethe.errors import InputError, check_choice
-from lethe.membership.leave_one_out import (
-    Moments,
-    References,
-)
+from lethe.membership.leave_one_out import Moments, References
+from lethe.membership.shrinkage import variance_prior
 
 PER_RECORD_FROM = 64
 """Designed number of models from which each record gets its own variance."""
 
-VARIANCES = ("auto", "pooled", "pooled-total", "per-record")
+VARIANCES = ("auto", "pooled", "pooled-total", "per-record", "shrunken")
 
 Float = NDArray[np.float64]
 
@@ -37,13 +35,16 @@ def side_variance(side: Moments, rule: str) -> Float:
 
     ``pooled`` is the variance within records, pooled over all of them; ``pooled-total`` that
     of all signals of the side (the original code); with one model a side only the latter
-    exists and stands in for the former. A floor of 1e-8 of the pooled variance keeps records
-    whose signals are all tied from dividing by zero.
+    exists and stands in for the former. ``shrunken`` is each record's own, pulled towards what
+    is typical as far as its few models leave it open (`variance_prior`). A floor of 1e-8 of the
+    pooled variance keeps records whose signals are all tied from dividing by zero.
     """
     pooled = side.within() if rule != "pooled-total" else side.total()
     if np.isnan(pooled):
         pooled = side.total()
-    if rule == "per-record":
+    if rule == "shrunken":
+        own = variance_prior(side).shrink(side)
+    elif rule == "per-record":
         own = side.variance()
         if (side.count == 1).any():
             raise InputError(

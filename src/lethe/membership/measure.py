@@ -22,7 +22,7 @@ from lethe.evidence.twoway import (
     symmetric_estimate,
 )
 from lethe.membership.leave_one_out import scored_cells
-from lethe.membership.scoring import score
+from lethe.membership.scoring import able_cells, score, score_targets
 from lethe.training.shadows import Shadows
 
 FPRS = (0.1, 0.01, 0.001)
@@ -119,6 +119,29 @@ def run_attacks(
     )
 
 
+def attack_targets(
+    targets: Shadows,
+    references: Shadows,
+    attacks: tuple[str, ...],
+    fprs: tuple[float, ...] = FPRS,
+    confidence: float = 0.95,
+    variance: str = "auto",
+    seed: int = 0,
+) -> dict[str, AttackResult]:
+    """Attack given models with all shadow models as references.
+
+    Args:
+        targets: T models on N records.
+        references: R models on the same records.
+        attacks: as `run_attacks`, and so on.
+    """
+    scores = (
+        (name, score_targets(references, targets, (name,), variance, seed)[name])
+        for name in attacks
+    )
+    return measure_scores(targets, scores, able_cells(references, targets), fprs, confidence, seed)
+
+
 def measure_scores(
     targets: Shadows,
     scores: Iterable[tuple[str, NDArray[np.float64]]],
@@ -156,6 +179,13 @@ def measure_scores(
     return results
 
 
+def boot_name(replicates: Replicates) -> str:
+    """What was redrawn, for the method of an estimate."""
+    if replicates.clusters[0] == 1:
+        return "bootstrap (records; of this one target)"
+    return "two-way bootstrap (targets x records)"
+
+
 def _measure(
     name: str,
     boot: TwoWayBootstrap,
@@ -169,7 +199,9 @@ def _measure(
     replicates = boot.replicate(score, np.array([*fprs, *grid]), curve.outside)
 
     def share(value: float, place: int) -> Estimate:
-        return share_estimate(value, replicates.spread(place), curve.members, records, confidence)
+        name = boot_name(replicates)
+        spread = replicates.spread(place)
+        return share_estimate(value, spread, curve.members, records, confidence, name)
 
     tpr: dict[float, Measured] = {}
     realised: dict[float, float] = {}
@@ -195,7 +227,7 @@ def _measure(
             replicates.spread(0),
             curve.members + curve.non_members,
             confidence,
-            "two-way bootstrap (targets x records), Student t; n = scores",
+            f"{boot_name(replicates)}, Student t; n = scores",
             0.0,
             1.0,
         ),
@@ -223,11 +255,14 @@ def _grid(non_members: int, records: int) -> list[float]:
     return [float(f"{fpr:.6g}") for fpr in np.geomspace(start * 1.00001, 0.95, _CURVE_POINTS)]
 
 
-def risk_rate(shadows: Shadows) -> float | None:
+def risk_rate(shadows: Shadows, targets: Shadows | None = None) -> float | None:
     """FPR of the frontier's risk: 1 %, or 10 % if only that is resolved, or None for the AUC."""
-    scored = scored_cells(shadows.members)
-    records = len(np.unique(record_clusters(shadows)[scored.any(axis=0)]))
-    outside = int((~shadows.members & scored).sum())
+    if targets is None:
+        attacked, scored = shadows, scored_cells(shadows.members)
+    else:
+        attacked, scored = targets, able_cells(shadows, targets)
+    records = len(np.unique(record_clusters(attacked)[scored.any(axis=0)]))
+    outside = int((~attacked.members & scored).sum())
     for fpr in (0.01, 0.1):
         try:
             check_resolvable(fpr, outside, records)

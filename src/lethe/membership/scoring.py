@@ -165,8 +165,7 @@ def score_targets(
     check_attacks(names, targets)
     rule = variance_rule(variance, references.models)
     scores = {name: np.full(targets.signals.shape, np.nan) for name in names}
-    inside = references.members.sum(axis=0)
-    able = (inside > 0) & (inside < references.models)
+    able = able_cells(references, targets)[0]
     chosen = {
         name: float(np.mean(_choose_a(references, name, seed)))
         for name in names
@@ -191,6 +190,13 @@ def score_targets(
                     found = judge(trees, evidence(known, likely)[0])
             np.copyto(scores[name][known.target], found, where=able)
     return scores
+
+
+def able_cells(references: Shadows, targets: Shadows) -> NDArray[np.bool_]:
+    """(T, N) True where the references include models that trained on the record and others."""
+    inside = references.members.sum(axis=0)
+    able = (inside > 0) & (inside < references.models)
+    return np.broadcast_to(able, targets.members.shape)
 
 
 def _learnt(references: Shadows, seed: int) -> Any:

@@ -21,6 +21,7 @@ from lethe.report.numbers import (
     rate,
     score,
 )
+from lethe.report.slices import slice_tables
 
 Json = Mapping[str, Any]
 
@@ -63,6 +64,7 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "differences": [_difference_row(c) for c in candidates if c.get("utility_loss")],
         "moved": [_moved_row(c) for c in candidates if c.get("moved")],
         "classes": _class_tables(candidates, baseline),
+        "slices": slice_tables(baseline),
         "records": document["records"],
         "exposed": _exposed(document["records"]),
         "checks": [{**c, "measured": str(rate(c.get("estimate")))} for c in document["checks"]],

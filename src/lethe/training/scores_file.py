@@ -1,8 +1,9 @@
 """A scores file: what K models say about N records, and which of them each model was trained on.
 
 Wide (.npz, .safetensors): arrays `signals` and `members` (models, records), perhaps `ids`,
-`labels`, `groups` (records,). Long (.parquet, .csv): columns `model, record, signal, member`,
-perhaps `label` and `group`, one row for each pair of model and record.
+`labels`, `groups` (records,) and `targets` (models,). Long (.parquet, .csv): columns `model,
+record, signal, member`, perhaps `label`, `group` and `target`, one row for each pair of model and
+record.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from lethe.errors import InputError, check_choice, check_known_keys, did_you_mea
 
 SIGNALS = ("logit", "prob", "loss", "squared-error")
 MIN_MODELS = 4  # leave-one-out also leaves out the partner, which must leave a pair
-_WIDE = ("signals", "members", "ids", "labels", "groups")
-_LONG = ("model", "record", "signal", "member", "label", "group")
+_WIDE = ("signals", "members", "ids", "labels", "groups", "targets")
+_LONG = ("model", "record", "signal", "member", "label", "group", "target")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,8 @@ class ScoreTable:
         labels: (records,), or None.
         groups: (records,), or None.
         notes: what was converted or set.
+        targets: bool (models,), True for models that are attacked and are no references, or None
+            where every model is both in turn.
 
     Raises:
         InputError: shapes differ, fewer than `MIN_MODELS` models, or an id stands twice.
@@ -47,6 +50,7 @@ class ScoreTable:
     labels: NDArray[Any] | None = None
     groups: NDArray[Any] | None = None
     notes: tuple[str, ...] = ()
+    targets: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         each = {"ids": self.ids, "labels": self.labels, "groups": self.groups}
@@ -78,7 +82,7 @@ def read_scores(path: str | Path, signal: str = "logit") -> ScoreTable:
         signals, members = columns["signals"], columns["members"]
         count = signals.shape[-1] if signals.ndim else 0
         ids = as_text(columns["ids"]) if "ids" in columns else np.arange(count).astype(np.str_)
-        labels, groups = columns.get("labels"), columns.get("groups")
+        labels, groups, marked = (columns.get(name) for name in ("labels", "groups", "targets"))
     else:
         _check_columns(path, columns, _LONG, required=4)
         models, ids, wide = _pivot(path, columns)
@@ -86,6 +90,7 @@ def read_scores(path: str | Path, signal: str = "logit") -> ScoreTable:
         labels, groups = (
             _one_a_record(path, name, wide.get(name), ids) for name in ("label", "group")
         )
+        marked = wide.get("target")
     each = {"ids": ids, "labels": labels, "groups": groups}
     _check_table(str(path), signals, members, each)
     names = np.arange(len(signals)).astype(np.str_) if models is None else models
@@ -95,7 +100,8 @@ def read_scores(path: str | Path, signal: str = "logit") -> ScoreTable:
         narrow = phi.astype(np.float32)
     _check_signals(path, narrow, names, ids, "beyond float32")
     bits = _check_members(path, members, names, ids)
-    return ScoreTable(narrow, bits, ids, labels, groups, notes)
+    targets = None if marked is None else _check_targets(path, marked, names)
+    return ScoreTable(narrow, bits, ids, labels, groups, notes, targets)
 
 
 def log_odds(p: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -216,7 +222,7 @@ def _pivot(path: Path, columns: Columns) -> tuple[NDArray[np.str_], NDArray[np.s
     shape = (len(names), len(ids))
     wide: Columns = {
         name: columns[name][by_cell].reshape(shape)
-        for name in ("signal", "member", "label", "group")
+        for name in ("signal", "member", "label", "group", "target")
         if name in columns
     }
     return names, ids, wide
@@ -347,3 +353,23 @@ def _check_members(
             "Write 1 where the model was trained on the record and 0 where not."
         )
     return np.asarray(yes, dtype=np.bool_)
+
+
+def _check_targets(
+    path: Path, marked: NDArray[Any], names: NDArray[np.str_]
+) -> NDArray[np.bool_] | None:
+    """(K,) which models are targets; None where none is marked."""
+    table = marked if marked.ndim == 2 else marked[:, None]
+    if len(table) != len(names) or not (table == table[:, :1]).all():
+        raise InputError(
+            f"{path}: targets must say 0 or 1 once for each of the {len(names)} models, the same "
+            "in all of its rows."
+        )
+    flags = _check_members(path, table[:, :1], names, np.array(["any"]))[:, 0]
+    references = int((~flags).sum())
+    if flags.any() and references < MIN_MODELS:
+        raise InputError(
+            f"{path}: {int(flags.sum())} models are targets, which leaves {references} as "
+            f"references; at least {MIN_MODELS} are needed."
+        )
+    return flags if flags.any() else None

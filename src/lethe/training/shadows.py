@@ -204,6 +204,8 @@ class Shadows:
         population_groups: (H,) person of each record that no model saw, or None.
         features: (N, ...) the records themselves, where an attack asks for them, or None.
         population_features: (H, ...) those that no model saw, or None.
+        in_sd: whether a regression's errors are in standard deviations of the target, so that
+            they give R²; not known of errors from a file.
     """
 
     signals: NDArray[np.float32]
@@ -220,6 +222,7 @@ class Shadows:
     population_groups: NDArray[Any] | None = None
     features: NDArray[np.floating] | None = None
     population_features: NDArray[np.floating] | None = None
+    in_sd: bool = True
 
     @property
     def merit(self) -> NDArray[np.bool_] | NDArray[np.float32] | None:
@@ -228,13 +231,15 @@ class Shadows:
         Right or wrong, so that the mean is the accuracy; in regression a number of at most 1,
         so that the mean is R².
         """
-        return merit_of_signal(self.signals) if self.task == "regression" else self.correct
+        if self.task == "regression":
+            return merit_of_signal(self.signals) if self.in_sd else None
+        return self.correct
 
     @property
     def population_merit(self) -> NDArray[np.bool_] | NDArray[np.float32] | None:
         """(K, H) as `merit`, of the records that no model saw."""
         if self.task == "regression":
-            return merit_of_signal(self.population)
+            return merit_of_signal(self.population) if self.in_sd else None
         return self.population_correct
 
     @property
@@ -281,6 +286,7 @@ class Shadows:
             self.population_groups,
             self.features,
             self.population_features,
+            self.in_sd,
         )
 
     def halves(self) -> tuple[Shadows, Shadows]:
@@ -299,19 +305,61 @@ class Shadows:
     def from_file(cls, path: Path | str, signal: str = "logit") -> Shadows:
         """Read signals and membership from npz, safetensors, parquet or csv.
 
+        Records that no model was trained on become the population. Models that the file marks as
+        targets are left out, see `read_file`.
+
         Args:
             path: see the guide on score files for the two layouts, wide and long.
-            signal: what the numbers are: ``logit`` (phi itself), ``prob`` or ``loss``.
+            signal: what the numbers are: ``logit`` (phi itself), ``prob``, ``loss`` or
+                ``squared-error``.
+        """
+        return cls.read_file(path, signal)[0]
+
+    @classmethod
+    def read_file(cls, path: Path | str, signal: str = "logit") -> tuple[Shadows, Shadows | None]:
+        """Reference models and, where the file marks some, the targets to attack with them.
+
+        Args and returns as `from_file`; None where every model is to be the target in turn.
         """
         table = read_scores(Path(path), signal)
-        return cls(
-            table.signals,
-            table.members,
-            table.ids,
-            table.labels,
-            table.groups,
-            notes=table.notes,
+        targets = table.targets
+        rows = np.arange(len(table.signals)) if targets is None else np.flatnonzero(~targets)
+        outside = np.asarray(~table.members.any(axis=0))
+        if outside.all():
+            outside[:] = False  # refused elsewhere: there is nobody to find
+
+        def side(column: NDArray[Any] | None, which: NDArray[np.bool_]) -> NDArray[Any] | None:
+            return None if column is None else column[which]
+
+        notes = table.notes
+        if outside.any():
+            notes += (
+                f"{int(outside.sum())} records are OUT of every model; they stand for people "
+                "outside and are not attacked.",
+            )
+        if targets is not None:
+            chosen, everyone = int(targets.sum()), len(targets)
+            what = "is the target" if chosen == 1 else "are targets"
+            notes += (
+                f"{chosen} of the {everyone} models {what}; the other {everyone - chosen} are "
+                "references.",
+            )
+        whole = cls(
+            table.signals[:, ~outside],
+            table.members[:, ~outside],
+            table.ids[~outside],
+            side(table.labels, ~outside),
+            side(table.groups, ~outside),
+            population=table.signals[:, outside],
+            population_labels=side(table.labels, outside),
+            notes=notes,
+            task="regression" if signal == "squared-error" else None,
+            population_groups=side(table.groups, outside),
+            in_sd=False,
         )
+        if targets is None:
+            return whole, None
+        return whole._select(rows), whole._select(np.flatnonzero(targets))
 
     @classmethod
     def from_shards(cls, jobs: Sequence[ChunkJob], ids: NDArray[Any]) -> Shadows:

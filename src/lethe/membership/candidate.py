@@ -1,0 +1,100 @@
+"""Everything that is measured on one candidate: attacks, exposure, utility, self-checks."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.membership.checks import Check, run_checks
+from lethe.membership.document import Measurement
+from lethe.membership.exposure import expose, mean_change, newly_exposed
+from lethe.membership.measure import (
+    attack_targets,
+    risk_change,
+    risk_rate,
+    run_attacks,
+    strongest,
+    strongest_metric,
+)
+from lethe.membership.settings import AuditSettings
+from lethe.membership.utility import train_utility, utility, utility_loss, utility_name
+from lethe.mitigations.obfuscation import Mitigation
+from lethe.training.shadows import Shadows
+
+
+def measure(
+    shadows: Shadows,
+    mitigation: Mitigation,
+    before: Measurement | None,
+    settings: AuditSettings,
+    applied: NDArray[np.float32] | None = None,
+    targeted: NDArray[np.float32] | None = None,
+    targets: Shadows | None = None,
+) -> Measurement:
+    """Everything that is measured on one candidate.
+
+    Args:
+        shadows: its shadow models.
+        mitigation: what it is.
+        before: the baseline's measurement, for paired differences; None for the baseline.
+        settings: of the audit.
+        applied: (N,) weights that this candidate trained with, if any.
+        targeted: (N,) targeted weights of the audit, if any.
+        targets: models to attack if these are not the shadow models in turn.
+    """
+    confidence = settings.confidence
+    attack = run_attacks if targets is None else functools.partial(attack_targets, targets)
+    results = attack(
+        shadows,
+        settings.attacks(shadows),
+        settings.fprs(),
+        confidence,
+        settings.variance,
+        settings.seed,
+    )
+    fpr = risk_rate(shadows, targets)
+    best = strongest(results, fpr)
+    exposure = expose(shadows, confidence=confidence)
+    checks: list[Check] = run_checks(shadows, results, best, settings.seed)
+    moved = None
+    if before is not None:
+        chosen = before.exposure.selected
+        others = np.setdiff1d(np.arange(shadows.records), () if chosen is None else chosen)
+        t = before.exposure.all_models.t[others], exposure.all_models.t[others]
+        others = others[np.isfinite(t[0]) & np.isfinite(t[1])]
+        if len(others) and shadows.models >= 6:
+            moved = (
+                mean_change(shadows, before.shadows, others, confidence),
+                newly_exposed(exposure.all_models, before.exposure.all_models, others),
+                len(others),
+            )
+    return Measurement(
+        mitigation=mitigation,
+        shadows=shadows,
+        results=results,
+        risk_fpr=fpr,
+        best=best,
+        exposure=exposure,
+        checks=checks,
+        utility=utility(shadows, confidence),
+        train_utility=train_utility(shadows, confidence),
+        risk=strongest_metric(results, fpr, confidence),
+        utility_loss=None if before is None else utility_loss(shadows, before.shadows, confidence),
+        risk_change=None
+        if before is None
+        else risk_change(results, before.results, fpr, confidence),
+        moved=moved,
+        weights=applied,
+        targeted=targeted,
+        before=before,
+    )
+
+
+def headline(measured: Measurement, settings: AuditSettings) -> str:
+    """The baseline in one line, on screen before anything else is trained."""
+    where = "AUC" if measured.risk_fpr is None else f"TPR at {measured.risk_fpr:g} FPR"
+    name = utility_name(measured.shadows.task)
+    merit = "" if measured.utility is None else f", {name} {measured.utility}"
+    return f"baseline: {where} {measured.risk} ({measured.best}){merit}"
