@@ -136,9 +136,7 @@ def trained(name: str, models: int, runs: Path) -> Shadows:
         everyone = np.ones(len(data), np.float32)
         shadows = trainer([BASELINE], everyone, models)[BASELINE.name]
     pool = spec.pool
-    return replace(
-        shadows, features=data.features[pool], population_features=data.features[~pool]
-    )
+    return replace(shadows, features=data.features[pool], population_features=data.features[~pool])
 
 
 def part(shadows: Shadows, rows: slice) -> Shadows:
@@ -234,7 +232,7 @@ def main() -> None:
             row[str(models)] = budget(part(shadows, slice(0, models)), targets, tuple(names))
             show(name, models, row[str(models)])
         document[name] = row
-    save({"rounds": document}, options.out)
+        save({"rounds": document}, options.out)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lethe.errors import InputError, LetheError, MissingExtra, NotMeasurable, RunFailed
+    from lethe.evidence.epsilon import check_claim, epsilon_bound, gdp_bound
     from lethe.evidence.estimate import Estimate, Refusal
     from lethe.evidence.findings import Findings
     from lethe.evidence.frontier import Candidate, Frontier
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lethe.evidence.roc import auc, roc, tpr_at_fpr
     from lethe.loaders import Dataset, load
     from lethe.membership.audit import audit_model, audit_scores, open_run
+    from lethe.membership.one_run import load_canaries, plan_canaries
     from lethe.membership.planning import plan
     from lethe.membership.scoring import score_all, score_targets
     from lethe.membership.settings import AuditSettings
@@ -51,13 +53,18 @@ _HOME = {
     "auc": "lethe.evidence.roc",
     "audit_model": "lethe.membership.audit",
     "audit_scores": "lethe.membership.audit",
+    "check_claim": "lethe.evidence.epsilon",
     "clopper_pearson": "lethe.evidence.intervals",
     "default_recipe": "lethe.training.models",
+    "epsilon_bound": "lethe.evidence.epsilon",
+    "gdp_bound": "lethe.evidence.epsilon",
     "huggingface_recipe": "lethe.training.adapters.huggingface",
     "lightning_recipe": "lethe.training.adapters.lightning",
     "load": "lethe.loaders",
+    "load_canaries": "lethe.membership.one_run",
     "open_run": "lethe.membership.audit",
     "plan": "lethe.membership.planning",
+    "plan_canaries": "lethe.membership.one_run",
     "render": "lethe.report",
     "roc": "lethe.evidence.roc",
     "score_all": "lethe.membership.scoring",
@@ -89,13 +96,18 @@ __all__ = [
     "auc",
     "audit_model",
     "audit_scores",
+    "check_claim",
     "clopper_pearson",
     "default_recipe",
+    "epsilon_bound",
+    "gdp_bound",
     "huggingface_recipe",
     "lightning_recipe",
     "load",
+    "load_canaries",
     "open_run",
     "plan",
+    "plan_canaries",
     "render",
     "roc",
     "score_all",

@@ -13,6 +13,7 @@ from lethe.evidence.roc import auc, tpr_at_fpr
 from lethe.membership.audit import audit_scores
 from lethe.membership.scoring import score_targets
 from lethe.membership.settings import AuditSettings
+from lethe.training.handed_in import read_models
 from lethe.training.shadows import Shadows
 
 MODELS, RECORDS, HELD = 24, 1200, 60
@@ -39,7 +40,7 @@ def wide(tmp_path, tables, targets):
 def test_one_target_and_its_references(tmp_path, tables):
     targets = np.zeros(MODELS, np.uint8)
     targets[5] = 1
-    references, attacked = Shadows.read_file(wide(tmp_path, tables, targets))
+    references, attacked = read_models(wide(tmp_path, tables, targets))
     assert attacked is not None
     assert (references.models, attacked.models, references.records) == (23, 1, RECORDS)
     assert references.population.shape == (23, HELD)
@@ -83,14 +84,14 @@ def test_many_targets_from_a_long_file(tmp_path, tables):
             lines.append(f"m{k:02d},r{n},{signal[k, n]!r},{int(member[k, n])},{int(k >= 20)}")
     path = tmp_path / "long.csv"
     path.write_text("\n".join(lines).replace("np.float32(", "").replace(")", ""))
-    references, attacked = Shadows.read_file(path)
+    references, attacked = read_models(path)
     assert attacked is not None
     assert (references.models, attacked.models, attacked.records) == (20, 4, 100)
     assert (attacked.members == member[20:]).all()
 
 
 def test_unmarked_models_are_targets_in_turn(tmp_path, tables):
-    references, attacked = Shadows.read_file(wide(tmp_path, tables, np.zeros(MODELS, np.uint8)))
+    references, attacked = read_models(wide(tmp_path, tables, np.zeros(MODELS, np.uint8)))
     assert attacked is None and references.models == MODELS
 
 
@@ -105,7 +106,7 @@ def test_unmarked_models_are_targets_in_turn(tmp_path, tables):
 )
 def test_odd_targets_are_refused(tmp_path, tables, targets, says):
     with pytest.raises(InputError, match=says):
-        Shadows.read_file(wide(tmp_path, tables, targets))
+        read_models(wide(tmp_path, tables, targets))
 
 
 def test_a_model_cannot_be_a_target_on_some_records_only(tmp_path, tables):
@@ -114,4 +115,4 @@ def test_a_model_cannot_be_a_target_on_some_records_only(tmp_path, tables):
     lines += [f"m{k},r{n},0.{k}{n},{(k + n) % 2},{int(n == 1)}" for k in range(6) for n in range(4)]
     path.write_text("\n".join(lines))
     with pytest.raises(InputError, match="the same in all of its rows"):
-        Shadows.read_file(path)
+        read_models(path)

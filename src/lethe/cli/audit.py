@@ -183,11 +183,11 @@ def scores(
     from lethe.cli.show import Progress
     from lethe.membership.audit import audit_scores
     from lethe.training.folder import RunFolder
-    from lethe.training.shadows import Shadows
+    from lethe.training.handed_in import read_models
 
     options = merged(config, given)
     settings = audit_settings(options)
-    shadows, targets = Shadows.read_file(file, options["signal"] or "logit")
+    shadows, targets = read_models(file, options["signal"] or "logit")
     name = scores_name(shadows, targets, settings.seed)
     folder = run_folder(options["out"], file.stem, name)
     command = {"command": "audit scores", "file": str(file), **options}

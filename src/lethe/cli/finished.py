@@ -87,10 +87,10 @@ def _scores(settled: SettledRun, asked: defaultdict[str, Any], data: str | None)
 
     from lethe.cli.options import scores_name
     from lethe.errors import InputError
-    from lethe.training.shadows import Shadows
+    from lethe.training.handed_in import read_models
 
     file = Path(data or str(asked["file"]))
-    shadows, targets = Shadows.read_file(file, asked["signal"] or "logit")
+    shadows, targets = read_models(file, asked["signal"] or "logit")
     if scores_name(shadows, targets, int(asked["seed"] or 0)) != settled.audit:
         raise InputError(f"{file} is not the scores file that {settled.path} is about.")
     pool = np.ones(shadows.records, bool)

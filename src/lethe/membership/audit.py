@@ -26,6 +26,7 @@ from lethe.loaders import Dataset
 from lethe.membership.candidate import headline, measure
 from lethe.membership.document import Measurement, compose, evidence
 from lethe.membership.exposure import expose
+from lethe.membership.person_level import person_level
 from lethe.membership.records import write_records
 from lethe.membership.settings import AuditSettings
 from lethe.membership.stopping import FIRST_LOOK, Stop, grow
@@ -186,17 +187,14 @@ def _columns(data: Dataset, spec: Spec) -> dict[str, NDArray[Any]]:
 def _with_groups(
     measured: Measurement, columns: dict[str, NDArray[Any]], settings: AuditSettings
 ) -> Measurement:
-    """The same with the strongest attack by groups of records."""
-    slices = who_bears(
-        measured.shadows,
-        measured.best,
-        measured.risk_fpr,
-        columns,
-        settings.confidence,
-        settings.variance,
-        settings.seed,
+    """The same with the strongest attack by groups of records, and by person."""
+    shadows, attack, how = measured.shadows, measured.best, (settings.variance, settings.seed)
+    sure = settings.confidence
+    return replace(
+        measured,
+        slices=who_bears(shadows, attack, measured.risk_fpr, columns, sure, *how),
+        persons=person_level(shadows, attack, settings.fprs(), sure, *how),
     )
-    return replace(measured, slices=slices)
 
 
 def audit_scores(
@@ -217,8 +215,9 @@ def audit_scores(
             shadow model is the target in turn. Of one target the intervals speak about it alone.
     """
     measured = measure(shadows, BASELINE, None, settings, targets=targets)
-    if shadows.labels is not None and targets is None:
-        measured = _with_groups(measured, {"label": shadows.labels}, settings)
+    if targets is None:
+        columns = {} if shadows.labels is None else {"label": shadows.labels}
+        measured = _with_groups(measured, columns, settings)
     if settings.keep_records and folder is not None:
         write_records(folder, measured, None)
     return compose(name, [measured], [], settings)
@@ -299,7 +298,15 @@ class Trainer:
                 self.show.models(done, total, what)
         if done < total:  # chunks that a killed worker had just finished are counted by nobody
             self.show.models(total, total, what)
-        return {name: Shadows.from_shards(listed, self.ids) for name, listed in jobs.items()}
+        found = {name: Shadows.from_shards(listed, self.ids) for name, listed in jobs.items()}
+        if {"all", "quantile"} & set(self.settings.attack):
+            inputs = np.asarray(self.spec.features)
+            own, outside = inputs[self.spec.pool], inputs[~self.spec.pool]
+            found = {
+                name: replace(shadows, features=own, population_features=outside)
+                for name, shadows in found.items()
+            }
+        return found
 
 
 def targeted_weights(t: Float, spec: Spec, settings: AuditSettings) -> NDArray[np.float32]:

@@ -54,6 +54,7 @@ class Measurement:
         targeted: (N,) the audit's targeted weights.
         before: the baseline's measurement.
         slices: the strongest attack by class and by columns, see `who_bears`.
+        persons: it with the records of each person added up, see `person_level`.
     """
 
     mitigation: Mitigation
@@ -73,6 +74,7 @@ class Measurement:
     targeted: NDArray[np.float32] | None = None
     before: Measurement | None = None
     slices: Sequence[Mapping[str, Any]] = ()
+    persons: Mapping[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -200,6 +202,8 @@ def _candidate(
         details["per_class"] = _per_class(one, classes, settings.confidence)
     if one.slices:
         details["slices"] = list(one.slices)
+    if one.persons is not None:
+        details["persons"] = dict(one.persons)
     if one.moved is not None:
         change, newly, others = one.moved
         details["moved"] = {

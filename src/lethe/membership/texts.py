@@ -125,8 +125,8 @@ def limits(shadows: Shadows, notes: Sequence[str]) -> list[str]:
         )
     else:
         listed.append(
-            "Each record is attacked on its own; an attacker who adds up all records of a person "
-            "does better."
+            "The rates are of attacks on each record by itself; an attacker who adds up all "
+            "records of a person does better: see who bears the risk."
         )
     return listed
 

@@ -13,6 +13,21 @@ def slice_tables(baseline: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     return [_table(entry) for entry in (baseline or {}).get("slices") or ()]
 
 
+def person_table(baseline: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What adding up the records of each person finds; None if nobody has several."""
+    found = (baseline or {}).get("persons")
+    if not found:
+        return None
+    return {
+        "attack": found["attack"],
+        "persons": grouped(found["persons"]),
+        "several": grouped(found["with_several_records"]),
+        "most": grouped(found["most_records"]),
+        "rates": [(percent(float(fpr)), rate(tpr)) for fpr, tpr in found["tpr"].items()],
+        "auc": rate(found["auc"]),
+    }
+
+
 def _table(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "column": entry["column"],

@@ -21,7 +21,7 @@ from lethe.report.numbers import (
     rate,
     score,
 )
-from lethe.report.slices import slice_tables
+from lethe.report.slices import person_table, slice_tables
 
 Json = Mapping[str, Any]
 
@@ -65,6 +65,7 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "moved": [_moved_row(c) for c in candidates if c.get("moved")],
         "classes": _class_tables(candidates, baseline),
         "slices": slice_tables(baseline),
+        "persons": person_table(baseline),
         "records": document["records"],
         "exposed": _exposed(document["records"]),
         "checks": [{**c, "measured": str(rate(c.get("estimate")))} for c in document["checks"]],

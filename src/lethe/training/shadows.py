@@ -17,7 +17,6 @@ from lethe.training.fingerprint import hash_array, hash_json, versions
 from lethe.training.layout import Layout
 from lethe.training.outputs import outputs_of
 from lethe.training.recipe import Recipe, Treatment
-from lethe.training.scores_file import read_scores
 from lethe.training.shards import Shard, read_shard, shard_path, write_shard
 from lethe.training.signals import (
     merit_of_signal,
@@ -265,9 +264,11 @@ class Shadows:
 
     def first(self, models: int) -> Shadows:
         """Only the first `models` models."""
-        return self._select(slice(0, models))
+        return self.select(slice(0, models))
 
-    def _select(self, rows: Any) -> Shadows:
+    def select(self, rows: Any) -> Shadows:
+        """Some of the models, by number or as a slice."""
+
         def cut(table: Any) -> Any:
             return None if table is None else table[rows]
 
@@ -299,67 +300,23 @@ class Shadows:
         if len(order) < 2:
             raise InputError("selection and report need at least 2 pairs of models.")
         chosen = np.isin(self.pairs, order[: len(order) // 2])
-        return self._select(np.flatnonzero(chosen)), self._select(np.flatnonzero(~chosen))
+        return self.select(np.flatnonzero(chosen)), self.select(np.flatnonzero(~chosen))
 
     @classmethod
     def from_file(cls, path: Path | str, signal: str = "logit") -> Shadows:
         """Read signals and membership from npz, safetensors, parquet or csv.
 
         Records that no model was trained on become the population. Models that the file marks as
-        targets are left out, see `read_file`.
+        targets are left out, see `read_models`.
 
         Args:
             path: see the guide on score files for the two layouts, wide and long.
             signal: what the numbers are: ``logit`` (phi itself), ``prob``, ``loss`` or
                 ``squared-error``.
         """
-        return cls.read_file(path, signal)[0]
+        from lethe.training.handed_in import read_models
 
-    @classmethod
-    def read_file(cls, path: Path | str, signal: str = "logit") -> tuple[Shadows, Shadows | None]:
-        """Reference models and, where the file marks some, the targets to attack with them.
-
-        Args and returns as `from_file`; None where every model is to be the target in turn.
-        """
-        table = read_scores(Path(path), signal)
-        targets = table.targets
-        rows = np.arange(len(table.signals)) if targets is None else np.flatnonzero(~targets)
-        outside = np.asarray(~table.members.any(axis=0))
-        if outside.all():
-            outside[:] = False  # refused elsewhere: there is nobody to find
-
-        def side(column: NDArray[Any] | None, which: NDArray[np.bool_]) -> NDArray[Any] | None:
-            return None if column is None else column[which]
-
-        notes = table.notes
-        if outside.any():
-            notes += (
-                f"{int(outside.sum())} records are OUT of every model; they stand for people "
-                "outside and are not attacked.",
-            )
-        if targets is not None:
-            chosen, everyone = int(targets.sum()), len(targets)
-            what = "is the target" if chosen == 1 else "are targets"
-            notes += (
-                f"{chosen} of the {everyone} models {what}; the other {everyone - chosen} are "
-                "references.",
-            )
-        whole = cls(
-            table.signals[:, ~outside],
-            table.members[:, ~outside],
-            table.ids[~outside],
-            side(table.labels, ~outside),
-            side(table.groups, ~outside),
-            population=table.signals[:, outside],
-            population_labels=side(table.labels, outside),
-            notes=notes,
-            task="regression" if signal == "squared-error" else None,
-            population_groups=side(table.groups, outside),
-            in_sd=False,
-        )
-        if targets is None:
-            return whole, None
-        return whole._select(rows), whole._select(np.flatnonzero(targets))
+        return read_models(path, signal)[0]
 
     @classmethod
     def from_shards(cls, jobs: Sequence[ChunkJob], ids: NDArray[Any]) -> Shadows:
