@@ -60,7 +60,9 @@ def test_null_audit_interval_is_as_wide_as_the_null_varies():
 
 
 @pytest.mark.parametrize("design", [balanced, coins, nearly_balanced, paired])
-@pytest.mark.parametrize("attack", ["lira-online", "lira-offline", "loss-threshold"])
+@pytest.mark.parametrize(
+    "attack", ["lira-online", "lira-offline", "loss-threshold", "learned-ratio", "base-online"]
+)
 def test_null_audit_passes_on_every_design_and_attack(design, attack):
     members = design(9 if design in (nearly_balanced, paired) else 8, 250, 3)
     made = shadows(members, signals(members, 3, gaps(250)))
@@ -229,3 +231,14 @@ def test_repeats_equal_counting_each_value(cells, monkeypatch):
     for values in (rng.normal(size=(4, 9)), rng.integers(0, 5, (6, 10)) * 1.0, np.zeros((2, 3))):
         _, counts = np.unique(values, return_counts=True)
         assert checks._repeats(values.astype(np.float32)) == (len(counts), counts.max())
+
+
+def test_the_null_audit_of_what_learns_is_as_wide_as_its_chance():
+    """Both halves of the records are off together: over 24 draws z has a deviation of about 1."""
+    made = audit(8, 600)
+    z = []
+    for seed in range(24):
+        found = null_audit(made, "learned-ratio", seed).estimate
+        z.append((found.value - 0.5) / ((found.high - found.low) / (2 * 3.29)))
+    # The standard error of a deviation from 24 draws is 0.15; without the factor it is 1.3.
+    assert 0.6 < np.std(z) < 1.3 and abs(np.mean(z)) < 0.9

@@ -118,8 +118,14 @@ def print_answers(folder: Path, requests: Requests, found: Forgotten, candidate:
         print(f"group        not given: {found.group.reason}")
     else:
         print(f"group        {found.group.verdict:<20} mean AUC {_limits(found.group)}")
-    for text in dict.fromkeys(meaning(one, found.margin) for one in found.persons):
+    decided = [one for one in found.persons if one.verdict != "inconclusive"]
+    for text in dict.fromkeys(meaning(one, found.margin) for one in decided):
         print(text)
+    # One line for all that are open: the person who takes the most models.
+    still_open = [one for one in found.persons if one.verdict == "inconclusive"]
+    if still_open:
+        hardest = max(still_open, key=lambda one: one.models_needed or 0)
+        print(f"{len(still_open)} inconclusive. {meaning(hardest, found.margin)}")
     print(f"sheets: {folder / 'sheets'}; who is who: {folder / 'requests.csv'} (personal data)")
 
 

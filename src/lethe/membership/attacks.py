@@ -37,6 +37,7 @@ class Attack:
         reference_free: whether it asks no other model; the cells that others cannot score are
             left out all the same, to compare like with like.
         needs: fields of `Shadows` without which it cannot be run.
+        learns: whether one half of the records is scored by what is learnt from the other.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Attack:
     variance: bool = False
     reference_free: bool = False
     needs: tuple[str, ...] = ()
+    learns: bool = False
 
     def lacks(self, shadows: Shadows) -> str | None:
         """Why it cannot be run on these models; None if it can."""
@@ -188,6 +190,7 @@ ATTACKS: dict[str, Attack] = {
             "Likelihood ratio learnt from other targets",
             "this project; boosted trees on what LiRA, BASE and RMIA look at",
             _WITH,
+            learns=True,
         ),
         Attack(
             "loss-threshold",

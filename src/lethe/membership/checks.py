@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.roc import Roc, auc_of, roc
 from lethe.evidence.twoway import Spread, symmetric_estimate
+from lethe.membership.attacks import ATTACKS
 from lethe.membership.measure import AttackResult
 from lethe.membership.scoring import score
 from lethe.membership.utility import utility_name
@@ -110,9 +111,14 @@ def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
     scored = np.isfinite(found)
     whole = bool(scored.all())
     curve = roc(null.members[scored], found.ravel() if whole else found[scored])
+    spread = _auc_spread(curve, null.members, found, scored)
+    if ATTACKS[attack].learns:
+        # What one half of the records teaches about the other by chance, it also learns from it:
+        # both halves are off together.
+        spread = Spread(2 * spread.variance, spread.degrees)
     estimate = symmetric_estimate(
         auc_of(curve),
-        _auc_spread(curve, null.members, found, scored),
+        spread,
         int(scored.sum()),
         _NULL_CONFIDENCE,
         "clustered by record (Obuchowski 1997), Student t; n = scores",
