@@ -73,8 +73,8 @@ def everything(rounds: dict[str, Any]) -> list[str]:
         "# Strength of every attack at every budget",
         "",
         "Written by `python benchmarks/strength_table.py all`; how it was measured:",
-        "[results.md](results.md#strength-of-the-attacks). 95 % intervals, in per cent. Gain: TPR at",
-        "1 % less that of the better of LiRA and RMIA on the same targets, paired. Attacks that ask no",
+        "[results.md](results.md#strength-of-the-attacks). 95 % intervals, in per cent. Gain: TPR",
+        "at 1 % less that of the better of LiRA and RMIA on the same targets. Attacks that ask no",
         "reference model stand under 4 models only.",
     ]
     for name in SETS:

@@ -9,6 +9,7 @@ what the classical attacks look at, increasing in whatever is known to speak for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from lethe.membership import rmia
 from lethe.membership.hierarchical import lira_hierarchical
 from lethe.membership.knowledge import Knowledge
 from lethe.membership.leave_one_out import References
+from lethe.training.engines import default_workers
 
 Float = NDArray[np.float64]
 
@@ -160,18 +162,43 @@ def learned_ratio(
             cells = drawn[column[drawn] == half]
             cases[int(row[known.target]), half].append(table[cells])
             truth[int(row[known.target]), half].append(members[known.target, cells])
-    trees = {
-        place: learn(_elsewhere(cases, place), _elsewhere(truth, place), rising, seed)
-        for place in places
-    }
+    # A fit lets go of the interpreter now and then, and the workers are idle meanwhile.
+    with ThreadPoolExecutor(default_workers()) as pool:
+        fits = pool.map(
+            lambda place: learn(_elsewhere(cases, place), _elsewhere(truth, place), rising, seed),
+            places,
+        )
+        trees = dict(zip(places, fits, strict=True))
     scores = np.full(members.shape, np.nan)
-    again = ((known.target, evidence(known, probabilities)[0]) for known in everything())
-    for target, table in kept.items() if kept else again:
+    if kept:
+        for one, half in places:
+            _judge_together(
+                trees[one, half],
+                {target: table for target, table in kept.items() if row[target] == one},
+                scored & (column == half),
+                scores,
+            )
+        return scores
+    for known in everything():
+        table, _ = evidence(known, probabilities)
         for half in halves:
-            cells = scored[target] & (column == half)
-            if cells.any():
-                scores[target, cells] = judge(trees[int(row[target]), half], table[cells])
+            cells = scored & (column == half)
+            tree = trees[int(row[known.target]), half]
+            _judge_together(tree, {known.target: table}, cells, scores)
     return scores
+
+
+def _judge_together(
+    trees: Any, tables: dict[int, Float], cells: NDArray[np.bool_], scores: Float
+) -> None:
+    """Score some cells of some targets at once: a call costs as much as thousands of cases."""
+    some = {target: table[cells[target]] for target, table in tables.items()}
+    if not sum(map(len, some.values())):
+        return
+    judged = judge(trees, np.concatenate(list(some.values())))
+    ends = np.cumsum([len(part) for part in some.values()])[:-1]
+    for target, part in zip(some, np.split(judged, ends), strict=True):
+        scores[target, cells[target]] = part
 
 
 def _folds(labels: NDArray[Any], most: int, what: str, seed: int) -> NDArray[np.intp]:
