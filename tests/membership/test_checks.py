@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from simulated import (
@@ -242,3 +244,13 @@ def test_the_null_audit_of_what_learns_is_as_wide_as_its_chance():
         z.append((found.value - 0.5) / ((found.high - found.low) / (2 * 3.29)))
     # The standard error of a deviation from 24 draws is 0.15; without the factor it is 1.3.
     assert 0.6 < np.std(z) < 1.3 and abs(np.mean(z)) < 0.9
+
+
+def test_exchanged_moves_right_predictions_with_their_signals():
+    for members in (paired(8, 300, 2), balanced(7, 300, 2, 3)):
+        phi = signals(members, 2)
+        made = replace(shadows(members, phi), correct=phi > 0)
+        null = exchanged(made, 3)
+        assert ((null.signals > 0) == null.correct).all()
+        assert (np.sort(null.signals, axis=0) == np.sort(made.signals, axis=0)).all()
+        assert null_audit(made, "gap", 3).status == PASS

@@ -167,3 +167,18 @@ def test_constant_held_out_targets_are_refused(tmp_path):
     (job,) = chunk_jobs(replace(spec, labels=flat), tmp_path, 4, 4)
     with pytest.raises(InputError, match=r"the 8 targets that R² is measured on have variance 0"):
         train_chunk(job)
+
+
+@pytest.mark.parametrize("attack", ["rmia-online", "base-offline", "gap"])
+def test_attacks_that_a_regression_cannot_have_are_refused_before_training(tmp_path, attack):
+    settings = AuditSettings(models=8, mitigations=("none",), attack=(attack,))
+    with pytest.raises(InputError, match=f"attack '{attack}' cannot be run here"):
+        run(tmp_path / "r", diabetes(), FOREST, settings)
+    assert not list((tmp_path / "r").glob("shadows/*/*"))
+
+
+def test_quantile_regression_is_run_when_asked_for(tmp_path):
+    settings = AuditSettings(models=4, mitigations=("none",), attack=("quantile", "loss-threshold"))
+    found = run(tmp_path / "r", diabetes(), RIDGE, settings).candidates[0]["attacks"]
+    assert set(found) == {"quantile", "loss-threshold"}
+    assert found["quantile"]["auc"]["value"] > 0.4

@@ -135,6 +135,7 @@ def audit_model(
     """
     show = show or Silent()
     spec = baseline_spec(data, recipe, settings)
+    settings.attacks(_untrained(spec))
     built, skipped = settings.candidates(recipe)
     here = workers or default_workers()
     train = Trainer(spec, settings, folder, show, here, data.ids, engine=engine, memory=memory)
@@ -173,6 +174,21 @@ def audit_model(
         spec,
         {"weights_from_models": models_behind}
         | ({"stopped": stop.to_json()} if stop.rules else {}),
+    )
+
+
+def _untrained(spec: Spec) -> Shadows:
+    """What attacks will find of data and recipe, to refuse one before anything is trained."""
+    nothing = np.zeros((1, 1), np.float32)
+    return Shadows(
+        nothing,
+        nothing > 0,
+        np.zeros(1),
+        correct=None if spec.task == "regression" else nothing > 0,
+        population=np.zeros((1, int((~spec.pool).sum())), np.float32),
+        task=spec.task,
+        features=nothing,
+        population_features=nothing,
     )
 
 

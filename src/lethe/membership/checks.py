@@ -6,7 +6,7 @@ have all passed silently through published tools. Each check says what it looked
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,27 +67,25 @@ def exchanged(shadows: Shadows, seed: int) -> Shadows:
         seed: of the coins.
 
     Returns:
-        Signals of the same values, membership, names and persons, and those of held-out records;
-        labels are left out.
+        The same but for signals and right predictions, which go together.
     """
     rng = np.random.default_rng([seed, 7])
-    signals = shadows.signals.copy()
+    source = np.repeat(np.arange(shadows.models)[:, None], shadows.records, axis=1)
     partner = shadows.partner
     if (partner >= 0).any():
         for model in np.flatnonzero(partner > np.arange(len(partner))):
             swap = rng.random(shadows.records) < 0.5
-            both = signals[[model, partner[model]]]
-            signals[model] = np.where(swap, both[1], both[0])
-            signals[partner[model]] = np.where(swap, both[0], both[1])
+            source[model, swap], source[partner[model], swap] = partner[model], model
     else:
-        signals = rng.permuted(signals, axis=0)
-    return Shadows(
-        signals,
-        shadows.members,
-        shadows.ids,
-        groups=shadows.groups,
-        population=shadows.population,
-        task=shadows.task,
+        source = rng.permuted(source, axis=0)
+
+    def mixed(table: NDArray[Any] | None) -> NDArray[Any] | None:
+        return None if table is None else np.take_along_axis(table, source, axis=0)
+
+    return replace(
+        shadows,
+        signals=np.take_along_axis(shadows.signals, source, axis=0),
+        correct=mixed(shadows.correct),
     )
 
 

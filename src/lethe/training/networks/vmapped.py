@@ -121,8 +121,7 @@ class _Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        # torch leaves `apply` without types.
-        mask: Tensor = _Mask.apply(x.detach(), self)  # type: ignore[no-untyped-call]
+        mask: Tensor = _Mask.apply(x.detach(), self)  # type: ignore[no-untyped-call]  # torch's
         return x * mask
 
 
