@@ -187,20 +187,18 @@ def scored_cells(members: NDArray[np.bool_], seed: int = 0) -> NDArray[np.bool_]
         seed: see `leave_one_out`.
     """
     design = Design.of(members, seed)
-    lost = 1 if design.leaves_counterpart else 0
-    count_in = _count(design.members & design.counted)
-    count_out = _count(~design.members & design.counted)
     scored = np.zeros(members.shape, bool)
-    for place, target in enumerate(design.usable):
-        member = design.members[place]
+    if design.partner is not None:  # half of the models on each side of every record
+        scored[design.usable] = len(design.usable) >= 4
+        return scored
+    lost = 1 if design.leaves_counterpart else 0
+    count_in = (design.members & design.counted).sum(axis=0)
+    count_out = (~design.members & design.counted).sum(axis=0)
+    for target, member, counted in zip(design.usable, design.members, design.counted, strict=True):
         left_in = count_in - np.where(member, 1, lost)
         left_out = count_out - np.where(member, lost, 1)
-        scored[target] = design.counted[place] & (left_in > 0) & (left_out > 0)
+        scored[target] = counted & (left_in > 0) & (left_out > 0)
     return scored
-
-
-def _count(chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-    return np.asarray(chosen.sum(axis=0), np.int64)
 
 
 class _Centred:

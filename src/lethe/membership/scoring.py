@@ -80,12 +80,14 @@ def score(
             "model on both sides; use more models."
         )
     tables = {name: _whole_table(name, shadows, scored, seed) for name in names}
+    whole = bool(scored.all())
     scores = {
-        name: np.full(shadows.signals.shape, np.nan) if table is None else table
+        name: np.empty(shadows.signals.shape) if table is None else table
         for name, table in tables.items()
     }
-    for table in scores.values():
-        table[~scored] = np.nan
+    if not whole:
+        for table in scores.values():
+            table[~scored] = np.nan
     single = {
         name: each
         for name, table in tables.items()
@@ -100,7 +102,7 @@ def score(
             a = float(chosen[name][known.target]) if name in chosen else 0.0
             with np.errstate(invalid="ignore", divide="ignore"):
                 found = each(known, rule, a)
-            np.copyto(scores[name][known.target], found, where=scored[known.target])
+            np.copyto(scores[name][known.target], found, where=whole or scored[known.target])
     return scores
 
 
