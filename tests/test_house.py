@@ -107,3 +107,9 @@ def test_the_docstring_check_can_fail(tmp_path):
 def test_the_packages_are_found():
     assert len(MODULES) > 20
     assert {"lethe", "lethe.evidence.roc", "lethe.cli"} <= {name_of(path) for path in MODULES}
+
+
+def test_no_two_test_files_share_a_name():
+    """pytest collects the first and stops at the second."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(names) == len(set(names))
