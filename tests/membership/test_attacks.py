@@ -10,6 +10,7 @@ from simulated import DESIGNS, gaps, paired, shadows, signals
 
 from lethe.errors import InputError
 from lethe.evidence.roc import auc
+from lethe.membership import learned
 from lethe.membership.attacks import ATTACKS, AUTO, choose_attacks
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.scoring import score, score_targets
@@ -206,3 +207,10 @@ def test_the_same_seed_gives_the_same_bits():
     one, two = score(whole, NAMES, seed=3), score(whole, NAMES, seed=3)
     for name in NAMES:
         assert (one[name] == two[name]).all(), name
+
+
+def test_what_does_not_fit_is_made_again_and_gives_the_same_bits(monkeypatch):
+    whole = audit(paired(8, 500, 15), 15, 1.0)
+    at_hand = score(whole, ("learned-ratio",))["learned-ratio"]
+    monkeypatch.setattr(learned, "_AT_HAND", 0)
+    assert (score(whole, ("learned-ratio",))["learned-ratio"] == at_hand).all()

@@ -182,9 +182,10 @@ def learned_ratio(
     for known in everything():
         table, _ = evidence(known, probabilities)
         for half in halves:
-            cells = scored & (column == half)
-            tree = trees[int(row[known.target]), half]
-            _judge_together(tree, {known.target: table}, cells, scores)
+            cells = scored[known.target] & (column == half)
+            if cells.any():
+                tree = trees[int(row[known.target]), half]
+                scores[known.target, cells] = judge(tree, table[cells])
     return scores
 
 
