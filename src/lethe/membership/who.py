@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,5 +60,16 @@ def who_bears(
         except (InputError, NotMeasurable) as error:
             found.append({**entry, "refused": str(error)})
             continue
-        found.append({**entry, "slices": [one.to_json() for one in cut]})
+        ordered = sorted(cut, key=lambda one: by_number(one.name))
+        found.append({**entry, "slices": [one.to_json() for one in ordered]})
     return found
+
+
+def by_number(name: str) -> tuple[float, bool]:
+    """Sorts names by the first number in them, what lies below it first; others stay behind.
+
+    >>> sorted(["10", "28 to 37", "9", "below 28"], key=by_number)
+    ['9', '10', 'below 28', '28 to 37']
+    """
+    number = re.search(r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?", name)
+    return (float(number.group()) if number else math.inf, not name.startswith("below"))
