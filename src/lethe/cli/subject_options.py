@@ -35,7 +35,8 @@ class SubjectOptions:
     attack
         Names of the attacks to run: lira-online, lira-offline, lira-hierarchical, bavaria-n,
         bavaria-t, bavaria-offline, rmia-online, rmia-offline, base-online, base-offline, attack-r,
-        learned-ratio, loss-threshold; or all. [auto: the strongest ones, and a blind baseline]
+        learned-ratio, loss-threshold, gap, quantile; or all. [auto: the strongest ones, and a
+        blind baseline]
     variance
         Variance rule of LiRA: auto, pooled, pooled-total, per-record or shrunken. [auto]
     id_column
