@@ -20,6 +20,7 @@ from lethe.membership import rmia
 from lethe.membership.hierarchical import lira_hierarchical
 from lethe.membership.knowledge import Knowledge
 from lethe.membership.leave_one_out import References
+from lethe.membership.threads import one_thread
 from lethe.training.engines import default_workers
 
 Float = NDArray[np.float64]
@@ -95,20 +96,14 @@ def learn(cases: Float, member: NDArray[np.bool_], rising: list[int], seed: int)
         early_stopping=False,
         random_state=0,
     )
-    with _one_thread():
+    with one_thread():
         return trees.fit(cases, member)
 
 
 def judge(trees: Any, cases: Float) -> Float:
     """(n,) log-odds of membership, higher = member."""
-    return np.asarray(trees.decision_function(cases), np.float64)
-
-
-def _one_thread() -> Any:
-    """Sums of several threads would differ in their last digits from machine to machine."""
-    from threadpoolctl import threadpool_limits
-
-    return threadpool_limits(1, "openmp")
+    with one_thread():
+        return np.asarray(trees.decision_function(cases), np.float64)
 
 
 def learned_ratio(

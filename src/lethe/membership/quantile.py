@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, check_choice
 from lethe.membership.inputs import check_table, check_varies
 from lethe.membership.normal_net import fit_normal_net
+from lethe.membership.threads import one_thread
 
 LEARNERS = ("boosting", "net")
 
@@ -166,9 +167,10 @@ def quantile_scores(
     if labels is not None and population_labels is not None:
         inside, outside = with_labels(inside, labels, outside, population_labels)
     score = np.full(signals.shape, np.nan)
-    for target in chosen:
-        model = fit_quantile(outside, population[target], learner, seed + target)
-        score[target] = model.score(inside, signals[target])
+    with one_thread():
+        for target in chosen:
+            model = fit_quantile(outside, population[target], learner, seed + target)
+            score[target] = model.score(inside, signals[target])
     return score
 
 
@@ -215,9 +217,14 @@ def _boosted_heads(inputs: Float, signal: Float, seed: int) -> Heads:
 
     def boosting(loss: str, rounds: int, leaves: int) -> Any:
         return HistGradientBoostingRegressor(
-            loss=loss, learning_rate=0.05, max_iter=rounds, max_leaf_nodes=leaves,
-            min_samples_leaf=min(20, len(signal) // 10), early_stopping=False, random_state=seed,
-        )  # fmt: skip
+            loss=loss,
+            learning_rate=0.05,
+            max_iter=rounds,
+            max_leaf_nodes=leaves,
+            min_samples_leaf=min(20, len(signal) // 10),
+            early_stopping=False,
+            random_state=seed,
+        )
 
     # Residuals of the rows a mean was fitted on would make the deviations too small.
     part = np.random.default_rng([seed, 47]).permutation(len(signal)) % 5
