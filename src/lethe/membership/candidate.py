@@ -19,11 +19,13 @@ from lethe.membership.measure import (
     strongest_metric,
 )
 from lethe.membership.settings import AuditSettings
+from lethe.membership.threads import on_one_thread
 from lethe.membership.utility import train_utility, utility, utility_loss, utility_name
 from lethe.mitigations.obfuscation import Mitigation
 from lethe.training.shadows import Shadows
 
 
+@on_one_thread
 def measure(
     shadows: Shadows,
     mitigation: Mitigation,

@@ -38,6 +38,7 @@ from lethe.membership.pair_auc import (
 )
 from lethe.membership.persons import person_scores
 from lethe.membership.redraw import Scorer, redraw_p
+from lethe.membership.threads import on_one_thread
 from lethe.training.shadows import Shadows
 
 DISTINGUISHABLE, NOT, INCONCLUSIVE = "distinguishable", "not distinguishable", "inconclusive"
@@ -110,6 +111,7 @@ class Forgotten:
     power: float
 
 
+@on_one_thread
 def judge_people(
     shadows: Shadows,
     scorer: Scorer,

@@ -13,9 +13,11 @@ from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.measure import AttackResult, measure_scores
 from lethe.membership.persons import person_scores
 from lethe.membership.scoring import score
+from lethe.membership.threads import on_one_thread
 from lethe.training.shadows import Shadows
 
 
+@on_one_thread
 def person_level(
     shadows: Shadows,
     attack: str,

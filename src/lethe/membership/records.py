@@ -20,11 +20,13 @@ from lethe.membership.document import Measurement, exposed_records
 from lethe.membership.record_table import record_table
 from lethe.membership.scoring import score
 from lethe.membership.surroundings import surroundings
+from lethe.membership.threads import on_one_thread
 from lethe.training.folder import RunFolder
 
 _OLD = ("id", "t", "se", "low", "high", "auc", "tpr_at_0.001")
 
 
+@on_one_thread
 def write_records(
     folder: RunFolder,
     measured: Measurement,

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, NotMeasurable
 from lethe.membership.scoring import score
 from lethe.membership.slices import slice_metrics
+from lethe.membership.threads import on_one_thread
 from lethe.training.shadows import Shadows
 
 
+@on_one_thread
 def who_bears(
     shadows: Shadows,
     attack: str,
