@@ -17,7 +17,8 @@ import pytest
 
 from lethe.evidence.findings import schema
 
-SMALL = ["--models", "8", "--quiet", "--workers", "2"]
+# Cheap attacks: what is tested here is the run around them.
+SMALL = ["--models", "8", "--quiet", "--workers", "2", "--attack", "lira-online", "loss-threshold"]
 
 
 def shards(folder: Path) -> dict[Path, tuple[int, int]]:

@@ -1,0 +1,245 @@
+"""Which way the clipped sum of a model is computed, decided by measuring, and then used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lethe.errors import InputError, check_between, check_choice
+from lethe.mitigations.clipping import probes, selfcheck
+from lethe.mitigations.clipping.bookkeeping import Loss, NotCovered, Tape
+from lethe.mitigations.clipping.fallback import Factors, looped, vmapped
+from lethe.mitigations.clipping.selfcheck import MOST_CHANGE, SelfCheck, clip_factors
+from lethe.mitigations.clipping.trees import distinct, rows, size
+
+WAYS = ("book-keeping", "vmap", "loop")
+_EXAMPLES = 6
+
+
+@dataclass
+class ClippingPlan:
+    """How per-example gradients of one model are clipped and summed.
+
+    Attributes:
+        module: the model, whose present parameter values are used at every call.
+        loss: losses (B,) of (module, batch).
+        way: ``book-keeping`` (one backward pass, no gradient per example), ``vmap`` or ``loop``.
+        reasons: why faster ways were not taken; grows when a step had to be done by the loop.
+        check: what was measured for this way before training.
+    """
+
+    module: nn.Module
+    loss: Loss
+    way: str
+    reasons: tuple[str, ...]
+    check: SelfCheck
+    _tape: Tape | None = field(repr=False)
+    _was: tuple[list[bool], list[bool]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._values, self._parts = list(self.module.parameters()), list(self.module.modules())
+        self._was = self._now()
+
+    def _now(self) -> tuple[list[bool], list[bool]]:
+        return [v.requires_grad for v in self._values], [part.training for part in self._parts]
+
+    def clipped_sum(
+        self, batch: Any, clip: float, weights: Tensor | None = None
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """Sum over the batch of w_j min(1, C/|g_j|) g_j, and the norms |g_j| before clipping.
+
+        No noise is added, and nothing is divided by B.
+
+        Args:
+            batch: B >= 0 examples, shaped like the example batch.
+            clip: C, > 0.
+            weights: (B,) w_j >= 0, multiplied after clipping; 1 by default.
+
+        Returns:
+            The sum by parameter name (as in `named_parameters`), and norms (B,).
+
+        Raises:
+            InputError: a bad clip or weights, a gradient that is not finite, or a model whose
+                mode or trained parameters are no longer those of the plan.
+
+        Guarantee:
+            Adding or removing example j changes the sum by at most w_j C, up to rounding.
+
+        Assumes:
+            One example does not reach the loss of another one; `plan_clipping` tested this on
+            its example batch. Weights do not depend on the other records.
+        """
+        check_between("clip", clip, 0, float("inf"), open_low=True, open_high=True)
+        count = size(batch)
+        if weights is not None:
+            weights = torch.as_tensor(weights)
+            if weights.shape != (count,):
+                raise InputError(
+                    f"weights have the shape {tuple(weights.shape)}; they must be one an example, "
+                    f"({count},)."
+                )
+            if not bool((torch.isfinite(weights) & (weights >= 0)).all()):
+                raise InputError("weights must be finite and not negative.")
+        if self._now() != self._was:
+            raise InputError(
+                "module has another mode (train/eval) or other trained parameters than when the "
+                "plan was made; call plan_clipping on the model as it is trained."
+            )
+        if count == 0:
+            return _nothing(self.module)
+        if self._tape is not None:
+            try:
+                return self._tape.clipped_sum(self.loss, batch, clip_factors(clip, weights))
+            except NotCovered as reason:
+                said = f"a step was done by the loop: {reason}"
+                if said not in self.reasons:
+                    self.reasons = (*self.reasons, said)
+        way = vmapped if self.way == "vmap" else looped
+        return way(self.module, self.loss, batch, clip_factors(clip, weights))
+
+
+def plan_clipping(
+    module: nn.Module,
+    loss: Loss,
+    example_batch: Any,
+    *,
+    way: str | None = None,
+    tolerance: float = 1e-5,
+) -> ClippingPlan:
+    """Test the clipping bound on this model and choose the fastest way that keeps it.
+
+    Args:
+        module: the model, in the mode in which it is trained, with its first values.
+        loss: ``loss(module, batch)`` gives one number an example, (B,); it may call the module
+            as it likes, but must not mix examples.
+        example_batch: a tensor, or tuples or mappings of tensors, with the examples in the first
+            dimension; at least two that differ. Six are used.
+        way: take this one of ``book-keeping``, ``vmap``, ``loop``, or refuse; the fastest that
+            passes by default.
+        tolerance: largest relative error against one backward pass an example; float32 models
+            reach 1e-6, half precision does not.
+
+    Returns:
+        The plan, with the reasons for the way taken and what was measured.
+
+    Raises:
+        InputError: examples reach each other, a pass writes buffers, or no way keeps the bound;
+            the layer is named.
+
+    Assumes:
+        The model computes for later batches what it computes for this one. Book-keeping checks
+        that every step: a step that is not covered is done by the loop and recorded.
+
+    >>> model = nn.Linear(2, 1, bias=False)
+    >>> plan = plan_clipping(model, lambda m, x: m(x)[:, 0], torch.tensor([[3.0, 4.0], [0, 1]]))
+    >>> total, norms = plan.clipped_sum(torch.tensor([[3.0, 4.0], [0, 1]]), clip=1.0)
+    >>> plan.way, norms.tolist(), total["weight"].tolist()
+    ('book-keeping', [5.0, 1.0], [[0.6000000238418579, 1.7999999523162842]])
+    """
+    if way is not None:
+        check_choice("way", way, WAYS)
+    check_between("tolerance", tolerance, 0, 1, open_low=True)
+    if not any(value.requires_grad for value in module.parameters()):
+        raise InputError("module has no parameter with requires_grad=True; nothing to train.")
+    few = _few(example_batch)
+    _refuse_leaks(module, loss, few)
+    random = selfcheck.is_random(module, loss, few)
+    reasons: list[str] = []
+    for name in WAYS if way is None else (way,):
+        tape, check = _tried(name, module, loss, few, random, tolerance, reasons)
+        if check is not None:
+            return ClippingPlan(module, loss, name, tuple(reasons), check, tape)
+    raise InputError(
+        f"the clipped sum of this model cannot be computed: {'; '.join(reasons)}. Change the "
+        "named layer, or freeze it with requires_grad_(False)."
+    )
+
+
+def _tried(
+    way: str,
+    module: nn.Module,
+    loss: Loss,
+    few: Any,
+    random: bool,
+    tolerance: float,
+    reasons: list[str],
+) -> tuple[Tape | None, SelfCheck | None]:
+    tape: Tape | None = None
+    try:
+        if way == "book-keeping":
+            tape = Tape(module)
+            tape.fit(loss, few)
+            with probes.seeded(0):
+                tape.clipped_sum(loss, few, clip_factors(1.0))
+        check = _measured(way, tape, module, loss, few, random)
+    except InputError:
+        raise
+    except NotCovered as reason:
+        reasons.append(f"no {way}: {reason}")
+        return None, None
+    except Exception as error:  # whatever a user's model raises when it is run in this way
+        said = (str(error).strip().splitlines() or [""])[0]
+        reasons.append(f"no {way}: {type(error).__name__}: {said}")
+        return None, None
+    if not check.change_over_clip <= MOST_CHANGE:
+        reasons.append(f"no {way}: one example changes the sum by {check.change_over_clip:.4g} C")
+    elif not check.relative_error <= tolerance:
+        reasons.append(
+            f"no {way}: relative error {check.relative_error:.2g} against one pass an example"
+        )
+    else:
+        return tape, check
+    return None, None
+
+
+def _measured(
+    way: str, tape: Tape | None, module: nn.Module, loss: Loss, few: Any, random: bool
+) -> SelfCheck:
+    def computed(batch: Any, factors: Factors) -> tuple[dict[str, Tensor], Tensor]:
+        if tape is not None:
+            return tape.clipped_sum(loss, batch, factors)
+        return (vmapped if way == "vmap" else looped)(module, loss, batch, factors)
+
+    if not random:
+        return selfcheck.measure(computed, module, loss, few, "as given")
+    with selfcheck.evaluating(module):
+        if selfcheck.is_random(module, loss, few):
+            raise NotCovered("the model draws random numbers even in evaluation mode")
+        return selfcheck.measure(computed, module, loss, few, "evaluation")
+
+
+def _few(batch: Any) -> Any:
+    different = distinct(rows(batch, list(range(min(size(batch), 64)))))
+    if len(different) < 2:
+        raise InputError(
+            f"example_batch has {size(batch)} examples, of which {len(different)} differ; the "
+            "self-check needs two that differ, six are better."
+        )
+    return rows(batch, different[:_EXAMPLES])
+
+
+def _refuse_leaks(module: nn.Module, loss: Loss, few: Any) -> None:
+    written = probes.changed_buffers(module, loss, few)
+    if written:
+        owner, _, _ = written[0].rpartition(".")
+        kind = type(module.get_submodule(owner)).__name__
+        raise InputError(
+            f"{owner or 'module'} ({kind}) writes the buffer {written[0]!r} in a forward pass: it "
+            "keeps private data outside the noise. Replace it by GroupNorm or LayerNorm, or put "
+            "that layer in evaluation mode."
+        )
+    leak = probes.leaking_layer(module, loss, few)
+    if leak is not None:
+        raise InputError(
+            f"in {leak} one example changes the results of others, so clipping bounds nothing. "
+            "Let it work on each example alone; replace batch norms by GroupNorm or LayerNorm."
+        )
+
+
+def _nothing(module: nn.Module) -> tuple[dict[str, Tensor], Tensor]:
+    trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
+    sums = {name: torch.zeros_like(value, requires_grad=False) for name, value in trained.items()}
+    return sums, next(iter(trained.values())).new_zeros(0).detach()

@@ -1,0 +1,414 @@
+"""Weights, sensitivities and claims of the pseudo-posterior mechanism, against enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from torch.nn import functional as F
+
+from lethe.errors import InputError, NotMeasurable
+from lethe.mitigations.loss_floor import floored_log_likelihood, loss_bound, with_floor
+from lethe.mitigations.pseudo_posterior import (
+    estimate_epsilon,
+    expected_maximum,
+    log_posterior,
+)
+from lethe.mitigations.pseudo_weights import (
+    epsilon_factor,
+    linear_weights,
+    raise_weights,
+    record_risk,
+    scalar_weights,
+    target_weights,
+    weighted_risk,
+)
+from lethe.mitigations.swag import Swag
+
+LOGS = hnp.arrays(
+    np.float64,
+    st.tuples(st.integers(1, 6), st.integers(1, 8)),
+    elements=st.floats(-50, 0) | st.just(-math.inf),
+)
+RELATIONS = ("add/remove", "replace-one")
+
+
+@given(LOGS)
+def test_risk_is_the_largest_loss_of_each_record(logs: np.ndarray) -> None:
+    wanted = [max(abs(value) for value in column) for column in logs.T.tolist()]
+    assert record_risk(logs).tolist() == wanted
+    spoiled = logs.copy()
+    spoiled[0, 0] = math.nan
+    assert record_risk(spoiled)[0] == math.inf
+
+
+@given(LOGS, st.floats(0.01, 40), st.sampled_from(RELATIONS))
+def test_target_weights_one_by_one(logs: np.ndarray, epsilon: float, relation: str) -> None:
+    """alpha_i Delta_i <= c on these draws, so their epsilon is at most the target."""
+    risk = record_risk(logs)
+    weights = target_weights(risk, epsilon, relation)
+    limit = epsilon / (2 if relation == "replace-one" else 1)
+    wanted = [min(1, limit / r) if r > 0 else 1.0 for r in risk.tolist()]
+    assert weights == pytest.approx(wanted)
+    estimate = estimate_epsilon(logs, weights, relation)
+    assert estimate.epsilon <= epsilon * (1 + 1e-12)
+    finite = risk[np.isfinite(risk)]
+    if len(finite) and finite.max() >= limit:
+        assert estimate.epsilon == pytest.approx(epsilon)
+
+
+@given(LOGS, st.floats(0, 2), st.floats(-1, 1))
+def test_linear_weights_one_by_one(logs: np.ndarray, scale: float, shift: float) -> None:
+    risk = record_risk(logs)
+    finite = [r for r in risk.tolist() if math.isfinite(r)]
+    wanted = []
+    for r in risk.tolist():
+        if not math.isfinite(r):
+            wanted.append(0.0)
+            continue
+        span = max(finite) - min(finite)
+        share = (r - min(finite)) / span if span else 0.0
+        wanted.append(min(1.0, max(0.0, scale * (1 - share) + shift)))
+    assert linear_weights(risk, scale, shift) == pytest.approx(wanted)
+
+
+@given(LOGS, st.floats(0.01, 40), st.sampled_from(RELATIONS))
+def test_one_weight_for_all_never_exceeds_the_targeted(
+    logs: np.ndarray, epsilon: float, relation: str
+) -> None:
+    risk = record_risk(logs)
+    one = scalar_weights(risk, epsilon, relation)
+    finite = np.isfinite(risk)
+    assert len(set(one[finite].tolist())) <= 1 and (one[~finite] == 0).all()
+    assert (one <= target_weights(risk, epsilon, relation) * (1 + 1e-12)).all()
+    assert estimate_epsilon(logs, one, relation).epsilon <= epsilon * (1 + 1e-12)
+
+
+def test_weights_of_the_study() -> None:
+    """A record that costs ln 153 needs weight 0.43 for a replace-one epsilon of 4.35."""
+    weight = target_weights([math.log(153)], 4.35, "replace-one")
+    assert weight == pytest.approx([0.4324], abs=1e-4)
+    assert target_weights([math.log(153)], 2.175, "add/remove") == pytest.approx(weight)
+
+
+@given(LOGS, st.floats(0.05, 20), st.floats(0.5, 0.99))
+def test_raised_weights(logs: np.ndarray, epsilon: float, below: float) -> None:
+    weights = linear_weights(record_risk(logs), 0.9, 0.05) * 0.5
+    risk = weighted_risk(logs, weights)
+    raised = raise_weights(weights, risk, below)
+    assert (raised >= weights).all() and (raised <= 1).all()
+    assert (raised[weights == 0] == 0).all()
+    after = weighted_risk(logs, raised)
+    assert after.max() <= risk.max() * (1 + 1e-12)
+    assert (after[raised < 1] >= (below * risk.max() - 1e-9) * (weights[raised < 1] > 0)).all()
+
+
+def test_raising_records_of_almost_no_risk() -> None:
+    """A risk near the smallest number must not overflow."""
+    assert raise_weights([0.5, 0.5, 0.5], [5e-324, 0.0, 2.0]).tolist() == [1, 1, 0.5]
+    assert raise_weights([0.5, 0.0], [0.0, 0.0]).tolist() == [1, 0]
+
+
+@given(hnp.arrays(np.float64, st.integers(1, 8), elements=st.floats(0, 100)))
+def test_expected_maximum_over_all_subsets(values: np.ndarray) -> None:
+    wanted = [
+        np.mean([max(subset) for subset in itertools.combinations(values.tolist(), size)])
+        for size in range(1, len(values) + 1)
+    ]
+    found = expected_maximum(values)
+    assert found == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+    assert (np.diff(found) >= 0).all() and found[-1] == values.max()
+
+
+def test_expected_maximum_of_many() -> None:
+    """Uniform order statistics: s of the first n whole numbers: s (n + 1) / (s + 1)."""
+    count = 2000
+    sizes = np.arange(1, count + 1)
+    found = expected_maximum(np.arange(1.0, count + 1))
+    assert found == pytest.approx(sizes * (count + 1) / (sizes + 1), rel=1e-9)
+
+
+@given(LOGS, st.sampled_from(RELATIONS), st.integers(1, 3))
+def test_estimate_is_monotone_in_the_draws(logs: np.ndarray, relation: str, releases: int) -> None:
+    """Acceptance check 8, second half: more draws never give a smaller epsilon."""
+    logs = np.maximum(logs, -60)
+    weights = np.linspace(0.1, 1, logs.shape[1])
+    found = [
+        estimate_epsilon(logs[:count], weights, relation, releases=releases)
+        for count in range(1, len(logs) + 1)
+    ]
+    epsilons = [one.epsilon for one in found]
+    assert epsilons == sorted(epsilons)
+    largest = max(w * abs(v) for row in logs for w, v in zip(weights, row, strict=True))
+    factor = 2 if relation == "replace-one" else 1
+    assert found[-1].epsilon == pytest.approx(releases * factor * largest)
+    assert found[-1].growth[-1] == pytest.approx(found[-1].epsilon)
+    assert list(found[-1].growth) == sorted(found[-1].growth)
+
+
+def test_growth_goes_with_draws_that_differ() -> None:
+    rng = np.random.default_rng(3)
+    estimate = estimate_epsilon(-rng.exponential(size=(30, 50)), np.ones(50), "add/remove")
+    assert estimate.growth[0] < 0.8 * estimate.growth[-1]
+    assert estimate.share_below(0.95) == pytest.approx(0.05 ** (1 / 30))
+
+
+def test_share_below_holds_as_often_as_it_says() -> None:
+    """4,000 repetitions of 10 uniform draws: coverage 0.9 within 4 sd (0.019)."""
+    largest = np.random.default_rng(8).uniform(size=(4000, 10)).max(1)
+    share = estimate_epsilon(-np.ones((10, 1)), [1.0], "add/remove").share_below(0.9)
+    assert (largest >= share).mean() == pytest.approx(0.9, abs=4 * math.sqrt(0.09 / 4000))
+
+
+def test_the_label_is_never_a_proof() -> None:
+    estimate = estimate_epsilon([[-1.0, -2.0]], [1.0, 0.5], "replace-one", bound=3.0)
+    label = estimate.guarantee(batch_norm=True)
+    assert label.kind == "asymptotic" and not label.proven
+    assert (label.relation, label.unit) == ("replace-one", "record")
+    assert not {"epsilon", "delta", "mu", "rho"} & set(label.parameters)
+    assert dict(label.parameters) == {
+        "estimated_local_epsilon": 2.0,
+        "largest_weighted_loss": 1.0,
+        "draws": 1.0,
+        "releases": 1.0,
+        "loss_bound": 3.0,
+    }
+    assert any("batch statistics" in words for words in label.voided_by)
+    assert not any("batch" in words for words in estimate.guarantee().voided_by)
+    assert any("delta is unknown" in words for words in label.assumptions)
+    assert any("Laplace" in words for words in estimate.guarantee("Laplace").assumptions)
+    assert pickle.loads(pickle.dumps(estimate)).guarantee().to_json() == json.loads(
+        json.dumps(estimate.guarantee().to_json())
+    )
+
+
+@pytest.mark.parametrize("floor", [1e-6, 0.01, 0.5, 0.999])
+def test_loss_floor(floor: float) -> None:
+    """Both forms equal log((1 - m) p + m / C) and no loss exceeds ln(C / m)."""
+    generator = torch.Generator().manual_seed(2)
+    logits = torch.randn(200, 7, generator=generator, dtype=torch.float64) * 4
+    logits[0], logits[1, 0] = -1e4, 1e4
+    labels = torch.randint(0, 7, (200,), generator=generator)
+    labels[1] = 3
+    logits.requires_grad_()
+    found = floored_log_likelihood(logits, labels, floor)
+    chance = logits.softmax(1).gather(1, labels[:, None])[:, 0].detach()
+    wanted = ((1 - floor) * chance + floor / 7).log()
+    assert torch.allclose(found, wanted, rtol=1e-9)
+    plain = -F.cross_entropy(logits, labels, reduction="none").detach()
+    assert with_floor(plain.numpy(), floor, 7) == pytest.approx(wanted.numpy(), rel=1e-9)
+    assert with_floor([-math.inf], floor, 7) == pytest.approx([-loss_bound(floor, 7)])
+    assert (found.detach().abs() <= loss_bound(floor, 7) * (1 + 1e-12)).all()
+    assert found[1].item() == pytest.approx(-loss_bound(floor, 7))
+    found.sum().backward()
+    assert logits.grad is not None and logits.grad.isfinite().all()
+    assert logits.grad.abs().sum() > 0
+
+
+# --- Acceptance check 9: exact posterior on a finite grid, all neighbours enumerated ---
+
+BOUND = 1.7
+RECORDS = [(x, y) for x in (-1.0, 0.5, 2.0) for y in (0, 1)]
+
+
+def grid_losses(seed: int, grid: int = 7) -> np.ndarray:
+    """(G, U) log-likelihoods of logistic regression for all possible records, clipped to B."""
+    rng = np.random.default_rng(seed)
+    slopes, offsets = 4 * rng.normal(size=grid), rng.normal(size=grid)
+    score = np.array(
+        [
+            [(2 * y - 1) * (a * x + b) for x, y in RECORDS]
+            for a, b in zip(slopes, offsets, strict=True)
+        ]
+    )
+    return np.maximum(-np.logaddexp(0, -score), -BOUND)
+
+
+Weigh = Callable[[tuple[int, ...]], np.ndarray]
+
+
+def by_record(alpha: np.ndarray) -> Weigh:
+    """Weights that look at each record alone."""
+    return lambda data: alpha[list(data)]
+
+
+def largest_ratios(logs: np.ndarray, weigh: Weigh, prior: np.ndarray) -> dict[str, float]:
+    """Largest |log posterior ratio| over all data sets of up to 3 records and all neighbours."""
+    universe = range(logs.shape[1])
+    found: dict[tuple[int, ...], np.ndarray] = {}
+    for size in range(4):
+        for data in itertools.combinations_with_replacement(universe, size):
+            found[data] = log_posterior(logs[:, list(data)], weigh(data), prior)
+    worst = dict.fromkeys(RELATIONS, 0.0)
+    for data, posterior in found.items():
+        for place in range(len(data)):
+            rest = data[:place] + data[place + 1 :]
+            gap = float(np.abs(posterior - found[rest]).max())
+            worst["add/remove"] = max(worst["add/remove"], gap)
+            for other in universe:
+                gap = float(np.abs(posterior - found[tuple(sorted((*rest, other)))]).max())
+                worst["replace-one"] = max(worst["replace-one"], gap)
+    return worst
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_exact_posterior_keeps_its_bound(seed: int) -> None:
+    """<= B add/remove, <= 2B replace-one, never above 2 Delta; alpha(x) fixed in advance."""
+    logs = grid_losses(seed)
+    rng = np.random.default_rng([seed, 1])
+    prior = rng.normal(size=len(logs)) * 2
+    fixed = rng.uniform(0.2, 1, size=logs.shape[1])
+    for alpha in (np.ones(logs.shape[1]), fixed):
+        worst = largest_ratios(logs, by_record(alpha), prior)
+        delta = weighted_risk(logs, alpha).max()
+        assert delta <= BOUND
+        assert worst["add/remove"] <= delta * epsilon_factor("add/remove") + 1e-9
+        assert worst["replace-one"] <= delta * epsilon_factor("replace-one") + 1e-9
+        assert max(worst.values()) <= 2 * delta + 1e-9
+        assert worst["add/remove"] > 0.5 * delta and worst["replace-one"] > worst["add/remove"]
+
+
+def test_the_bounds_are_reached() -> None:
+    """Three grid points and a prior: B and 2B cannot be lowered."""
+    logs = np.array([[0.0, -BOUND], [-BOUND, 0.0], [0.0, -BOUND]])
+    prior = np.array([-40.0, -40.0, 0.0])
+    one, other, none = (
+        log_posterior(logs[:, data], np.ones(len(data)), prior) for data in ([0], [1], [])
+    )
+    assert np.abs(one - none).max() == pytest.approx(BOUND, abs=1e-6)
+    assert np.abs(one - other).max() == pytest.approx(2 * BOUND, abs=1e-6)
+
+
+def test_densities_need_twice_as_much() -> None:
+    """log p of either sign: 2B add/remove, which the discrete factor would not cover."""
+    logs = np.array([[BOUND], [-BOUND]])
+    prior = np.array([0.0, -40.0])
+    posterior = log_posterior(logs, np.ones(1), prior)
+    gap = np.abs(posterior - log_posterior(logs[:, :0], [], prior)).max()
+    assert gap == pytest.approx(2 * BOUND, abs=1e-6)
+    assert gap > BOUND * epsilon_factor("add/remove", "discrete")
+    assert gap <= BOUND * epsilon_factor("add/remove", "density") + 1e-9
+    assert epsilon_factor("replace-one", "density") == 4
+
+
+def test_weights_from_the_data_break_the_bound() -> None:
+    """Weights that look at all records: removing one moves the others' weights, beyond 2 Delta."""
+    logs = grid_losses(0)
+
+    def weigh(data: tuple[int, ...]) -> np.ndarray:
+        return np.full(len(data), 1.0 if len(data) % 2 else 0.05)
+
+    worst = largest_ratios(logs, weigh, np.zeros(len(logs)))
+    assert worst["add/remove"] > 2 * BOUND
+
+
+def test_log_posterior_by_hand() -> None:
+    found = np.exp(log_posterior([[math.log(0.5)], [math.log(0.25)]], [1.0], [0.0, math.log(2)]))
+    assert found == pytest.approx([0.5, 0.5])
+    assert np.exp(log_posterior([[-1.0], [-9.0]], [0.0])) == pytest.approx([0.5, 0.5])
+
+
+def test_the_numerics_need_no_torch() -> None:
+    code = "import sys, lethe.mitigations.pseudo_posterior; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+# --- On a real SWAG ---
+
+
+def test_the_estimate_answers_to_the_scale_of_the_draw() -> None:
+    """Logistic regression by SGD: a wider SWAG gives a larger Delta; the mean alone a smaller."""
+    torch.manual_seed(0)
+    x = torch.randn(120, 3)
+    y = (x @ torch.tensor([1.0, -2.0, 0.5]) + torch.randn(120) > 0).long()
+    model = torch.nn.Linear(3, 2)
+    swag = Swag(dict(model.named_parameters()), rank=10)
+    for step in range(600):
+        rows = torch.randint(0, 120, (8,))
+        model.zero_grad()
+        F.cross_entropy(model(x[rows]), y[rows]).backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                assert parameter.grad is not None
+                parameter -= 0.3 * parameter.grad
+        if step >= 300 and step % 15 == 0:
+            swag.collect(dict(model.named_parameters()))
+
+    def losses(scale: float) -> Any:
+        draws = swag.draw(1, 20, scale=scale)
+        with torch.no_grad():
+            logits = torch.func.vmap(
+                lambda parameters: torch.func.functional_call(model, parameters, (x,))
+            )(draws)
+            return floored_log_likelihood(logits, y.expand(20, -1), 1e-3).numpy()
+
+    ones, bound = np.ones(120), loss_bound(1e-3, 2)
+    found = [
+        estimate_epsilon(losses(scale), ones, "add/remove", bound=bound).epsilon
+        for scale in (1e-6, 0.5, 8.0)
+    ]
+    assert found[0] < found[1] < found[2] <= bound
+    weights = target_weights(record_risk(losses(0.5)), 1.0, "add/remove")
+    assert 0.1 < weights.mean() < 1
+    assert estimate_epsilon(losses(0.5), weights, "add/remove").epsilon == pytest.approx(1.0)
+
+
+# --- Bad input ---
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: record_risk([[0.5]]), "density"),
+        (lambda: record_risk([-1.0]), "shape"),
+        (lambda: record_risk(np.empty((0, 3))), "shape"),
+        (lambda: target_weights([1.0], 0.0, "add/remove"), "epsilon"),
+        (lambda: target_weights([1.0], math.nan, "add/remove"), "epsilon"),
+        (lambda: target_weights([1.0], 1.0, "swap"), "relation"),
+        (lambda: target_weights([math.nan], 1.0, "add/remove"), "risk"),
+        (lambda: target_weights([], 1.0, "add/remove"), "risk"),
+        (lambda: linear_weights([1.0], -1.0, 0.0), "scale"),
+        (lambda: linear_weights([1.0], 1.0, math.inf), "shift"),
+        (lambda: raise_weights([0.5], [1.0], 1.0), "below"),
+        (lambda: raise_weights([0.5], [math.inf]), "infinite"),
+        (lambda: raise_weights([0.5, 0.5], [1.0]), "weights has shape"),
+        (lambda: loss_bound(0.0, 3), "floor"),
+        (lambda: loss_bound(1.0, 3), "floor"),
+        (lambda: loss_bound(0.1, 1), "classes"),
+        (lambda: with_floor([math.nan], 0.1, 3), "log-probabilities"),
+        (lambda: with_floor([0.1], 0.1, 3), "log-probabilities"),
+        (lambda: estimate_epsilon([[-1.0]], [1.5], "add/remove"), "more than once"),
+        (lambda: estimate_epsilon([[-1.0]], [math.nan], "add/remove"), "weights"),
+        (lambda: estimate_epsilon([[-1.0]], [1.0], "none"), "relation"),
+        (lambda: estimate_epsilon([[-1.0]], [1.0], "add/remove", releases=0), "releases"),
+        (lambda: estimate_epsilon([[-5.0]], [0.1], "add/remove", bound=4.0), "breaks the bound"),
+        (lambda: estimate_epsilon([[-math.inf]], [0.0], "add/remove", bound=4.0), "breaks"),
+        (lambda: estimate_epsilon([[-1.0]], [0.1], "add/remove", bound=math.inf), "bound"),
+        (lambda: log_posterior([[-math.inf]], [1.0]), "finite"),
+        (lambda: expected_maximum([]), "finite"),
+        (lambda: epsilon_factor("add/remove", "count"), "outcome"),
+    ],
+)
+def test_bad_input(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        call()
+
+
+def test_an_unbounded_loss_has_no_epsilon() -> None:
+    with pytest.raises(NotMeasurable, match="record 1 has an infinite loss"):
+        estimate_epsilon([[-1.0, -math.inf]], [1.0, 0.5], "add/remove")
+    kept = estimate_epsilon([[-1.0, -math.inf]], [1.0, 0.0], "add/remove")
+    assert kept.epsilon == 1.0
