@@ -1,0 +1,276 @@
+"""From a DP-SGD training that ran to the strongest label that it has earned, with the reasons.
+
+The label drops by itself: from ``individual-dp`` to ``approx-dp`` where only the claim of single
+records is lost, to an epsilon without amplification where batches were not drawn by Poisson
+sampling, and to ``empirical-only`` where nothing is proven any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.evidence.accounting import (
+    SAMPLINGS,
+    check_given_delta,
+    clt_mu,
+    dp_sgd_epsilon,
+    epochs_of,
+    steps_per_epoch,
+)
+from lethe.evidence.gdp import gdp_epsilon
+from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.individual import Float, check_weights, individual_epsilons
+
+TUNING = ("none", "public", "counted", "uncounted")
+SOURCES = ("public", "private")
+
+
+@dataclass(frozen=True, eq=False)
+class DpSgdRun:
+    """What really ran, as the trainer saw it (values are checked by `dp_statement`).
+
+    Attributes:
+        noise_multiplier: sd of the noise on the sum / clipping bound, >= 0; 0 proves nothing.
+        sampling_rate: in (0, 1].
+        steps: noisy steps of one training, >= 1.
+        delta: in (0, 1); at 1 / records or above nothing is claimed.
+        records: units in the training data, >= 1.
+        sensitivity: largest norm of one unit's part of the sum / clipping bound, as checked.
+        relation: ``add/remove`` or ``replace-one``.
+        sampling: of `SAMPLINGS`, or a word for another sampler, which proves nothing.
+        unit: ``record`` or ``user``: what was clipped and sampled as one.
+        tuning: how settings were chosen: ``none`` (fixed in advance), ``public`` (on other data),
+            ``counted`` (on the private data, all `runs` charged) or ``uncounted``.
+        runs: trainings on the private data that are charged, >= 1.
+        batch_norm: whether a layer mixes the records of a batch.
+        weights: (records,) factors of the clipped gradients in [0, 1], or None for 1.
+        weights_from: ``public`` (or held-out) or ``private`` data.
+    """
+
+    noise_multiplier: float
+    sampling_rate: float
+    steps: int
+    delta: float | None
+    records: int
+    sensitivity: float
+    relation: str = "add/remove"
+    sampling: str = "poisson"
+    unit: str = "record"
+    tuning: str = "none"
+    runs: int = 1
+    batch_norm: bool = False
+    weights: ArrayLike | None = None
+    weights_from: str = "public"
+
+
+@dataclass(frozen=True, eq=False)
+class DpStatement:
+    """A guarantee, why it is no stronger, and the epsilon of each record where there is one.
+
+    Attributes:
+        guarantee: the label that was earned.
+        dropped: one sentence for each condition that was broken; empty if none was.
+        epsilons: (records,) for ``individual-dp``, else None.
+    """
+
+    guarantee: Guarantee
+    dropped: tuple[str, ...] = ()
+    epsilons: Float | None = None
+
+    def __str__(self) -> str:
+        given = self.guarantee
+        reasons = "".join(f"; {reason}" for reason in self.dropped)
+        if not given.proven:
+            return f"{given.kind}: no epsilon is proven{reasons}"
+        epsilon, delta = given.parameters["epsilon"], given.parameters["delta"]
+        most = " at most" if self.epsilons is not None else ""
+        claim = f"epsilon ={most} {epsilon:.4g} at delta = {delta:g}"
+        return f"{given.kind}: {claim}, {given.relation}, per {given.unit}{reasons}"
+
+
+def dp_statement(run: DpSgdRun) -> DpStatement:
+    """The strongest guarantee that this training has earned, and what was lost on the way.
+
+    Args:
+        run: what really ran; the sampler above all.
+
+    Returns:
+        ``individual-dp`` with an epsilon for each record if there are weights, ``approx-dp`` with
+        one for all, or ``empirical-only`` without any.
+
+    Guarantee:
+        Where the kind is proven, its (epsilon, delta) is an upper bound under the assumptions that
+        it lists.
+
+    Assumes:
+        The run is told as it was; nothing here can see the trainer.
+
+    Raises:
+        InputError: a value outside its range, delta not given, or weights not in [0, 1].
+
+    >>> run = DpSgdRun(1.0, 0.01, 1000, 1e-5, records=5000, sensitivity=1.0)
+    >>> print(dp_statement(run))
+    approx-dp: epsilon = 1.828 at delta = 1e-05, add/remove, per record
+    """
+    delta = _check(run)
+    weights = None if run.weights is None else check_weights(run.weights)
+    if weights is not None and len(weights) != run.records:
+        raise InputError(
+            f"{len(weights)} weights do not fit records={run.records}: give one for each record."
+        )
+    ended = _what_ends_it(run, delta)
+    if ended:
+        return DpStatement(empirical_only(*_float_noise(), voided_by=ended), ended)
+    steps = run.steps
+    weaker: list[str] = []
+    if run.sampling == "shuffled":
+        # Each run has its own last epoch, which a record may meet however short it was cut.
+        steps = epochs_of(run.steps, run.sampling_rate) * steps_per_epoch(run.sampling_rate)
+    if run.sampling != "poisson":
+        weaker.append(
+            f"batches were {run.sampling}, not drawn by Poisson sampling: "
+            "epsilon stands without amplification"
+        )
+    largest = 1.0 if weights is None else float(weights.max())
+    parameters = {
+        "delta": delta,
+        "noise_multiplier": float(run.noise_multiplier),
+        "sampling_rate": float(run.sampling_rate),
+        "steps": float(run.steps),
+        "runs": float(run.runs),
+        "sensitivity": float(run.sensitivity),
+    }
+    if weights is not None and run.sampling != "poisson" and run.relation == "add/remove":
+        weaker.append(
+            "the gap of a removed record is filled by another of another weight: "
+            "no epsilon of single records"
+        )
+    elif weights is not None:
+        epsilons = individual_epsilons(
+            weights,
+            noise_multiplier=run.noise_multiplier,
+            sampling_rate=run.sampling_rate,
+            steps=steps * run.runs,
+            delta=delta,
+            sensitivity=run.sensitivity,
+            relation=run.relation,
+            sampling=run.sampling,
+        )
+        parameters |= {
+            "epsilon": float(epsilons.max()),
+            "epsilon_median": float(np.median(epsilons)),
+            "epsilon_min": float(epsilons.min()),
+        }
+        return DpStatement(_proven("individual-dp", parameters, run), tuple(weaker), epsilons)
+    epsilon = dp_sgd_epsilon(
+        noise_multiplier=run.noise_multiplier,
+        sampling_rate=run.sampling_rate,
+        steps=steps * run.runs,
+        delta=delta,
+        sensitivity=run.sensitivity * (largest or 1.0),
+        relation=run.relation,
+        sampling=run.sampling,
+    )
+    return DpStatement(_proven("approx-dp", parameters | {"epsilon": epsilon}, run), tuple(weaker))
+
+
+def clt_estimate(
+    *, noise_multiplier: float, sampling_rate: float, steps: int, delta: float | None = None
+) -> Guarantee:
+    """The central-limit estimate of epsilon, under a label that can never be drawn as proof.
+
+    Bu, Dong, Long and Su (2020); for a sensitivity of 1 under add/remove and Poisson sampling. The
+    names of its parameters say what they are, so that nothing takes them for an epsilon.
+
+    >>> estimate = clt_estimate(noise_multiplier=1.0, sampling_rate=0.01, steps=1000, delta=1e-5)
+    >>> estimate.kind, round(estimate.parameters["clt_epsilon"], 4)
+    ('asymptotic', 1.6177)
+    """
+    delta = check_given_delta(delta)
+    mu = clt_mu(noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, steps=steps)
+    return Guarantee(
+        "asymptotic",
+        {"clt_mu": mu, "clt_epsilon": gdp_epsilon(mu, delta), "delta": delta},
+        "add/remove",
+        "record",
+        ("a limit for infinitely many steps with ever smaller rates, not met by any training",),
+        ("any finite number of steps: the true epsilon is usually larger",),
+    )
+
+
+def _check(run: DpSgdRun) -> float:
+    check_at_least("records", run.records, 1)
+    check_at_least("runs", run.runs, 1)
+    check_at_least("steps", run.steps, 1)
+    check_at_least("noise_multiplier", run.noise_multiplier, 0)
+    check_choice("tuning", run.tuning, TUNING)
+    check_choice("weights_from", run.weights_from, SOURCES)
+    check_choice("unit", run.unit, ("record", "user"))
+    check_between("sampling_rate", run.sampling_rate, 0, 1, open_low=True)
+    return check_given_delta(run.delta)
+
+
+def _what_ends_it(run: DpSgdRun, delta: float) -> tuple[str, ...]:
+    """The conditions without which no epsilon is proven, as far as they are broken."""
+    ended = {
+        "no noise was added": run.noise_multiplier == 0,
+        f"the sampler was {run.sampling!r}, for which no bound is known here": (
+            run.sampling not in SAMPLINGS
+        ),
+        f"delta = {delta:g} is not below 1/{run.records}: "
+        "releasing one record as it is would pass": delta * run.records >= 1,
+        "the weights came from private data: another record changes the weights of all": (
+            run.weights is not None and run.weights_from == "private"
+        ),
+        "settings were tuned on the private data and those trainings are not counted": (
+            run.tuning == "uncounted"
+        ),
+        "batch normalisation mixes records: one record moves the gradients of others": (
+            run.batch_norm
+        ),
+    }
+    return tuple(reason for reason, broken in ended.items() if broken)
+
+
+def _proven(kind: str, parameters: dict[str, float], run: DpSgdRun) -> Guarantee:
+    whose = (
+        f"each {run.unit}'s part of a sum is clipped as one to {run.sensitivity:g} times the bound"
+    )
+    drawn = {
+        "poisson": f"each {run.unit} enters each batch by its own coin",
+        "shuffled": "each epoch is one random order, all its batches are used, "
+        "and the number of steps does not depend on the data",
+        "fixed-size": "each batch is drawn anew without replacement, of one size",
+    }[run.sampling]
+    assumed = [
+        whose,
+        drawn,
+        "sums are divided by a number that does not depend on the batch drawn",
+        "initial parameters and preprocessing do not depend on the private data",
+        *_float_noise(),
+    ]
+    if run.weights is not None:
+        assumed.append("weights are at most 1 and were fixed without the private data")
+    if run.tuning == "counted":
+        assumed.append(
+            f"the {run.runs} trainings charged had at least this noise and no more steps"
+        )
+    elif run.tuning == "public":
+        assumed.append("settings were chosen on other data")
+    voided = (
+        "another sampler, a skipped or weighted batch, or an early stop chosen on private data",
+        "a layer that mixes records, a parameter outside the clipping",
+        "further releases from the same data, which add up",
+    )
+    return Guarantee(kind, parameters, run.relation, run.unit, tuple(assumed), voided)
+
+
+def _float_noise() -> tuple[str, ...]:
+    return (
+        "the proof is of real numbers; the noise is ordinary floating point, "
+        "whose lowest bits may tell more",
+    )
