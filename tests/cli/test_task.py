@@ -64,5 +64,5 @@ def test_squared_errors_from_a_file(houses, capsys):
     assert run(arguments) == 0
     document = json.loads((houses / "out" / "findings.json").read_text())
     assert document["candidates"][0]["attacks"]["loss-threshold"]["auc"]["low"] > 0.5
-    assert document["threat_model"]["access"].startswith("outputs of the model")
+    assert document["threat_model"]["access"].startswith("predictions")
     assert "accuracy" not in capsys.readouterr().out

@@ -158,7 +158,8 @@ def test_a_damaged_shard_is_trained_again(finished, trained):
 
 
 def linear(path, models=8, seed=0, data=None, **settings):
-    chosen = AuditSettings(models=models, seed=seed, **settings)
+    quick = {"attack": ("lira-online", "loss-threshold"), **settings}
+    chosen = AuditSettings(models=models, seed=seed, **quick)
     return run(path, small() if data is None else data, LINEAR, chosen)
 
 
@@ -270,7 +271,8 @@ def test_torch_audit_with_the_default_number_of_models(tmp_path):
     """16 models report the exposed; weights lower their t."""
     pytest.importorskip("torch")
     recipe = replace(TINY, epochs=60)
-    settings = AuditSettings(models=32, mitigations=("weighted", "removal"))
+    quick = ("lira-online", "loss-threshold")
+    settings = AuditSettings(models=32, mitigations=("weighted", "removal"), attack=quick)
     document = checked(run(tmp_path / "run", small(400), recipe, settings))
     plain, weighted, removal = document["candidates"]
     assert plain["vulnerability"]["top_t"]["low"] > 0

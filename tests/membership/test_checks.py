@@ -236,14 +236,14 @@ def test_repeats_equal_counting_each_value(cells, monkeypatch):
 
 
 def test_the_null_audit_of_what_learns_is_as_wide_as_its_chance():
-    """Both halves of the records are off together: over 24 draws z has a deviation of about 1."""
+    """Both halves of the records are off together: over 12 draws z has a deviation of about 1."""
     made = audit(8, 600)
     z = []
-    for seed in range(24):
+    for seed in range(12):
         found = null_audit(made, "learned-ratio", seed).estimate
         z.append((found.value - 0.5) / ((found.high - found.low) / (2 * 3.29)))
-    # The standard error of a deviation from 24 draws is 0.15; without the factor it is 1.3.
-    assert 0.6 < np.std(z) < 1.3 and abs(np.mean(z)) < 0.9
+    # The standard error of a deviation from 12 draws is 0.2; of the mean 0.3.
+    assert 0.5 < np.std(z) < 1.5 and abs(np.mean(z)) < 1.2
 
 
 def test_exchanged_moves_right_predictions_with_their_signals():

@@ -23,7 +23,8 @@ from lethe.training.recipe import SklearnRecipe
 
 RECIPE = SklearnRecipe(LogisticRegression(max_iter=2000, C=100.0))
 DATA = subset(digits(), 240, 0)
-PLAIN = AuditSettings(models=32, mitigations=("none",))
+QUICK = ("lira-online", "loss-threshold")
+PLAIN = AuditSettings(models=32, mitigations=("none",), attack=QUICK)
 TRAINED: list[int] = []
 
 
@@ -157,7 +158,8 @@ def test_an_audit_by_person_and_until(tmp_path):
 
 
 def test_mitigations_take_as_many_models_as_the_baseline_took(tmp_path):
-    settings = AuditSettings(models=40, mitigations=("removal",), until=("width(auc)<=0.5",))
+    until = ("width(auc)<=0.5",)
+    settings = AuditSettings(models=40, mitigations=("removal",), until=until, attack=QUICK)
     findings = in_folder(tmp_path, audit_model, settings=settings)
     assert [one["models"] for one in findings.candidates] == [16, 16]
 

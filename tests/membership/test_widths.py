@@ -15,7 +15,7 @@ from lethe.membership.settings import AuditSettings
 from lethe.membership.widths import Width, Widths, answer, needed_models
 from lethe.mitigations.obfuscation import BASELINE
 
-POOLED = AuditSettings(models=64, variance="pooled")
+POOLED = AuditSettings(models=64, variance="pooled", attack=("lira-online", "loss-threshold"))
 METRICS = ("auc", "tpr@0.1", "tpr@0.01")
 
 
