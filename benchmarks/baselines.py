@@ -69,7 +69,7 @@ def train_dataloader(job: Workload, features: torch.Tensor, labels: torch.Tensor
     for _ in range(job.epochs):
         for x, y in batches:
             optimizer.zero_grad()
-            cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]  # torch's own gap
+            cross_entropy(model(x), y).backward()
             optimizer.step()
     return model
 
@@ -82,7 +82,7 @@ def train_tensor_index(job: Workload, features: torch.Tensor, labels: torch.Tens
         for rows in torch.split(torch.randperm(len(labels)), job.batch):
             optimizer.zero_grad(set_to_none=True)
             loss = cross_entropy(model(features[rows]), labels[rows])
-            loss.backward()  # type: ignore[no-untyped-call]  # torch's own gap
+            loss.backward()
             optimizer.step()
     return model
 

@@ -92,7 +92,7 @@ def loop(name: str, models: int, epochs: int) -> dict[str, Any]:
         for _ in range(epochs):
             for x, y in batches:
                 optimizer.zero_grad()
-                cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]  # torch's own gap
+                cross_entropy(model(x), y).backward()
                 optimizer.step()
         return model
 

@@ -337,8 +337,8 @@ def _read_npz(path: Path, drop: Collection[str]) -> Columns:
             f"{path}: array {name!r} holds Python objects, which are pickles and are never read. "
             f"Save it as numbers or text, for example {name}.astype(str) or .astype('float32')."
         ) from error
-    # zipfile raises the last two for an entry that is encrypted or compressed in an unknown way.
-    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as error:
+    # zipfile raises a RuntimeError for an entry that is encrypted or compressed in an unknown way.
+    except (zipfile.BadZipFile, EOFError, RuntimeError) as error:
         raise InputError(f"{path} is damaged: {error}. {again}") from error
     return columns
 

@@ -5,13 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from lethe.errors import RunFailed
 
+AGAIN = "Free the space or the folder and run the same command again; finished work is kept."
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write `content` to a temporary file beside `path`, flush it to disk, and rename it.
+
+@contextlib.contextmanager
+def whole_file(path: Path, way_out: str = AGAIN) -> Iterator[BinaryIO]:
+    """A temporary file beside `path` to write to; then it is flushed to disk and renamed.
+
+    Args:
+        path: where the whole file will be.
+        way_out: what to do if it cannot be written.
 
     Raises:
         RunFailed: the folder is read-only, full or gone; nothing half-written is left.
@@ -21,15 +30,24 @@ def write_whole(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         # "x" obeys the user's umask, which matters for records of people.
         with open(part, "xb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
     except OSError as error:
         raise RunFailed(
-            f"{path} cannot be written: {error.strerror or error}. "
-            "Free the space or the folder and run the same command again; finished work is kept."
+            f"{path} cannot be written: {error.strerror or error}. {way_out}"
         ) from error
     finally:
         with contextlib.suppress(OSError):
             os.unlink(part)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write `content` as `whole_file` does.
+
+    Raises:
+        RunFailed: see `whole_file`.
+    """
+    with whole_file(path) as file:
+        file.write(content)

@@ -112,7 +112,7 @@ def test_what_is_no_model_is_refused(train: Any, why: str) -> None:
 
 def test_what_is_no_training_code_is_refused() -> None:
     with pytest.raises(InputError, match="train is a int, expected a function"):
-        CallableRecipe(3)  # type: ignore[arg-type]  # wrong on purpose
+        CallableRecipe(3)
     with pytest.raises(InputError, match="outputs='logit' must be one of"):
         CallableRecipe(nothing, outputs="logit")
 

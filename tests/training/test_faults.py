@@ -121,7 +121,9 @@ def kill(worker: int) -> None:
         os.kill(worker, signal.SIGKILL)
 
 
-needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="finds workers in Linux's /proc"
+)
 
 
 @needs_proc

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +9,6 @@ from lethe.membership.checks import Check, run_checks
 from lethe.membership.document import Measurement
 from lethe.membership.exposure import expose, mean_change, newly_exposed
 from lethe.membership.measure import (
-    attack_targets,
     risk_change,
     risk_rate,
     run_attacks,
@@ -47,14 +44,14 @@ def measure(
         targets: models to attack if these are not the shadow models in turn.
     """
     confidence = settings.confidence
-    attack = run_attacks if targets is None else functools.partial(attack_targets, targets)
-    results = attack(
+    results = run_attacks(
         shadows,
         settings.attacks(shadows),
         settings.fprs(),
         confidence,
         settings.variance,
         settings.seed,
+        targets,
     )
     fpr = risk_rate(shadows, targets)
     best = strongest(results, fpr)

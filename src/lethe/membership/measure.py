@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -101,8 +102,9 @@ def run_attacks(
     confidence: float = 0.95,
     variance: str = "auto",
     seed: int = 0,
+    targets: Shadows | None = None,
 ) -> dict[str, AttackResult]:
-    """Attack every model with the others and measure each attack.
+    """Attack every model with the others, or given ones with all, and measure each attack.
 
     Args:
         shadows: K models on N records.
@@ -111,35 +113,24 @@ def run_attacks(
         confidence: of all intervals.
         variance: of LiRA, see `lira.variance_rule`.
         seed: of the bootstrap.
+        targets: T models on the same records to attack, if these are not the shadow models.
     """
+    attacked, scored = _attacked(shadows, targets, seed)
+    against = functools.partial(score, shadows)
+    if targets is not None:
+        against = functools.partial(score_targets, shadows, targets)
     # One by one: all tables of scores at once may not fit.
-    scores = ((name, score(shadows, (name,), variance, seed)[name]) for name in attacks)
-    return measure_scores(
-        shadows, scores, scored_cells(shadows.members, seed), fprs, confidence, seed
-    )
+    scores = ((name, against((name,), variance, seed)[name]) for name in attacks)
+    return measure_scores(attacked, scores, scored, fprs, confidence, seed)
 
 
-def attack_targets(
-    targets: Shadows,
-    references: Shadows,
-    attacks: tuple[str, ...],
-    fprs: tuple[float, ...] = FPRS,
-    confidence: float = 0.95,
-    variance: str = "auto",
-    seed: int = 0,
-) -> dict[str, AttackResult]:
-    """Attack given models with all shadow models as references.
-
-    Args:
-        targets: T models on N records.
-        references: R models on the same records.
-        attacks: as `run_attacks`, and so on.
-    """
-    scores = (
-        (name, score_targets(references, targets, (name,), variance, seed)[name])
-        for name in attacks
-    )
-    return measure_scores(targets, scores, able_cells(references, targets), fprs, confidence, seed)
+def _attacked(
+    shadows: Shadows, targets: Shadows | None, seed: int = 0
+) -> tuple[Shadows, NDArray[np.bool_]]:
+    """The models that are attacked, and which of their cells are scored."""
+    if targets is None:
+        return shadows, scored_cells(shadows.members, seed)
+    return targets, able_cells(shadows, targets)
 
 
 def measure_scores(
@@ -257,10 +248,7 @@ def _grid(non_members: int, records: int) -> list[float]:
 
 def risk_rate(shadows: Shadows, targets: Shadows | None = None) -> float | None:
     """FPR of the frontier's risk: 1 %, or 10 % if only that is resolved, or None for the AUC."""
-    if targets is None:
-        attacked, scored = shadows, scored_cells(shadows.members)
-    else:
-        attacked, scored = targets, able_cells(shadows, targets)
+    attacked, scored = _attacked(shadows, targets)
     records = len(np.unique(record_clusters(attacked)[scored.any(axis=0)]))
     outside = int((~attacked.members & scored).sum())
     for fpr in (0.01, 0.1):

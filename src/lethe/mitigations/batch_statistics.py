@@ -88,7 +88,7 @@ def recalculate_statistics(
         layer.momentum = rows / seen[layer]
 
     hooks = [layer.register_forward_pre_hook(weigh) for layer in layers]
-    module.eval()
+    module.train(False)
     count = 0
     try:
         for layer in layers:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,7 +11,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from lethe.errors import InputError, RunFailed
+from lethe.errors import InputError
+from lethe.files import whole_file
 from lethe.mitigations.swag_layout import Entry, Layout
 
 _CODES = {torch.float32: "F32", torch.float64: "F64", torch.bfloat16: "BF16"}
@@ -67,25 +65,11 @@ def write_state(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, 
         place = end
     text = json.dumps(table, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(part, "xb") as file:
-            file.write(len(text).to_bytes(8, "little") + text)
-            for value in tensors.values():
-                for row in value if value.ndim > 1 else [value]:
-                    file.write(row.cpu().contiguous().view(torch.uint8).numpy().data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as error:
-        raise RunFailed(
-            f"{path} cannot be written: {error.strerror or error}. "
-            "Free the space or the folder and save again."
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
+    with whole_file(path, "Free the space or the folder and save again.") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for value in tensors.values():
+            for row in value if value.ndim > 1 else [value]:
+                file.write(row.cpu().contiguous().view(torch.uint8).numpy().data)
 
 
 def describe(layout: Layout) -> dict[str, str]:

@@ -78,10 +78,10 @@ def load_callable(reference: str) -> Callable[..., Any]:
     if not hasattr(module, name):
         public = [key for key, value in vars(module).items() if callable(value)]
         raise InputError(f"{place} has no {name!r}.{did_you_mean(name, public)}")
-    found = getattr(module, name)
+    found: Callable[..., Any] = getattr(module, name)
     if not callable(found):
         raise InputError(f"{reference} is a {type(found).__name__}, expected a function.")
-    return found  # type: ignore[no-any-return]  # checked to be callable just above
+    return found
 
 
 def _load_module(name: str) -> Any:

@@ -94,7 +94,7 @@ def is_random(module: nn.Module, loss: Loss, batch: Any) -> bool:
 def evaluating(module: nn.Module) -> Iterator[None]:
     """All parts in evaluation mode, and afterwards each as it was."""
     before = [(part, part.training) for part in module.modules()]
-    module.eval()
+    module.train(False)
     try:
         yield
     finally:

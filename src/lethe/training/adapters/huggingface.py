@@ -137,7 +137,7 @@ class HuggingFaceTrain:
             trainer.train()
 
         def predict(wanted: NDArray[np.int64]) -> NDArray[np.floating]:
-            model.cpu().eval()
+            model.cpu().train(False)
             size = arguments.per_device_eval_batch_size
             found = []
             with torch.no_grad():

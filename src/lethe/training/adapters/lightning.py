@@ -155,7 +155,7 @@ class LightningTrain:
                 **options,
             )
             trainer.fit(module, batches)
-        module.cpu().eval()
+        module.cpu().train(False)
 
         def predict(wanted: NDArray[np.int64]) -> NDArray[np.floating]:
             inputs = torch.from_numpy(self.features[wanted])

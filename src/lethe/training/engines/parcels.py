@@ -64,16 +64,17 @@ class Sender:
 
     def parcel(self, work: Callable[[Any], Any], job: Any) -> Parcel:
         """Pack a function and its argument."""
-        sender = self
 
-        class Pickler(joblibs_cloudpickle().Pickler):  # type: ignore[misc]  # known at run time only
-            def persistent_id(self, found: Any) -> Hashable | None:
-                if type(found) is not np.ndarray or found.nbytes < LARGE or found.dtype.hasobject:
-                    return None
-                return sender._name(found)
+        def persistent_id(pickler: Any, found: Any) -> Hashable | None:
+            if type(found) is not np.ndarray or found.nbytes < LARGE or found.dtype.hasobject:
+                return None
+            return self._name(found)
 
+        # Which cloudpickle joblib brings is known at run time only.
+        base = joblibs_cloudpickle().Pickler
+        kind: Any = type("Pickler", (base,), {"persistent_id": persistent_id})
         file = io.BytesIO()
-        Pickler(file).dump((work, job))
+        kind(file).dump((work, job))
         return Parcel(tuple(path or os.getcwd() for path in sys.path), file.getvalue())
 
     def _name(self, array: NDArray[Any]) -> Hashable:

@@ -63,7 +63,7 @@ class Alone:
         if self._rows == 0:
             self._logits = None
             with torch.no_grad(), self._mixed():
-                self.module.eval()
+                self.module.train(False)
                 return torch.zeros_like(self.module(self._given(x[0])).float())[None]
         with torch.enable_grad(), _own_randomness(self._state, self._device):
             with self._mixed():
@@ -81,7 +81,7 @@ class Alone:
 
     def predict(self, x: Tensor, shared: bool) -> Tensor:
         """See `Network`."""
-        self.module.eval()
+        self.module.train(False)
         with torch.no_grad(), self._mixed():
             found: Tensor = self.module(self._given(x if shared else x[0]))
         return found.float()[None]

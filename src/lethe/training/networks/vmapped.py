@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -82,7 +82,7 @@ class Vmapped:
 
     def predict(self, x: Tensor, shared: bool) -> Tensor:
         """See `Network`."""
-        self.module.eval()
+        self.module.train(False)
         with torch.no_grad():
             return self._call(x, None if shared else 0).float()
 
@@ -121,8 +121,8 @@ class _Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        mask: Tensor = _Mask.apply(x.detach(), self)  # type: ignore[no-untyped-call]  # torch's
-        return x * mask
+        draw: Callable[..., Tensor] = _Mask.apply
+        return x * draw(x.detach(), self)
 
 
 class _Mask(torch.autograd.Function):
