@@ -181,10 +181,21 @@ def _load() -> list[float]:
 def fresh(name: str, loop: str, threads: int, options: argparse.Namespace) -> dict[str, Any]:
     """`measure` in a process of its own, so that no setting inherits another's threads."""
     command = [
-        sys.executable, __file__, "--one", name, loop, str(threads),
-        "--models", str(options.models), "--repeats", str(options.repeats),
-        "--hidden", str(options.hidden), "--limit", str(options.limit),
-    ]  # fmt: skip
+        sys.executable,
+        __file__,
+        "--one",
+        name,
+        loop,
+        str(threads),
+        "--models",
+        str(options.models),
+        "--repeats",
+        str(options.repeats),
+        "--hidden",
+        str(options.hidden),
+        "--limit",
+        str(options.limit),
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     result: dict[str, Any] = json.loads(done.stdout)
     return {**result, "load_average_after": _load()}

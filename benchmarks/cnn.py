@@ -118,9 +118,15 @@ def loop(name: str, models: int, epochs: int) -> dict[str, Any]:
 def fresh(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """`loop` in a process of its own, with the threads that torch takes by itself."""
     command = [
-        sys.executable, __file__, "--loop", name, "--epochs", str(options.epochs),
-        "--loop-models", str(options.loop_models),
-    ]  # fmt: skip
+        sys.executable,
+        __file__,
+        "--loop",
+        name,
+        "--epochs",
+        str(options.epochs),
+        "--loop-models",
+        str(options.loop_models),
+    ]
     plain = {k: v for k, v in os.environ.items() if k not in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=plain)
     result: dict[str, Any] = json.loads(done.stdout)

@@ -152,9 +152,16 @@ def proportional(pid: int) -> int:
 def fresh(step: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """A step in a process of its own, its memory watched."""
     command = [
-        sys.executable, __file__, "--step", step, str(folder),
-        "--models", str(options.models), "--records", str(options.records),
-    ]  # fmt: skip
+        sys.executable,
+        __file__,
+        "--step",
+        step,
+        str(folder),
+        "--models",
+        str(options.models),
+        "--records",
+        str(options.records),
+    ]
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, stdout=output, text=True)
         peak = 0

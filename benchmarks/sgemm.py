@@ -124,9 +124,15 @@ def engine_flops() -> dict[str, float]:
         layout = default_layout(spec.recipe)
         start = time.perf_counter()
         for _ in train_models(
-            spec.recipe, spec.features, spec.labels, members, spec.pool, spec.treatment,
-            range(STACK), layout,
-        ):  # fmt: skip
+            spec.recipe,
+            spec.features,
+            spec.labels,
+            members,
+            spec.pool,
+            spec.treatment,
+            range(STACK),
+            layout,
+        ):
             pass
         return time.perf_counter() - start
 

@@ -56,9 +56,20 @@ def one_run(arguments: list[str], models: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "run"
         command = [
-            sys.executable, "-m", "lethe", "audit", "model", *arguments, "--models", str(models),
-            "--mitigations", "none", "--out", str(out), "--quiet",
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "lethe",
+            "audit",
+            "model",
+            *arguments,
+            "--models",
+            str(models),
+            "--mitigations",
+            "none",
+            "--out",
+            str(out),
+            "--quiet",
+        ]
         start = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True)
         seconds = time.perf_counter() - start

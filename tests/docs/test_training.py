@@ -27,9 +27,15 @@ def test_the_recipe_on_the_page_learns(tmp_path: Path) -> None:
     members = np.zeros((1, 300), bool)
     members[0, ::2] = True
     (outputs,) = train_models(
-        recipe, data.features, data.labels, members, np.ones(300, bool), Treatment(), [1],
+        recipe,
+        data.features,
+        data.labels,
+        members,
+        np.ones(300, bool),
+        Treatment(),
+        [1],
         default_layout(recipe),
-    )  # fmt: skip
+    )
     assert (outputs.argmax(1) == data.labels)[~members[0]].mean() > 0.7
 
 

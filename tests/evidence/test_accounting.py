@@ -338,8 +338,15 @@ def test_steps_that_fit():
     plain = {"sampling_rate": 1.0, "sensitivity": 1.0, "noise_multiplier": 9.0}
     assert steps_for(4.378, 1e-5, **plain) == 81
     assert steps_for(4.376, 1e-5, **plain) == 80
-    shuffled = steps_for(9.998, 1e-5, noise_multiplier=5.0, sampling_rate=0.1, sensitivity=1.0,
-                         relation="replace-one", sampling="shuffled")  # fmt: skip
+    shuffled = steps_for(
+        9.998,
+        1e-5,
+        noise_multiplier=5.0,
+        sampling_rate=0.1,
+        sensitivity=1.0,
+        relation="replace-one",
+        sampling="shuffled",
+    )
     assert shuffled == 250  # 2 sqrt(E)/5 = 2 at E = 25 epochs of ten steps
 
 
@@ -348,8 +355,9 @@ def test_steps_that_fit():
 
 def test_individual_epsilons_are_those_of_their_own_noise():
     weights = np.array([0.0, 0.2, 1.0, 0.7, 0.2])
-    found = individual_epsilons(weights, noise_multiplier=1.0, sampling_rate=0.05, steps=100,
-                                delta=1e-5, sensitivity=1.0)  # fmt: skip
+    found = individual_epsilons(
+        weights, noise_multiplier=1.0, sampling_rate=0.05, steps=100, delta=1e-5, sensitivity=1.0
+    )
     by_hand = [epsilon(1.0 / w, 0.05, 100) if w else 0.0 for w in weights]
     assert found[0] == 0.0
     assert found == pytest.approx(np.array(by_hand), rel=2.5e-3)
@@ -368,14 +376,16 @@ def test_between_nodes_epsilon_is_rounded_up(seed, relation, nodes):
     for index in (order[0], order[100], order[200], order[-1]):
         own = epsilon(1.5 / weights[index], 0.1, 20, relation=relation)
         assert found[index] >= own * (1 - 1e-9)
-    assert found.max() == pytest.approx(epsilon(1.5 / weights.max(), 0.1, 20, relation=relation),
-                                        rel=2.5e-3)  # fmt: skip
+    assert found.max() == pytest.approx(
+        epsilon(1.5 / weights.max(), 0.1, 20, relation=relation), rel=2.5e-3
+    )
 
 
 def test_many_records_lie_close_above_their_own_epsilon():
     weights = np.random.default_rng([5, 1]).uniform(0, 1, 50_000)
-    found = individual_epsilons(weights, noise_multiplier=10.0, sampling_rate=1.0, steps=50,
-                                delta=1e-6, sensitivity=1.0)  # fmt: skip
+    found = individual_epsilons(
+        weights, noise_multiplier=10.0, sampling_rate=1.0, steps=50, delta=1e-6, sensitivity=1.0
+    )
     some = slice(0, 50_000, 500)
     own = np.array([gdp_epsilon(w * math.sqrt(50) / 10, 1e-6) for w in weights[some]])
     assert (found[some] >= own).all()

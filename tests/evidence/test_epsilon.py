@@ -103,8 +103,9 @@ def test_both_directions_count():
 
 
 def test_the_gaussian_form_worked_by_hand():
-    found = gdp_bound([1.0] * 80 + [0.0] * 20, [1.0] * 30 + [0.0] * 70, 1e-5,
-                      thresholds=Fixed((0.5,)))  # fmt: skip
+    found = gdp_bound(
+        [1.0] * 80 + [0.0] * 20, [1.0] * 30 + [0.0] * 70, 1e-5, thresholds=Fixed((0.5,))
+    )
     mu = norm.ppf(beta.ppf(0.025, 80, 21)) - norm.ppf(beta.ppf(0.975, 31, 70))
     assert found.mu.low == pytest.approx(mu)
     assert found.mu.value == pytest.approx(norm.ppf(0.8) - norm.ppf(0.3))
@@ -330,8 +331,13 @@ def test_bad_input_is_refused():
         gdp_bound(good, [0.0] * 50, 0.0)
     with pytest.raises(InputError, match="relation"):
         epsilon_bound(good, [0.0] * 50, relation="remove")
-    for make in (lambda: Fixed(()), lambda: Fixed((math.nan,)), lambda: Bonferroni(0),
-                 lambda: Split(0.0), lambda: Split(1.0)):  # fmt: skip
+    for make in (
+        lambda: Fixed(()),
+        lambda: Fixed((math.nan,)),
+        lambda: Bonferroni(0),
+        lambda: Split(0.0),
+        lambda: Split(1.0),
+    ):
         with pytest.raises(InputError):
             make()
 

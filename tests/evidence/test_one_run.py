@@ -285,8 +285,12 @@ def test_bad_input_is_refused():
         one_run_bound(score, coins, form="binomal")
     with pytest.raises(InputError, match="right=6"):
         one_run_epsilon(10, 5, 6)
-    for make in (lambda: Guesses(()), lambda: Guesses((0.0,)), lambda: Guesses((1.1,)),
-                 lambda: Guesses((0.1,), "out")):  # fmt: skip
+    for make in (
+        lambda: Guesses(()),
+        lambda: Guesses((0.0,)),
+        lambda: Guesses((1.1,)),
+        lambda: Guesses((0.1,), "out"),
+    ):
         with pytest.raises(InputError):
             make()
 

@@ -110,9 +110,16 @@ def test_linear_of_any_shape(
     seed=st.integers(0, 99),
 )
 def test_convolutions_of_any_shape(
-    count: int, groups: int, kernel: Any, stride: int, padding: Any, dilation: int,
-    flat: bool, grown: int, seed: int,
-) -> None:  # fmt: skip
+    count: int,
+    groups: int,
+    kernel: Any,
+    stride: int,
+    padding: Any,
+    dilation: int,
+    flat: bool,
+    grown: int,
+    seed: int,
+) -> None:
     torch.manual_seed(seed)
     how = {"stride": 1 if padding == "same" else stride, "padding": padding, "groups": groups}
     how["dilation"] = dilation
@@ -261,8 +268,9 @@ def test_a_step_that_differs_is_done_by_the_loop_and_recorded() -> None:
     total, _ = plan.clipped_sum(batch, 0.1)
     right, _ = models.by_hand(module, models.loss, batch, 0.1)
     assert models.gap(total, right) <= 1e-5 * models.length(right)
-    assert plan.reasons == ("a step was done by the loop: fc.weight is also used outside the "
-                            "layer that holds it",)  # fmt: skip
+    assert plan.reasons == (
+        "a step was done by the loop: fc.weight is also used outside the layer that holds it",
+    )
     plan.clipped_sum(batch, 0.1)
     assert len(plan.reasons) == 1
 
@@ -335,9 +343,11 @@ def test_bad_input_is_refused_by_name() -> None:
         "no trained parameter": {"loss": lambda m, b: (m(b[0]) * 0).sum(1)},
         "in evaluation mode": {"loss": lambda m, b: models.loss(m, b) * torch.rand(len(b[0]))},
         "MultiheadAttention has no rule": {
-            "module": models.attention(), "example_batch": models.words(6), "way": "book-keeping"
+            "module": models.attention(),
+            "example_batch": models.words(6),
+            "way": "book-keeping",
         },
-    }.items():  # fmt: skip
+    }.items():
         with pytest.raises(InputError, match=word):
             _plan(**changed)
 
@@ -347,8 +357,11 @@ def test_bad_steps_are_refused_by_name() -> None:
     for clip in (0, -1, float("nan"), float("inf")):
         with pytest.raises(InputError, match="clip="):
             plan.clipped_sum(batch, clip)
-    for word, weights in {"shape": torch.ones(5), "negative": -torch.ones(6),
-                          "finite": torch.full((6,), float("nan"))}.items():  # fmt: skip
+    for word, weights in {
+        "shape": torch.ones(5),
+        "negative": -torch.ones(6),
+        "finite": torch.full((6,), float("nan")),
+    }.items():
         with pytest.raises(InputError, match=word):
             plan.clipped_sum(batch, 1.0, weights)
     with pytest.raises(InputError, match="1 of 6 gradients are not finite"):

@@ -71,9 +71,15 @@ def waits(recipe: TorchRecipe, layout: Layout) -> list[str]:
     members[0, ::2] = members[1, 1::2] = True
     with Watch() as watch:
         made = train_models(
-            recipe, FEATURES, LABELS, members, members[0] | members[1],
-            Treatment(weights=RNG.random(24).astype(np.float32), noise=0.01), [1, 2], layout,
-        )  # fmt: skip
+            recipe,
+            FEATURES,
+            LABELS,
+            members,
+            members[0] | members[1],
+            Treatment(weights=RNG.random(24).astype(np.float32), noise=0.01),
+            [1, 2],
+            layout,
+        )
         assert len(list(made)) == 2
     return watch.waited
 

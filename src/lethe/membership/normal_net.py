@@ -52,9 +52,12 @@ def fit_normal_net(
 
     def make() -> Any:
         return torch.nn.Sequential(
-            torch.nn.Linear(inputs.shape[1], HIDDEN), torch.nn.ReLU(),
-            torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, 2),
-        )  # fmt: skip
+            torch.nn.Linear(inputs.shape[1], HIDDEN),
+            torch.nn.ReLU(),
+            torch.nn.Linear(HIDDEN, HIDDEN),
+            torch.nn.ReLU(),
+            torch.nn.Linear(HIDDEN, 2),
+        )
 
     def loss(rows: Any, truth: Any) -> Any:
         mean, log_sd = net(rows).unbind(1)

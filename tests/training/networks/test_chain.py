@@ -292,8 +292,13 @@ def test_a_written_forward_method_becomes_its_layers() -> None:
 
     leaves = leaves_of(LeNet())
     assert [type(leaf).__name__ for leaf in leaves] == [
-        "Conv2d", "ReLU", "MaxPool2d", "Flatten", "Dropout", "Linear"
-    ]  # fmt: skip
+        "Conv2d",
+        "ReLU",
+        "MaxPool2d",
+        "Flatten",
+        "Dropout",
+        "Linear",
+    ]
     module = LeNet().eval()
     assert why_no_chain(module) is None
     x = torch.randn(3, 1, 6, 6)
