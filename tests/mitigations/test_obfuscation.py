@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from lethe.errors import InputError
 from lethe.mitigations.obfuscation import (
     BASELINE,
-    Mitigation,
+    Obfuscation,
     dropped,
     equal_mean,
     exponential_weights,
@@ -101,7 +101,7 @@ def test_equal_mean_is_that_of_the_records_that_can_be_members() -> None:
     weights = np.array([0.2, 0.4, 1, 1], np.float32)
     pool = np.array([True, True, False, False])
     assert equal_mean(weights, pool) == pytest.approx([0.3] * 4)
-    fair = Mitigation("m", "t", {"weights": "equal-mean"}).treatment(weights, pool)
+    fair = Obfuscation("m", "t", {"weights": "equal-mean"}).treatment(weights, pool)
     assert fair.weights == pytest.approx([0.3] * 4)
 
 
@@ -181,7 +181,7 @@ class TestContract:
 
     @given(hnp.arrays(np.float32, st.integers(1, 40), elements=st.floats(0, 1, width=32)))
     def test_any_weights_give_a_valid_treatment(
-        self, mitigation: Mitigation, weights: np.ndarray
+        self, mitigation: Obfuscation, weights: np.ndarray
     ) -> None:
         before = weights.copy()
         treatment = mitigation.treatment(weights)
@@ -192,11 +192,11 @@ class TestContract:
         assert mitigation.needs_weights == (treatment.weights is not None)
         json.dumps(treatment.describe(), allow_nan=False)
 
-    def test_settings_are_plain_values(self, mitigation: Mitigation) -> None:
+    def test_settings_are_plain_values(self, mitigation: Obfuscation) -> None:
         assert json.loads(json.dumps(mitigation.settings, allow_nan=False)) == mitigation.settings
         assert mitigation.title and mitigation.name == mitigation.name.lower()
 
-    def test_nothing_is_claimed_as_proof(self, mitigation: Mitigation) -> None:
+    def test_nothing_is_claimed_as_proof(self, mitigation: Obfuscation) -> None:
         guarantee = mitigation.guarantee()
         assert guarantee.kind == "empirical-only" and not guarantee.proven
         assert not guarantee.parameters and guarantee.voided_by and guarantee.assumptions

@@ -31,7 +31,8 @@ from lethe.membership.records import write_records
 from lethe.membership.settings import AuditSettings
 from lethe.membership.stopping import FIRST_LOOK, Stop, grow
 from lethe.membership.who import who_bears
-from lethe.mitigations.obfuscation import BASELINE, Mitigation, exponential_weights
+from lethe.mitigations.mitigation import Mitigation
+from lethe.mitigations.obfuscation import BASELINE, exponential_weights
 from lethe.training.design import holdout, strata
 from lethe.training.engines import Engine, default_workers, train_in_processes
 from lethe.training.folder import RunFolder

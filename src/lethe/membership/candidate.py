@@ -18,7 +18,7 @@ from lethe.membership.measure import (
 from lethe.membership.settings import AuditSettings
 from lethe.membership.threads import on_one_thread
 from lethe.membership.utility import train_utility, utility, utility_loss, utility_name
-from lethe.mitigations.obfuscation import Mitigation
+from lethe.mitigations.mitigation import Mitigation
 from lethe.training.shadows import Shadows
 
 

@@ -24,7 +24,7 @@ from lethe.membership.measure import (
 )
 from lethe.membership.settings import AuditSettings
 from lethe.membership.utility import class_utility, utility_loss, utility_name
-from lethe.mitigations.obfuscation import Mitigation
+from lethe.mitigations.mitigation import Mitigation
 from lethe.training.fingerprint import hash_array, versions
 from lethe.training.shadows import Shadows, Spec
 
@@ -222,7 +222,7 @@ def _candidate(
         chosen,
         one.utility or unknown,
         one.risk,
-        one.mitigation.guarantee(),
+        one.mitigation.guarantee(None if spec is None else spec.pool),
         one.utility_loss,
         one.risk_change,
         details,

@@ -10,10 +10,10 @@ from lethe.evidence.rules import Rule, parse_rule
 from lethe.membership.attacks import ATTACKS, choose_attacks
 from lethe.membership.lira import VARIANCES
 from lethe.membership.measure import FPRS
+from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import (
     BASELINE,
     NOISE_CONVENTIONS,
-    Mitigation,
     noise_on_mean,
     standard_mitigations,
 )
@@ -116,7 +116,7 @@ class AuditSettings:
         """
         batch = recipe.batch_size if isinstance(recipe, TorchRecipe) else 1
         early = max(1, recipe.epochs // 3) if isinstance(recipe, TorchRecipe) else 1
-        offered = [
+        offered: list[Mitigation] = [
             mitigation
             for mitigation in standard_mitigations(
                 noise_on_mean(self.noise, self.noise_convention, batch),
@@ -130,7 +130,8 @@ class AuditSettings:
         for name in self.mitigations or ():
             check_choice("mitigation", name, [*names, "none"])
         wanted = [m for m in offered if self.mitigations is None or m.name in self.mitigations]
-        built, skipped = [BASELINE], []
+        built: list[Mitigation] = [BASELINE]
+        skipped: list[dict[str, str]] = []
         import numpy as np
 
         for mitigation in wanted:

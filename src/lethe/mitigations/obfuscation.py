@@ -102,7 +102,7 @@ def dropped(weights: NDArray[np.float32], below: float = 0.5) -> NDArray[np.floa
 
 
 @dataclass(frozen=True)
-class Mitigation:
+class Obfuscation:
     """One way to train that the audit puts on the frontier.
 
     Attributes:
@@ -141,7 +141,7 @@ class Mitigation:
             remove=rule == "drop",
         )
 
-    def guarantee(self) -> Guarantee:
+    def guarantee(self, pool: NDArray[np.bool_] | None = None) -> Guarantee:
         """Always `empirical-only`: no clipping, and the weights are taken from private data."""
         extra = ("weights are themselves computed from the private records",)
         return empirical_only(
@@ -151,12 +151,12 @@ class Mitigation:
         )
 
 
-BASELINE = Mitigation("baseline", "the recipe as it is", {})
+BASELINE = Obfuscation("baseline", "the recipe as it is", {})
 
 
 def standard_mitigations(
     noise: float, alpha: float, beta: float, early_epochs: int | None, drop_below: float = 0.5
-) -> list[Mitigation]:
+) -> list[Obfuscation]:
     """The study's scenarios and the comparators that a fair reader asks for.
 
     Args:
@@ -170,26 +170,26 @@ def standard_mitigations(
         raise InputError("alpha=0 and noise=0 leave nothing to compare; set one of them.")
     curve = {"alpha": alpha, "beta": beta}
     listed = [
-        Mitigation("uniform-noise", "Gaussian noise on every averaged gradient", {"noise": noise}),
-        Mitigation(
+        Obfuscation("uniform-noise", "Gaussian noise on every averaged gradient", {"noise": noise}),
+        Obfuscation(
             "weighted",
             "records that give themselves away count less",
             {"weights": "targeted", **curve},
             True,
         ),
-        Mitigation(
+        Obfuscation(
             "weighted-noise",
             "targeted weights and gradient noise together",
             {"weights": "targeted", **curve, "noise": noise},
             True,
         ),
-        Mitigation(
+        Obfuscation(
             "removal",
             "the same records left out of training",
             {"weights": "drop", **curve, "drop_below": drop_below},
             True,
         ),
-        Mitigation(
+        Obfuscation(
             "equal-mean-weight",
             "one weight for all, with the mean of the targeted ones",
             {"weights": "equal-mean", **curve},
@@ -198,6 +198,6 @@ def standard_mitigations(
     ]
     if early_epochs is not None:
         listed.append(
-            Mitigation("early-stopping", "fewer passes over the data", {"epochs": early_epochs})
+            Obfuscation("early-stopping", "fewer passes over the data", {"epochs": early_epochs})
         )
     return listed

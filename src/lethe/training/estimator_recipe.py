@@ -78,6 +78,8 @@ class SklearnRecipe:
 
     def refuses(self, treatment: Treatment) -> str | None:
         """Why a treatment cannot be applied, or None."""
+        if treatment.method is not None:
+            return treatment.method.refuses(self)
         if treatment.noise > 0:
             return "gradient noise needs a torch recipe"
         if treatment.epochs is not None:

@@ -26,6 +26,7 @@ from lethe.training.batches import (
 )
 from lethe.training.layout import Layout
 from lethe.training.losses import loss_slope, mean_loss
+from lethe.training.method import Work
 from lethe.training.modules import build_module
 from lethe.training.networks.alone import Alone
 from lethe.training.networks.base import Network
@@ -111,6 +112,11 @@ def train_models(
         (N, C) outputs of each model in evaluation mode, in order: logits, or (N, 1) predictions
         in the target's own units.
     """
+    if treatment.method is not None:
+        yield from treatment.method.train(
+            Work(recipe, features, labels, members, pool, treatment, seeds, layout)
+        )
+        return
     records = load_records(recipe, features, labels, pool, layout.device)
     course, kept = plan(
         len(labels), int(pool.sum()), recipe.batch_size, recipe.epochs, treatment, recipe.held_back

@@ -13,6 +13,7 @@ from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.training.augment import Augment
 from lethe.training.estimator_recipe import SklearnRecipe as SklearnRecipe
 from lethe.training.fingerprint import hash_array, hash_value
+from lethe.training.method import Method
 from lethe.training.schedules import SCHEDULES
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -53,12 +54,14 @@ class Treatment:
             of the *averaged* gradient (not to the sum, which would be `noise` * batch size).
         epochs: train this many epochs instead of the recipe's.
         remove: leave records of weight 0 out of the batches altogether.
+        method: trains in the place of the recipe's own loop; it is told the rest.
     """
 
     weights: NDArray[np.float32] | None = None
     noise: float = 0.0
     epochs: int | None = None
     remove: bool = False
+    method: Method | None = None
 
     def __post_init__(self) -> None:
         check_between("noise", self.noise, 0, float("inf"), open_high=True)
@@ -71,12 +74,13 @@ class Treatment:
 
     def describe(self) -> dict[str, Any]:
         """Plain values that stand for the treatment in a content hash."""
-        return {
+        described = {
             "weights": None if self.weights is None else hash_array(self.weights),
             "noise": self.noise,
             "epochs": self.epochs,
             "remove": self.remove,
         }
+        return described | ({} if self.method is None else {"method": self.method.describe()})
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,7 @@ class TorchRecipe:
 
     def refuses(self, treatment: Treatment) -> str | None:
         """Why a treatment cannot be applied, or None."""
-        return None
+        return None if treatment.method is None else treatment.method.refuses(self)
 
 
 @dataclass(frozen=True)
@@ -240,6 +244,8 @@ class CallableRecipe:
 
     def refuses(self, treatment: Treatment) -> str | None:
         """Why a treatment cannot be applied, or None."""
+        if treatment.method is not None:
+            return treatment.method.refuses(self)
         if treatment.noise > 0:
             return "gradient noise needs a torch recipe; Train(rows, weights, seed) takes none"
         if treatment.epochs is not None:
