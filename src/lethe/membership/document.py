@@ -23,6 +23,7 @@ from lethe.membership.measure import (
     tau_of,
 )
 from lethe.membership.settings import AuditSettings
+from lethe.membership.text_tables import f1_tables
 from lethe.membership.utility import class_utility, utility_loss, utility_name
 from lethe.mitigations.mitigation import Mitigation
 from lethe.training.fingerprint import hash_array, versions
@@ -161,7 +162,7 @@ def compose(
         guarantees=[
             {"candidate": one.name, "guarantee": one.guarantee.to_json()} for one in candidates
         ],
-        limits=texts.limits(measured[0].shadows, () if data is None else data.notes),
+        limits=texts.limits(measured[0].shadows, () if data is None else data.notes, candidates),
         context={},
         reproduction={
             "seed": settings.seed,
@@ -200,6 +201,11 @@ def _candidate(
         details["train_utility"] = one.train_utility.to_json()
     if classes:
         details["per_class"] = _per_class(one, classes, settings.confidence)
+    f1 = f1_tables(
+        one.shadows, None if one.before is None else one.before.shadows, settings.confidence
+    )
+    if f1 is not None:
+        details["f1"] = f1
     if one.slices:
         details["slices"] = list(one.slices)
     if one.persons is not None:

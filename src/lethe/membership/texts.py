@@ -94,20 +94,30 @@ def threat_model(shadows: Shadows) -> dict[str, str]:
     }
 
 
-def limits(shadows: Shadows, notes: Sequence[str]) -> list[str]:
+def limits(
+    shadows: Shadows, notes: Sequence[str], candidates: Sequence[Candidate] = ()
+) -> list[str]:
     """What this audit cannot say.
 
     Args:
         shadows: of the baseline.
         notes: of the loader, if the audit trained its shadow models.
+        candidates: of the frontier.
     """
+    proven = _proven(candidates)
+    only = f"only {proven}" if proven else "no mitigation here"
     listed = [
         "An attack gives a lower limit of what leaks. That it fails is no proof that nothing does.",
         "The rates hold for records like these, models trained like these, and the attacks listed.",
         "The rate is an average over records; a few records can be far more exposed than it says.",
         "Targeted weights are computed from the private records and are themselves a function of "
-        "them; no mitigation here carries a formal guarantee.",
+        f"them; {only} carries a formal guarantee.",
     ]
+    if proven:
+        listed.append(
+            "A guarantee speaks about one training at its settings. To choose a candidate from "
+            "this frontier is a further look at the records, which it does not count."
+        )
     if shadows.task == "regression":
         listed.append(
             "The attacks read minus the absolute error, whose spread over models is skewed where "
@@ -116,7 +126,8 @@ def limits(shadows: Shadows, notes: Sequence[str]) -> list[str]:
         )
     if any("standard deviation" in note for note in notes):
         listed.append(
-            "Inputs were scaled with statistics of all records; this small leak is not attacked."
+            "Inputs were scaled with statistics of all records; this small leak is not attacked"
+            + (", and guarantees take the scaling as public." if proven else ".")
         )
     if shadows.groups is None:
         listed.append(
@@ -176,8 +187,19 @@ def verdict_words(
         words.append(
             f"No mitigation lowered the risk with a utility loss proven to stay within {margin:g}."
         )
-    words.append("All of this is measured, nothing is proven: a stronger attack may find more.")
+    proven = _proven(candidates)
+    words.append(
+        f"A guarantee comes with {proven} only; all else is measured: a stronger attack may find "
+        "more."
+        if proven
+        else "All of this is measured, nothing is proven: a stronger attack may find more."
+    )
     return words
+
+
+def _proven(candidates: Sequence[Candidate]) -> str:
+    """Names of the candidates that carry a proof."""
+    return ", ".join(f"'{one.name}'" for one in candidates if one.guarantee.proven)
 
 
 def _risk_words(candidate: Candidate, fpr: float | None) -> str:

@@ -1,0 +1,274 @@
+"""Differentially private training of one model: against hand-made steps, and what is claimed."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from lethe.errors import InputError
+from lethe.evidence.accounting import dp_sgd_epsilon
+from lethe.mitigations import private_state
+from lethe.mitigations.private_settings import PrivateSettings
+from lethe.mitigations.private_training import train_only, train_privately
+
+
+def small(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def examples(count: int = 40, seed: int = 1) -> tuple[Tensor, Tensor]:
+    rng = np.random.default_rng(seed)
+    inputs = torch.from_numpy(rng.normal(size=(count, 4)).astype(np.float32))
+    return inputs, torch.from_numpy(rng.integers(0, 3, count))
+
+
+def asked(**changes: Any) -> PrivateSettings:
+    given = {
+        "noise_multiplier": 1.0,
+        "delta": 1e-3,
+        "batch_size": 10,
+        "epochs": 2,
+        "learning_rate": 0.1,
+        "optimizer": "sgd",
+    }
+    return PrivateSettings(**{**given, **changes})
+
+
+def values(module: nn.Module) -> Tensor:
+    return torch.cat([value.detach().flatten() for value in module.parameters()])
+
+
+def test_without_clipping_and_noise_it_is_full_batch_gradient_descent() -> None:
+    inputs, labels = examples()
+    plain, private = small(), small()
+    for _ in range(3):
+        plain.zero_grad()
+        nn.functional.cross_entropy(plain(inputs), labels).backward()
+        with torch.no_grad():
+            for value in plain.parameters():
+                assert value.grad is not None
+                value -= 0.1 * value.grad
+    settings = asked(noise_multiplier=1e-5, clip=20, batch_size=40, epochs=3)
+    made = train_privately(private, (inputs, labels), settings, seed=0)
+    assert made.steps == 3
+    torch.testing.assert_close(values(private), values(plain), rtol=1e-4, atol=1e-5)
+
+
+def test_one_step_moves_by_clipped_gradients_over_the_expected_batch() -> None:
+    inputs, labels = examples(8)
+    module = small()
+    before, own = values(module), []
+    for at in range(8):
+        module.zero_grad()
+        nn.functional.cross_entropy(module(inputs[at : at + 1]), labels[at : at + 1]).backward()
+        slope = torch.cat([value.grad.flatten() for value in module.parameters()])
+        own.append(0.5 * slope * min(1.0, 0.2 / float(slope.norm())))
+    module = small()
+    settings = asked(noise_multiplier=1e-5, clip=0.2, batch_size=8, epochs=1)
+    train_privately(module, (inputs, labels), settings, seed=0, weights=np.full(8, 0.5))
+    moved = (before - values(module)) / 0.1
+    torch.testing.assert_close(moved, torch.stack(own).sum(0) / 8, rtol=1e-4, atol=1e-6)
+
+
+def test_the_noise_on_the_sum_has_deviation_sigma_times_clip() -> None:
+    module, data = small(), examples(40)
+    steps, batch, sigma, clip = 100, 10, 300.0, 1e-4
+    before = values(module)
+    settings = asked(noise_multiplier=sigma, clip=clip, batch_size=batch, epochs=steps * batch / 40)
+    train_privately(module, data, settings, seed=4)
+    walk = (values(module) - before).numpy() / (0.1 * sigma * clip / batch * math.sqrt(steps))
+    # 67 values of variance 1: gradients add less than a tenth of a deviation to each. The variance
+    # of n normals has the relative deviation sqrt(2/n).
+    assert abs(walk.var() - 1) < 4 * math.sqrt(2 / walk.size) + 0.1
+
+
+def test_the_statement_is_that_of_what_ran() -> None:
+    made = train_privately(small(), examples(), asked(), seed=0)
+    expected = dp_sgd_epsilon(
+        noise_multiplier=1.0,
+        sampling_rate=0.25,
+        steps=8,
+        delta=1e-3,
+        sensitivity=max(1.0, made.plan.check.change_over_clip),
+    )
+    guarantee = made.statement.guarantee
+    assert guarantee.kind == "approx-dp" and guarantee.unit == "record"
+    assert guarantee.parameters["epsilon"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_target_epsilon_is_met_and_nearly_used_up() -> None:
+    made = train_privately(small(), examples(), asked(noise_multiplier=None, epsilon=2.0), seed=0)
+    assert 1.99 < made.statement.guarantee.parameters["epsilon"] <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [("public", "individual-dp"), ("private", "empirical-only")],
+)
+def test_weights_keep_the_claim_only_if_they_are_public(how: str, kind: str) -> None:
+    weights = np.linspace(0.2, 1, 40)
+    made = train_privately(small(), examples(), asked(), seed=0, weights=weights, weights_from=how)
+    assert made.statement.guarantee.kind == kind
+    if how == "public":
+        assert made.statement.epsilons is not None
+        assert np.all(np.diff(made.statement.epsilons) >= 0)
+
+
+def test_uncounted_tuning_and_a_large_delta_end_the_claim() -> None:
+    for broken in (asked(tuning="uncounted"), asked(delta=1 / 40)):
+        made = train_privately(small(), examples(), broken, seed=0)
+        assert made.statement.guarantee.kind == "empirical-only"
+
+
+def test_it_goes_on_after_a_stop_to_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_state, "_EVERY", 0.0)
+    settings = asked(optimizer="adam")
+    whole = small()
+    train_privately(whole, examples(), settings, seed=3)
+
+    def stop(done: int, steps: int) -> None:
+        if done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_privately(small(), examples(), settings, seed=3, folder=tmp_path, progress=stop)
+    (kept,) = tmp_path.iterdir()
+    began: list[int] = []
+    again = small()
+    train_privately(
+        again, examples(), settings, seed=3, folder=tmp_path, progress=lambda a, b: began.append(a)
+    )
+    assert began == [6, 7, 8]
+    assert torch.equal(values(again), values(whole))
+    assert not kept.exists()
+
+
+def test_the_folder_of_another_training_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(done: int, steps: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_privately(small(), examples(), asked(), folder=tmp_path, progress=stop)
+    with pytest.raises(InputError, match="another training"):
+        train_privately(small(), examples(), asked(clip=0.5), folder=tmp_path)
+    (kept,) = tmp_path.iterdir()
+    kept.write_bytes(kept.read_bytes()[:50])
+    with pytest.raises(InputError, match="damaged"):
+        train_privately(small(), examples(), asked(), folder=tmp_path)
+
+
+def test_without_a_seed_two_trainings_differ() -> None:
+    first, second = small(), small()
+    for module in (first, second):
+        train_privately(module, examples(), asked())
+    assert not torch.equal(values(first), values(second))
+
+
+def test_what_is_released_carries_its_guarantee(tmp_path: Path) -> None:
+    made = train_privately(small(), examples(), asked(), seed=0)
+    made.save(tmp_path / "model.safetensors")
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        assert json.loads(file.metadata()["guarantee"]) == made.statement.guarantee.to_json()
+        assert torch.equal(file.get_tensor("0.weight"), made.module.state_dict()["0.weight"])
+
+
+def test_bfloat16_products_keep_the_bound() -> None:
+    made = train_privately(small(), examples(), asked(precision="bfloat16"), seed=0)
+    assert made.plan.check.change_over_clip <= 1.0001
+    assert bool(torch.isfinite(values(made.module)).all())
+
+
+def bert() -> tuple[nn.Module, dict[str, Tensor]]:
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        num_labels=3,
+        max_position_embeddings=12,
+    )
+    rng = np.random.default_rng(0)
+    words = torch.from_numpy(rng.integers(1, 50, (12, 8)))
+    batch = {
+        "input_ids": words,
+        "attention_mask": torch.ones_like(words),
+        "labels": torch.from_numpy(rng.integers(0, 3, 12)),
+    }
+    return BertForSequenceClassification(config), batch
+
+
+def test_the_last_layers_of_a_stock_transformer() -> None:
+    module, batch = bert()
+    trained = train_only(module, "classifier", "encoder.layer.1.")
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    made = train_privately(module, batch, asked(batch_size=6, epochs=1, delta=1e-2), seed=0)
+    assert made.statement.guarantee.proven
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, before[name]) == (name not in trained)
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft asks for it
+def test_adapters_of_low_rank() -> None:
+    from peft import LoraConfig, get_peft_model
+
+    module, batch = bert()
+    adapted = get_peft_model(
+        module, LoraConfig(r=2, target_modules=["query", "value"], modules_to_save=["classifier"])
+    )
+    trained = [name for name, value in adapted.named_parameters() if value.requires_grad]
+    assert trained and all("lora_" in name or "classifier" in name for name in trained)
+    made = train_privately(adapted, batch, asked(batch_size=6, epochs=1, delta=1e-2), seed=0)
+    assert made.plan.check.change_over_clip <= 1.0001 and made.statement.guarantee.proven
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"delta": None}, "delta is not given"),
+        ({"clip": 0}, "clip"),
+        ({"epsilon": 1.0}, "not both"),
+        ({"noise_multiplier": None}, "not neither"),
+        ({"optimizer": "lion"}, "lion"),
+        ({"unit": "household"}, "household"),
+    ],
+)
+def test_settings_that_break_a_rule(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        asked(**changes)
+
+
+def test_what_cannot_be_trained() -> None:
+    mixing = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    with pytest.raises(InputError, match="GroupNorm"):
+        train_privately(mixing, examples(), asked())
+    with pytest.raises(InputError, match="batch_size=41"):
+        train_privately(small(), examples(), asked(batch_size=41))
+    with pytest.raises(InputError, match=r"in \[0, 1\]"):
+        train_privately(small(), examples(), asked(), weights=np.full(40, 2.0))
+    with pytest.raises(InputError, match="39 weights"):
+        train_privately(small(), examples(), asked(), weights=np.ones(39))
+    with pytest.raises(InputError, match="not reached"):
+        train_privately(
+            small(),
+            examples(),
+            asked(noise_multiplier=None, epsilon=1e-3, delta=1e-9, batch_size=40),
+        )
+    with pytest.raises(InputError, match="no parameter's name"):
+        train_only(small(), "head")
