@@ -34,6 +34,7 @@ from lethe.mitigations.pseudo_weights import (
     scalar_weights,
     target_weights,
     weighted_risk,
+    weights_by_class_size,
 )
 from lethe.mitigations.swag import Swag
 
@@ -113,6 +114,21 @@ def test_raised_weights(logs: np.ndarray, epsilon: float, below: float) -> None:
     after = weighted_risk(logs, raised)
     assert after.max() <= risk.max() * (1 + 1e-12)
     assert (after[raised < 1] >= (below * risk.max() - 1e-9) * (weights[raised < 1] > 0)).all()
+
+
+def test_weights_by_class_size() -> None:
+    """Classes of 1, 2, 2 and 5 records, by hand."""
+    truth = ["d"] * 5 + ["a"] + ["b"] * 2 + ["c"] * 2
+    weights = [1, 1, 1, 1, 0.5, 0.1, 0.2, 0.4, 0.3, 0.3]
+    low, high = weights_by_class_size(weights, truth, parts=2)
+    assert (low.classes, low.records, low.largest_class) == (2, 3, 2)
+    assert (low.mean, low.lowest) == pytest.approx((0.7 / 3, 0.1))
+    assert (high.classes, high.records, high.largest_class) == (2, 7, 5)
+    assert (high.mean, high.lowest) == pytest.approx((5.1 / 7, 0.3))
+    assert len(weights_by_class_size(weights, truth)) == 4
+    for parts in (0, 5):
+        with pytest.raises(InputError, match="number of classes"):
+            weights_by_class_size(weights, truth, parts)
 
 
 def test_raising_records_of_almost_no_risk() -> None:

@@ -148,6 +148,38 @@ def test_draws_follow_the_seed_and_not_their_number() -> None:
     assert shift.tolist() == pytest.approx([2, 2])  # sqrt(2 / 0.5)
 
 
+@pytest.mark.parametrize("seed", [3, 1 << 100])
+def test_draws_written_into_a_model(seed: int) -> None:
+    """The same numbers as `draw`, in memory that is the model's, dense or not; ties stay."""
+    rng = np.random.default_rng(6)
+    walk = [
+        {
+            "w": torch.from_numpy(rng.normal(size=(300, 700)).astype(np.float32)),
+            "b": torch.from_numpy(rng.normal(size=()).astype(np.float32)),
+        }
+        for _ in range(4)
+    ]
+    swag = fitted(walk, rank=3)
+    into = {"w": torch.zeros(700, 300).T, "b": torch.zeros(())}
+    for number in (0, 2):
+        swag.draw_into(into, seed, number, scale=1.5)
+        wanted = swag.draw(seed, first=number, scale=1.5)
+        assert all(torch.equal(into[name], wanted[name][0]) for name in into)
+    many = swag.draw(seed, 3, scale=1.5)
+    assert torch.allclose(many["w"][2], into["w"], atol=1e-5)
+    other = swag.draw(seed + (1 << 90), scale=1.5)["w"][0]
+    assert abs(np.corrcoef(other.flatten(), many["w"][0].flatten())[0, 1]) < 0.9
+    # 210,000 parameters are two chunks, each with noise of its own.
+    diagonal = (many["w"][0] - swag.mean()["w"]).flatten()
+    assert not torch.equal(diagonal[: 1 << 16], diagonal[1 << 17 : (1 << 17) + (1 << 16)])
+    with pytest.raises(InputError, match="missing"):
+        swag.draw_into({"w": into["w"]}, 0)
+    with pytest.raises(InputError, match="shape"):
+        swag.draw_into({"w": torch.zeros(2), "b": into["b"]}, 0)
+    with pytest.raises(InputError, match="first=-1"):
+        swag.draw(0, first=-1)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 9), st.integers(1, 6), st.floats(0.05, 4))
 def test_woodbury_against_a_dense_matrix(seed: int, steps: int, rank: int, scale: float) -> None:

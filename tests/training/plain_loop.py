@@ -1,6 +1,6 @@
 """One model by torch's own optimisers, losses, schedulers and clipping: what all ways must match.
 
-Only the batches, held-back rows and noise come from Lethe's streams.
+Only the batches, held-back rows, noise and mixtures come from Lethe's streams.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch.nn import functional
 from torch.optim import lr_scheduler
+from torch.optim.swa_utils import AveragedModel
 
-from lethe.training.batches import Shuffler, dropout_seed, noise_seed, plan, validation_rows
+from lethe.training.batches import Mixer, Shuffler, dropout_seed, noise_seed, plan, validation_rows
 from lethe.training.modules import build_module
 from lethe.training.recipe import TorchRecipe, Treatment
 
@@ -33,17 +34,17 @@ def scheduler_of(recipe: TorchRecipe, optimizer: torch.optim.Optimizer, steps: i
     return lr_scheduler.SequentialLR(optimizer, parts, [rising])
 
 
-def optimizer_of(recipe: TorchRecipe, parameters: list) -> torch.optim.Optimizer:
+def optimizer_of(recipe: TorchRecipe, parameters: list, decay: float) -> torch.optim.Optimizer:
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(
             parameters,
             lr=recipe.learning_rate,
             momentum=recipe.momentum,
-            weight_decay=recipe.weight_decay,
+            weight_decay=decay,
             nesterov=recipe.nesterov,
         )
     kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
-    return kind(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
+    return kind(parameters, lr=recipe.learning_rate, weight_decay=decay)
 
 
 def train_plainly(
@@ -70,29 +71,53 @@ def train_plainly(
     shuffler = Shuffler(np.setdiff1d(rows, held), seed, course.steps)
     module = build_module(recipe.make_module, seed)
     parameters = [p for p in module.parameters() if p.requires_grad]
-    optimizer = optimizer_of(recipe, parameters)
+    decay = recipe.weight_decay if treatment.weight_decay is None else treatment.weight_decay
+    optimizer = optimizer_of(recipe, parameters, decay)
     schedule = scheduler_of(recipe, optimizer, course.steps * course.epochs)
     noise = torch.Generator().manual_seed(noise_seed(seed))
     best, waited, kept_state = float("inf"), 0, None
+    smoothing = treatment.label_smoothing
+    smoothing = recipe.label_smoothing if smoothing is None else smoothing
+    mixer = None if treatment.mixup is None else Mixer(shuffler.sizes, seed, treatment.mixup)
+    total, taken = course.steps * course.epochs, 0
+    first = None
+    if treatment.average is not None:
+        first = total - max(1, round(treatment.average * total))
+    averaged = AveragedModel(module, use_buffers=True)
 
-    def loss_of(rows: torch.Tensor, smoothing: float) -> torch.Tensor:
-        out = module(inputs[rows])
+    def between(out: torch.Tensor, rows: torch.Tensor, smoothing: float) -> torch.Tensor:
         if regression:
             return functional.mse_loss(out[:, 0], truth[rows], reduction="none")
         return functional.cross_entropy(
             out, truth[rows], reduction="none", label_smoothing=smoothing
         )
 
+    def loss_of(rows: torch.Tensor, smoothing: float) -> torch.Tensor:
+        return between(module(inputs[rows]), rows, smoothing)
+
     with torch.random.fork_rng():
         torch.manual_seed(dropout_seed(seed))
         for _ in range(course.epochs):
             module.train()
             order, _ = shuffler.epoch(int(shuffler.sizes.max()))
-            for size, batch in zip(shuffler.sizes, order, strict=True):
+            partners, shares = [None] * len(order), [None] * len(order)
+            if mixer is not None:
+                partners, shares = mixer.epoch(int(shuffler.sizes.max()))
+            for size, batch, partner, own in zip(
+                shuffler.sizes, order, partners, shares, strict=True
+            ):
                 optimizer.zero_grad(set_to_none=False)
                 at = torch.from_numpy(batch[:size])
-                if size > 0:
-                    losses = loss_of(at, recipe.label_smoothing)
+                if size > 0 and mixer is not None:
+                    to = at[torch.from_numpy(partner[:size])]
+                    part = torch.from_numpy(own[:size])
+                    wide = part.view(-1, *[1] * (inputs.ndim - 1))
+                    out = module(wide * inputs[at] + (1 - wide) * inputs[to])
+                    losses = part * weights[at] * between(out, at, smoothing)
+                    losses = losses + (1 - part) * weights[to] * between(out, to, smoothing)
+                    (losses.sum() / int(size)).backward()
+                elif size > 0:
+                    losses = loss_of(at, smoothing)
                     ((losses * weights[at]).sum() / int(size)).backward()
                 for p in parameters:
                     p.grad = torch.zeros_like(p) if p.grad is None else p.grad
@@ -107,6 +132,9 @@ def train_plainly(
                         p.grad += treatment.noise * part.view_as(p)
                 optimizer.step()
                 schedule.step()
+                taken += 1
+                if first is not None and taken > first:
+                    averaged.update_parameters(module)
             if recipe.patience is not None:
                 module.eval()
                 with torch.no_grad():
@@ -120,6 +148,8 @@ def train_plainly(
                     break
     if kept_state is not None:
         module.load_state_dict(kept_state)
+    if first is not None:
+        module = averaged.module
     module.eval()
     with torch.no_grad():
         return module(inputs).numpy() * scale + centre

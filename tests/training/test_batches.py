@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.training.batches import Shuffler, dropout_seed, generator, noise_seed, plan
+from lethe.training.batches import Mixer, Shuffler, dropout_seed, generator, noise_seed, plan
 from lethe.training.recipe import Treatment
 
 
@@ -45,6 +45,34 @@ def test_shuffling_is_uniform() -> None:
     """The row dealt first, over 2000 seeds: each of 5 in 400 +- 4 sd."""
     first = [Shuffler(np.arange(5), seed, 1).epoch(5)[0][0, 0] for seed in range(2000)]
     assert np.abs(np.bincount(first, minlength=5) - 400).max() < 4 * np.sqrt(2000 * 0.2 * 0.8)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 9), st.integers(0, 3))
+def test_partners_permute_each_batch_whatever_it_is_padded_to(
+    sizes: list[int], seed: int, extra: int
+) -> None:
+    width = max(sizes) + extra
+    narrow, wide = (Mixer(np.array(sizes), seed, 0.4) for _ in range(2))
+    for _ in range(2):
+        (partner, own), (few, few_own) = wide.epoch(width), narrow.epoch(max(sizes))
+        assert own.dtype == np.float32 and ((own >= 0) & (own <= 1)).all()
+        for row, size in enumerate(sizes):
+            assert sorted(partner[row, :size]) == list(range(size))
+            assert (partner[row, size:] == np.arange(size, width)).all()
+            assert (own[row, size:] == 1).all()
+            assert (partner[row, :size] == few[row, :size]).all()
+            assert (own[row, :size] == few_own[row, :size]).all()
+
+
+def test_mixtures_follow_beta_and_partners_are_uniform() -> None:
+    """Beta(a, a) has mean 1/2 and variance 1/(4(2a + 1)); each of 4 partners in a quarter."""
+    partner, own = Mixer(np.full(5000, 4), 3, 0.5).epoch(4)
+    assert abs(own.mean() - 0.5) < 4 * np.sqrt(0.125 / 20_000)
+    # The variance of (x - 1/2)^2 is at most 1/16.
+    assert abs(own.var() - 0.125) < 4 * np.sqrt(1 / 16 / 20_000)
+    assert np.abs(np.bincount(partner[:, 0]) - 1250).max() < 4 * np.sqrt(5000 * 0.25 * 0.75)
+    other = Mixer(np.full(5000, 4), 4, 0.5).epoch(4)[1]
+    assert abs(np.corrcoef(own.ravel(), other.ravel())[0, 1]) < 4 / np.sqrt(20_000)
 
 
 def test_streams_of_a_model_for_different_purposes_differ() -> None:

@@ -11,8 +11,9 @@ import torch
 from plain_loop import train_plainly
 from torch import nn
 
+from lethe.errors import InputError
 from lethe.training.augment import Augment
-from lethe.training.batches import noise_seed, validation_rows
+from lethe.training.batches import Mixer, Shuffler, noise_seed, validation_rows
 from lethe.training.design import membership, model_seed
 from lethe.training.layout import Layout, default_layout
 from lethe.training.loop import train_models
@@ -116,6 +117,13 @@ TREATMENTS = {
     "removal": Treatment(weights=DROPPED, remove=True),
     "removal and noise": Treatment(weights=DROPPED, remove=True, noise=0.05),
     "early": Treatment(epochs=1),
+    "decay": Treatment(weight_decay=0.2),
+    "smoothing": Treatment(label_smoothing=0.4),
+    "mixup": Treatment(mixup=0.5),
+    "mixup of weighted rows": Treatment(weights=WEIGHTS, mixup=2.0, label_smoothing=0.2),
+    "mixup where rows are removed": Treatment(weights=DROPPED, remove=True, mixup=1.0),
+    "average": Treatment(average=0.7),
+    "average of the last step": Treatment(average=1e-9, weight_decay=0.3),
 }
 
 
@@ -175,6 +183,22 @@ def test_every_kind_of_network_trains_alike_however_many_at_once(
         assert np.abs(train(recipe, treatment, layout=layout) - wanted).max() < 1e-4
 
 
+@pytest.mark.parametrize("make_module", [dropping, batch_norm, images, Residual])
+def test_mixtures_and_averages_reach_every_kind_of_network(
+    make_module: Callable[[], nn.Module],
+) -> None:
+    """Running statistics are averaged along; AveragedModel(use_buffers=True) is the oracle."""
+    recipe = replace(SGD, make_module=make_module, optimizer="adam", learning_rate=0.02)
+    treatment = Treatment(mixup=1.0, average=0.5, weight_decay=0.01)
+    wanted = plainly(recipe, treatment)
+    ways = [Layout("vmap", 3), ALONE]
+    if default_layout(recipe).kind == "chain":
+        ways += [Layout("chain", 1), Layout("chain", 3)]
+    for layout in ways:
+        assert np.abs(train(recipe, treatment, layout=layout) - wanted).max() < 1e-4
+    assert np.abs(wanted - plainly(recipe, replace(treatment, average=None))).max() > 1e-3
+
+
 @pytest.mark.parametrize("make_module", [net, dropping, batch_norm, lambda: images(nn.ReLU)])
 def test_written_out_layers_give_the_same_bits_in_every_stack(
     make_module: Callable[[], nn.Module],
@@ -203,6 +227,29 @@ def test_a_regression_trains_on_standard_units_and_answers_in_its_own() -> None:
             assert ours.shape == (RECORDS, 1)
             assert np.abs(ours - wanted).max() < 1e-4 * 50
             assert abs(ours.mean() - 1000) < 50
+
+
+def test_a_regression_mixes_its_targets_too() -> None:
+    targets = RNG.normal(size=RECORDS)
+    recipe = replace(SGD, make_module=lambda: nn.Linear(WIDTH, 1), loss="squared-error")
+    treatment = Treatment(mixup=1.0, average=0.5)
+    for layout in (CHAIN, VMAP, ALONE):
+        models = train_models(
+            recipe, FEATURES, targets, MEMBERS[:2], MASK, treatment, SEEDS[:2], layout
+        )
+        for ours, row, seed in zip(models, MEMBERS, SEEDS, strict=False):
+            wanted = train_plainly(recipe, FEATURES, targets, row, MASK, treatment, seed)
+            assert np.abs(ours - wanted).max() < 1e-4
+
+
+def test_the_loop_refuses_what_a_recipe_cannot_do() -> None:
+    regression = replace(SGD, make_module=lambda: nn.Linear(WIDTH, 1), loss="squared-error")
+    for recipe, treatment, why in [
+        (regression, Treatment(label_smoothing=0.1), "label smoothing needs classes"),
+        (replace(SGD, patience=2), Treatment(average=0.5), "patience ends the training"),
+    ]:
+        with pytest.raises(InputError, match=why):
+            train(recipe, treatment)
 
 
 def test_early_stopping_holds_rows_back_and_stops_each_model_by_itself() -> None:
@@ -312,6 +359,35 @@ def test_one_step_divides_by_the_batch_not_by_the_weights(weights: np.ndarray) -
         wanted = step_by_hand(SEEDS[model], np.flatnonzero(MEMBERS[model]), weights)
         assert np.abs(one[model] - wanted).max() < 1e-5
         assert np.abs(two[model] - wanted).max() < 1e-5
+
+
+@pytest.mark.parametrize("layout", [CHAIN, VMAP, ALONE], ids=lambda layout: layout.kind)
+def test_one_step_of_mixup_is_that_on_mixed_rows_and_mixed_targets(layout: Layout) -> None:
+    """theta - 0.5 (1/B) sum_j of softmax minus the mixed target, in NumPy."""
+    found = train(ONE, Treatment(mixup=0.7), slice(0, 2), layout)
+    for model, seed in enumerate(SEEDS[:2]):
+        rows = np.flatnonzero(MEMBERS[model])
+        order = Shuffler(rows, seed, 1).epoch(len(rows))[0][0]
+        partner, own = (one[0] for one in Mixer(np.array([len(rows)]), seed, 0.7).epoch(len(rows)))
+        assert sorted(partner) == list(range(len(rows))) and 0 <= own.min() < own.max() <= 1
+        own = own[:, None].astype(float)
+        x = own * FEATURES[order] + (1 - own) * FEATURES[order][partner]
+        target = np.eye(CLASSES)[LABELS[order]]
+        target = own * target + (1 - own) * target[partner]
+        weight, bias = start(seed)
+        p = np.exp(x @ weight.T + bias)
+        p = (p / p.sum(axis=1, keepdims=True) - target) / len(rows)
+        wanted = FEATURES @ (weight - 0.5 * p.T @ x).T + bias - 0.5 * p.sum(axis=0)
+        assert np.abs(found[model] - wanted).max() < 1e-5
+
+
+def test_an_average_over_all_steps_by_hand() -> None:
+    """Of a linear model the average of its logits after each step, which fewer epochs give."""
+    recipe = replace(ONE, epochs=4)
+    states = [train(recipe, Treatment(epochs=epochs)) for epochs in (1, 2, 3, 4)]
+    for share, first in ((1.0, 0), (0.5, 2), (0.3, 3), (0.01, 3)):
+        averaged = train(recipe, Treatment(average=share))
+        assert np.abs(averaged - np.mean(states[first:], axis=0)).max() < 1e-5
 
 
 def test_a_uniform_weight_scales_the_step_under_sgd() -> None:

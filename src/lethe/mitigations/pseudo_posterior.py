@@ -12,6 +12,7 @@ The mechanism in six steps: 1 a pre-trained model; 2 training to a local optimum
 higher learning rate with `Swag.collect`; 4 `Swag.draw`, log-likelihoods (S, N) of all records,
 `record_risk` and one of the weight forms; 5 training from step 2 with record i counting alpha_i;
 6 SWAG again, `estimate_epsilon` on its draws, and ONE further draw released with its `guarantee`.
+`lethe.mitigations.swag_release` runs them.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ records are columns. Nothing depends on the sampler.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -156,6 +157,55 @@ def raise_weights(weights: ArrayLike, risk: ArrayLike, below: float = 0.95) -> F
     allowed = kept * (below * known.max())
     grown = np.divide(allowed, known, out=np.ones_like(kept), where=known > allowed)
     return np.where(kept > 0, np.maximum(kept, grown), 0.0)
+
+
+@dataclass(frozen=True)
+class ClassSizePart:
+    """Weights of the records of some classes that are about equally frequent.
+
+    Attributes:
+        classes: how many.
+        records: in all of them.
+        largest_class: records of the most frequent of them.
+        mean: weight.
+        lowest: weight.
+    """
+
+    classes: int
+    records: int
+    largest_class: int
+    mean: float
+    lowest: float
+
+
+def weights_by_class_size(
+    weights: ArrayLike, truth: ArrayLike, parts: int = 4
+) -> tuple[ClassSizePart, ...]:
+    """Who pays: weights by the size of the class, from the rarest classes to the most frequent.
+
+    The mechanism takes weight from rare classes above all, which an overall mean hides.
+
+    Args:
+        weights: (N,) alpha_i.
+        truth: (N,) class of each record.
+        parts: groups of classes, as equal in number of classes as can be; ties by class code.
+
+    >>> rare, common = weights_by_class_size([0.2, 1.0, 1.0, 0.8], [0, 1, 1, 1], parts=2)
+    >>> rare.mean, round(common.mean, 4)
+    (0.2, 0.9333)
+    """
+    labels = np.asarray(truth)
+    kept = checked_weights(weights, len(labels))
+    names, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    if not 1 <= parts <= len(names):
+        raise InputError(f"parts={parts!r} must be in [1, {len(names)}], the number of classes.")
+    found = []
+    for some in np.array_split(np.argsort(sizes, kind="stable"), parts):
+        own = kept[np.isin(codes, some)]
+        largest = int(sizes[some].max())
+        part = ClassSizePart(len(some), len(own), largest, float(own.mean()), float(own.min()))
+        found.append(part)
+    return tuple(found)
 
 
 def absolute_values(log_likelihoods: ArrayLike, outcome: str) -> Float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -155,18 +156,20 @@ class Swag:
         seed: int,
         count: int = 1,
         *,
+        first: int = 0,
         scale: float | None = None,
         dtype: torch.dtype | None = None,
     ) -> dict[str, Tensor]:
         """Draw models: mean + sqrt(scale) (sqrt(v) z1 + D z2 / sqrt(K - 1)), eq. 1 of the paper.
 
         Draw s depends on `seed` and s alone, so the first draws do not change with `count`. Who
-        knows the seed of a released draw knows its noise: take it from a secret source. torch on
-        the CPU turns any seed into 32 bits, which a patient attacker can try one by one.
+        knows the seed of a released draw knows its noise: take it from a secret source of 128
+        bits. z2 uses all of them; z1 on the CPU uses 32 bits for every 131,072 parameters.
 
         Args:
-            seed: >= 0.
+            seed: >= 0, of any size.
             count: draws S, >= 1.
+            first: number of the first of these draws, >= 0.
             scale: instead of `self.scale`.
             dtype: of the result; each parameter's own by default. Where a parameter moves by no
                 more than its rounding step, only a wider type holds the draw exactly.
@@ -177,26 +180,71 @@ class Swag:
         Raises:
             InputError: fewer than 2 collections, which have no spread.
         """
-        self._need(2)
-        seed, count = _whole("seed", seed, 0), _whole("count", count, 1)
-        spread = math.sqrt(self.scale if scale is None else _checked_scale(scale))
-        drawn = self._origin.new_empty(count, self.size)
-        common = self._origin.new_empty(count, self.stored)
-        for index in range(count):
-            child = np.random.SeedSequence([seed, index]).generate_state(1, np.uint64)
-            generator = torch.Generator(self._origin.device).manual_seed(int(child[0] >> 1))
-            common[index].normal_(generator=generator)
-            drawn[index].normal_(generator=generator)
-        common *= spread / math.sqrt(max(self.stored - 1, 1))
-        drawn = drawn.to(torch.promote_types(drawn.dtype, dtype or drawn.dtype))
-        for place in self._layout.blocks():
-            part = drawn[:, place]
-            part *= self._variances(place).sqrt_().mul_(spread)
-            if self.stored >= 2:
-                part += common @ self._deviations[: self.stored, place].to(common)
-            part += self._offset[place]
-            part += self._origin[place]
+        count = _whole("count", count, 1)
+        noise = self._noise(seed, count, first, scale)
+        wide = torch.promote_types(self._origin.dtype, dtype or self._origin.dtype)
+        drawn = self._origin.new_empty(count, self.size, dtype=wide)
+        for number, place in enumerate(self._layout.places()):
+            self._fill(drawn[:, place], number, place, noise)
         return self._layout.named(drawn, dtype)
+
+    @torch.no_grad()
+    def draw_into(
+        self,
+        parameters: Mapping[str, Tensor],
+        seed: int,
+        number: int = 0,
+        *,
+        scale: float | None = None,
+    ) -> None:
+        """Write draw `number` of `draw` into a model's parameters, without memory for a copy.
+
+        Args:
+            parameters: name -> tensor to be overwritten; an alias of a tied weight may be left out.
+            seed: as in `draw`.
+            number: which draw, >= 0; the same as ``draw(seed, first=number)``.
+            scale: instead of `self.scale`.
+
+        Raises:
+            InputError: other names or shapes, or fewer than 2 collections.
+        """
+        noise = self._noise(seed, 1, number, scale)
+        self._layout.check_names(parameters)
+        scratch: dict[int, Tensor] = {}
+        for chunk, (place, target) in enumerate(self._layout.targets(parameters)):
+            size = place.stop - place.start
+            if size not in scratch:
+                scratch[size] = self._origin.new_empty(1, size)
+            self._fill(scratch[size], chunk, place, noise)
+            target.copy_(scratch[size][0].view(target.shape))
+
+    def _noise(self, seed: int, count: int, first: int, scale: float | None) -> _Noise:
+        """What some draws have in common for all parameters."""
+        self._need(2)
+        seed, first = _whole("seed", seed, 0), _whole("first", first, 0)
+        spread = math.sqrt(self.scale if scale is None else _checked_scale(scale))
+        streams = [np.random.SeedSequence([seed, first + index]) for index in range(count)]
+        chunks = sum(1 for _ in self._layout.places())
+        seeds = np.stack([stream.generate_state(chunks, np.uint64) for stream in streams]) >> 1
+        shared = np.stack(
+            [np.random.default_rng(one.spawn(1)[0]).normal(size=self.stored) for one in streams]
+        )
+        shared *= spread / math.sqrt(max(self.stored - 1, 1))
+        return _Noise(spread, seeds.astype(np.int64), torch.from_numpy(shared).to(self._origin))
+
+    def _fill(self, part: Tensor, number: int, place: slice, noise: _Noise) -> None:
+        """Write draws (S, b) of one chunk of the parameters."""
+        own = part if part.dtype == self._origin.dtype else self._origin.new_empty(part.shape)
+        generator = torch.Generator(self._origin.device)
+        for row, seed in zip(own, noise.seeds[:, number].tolist(), strict=True):
+            row.normal_(generator=generator.manual_seed(seed))
+        own *= self._variances(place).sqrt_().mul_(noise.spread)
+        if self.stored >= 2:
+            own += noise.shared @ self._deviations[: self.stored, place].to(noise.shared)
+        if own is not part:
+            part.copy_(own)
+        part += self._offset[place]
+        part += self._origin[place]
 
     @torch.no_grad()
     def log_density(
@@ -233,7 +281,7 @@ class Swag:
                 )
 
     def _variances(self, place: slice) -> Tensor:
-        return (self._squares[place] / self.count).clamp_(min=VARIANCE_FLOOR)
+        return (self._squares[place] / self.count).clamp_min_(VARIANCE_FLOOR)
 
     def _need(self, collections: int) -> None:
         if self.count < collections:
@@ -286,6 +334,14 @@ class Swag:
     def _tensors(self) -> dict[str, Tensor]:
         moments = {"origin": self._origin, "offset": self._offset, "squares": self._squares}
         return moments | {"deviations": self._deviations[: self.stored]}
+
+
+class _Noise(NamedTuple):
+    """Square root of the scale, (S, chunks) seeds of z1, and (S, K) z2 times its factor."""
+
+    spread: float
+    seeds: NDArray[np.int64]
+    shared: Tensor
 
 
 def _whole(name: str, value: int, low: int) -> int:

@@ -69,7 +69,7 @@ def write_state(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, 
         file.write(len(text).to_bytes(8, "little") + text)
         for value in tensors.values():
             for row in value if value.ndim > 1 else [value]:
-                file.write(row.cpu().contiguous().view(torch.uint8).numpy().data)
+                file.write(row.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
 
 
 def describe(layout: Layout) -> dict[str, str]:

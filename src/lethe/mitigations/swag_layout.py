@@ -104,14 +104,9 @@ class Layout:
         Returns:
             The length of the leading axis, or None without one.
         """
-        known = {entry.name for entry in self.entries} | set(self.ties)
-        extra = [name for name in parameters if name not in known]
-        if extra:
-            raise InputError(f"parameter {extra[0]!r} is not one of those SWAG was made for.")
+        self.check_names(parameters)
         leading: set[int | None] = set()
         for entry in self.entries:
-            if entry.name not in parameters:
-                raise InputError(f"parameter {entry.name!r} is missing.")
             value = parameters[entry.name]
             _check_floating(entry.name, value)
             if tuple(value.shape) == entry.shape:
@@ -137,6 +132,40 @@ class Layout:
             if one.data_ptr() != other.data_ptr() and not torch.equal(one, other):
                 raise InputError(f"{alias!r} was tied to {name!r} and now differs from it.")
         return next(iter(leading))
+
+    def check_names(self, parameters: Mapping[str, Tensor]) -> None:
+        """Refuse other names; aliases may be left out."""
+        known = {entry.name for entry in self.entries} | set(self.ties)
+        extra = [name for name in parameters if name not in known]
+        if extra:
+            raise InputError(f"parameter {extra[0]!r} is not one of those SWAG was made for.")
+        for entry in self.entries:
+            if entry.name not in parameters:
+                raise InputError(f"parameter {entry.name!r} is missing.")
+
+    def places(self) -> Iterator[slice]:
+        """Places in the vector of each parameter, a cache-full at a time."""
+        for entry in self.entries:
+            for begin in range(entry.start, entry.end, _CHUNK):
+                yield slice(begin, min(begin + _CHUNK, entry.end))
+
+    def targets(self, parameters: Mapping[str, Tensor]) -> Iterator[tuple[slice, Tensor]]:
+        """`places` with the memory of the parameters that stands for each, to be written to."""
+        for entry in self.entries:
+            value = parameters[entry.name].detach()
+            if tuple(value.shape) != entry.shape:
+                raise InputError(
+                    f"parameter {entry.name!r} has shape {tuple(value.shape)}, "
+                    f"SWAG was made for {entry.shape}; start a new Swag for another model."
+                )
+            # A view of dense memory; values that lie scattered are copied in at the end.
+            solid = value if value.is_contiguous() else value.contiguous()
+            flat = solid.view(-1)
+            for begin in range(0, len(flat), _CHUNK):
+                part = flat[begin : begin + _CHUNK]
+                yield slice(entry.start + begin, entry.start + begin + len(part)), part
+            if solid is not value:
+                value.copy_(solid)
 
     def chunks(self, parameters: Mapping[str, Tensor]) -> Iterator[tuple[slice, Tensor]]:
         """Places in the vector and the values that belong there, a cache-full at a time."""

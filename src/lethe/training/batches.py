@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lethe.training.recipe import Treatment
 
-_SHUFFLE, _NOISE, _DROPOUT, _VALIDATION, _AUGMENT = 1, 2, 3, 4, 5
+_SHUFFLE, _NOISE, _DROPOUT, _VALIDATION, _AUGMENT, _MIXUP = 1, 2, 3, 4, 5, 6
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,33 @@ class Shuffler:
         rows = order[np.where(inside, place, 0)] if len(order) else np.zeros_like(place)
         share = inside / np.maximum(self.sizes, 1)[:, None]
         return rows, share.astype(np.float32)
+
+
+class Mixer:
+    """Draws with whom, and how far, each row of a model's batches is mixed.
+
+    Args:
+        sizes: (steps,) rows of each batch, see `Shuffler`.
+        seed: of the model.
+        alpha: > 0 of Beta(alpha, alpha).
+    """
+
+    def __init__(self, sizes: NDArray[np.int64], seed: int, alpha: float) -> None:
+        self._sizes, self._alpha = sizes, alpha
+        self._rng = generator(seed, _MIXUP)
+
+    def epoch(self, width: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Partner (steps, width) of each place in its batch, and its own share; 1 where padded.
+
+        The partners of a batch are a permutation of its rows: each counts as often as before.
+        """
+        inside = np.arange(width) < self._sizes[:, None]
+        count = int(inside.sum())
+        keys = np.full(inside.shape, np.inf)
+        keys[inside] = self._rng.random(count)
+        own = np.ones(inside.shape, np.float32)
+        own[inside] = self._rng.beta(self._alpha, self._alpha, count)
+        return np.argsort(keys, axis=1, kind="stable"), own
 
 
 def torch_seed(seed: int, purpose: int) -> int:

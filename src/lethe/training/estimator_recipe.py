@@ -78,6 +78,9 @@ class SklearnRecipe:
 
     def refuses(self, treatment: Treatment) -> str | None:
         """Why a treatment cannot be applied, or None."""
+        reason = treatment.unfit(self.task, loop=False, copies=True)
+        if reason is not None:
+            return reason
         if treatment.method is not None:
             return treatment.method.refuses(self)
         if treatment.noise > 0:

@@ -15,6 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lethe.errors import InputError
+from lethe.training.average import Average
 from lethe.training.batches import (
     Plan,
     Shuffler,
@@ -27,6 +29,7 @@ from lethe.training.batches import (
 from lethe.training.layout import Layout
 from lethe.training.losses import loss_slope, mean_loss
 from lethe.training.method import Work
+from lethe.training.mixing import Mixing
 from lethe.training.modules import build_module
 from lethe.training.networks.alone import Alone
 from lethe.training.networks.base import Network
@@ -111,12 +114,18 @@ def train_models(
     Yields:
         (N, C) outputs of each model in evaluation mode, in order: logits, or (N, 1) predictions
         in the target's own units.
+
+    Raises:
+        InputError: the recipe refuses the treatment.
     """
     if treatment.method is not None:
         yield from treatment.method.train(
             Work(recipe, features, labels, members, pool, treatment, seeds, layout)
         )
         return
+    reason = recipe.refuses(treatment)
+    if reason:
+        raise InputError(f"this treatment cannot be applied: {reason}.")
     records = load_records(recipe, features, labels, pool, layout.device)
     course, kept = plan(
         len(labels), int(pool.sum()), recipe.batch_size, recipe.epochs, treatment, recipe.held_back
@@ -182,6 +191,8 @@ class _Stack:
 
     def _train(self, layout: Layout, group: list[int]) -> NDArray[np.float32]:
         recipe, course, device = self.recipe, self.course, self.device
+        decay, smoothing = self.treatment.weight_decay, self.treatment.label_smoothing
+        smoothing = recipe.label_smoothing if smoothing is None else smoothing
         seeds = [self.seeds[at] for at in group]
         shufflers = [self.shufflers[at] for at in group]
         streams = [torch.Generator(device).manual_seed(dropout_seed(seed)) for seed in seeds]
@@ -193,7 +204,7 @@ class _Stack:
             parameters.grad,
             recipe.momentum,
             recipe.nesterov,
-            recipe.weight_decay,
+            recipe.weight_decay if decay is None else decay,
         )
         noise = _Noise(parameters.models, parameters.size, self.treatment.noise, seeds, device)
         augment = [augment_stream(seed) for seed in seeds] if recipe.augment else []
@@ -203,6 +214,8 @@ class _Stack:
         width = int(sizes.max()) if network.even else max(int(sizes.max()), course.rows)
         rows_of = sizes.tolist()
         total, taken = course.epochs * course.steps, 0
+        mixing = Mixing(shufflers, seeds, self.treatment.mixup, device)
+        average = Average(network, total, self.treatment.average)
         gathered = torch.empty(len(seeds) * width, *self.records.inputs.shape[1:], device=device)
         with torch.no_grad(), quiet_numpy():
             for _ in range(course.epochs):
@@ -212,6 +225,7 @@ class _Stack:
                 shares = torch.from_numpy(np.stack([s for _, s in dealt], axis=1)).to(device)
                 shares *= self._weights[order]
                 truth = self.records.truth[order]
+                mixing.draw(width)
                 drawn = None
                 if recipe.augment:
                     drawn = torch.from_numpy(
@@ -223,13 +237,12 @@ class _Stack:
                     used = rows_of[step][0] if network.even else width
                     at = order[step, :, :used]
                     x = self._gather(at, gathered, None if drawn is None else drawn[step, :, :used])
-                    outputs = network.forward(x, rows_of[step])
-                    slope = loss_slope(
-                        recipe.loss,
-                        outputs,
-                        truth[step, :, :used],
-                        shares[step, :, :used],
-                        recipe.label_smoothing,
+                    outputs = network.forward(mixing.mixed(x, step), rows_of[step])
+                    target, share = truth[step, :, :used], shares[step, :, :used]
+                    slope = (
+                        mixing.slope(recipe.loss, outputs, target, share, smoothing, step)
+                        if mixing.on
+                        else loss_slope(recipe.loss, outputs, target, share, smoothing)
                     )
                     network.backward(slope)
                     if recipe.clip_norm is not None:
@@ -238,10 +251,12 @@ class _Stack:
                     rate = factor(recipe.schedule, taken, total, recipe.warmup)
                     optimizer.step(recipe.learning_rate * rate)
                     taken += 1
+                    average.after(taken)
                 if watch is not None and watch.all_stopped():
                     break
             if watch is not None:
                 watch.restore()
+            average.apply()
             return self._predict(network)
 
     def _gather(self, at: Tensor, out: Tensor, drawn: Tensor | None) -> Tensor:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.training.answers import Answer
 from lethe.training.augment import Augment
 from lethe.training.estimator_recipe import SklearnRecipe as SklearnRecipe
 from lethe.training.fingerprint import hash_array, hash_value
@@ -55,6 +56,14 @@ class Treatment:
         epochs: train this many epochs instead of the recipe's.
         remove: leave records of weight 0 out of the batches altogether.
         method: trains in the place of the recipe's own loop; it is told the rest.
+        weight_decay: L2 penalty in the place of the recipe's, as in torch.optim, >= 0.
+        label_smoothing: in the place of the recipe's, in [0, 1).
+        mixup: alpha > 0 of Beta(alpha, alpha), from which the share of a row in its mixture with
+            another row of the same batch is drawn (Zhang et al., ICLR 2018, eq. 1).
+        average: share in (0, 1] of the last steps whose parameters are averaged, evenly
+            (Izmailov et al., UAI 2018). Running statistics of batch normalisation are averaged
+            too; they are not computed anew, which would read the records once more.
+        answer: what the trained model answers, see `lethe.training.answers`.
     """
 
     weights: NDArray[np.float32] | None = None
@@ -62,9 +71,27 @@ class Treatment:
     epochs: int | None = None
     remove: bool = False
     method: Method | None = None
+    weight_decay: float | None = None
+    label_smoothing: float | None = None
+    mixup: float | None = None
+    average: float | None = None
+    answer: Answer | None = None
 
     def __post_init__(self) -> None:
         check_between("noise", self.noise, 0, float("inf"), open_high=True)
+        if self.weight_decay is not None:
+            check_between("weight_decay", self.weight_decay, 0, float("inf"), open_high=True)
+        if self.label_smoothing is not None:
+            check_between("label_smoothing", self.label_smoothing, 0, 1, open_high=True)
+        if self.mixup is not None:
+            check_between("mixup", self.mixup, 0, float("inf"), open_low=True, open_high=True)
+        if self.average is not None:
+            check_between("average", self.average, 0, 1, open_low=True)
+        if self.method is not None and self.of_the_loop:
+            raise InputError(
+                f"{', '.join(self.of_the_loop)} change the recipe's own training loop, and "
+                "method= trains in its place; leave one of them out."
+            )
         if self.epochs is not None:
             check_at_least("epochs", self.epochs, 1)
         if self.weights is not None and not (
@@ -72,15 +99,50 @@ class Treatment:
         ):
             raise InputError("weights must lie in [0, 1].")
 
+    @property
+    def of_the_loop(self) -> dict[str, float]:
+        """The changes by name that only the training loop of a torch recipe can make."""
+        names = ("weight_decay", "label_smoothing", "mixup", "average")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    def unfit(self, task: str, loop: bool, copies: bool) -> str | None:
+        """Why recipes of some kind can make none of the cheap changes asked for, or None.
+
+        Args:
+            task: ``classification`` or ``regression``.
+            loop: whether Lethe's own training loop trains the model.
+            copies: whether the model can be asked about records that are not in the data.
+        """
+        if not loop and self.of_the_loop:
+            return f"{', '.join(self.of_the_loop)} need a torch recipe"
+        if task == "regression" and self.label_smoothing is not None:
+            return "label smoothing needs classes; a regression has none"
+        if self.answer is None:
+            return None
+        if task == "regression":
+            return "temperature, rounding of probabilities and labels need classes"
+        if self.answer.asks and not copies:
+            return (
+                "labels are attacked by asking about changed copies of the records, and Predict "
+                "takes row numbers only; use a torch recipe or a scikit-learn estimator"
+            )
+        return None
+
     def describe(self) -> dict[str, Any]:
-        """Plain values that stand for the treatment in a content hash."""
+        """Plain values that stand for the treatment in a content hash.
+
+        What came later is named only where it is used: models of earlier runs keep their name.
+        """
         described = {
             "weights": None if self.weights is None else hash_array(self.weights),
             "noise": self.noise,
             "epochs": self.epochs,
             "remove": self.remove,
         }
-        return described | ({} if self.method is None else {"method": self.method.describe()})
+        for name in ("method", "answer"):
+            part = getattr(self, name)
+            described |= {} if part is None else {name: part.describe()}
+        return described | self.of_the_loop
 
 
 @dataclass(frozen=True)
@@ -191,7 +253,12 @@ class TorchRecipe:
 
     def refuses(self, treatment: Treatment) -> str | None:
         """Why a treatment cannot be applied, or None."""
-        return None if treatment.method is None else treatment.method.refuses(self)
+        if treatment.average is not None and self.patience is not None:
+            return "the last steps to average are not known where patience ends the training"
+        reason = treatment.unfit(self.task, loop=True, copies=True)
+        if reason is None and treatment.method is not None:
+            return treatment.method.refuses(self)
+        return reason
 
 
 @dataclass(frozen=True)
@@ -244,6 +311,9 @@ class CallableRecipe:
 
     def refuses(self, treatment: Treatment) -> str | None:
         """Why a treatment cannot be applied, or None."""
+        reason = treatment.unfit(self.task, loop=False, copies=False)
+        if reason is not None:
+            return reason
         if treatment.method is not None:
             return treatment.method.refuses(self)
         if treatment.noise > 0:

@@ -73,12 +73,7 @@ def signal_from_probabilities(
     """
     wide = np.asarray(probabilities, dtype=np.float64)
     _check(wide, labels, "probabilities")
-    odd = (wide < -_ROUNDING).any(axis=1) | (np.abs(wide.sum(axis=1) - 1) > _ROUNDING)
-    if odd.any():
-        raise InputError(
-            f"probabilities of record {int(np.flatnonzero(odd)[0])} are negative or do not sum "
-            'to 1; return a distribution over the classes, or logits with outputs="logits".'
-        )
+    check_distributions(wide)
     rows = np.arange(len(wide))
     own = wide[rows, labels]
     others = wide.copy()
@@ -86,6 +81,24 @@ def signal_from_probabilities(
     ratio = np.log(np.maximum(own, _TINY)) - np.log(np.maximum(others.sum(axis=1), _TINY))
     signal: NDArray[np.float32] = ratio.astype(np.float32)
     return signal
+
+
+def check_distributions(probabilities: NDArray[np.floating]) -> None:
+    """Refuse rows that are no distribution, up to the rounding of half precision; NaN may stay.
+
+    Args:
+        probabilities: (n, C).
+
+    Raises:
+        InputError: a row is none; the message names the first record.
+    """
+    far = np.abs(probabilities.sum(axis=1) - 1) > _ROUNDING
+    odd = (probabilities < -_ROUNDING).any(axis=1) | far
+    if odd.any():
+        raise InputError(
+            f"probabilities of record {int(np.flatnonzero(odd)[0])} are negative or do not sum "
+            'to 1; return a distribution over the classes, or logits with outputs="logits".'
+        )
 
 
 def target_sd(targets: NDArray[np.float64], held: NDArray[np.bool_]) -> float:

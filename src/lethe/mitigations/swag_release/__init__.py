@@ -1,0 +1,24 @@
+"""The SWAG pseudo-posterior mechanism: six steps to one released draw of a model.
+
+`release_draw` works in a folder, where a killed run goes on; `swag_ppm` is the same in memory.
+"""
+
+from __future__ import annotations
+
+from lethe.mitigations.swag_release.mechanism import Mechanism, swag_ppm
+from lethe.mitigations.swag_release.records import model_logits
+from lethe.mitigations.swag_release.release import ReleasedDraw, read_release, release_draw
+from lethe.mitigations.swag_release.response import ScaleResponse, scale_response
+from lethe.mitigations.swag_release.settings import ReleaseSettings
+
+__all__ = [
+    "Mechanism",
+    "ReleaseSettings",
+    "ReleasedDraw",
+    "ScaleResponse",
+    "model_logits",
+    "read_release",
+    "release_draw",
+    "scale_response",
+    "swag_ppm",
+]

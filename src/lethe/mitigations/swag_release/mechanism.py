@@ -1,0 +1,376 @@
+"""The six steps, in memory or with every finished part kept.
+
+1 the weights that the module is given with; 2 SGD to a local optimum; 3 SGD at a constant, higher
+rate, SWAG; 4 draws, risks, weights; 5 SGD from step 2 with record i counting alpha_i; 6 SWAG again
+and the epsilon measured on its draws. Then, as often as asked for, weights are raised or lowered
+and steps 5 and 6 are done again.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from lethe.errors import InputError, check_choice
+from lethe.evidence.guarantee import Guarantee
+from lethe.mitigations.loss_floor import loss_bound
+from lethe.mitigations.pseudo_posterior import EpsilonEstimate, estimate_epsilon
+from lethe.mitigations.pseudo_weights import (
+    OUTCOMES,
+    linear_weights,
+    raise_weights,
+    record_risk,
+    scalar_weights,
+    target_weights,
+    weighted_risk,
+)
+from lethe.mitigations.swag_release.keeper import Keeper
+from lethe.mitigations.swag_release.label import release_guarantee
+from lethe.mitigations.swag_release.posterior import (
+    Posterior,
+    empty_posterior,
+    keep_posterior,
+    kept_posterior,
+)
+from lethe.mitigations.swag_release.records import (
+    Inputs,
+    Logits,
+    LogLikelihood,
+    Records,
+    class_log_likelihood,
+    count_classes,
+    model_logits,
+)
+from lethe.mitigations.swag_release.response import ScaleResponse, scale_response
+from lethe.mitigations.swag_release.settings import ReleaseSettings
+from lethe.mitigations.swag_release.training import Named, Phase, Progress, Trained
+
+Float = NDArray[np.float64]
+FIT, SWAG, DRAWS, REFIT, FINAL, MEASURE, RELEASE = range(2, 9)
+"""What a random stream is for; the numbers stand in seeds and must not change."""
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """What the six steps came to; everything here but the drawn model is private.
+
+    Attributes:
+        module: a copy of the module with the drawn weights, in evaluation mode.
+        draws: the released draws, each name -> tensor; the first is in `module`.
+        posterior: that they are from.
+        estimate: epsilon on the final draws.
+        unweighted: epsilon of the draws of step 4, had all records counted fully.
+        weights: (N,) alpha_i.
+        risk: (N,) Delta_i of step 4, unweighted.
+        rounds: epsilon after each round, the last being `estimate`'s.
+        response: epsilon at several scales of the draw, or None.
+        guarantee: what may be said of the release.
+    """
+
+    module: nn.Module
+    draws: tuple[Named, ...]
+    posterior: Posterior
+    estimate: EpsilonEstimate
+    unweighted: float
+    weights: Float
+    risk: Float
+    rounds: tuple[float, ...]
+    response: ScaleResponse | None
+    guarantee: Guarantee
+
+
+def swag_ppm(
+    module: nn.Module,
+    inputs: Inputs,
+    truth: ArrayLike | Tensor,
+    settings: ReleaseSettings,
+    seed: int = 0,
+    *,
+    draw_seed: int | None = None,
+    logits: Logits = model_logits,
+    log_likelihood: LogLikelihood | None = None,
+    outcome: str = "discrete",
+    progress: Progress | None = None,
+    keeper: Keeper | None = None,
+) -> Mechanism:
+    """The six steps of the SWAG pseudo-posterior mechanism (Chew et al. 2025, arXiv 2503.21528).
+
+    Guarantee: asymptotic, an estimate on the observed records and on few draws; never a proof.
+    Assumes: a draw from SWAG is like one from the exact weighted posterior, which nobody knows.
+
+    Args:
+        module: with the weights to start from (step 1), public ones if it is pre-trained; it is
+            not changed. Frozen parameters stay and are not drawn.
+        inputs: (N, ...) tensor, or a mapping of them by argument name.
+        truth: (N,) class codes; anything with N rows for a `log_likelihood` of one's own.
+        settings: see `ReleaseSettings`.
+        seed: of training and of the measuring draws.
+        draw_seed: of the released draw, which its secrecy rests on; from `seed` by default.
+        logits: (module, batch) -> (B, C) scores.
+        log_likelihood: (module, batch, truth) -> (B,) log p instead of a classifier's; a floor
+            is then its own affair.
+        outcome: ``discrete`` or ``density``, for a `log_likelihood` of one's own.
+        progress: is told (step, done, of).
+        keeper: of finished parts; `release_draw` gives one of a folder.
+
+    Raises:
+        InputError: no records, unbounded loss where a bound is needed, batch normalisation that
+            was not allowed, or training that diverged.
+        NotMeasurable: a record of positive weight has an infinite loss.
+    """
+    return _Run(
+        module,
+        inputs,
+        truth,
+        settings,
+        seed,
+        draw_seed,
+        logits,
+        log_likelihood,
+        outcome,
+        progress,
+        keeper or Keeper(),
+    ).six_steps()
+
+
+class _Run:
+    """One run of the mechanism."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        inputs: Inputs,
+        truth: ArrayLike | Tensor,
+        settings: ReleaseSettings,
+        seed: int,
+        draw_seed: int | None,
+        logits: Logits,
+        log_likelihood: LogLikelihood | None,
+        outcome: str,
+        progress: Progress | None,
+        keeper: Keeper,
+    ) -> None:
+        self.outcome = check_choice("outcome", outcome, OUTCOMES)
+        if log_likelihood is not None and settings.floor is not None:
+            raise InputError(
+                f"floor={settings.floor!r} is for classifiers; with log_likelihood= the loss is "
+                "yours, so set floor=None and bound it there."
+            )
+        if log_likelihood is None and outcome != "discrete":
+            raise InputError(f"outcome={outcome!r} needs log_likelihood=, a density's logarithm.")
+        self.settings, self.keeper, self.progress = settings, keeper, progress
+        self.seed = seed
+        self.secret = child_seed(seed, RELEASE) if draw_seed is None else draw_seed
+        device = next(module.parameters()).device
+        records = Records(inputs, truth, device, classes=log_likelihood is None)
+        self.trained = Trained(
+            copy.deepcopy(module),
+            records,
+            log_likelihood or class_log_likelihood(logits, settings.floor),
+            logits,
+            settings.momentum,
+            settings.weight_decay,
+            settings.batch_size,
+            settings.batch_norm,
+        )
+        self.bound: float | None = None
+        if log_likelihood is None:
+            classes = count_classes(logits, self.trained.module, records)
+            if settings.floor is not None:
+                self.bound = loss_bound(settings.floor, classes)
+
+    def six_steps(self) -> Mechanism:
+        """All of it, top to bottom."""
+        settings = self.settings
+        fitted = self._fit("2-fit", (FIT,), settings.fit_epochs, None)
+        first = self._sample("3-swag", (SWAG,), None)
+        values = self._measure("4-draws", first, child_seed(self.seed, DRAWS), settings.draws)
+        risk = record_risk(values, self.outcome)
+        weights = self._weights(risk)
+        unweighted = self._raw_epsilon(risk)
+        rounds: list[float] = []
+        for number in range(settings.rounds + 1):
+            if number > 0:
+                changed = self._reweighted(values, weights)
+                if settings.reweight == "lower" and np.array_equal(changed, weights):
+                    break
+                weights = changed
+            tail = f"-{number}"
+            self.trained.put(fitted)
+            self._fit(f"5-refit{tail}", (REFIT, number), settings.refit_epochs, weights)
+            final = self._sample(f"6-swag{tail}", (FINAL, number), weights)
+            seed = child_seed(self.seed, MEASURE, number)
+            values = self._measure(f"6-draws{tail}", final, seed, settings.final_draws)
+            estimate = self._estimate(values, weights)
+            rounds.append(estimate.epsilon)
+        response = self._respond(final, seed, tail, values, weights)
+        draws = self._release(final)
+        return Mechanism(
+            self.trained.module,
+            draws,
+            final,
+            estimate,
+            unweighted,
+            weights,
+            risk,
+            tuple(rounds),
+            response,
+            release_guarantee(settings, estimate, response, self.trained.recompute),
+        )
+
+    def _fit(self, name: str, stream: tuple[int, ...], epochs: int, weights: Float | None) -> Named:
+        """Steps 2 and 5: SGD to a local optimum."""
+        done = self.keeper.load(name)
+        if done is not None:
+            self.trained.put(done)
+            return done
+        phase = Phase(name, (self.seed, *stream), epochs, self.settings.rate)
+        self.trained.train(phase, weights, self.keeper, progress=self.progress)
+        done = self.trained.snapshot()
+        self.keeper.keep(name, done)
+        self.keeper.forget(f"{name}.")
+        return done
+
+    def _sample(self, name: str, stream: tuple[int, ...], weights: Float | None) -> Posterior:
+        """Steps 3 and 6: SGD on at a constant, higher rate, one collection an epoch."""
+        settings = self.settings
+        device = str(self.trained.records.device)
+        done = kept_posterior(self.keeper, name, settings, device)
+        if done is not None:
+            return done
+        posterior = empty_posterior(self.trained.parameters, settings)
+        noise = 0.0
+        if settings.sampler == "sgld":
+            # The mean loss is the potential / N, so that the step h / 2 of the chain is rate / N.
+            noise = math.sqrt(2 * settings.swag_rate / self.trained.records.count)
+        phase = Phase(
+            name,
+            (self.seed, *stream),
+            settings.swag_epochs,
+            settings.swag_rate,
+            noise,
+            (self.secret, *stream),
+        )
+        self.trained.train(phase, weights, self.keeper, posterior.collect, self.progress)
+        keep_posterior(self.keeper, name, posterior)
+        self.keeper.forget(f"{name}.")
+        return posterior
+
+    def _measure(
+        self, name: str, posterior: Posterior, seed: int, count: int, scale: float | None = None
+    ) -> Float:
+        """(S, N) log-likelihoods of all records under draws."""
+        rows = []
+        done = self.keeper.load(name)
+        if done is not None:
+            return np.asarray(done["log_likelihoods"].numpy())
+        for number in range(count):
+            if self.progress is not None:
+                self.progress(name, number, count)
+            one = self.keeper.load(f"{name}.{number:05d}")
+            if one is None:
+                posterior.draw_into(self.trained.parameters, seed, number, scale=scale)
+                values = self.trained.log_likelihoods()
+                one = {"log_likelihoods": torch.from_numpy(values)}
+                self.keeper.keep(f"{name}.{number:05d}", one)
+            rows.append(one["log_likelihoods"].numpy())
+        values = np.stack(rows)
+        self.keeper.keep(name, {"log_likelihoods": torch.from_numpy(values)})
+        self.keeper.forget(f"{name}.")
+        return values
+
+    def _weights(self, risk: Float) -> Float:
+        """Step 4: one of the forms."""
+        settings = self.settings
+        if settings.weighting == "none":
+            return np.where(np.isfinite(risk), 1.0, 0.0)
+        if settings.weighting == "linear":
+            weights = linear_weights(risk, *settings.linear)
+        elif settings.weighting == "bound":
+            weights = self._targeted(np.full_like(risk, self.bound))
+        else:
+            scalar = settings.weighting == "scalar"
+            weights = self._targeted(risk, scalar_weights if scalar else target_weights)
+        if not (weights > 0).any():
+            raise InputError(
+                f"weighting={settings.weighting!r} gives every record the weight 0: nothing "
+                "would be learned; set floor=, or lower swag_rate."
+            )
+        return weights
+
+    def _reweighted(self, values: Float, weights: Float) -> Float:
+        """Weights of the next round, from the losses under the present ones."""
+        if self.settings.reweight == "raise":
+            risk = weighted_risk(values, weights, self.outcome)
+            return raise_weights(weights, risk, self.settings.below)
+        return np.minimum(weights, self._targeted(record_risk(values, self.outcome)))
+
+    def _targeted(self, risk: Float, form: Callable[..., Float] = target_weights) -> Float:
+        settings = self.settings
+        # The target is for all releases together.
+        target = settings.epsilon / settings.releases
+        return form(risk, target, settings.relation, self.outcome)
+
+    def _estimate(self, values: Float, weights: Float) -> EpsilonEstimate:
+        return estimate_epsilon(
+            values,
+            weights,
+            self.settings.relation,
+            outcome=self.outcome,
+            releases=self.settings.releases,
+            bound=self.bound,
+        )
+
+    def _raw_epsilon(self, risk: Float) -> float:
+        """Epsilon at weight 1, infinite where a loss is."""
+        if not np.isfinite(risk).all():
+            return math.inf
+        return self._estimate(-risk[None, :], np.ones(len(risk))).epsilon
+
+    def _respond(
+        self, posterior: Posterior, seed: int, tail: str, values: Float, weights: Float
+    ) -> ScaleResponse | None:
+        """Epsilon at other scales of the same draws."""
+        settings = self.settings
+        if settings.sampler == "sgld" or len(settings.scales) < 2:
+            return None
+        found = {}
+        for scale in settings.scales:
+            if scale == settings.scale:
+                found[scale] = values
+                continue
+            name = f"6-scale-{scale:g}{tail}"
+            found[scale] = self._measure(name, posterior, seed, settings.final_draws, scale)
+        return scale_response(
+            found,
+            weights,
+            settings.relation,
+            outcome=self.outcome,
+            releases=settings.releases,
+            bound=self.bound,
+        )
+
+    def _release(self, posterior: Posterior) -> tuple[Named, ...]:
+        """The draws that leave, the first of them left in the module."""
+        trained, draws = self.trained, []
+        for number in reversed(range(self.settings.releases)):
+            posterior.draw_into(trained.parameters, self.secret, number)
+            if trained.recompute:
+                trained.module.train(False)
+                trained.refresh_statistics()
+            draws.append(trained.snapshot())
+        trained.module.train(False)
+        return tuple(reversed(draws))
+
+
+def child_seed(seed: int, *words: int) -> int:
+    """A 128-bit seed from another and what it is for."""
+    low, high = np.random.SeedSequence([seed, *words]).generate_state(2, np.uint64).tolist()
+    return int(high) << 64 | int(low)

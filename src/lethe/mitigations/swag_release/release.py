@@ -1,0 +1,208 @@
+"""One release in a folder: resumable, one draw, one file to hand out with its label."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from lethe.errors import InputError
+from lethe.evidence.guarantee import Guarantee
+from lethe.mitigations.swag_files import write_state
+from lethe.mitigations.swag_release.keeper import FolderKeeper, private_folder
+from lethe.mitigations.swag_release.mechanism import Mechanism, swag_ppm
+from lethe.mitigations.swag_release.records import (
+    Inputs,
+    Logits,
+    LogLikelihood,
+    Records,
+    model_logits,
+)
+from lethe.mitigations.swag_release.settings import ReleaseSettings
+from lethe.mitigations.swag_release.training import Progress
+from lethe.training.fingerprint import hash_value
+
+FORMAT = "lethe-released-draw-1"
+
+
+@dataclass(frozen=True)
+class ReleasedDraw:
+    """The released draws and where they lie.
+
+    Attributes:
+        files: the files to hand out, one a draw; nothing else of the folder may leave.
+        mechanism: what the six steps came to.
+    """
+
+    files: tuple[Path, ...]
+    mechanism: Mechanism
+
+    @property
+    def module(self) -> nn.Module:
+        """A copy of the module with the weights of the first released draw."""
+        return self.mechanism.module
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What may be said of the release."""
+        return self.mechanism.guarantee
+
+
+def release_draw(
+    module: nn.Module,
+    inputs: Inputs,
+    truth: ArrayLike | Tensor,
+    settings: ReleaseSettings,
+    folder: str | Path,
+    *,
+    seed: int = 0,
+    draw_seed: int | None = None,
+    logits: Logits = model_logits,
+    log_likelihood: LogLikelihood | None = None,
+    outcome: str = "discrete",
+    progress: Progress | None = None,
+) -> ReleasedDraw:
+    """Run the six steps of `swag_ppm` in a folder and write the draw that may leave.
+
+    The same call goes on where it was killed, with the same bytes at the end, and gives the same
+    draw when all is done. Another draw costs another epsilon, and is refused unless `releases`
+    asked for it at the first call.
+
+    Guarantee: asymptotic, an estimate on the observed records and on few draws; never a proof.
+    Assumes: only ``released-*.safetensors`` leaves. The folder ``private`` beside it holds
+        weights, risks and the seed of the draw.
+
+    Args:
+        module: as in `swag_ppm`, like what is not named here.
+        inputs: private inputs.
+        truth: private classes or targets.
+        settings: what to do.
+        folder: of this release; new or empty at the first call.
+        seed: of training and measuring.
+        draw_seed: of the released draw; by default 128 secret bits, kept in the folder.
+        logits: (module, batch) -> (B, C) scores.
+        log_likelihood: (module, batch, truth) -> (B,) log p.
+        outcome: ``discrete`` or ``density``.
+        progress: is told (step, done, of).
+
+    Raises:
+        InputError: as `swag_ppm`; or the folder was begun with something else, which is named.
+        RunFailed: the folder cannot be written.
+    """
+    place = Path(folder)
+    if place.is_dir() and not (place / "private").exists() and any(place.iterdir()):
+        raise InputError(f"{place} holds other files; name an empty folder.")
+    first = next(module.parameters(), None)
+    if first is None:
+        raise InputError("the module has no parameters.")
+    records = Records(inputs, truth, first.device, classes=log_likelihood is None)
+    asked = _asked(module, records, settings, seed, draw_seed, logits, log_likelihood, outcome)
+    fresh = {"draw_seed": str(secrets.randbits(128))}
+    with private_folder(place / "private", asked, fresh) as known:
+        mechanism = swag_ppm(
+            module,
+            inputs,
+            truth,
+            settings,
+            seed,
+            draw_seed=int(known["draw_seed"]),
+            logits=logits,
+            log_likelihood=log_likelihood,
+            outcome=outcome,
+            progress=progress,
+            keeper=FolderKeeper(place / "private"),
+        )
+        files = [
+            _write(place / f"released-{number + 1}.safetensors", draw, number, mechanism, settings)
+            for number, draw in enumerate(mechanism.draws)
+        ]
+    return ReleasedDraw(tuple(files), mechanism)
+
+
+def _asked(
+    module: nn.Module,
+    records: Records,
+    settings: ReleaseSettings,
+    seed: int,
+    draw_seed: int | None,
+    logits: Logits,
+    log_likelihood: LogLikelihood | None,
+    outcome: str,
+) -> dict[str, Any]:
+    """What the released bytes depend on, as plain values and hashes."""
+    live = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
+    kinds = {name: type(part) for name, part in module.named_modules()}
+    return {
+        "records": records.fingerprint(),
+        "weights": hash_value(
+            {name: value.detach().clone() for name, value in module.state_dict().items()}
+        ),
+        "module": hash_value([str(module), live, kinds]),
+        "logits": hash_value(logits if log_likelihood is None else log_likelihood),
+        "outcome": outcome,
+        "seed": seed,
+        "draw_seed": None if draw_seed is None else str(draw_seed),
+        **asdict(settings),
+    }
+
+
+def _write(
+    path: Path, draw: Mapping[str, Tensor], number: int, mechanism: Mechanism, of: ReleaseSettings
+) -> Path:
+    """One released file: the drawn parameters in float32, and the label in its header."""
+    estimate, response = mechanism.estimate, mechanism.response
+    label: dict[str, Any] = {
+        "draw": number + 1,
+        "releases": of.releases,
+        "sampler": of.sampler,
+        "weighting": of.weighting,
+        "estimated_local_epsilon": estimate.epsilon,
+        "relation": estimate.relation,
+        "draws": estimate.draws,
+        "growth": list(estimate.growth),
+        "loss_floor": of.floor,
+        "loss_bound": estimate.bounded,
+        "scale_response": None if response is None else asdict(response),
+        "delta": None,
+    }
+    header = {
+        "format": FORMAT,
+        "guarantee": json.dumps(mechanism.guarantee.to_json()),
+        "release": json.dumps(label, allow_nan=False),
+    }
+    # Counters, which only training reads, are no part of the draw.
+    solid = {name: value.float() for name, value in draw.items() if value.is_floating_point()}
+    write_state(path, solid, header)
+    return path
+
+
+def read_release(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a released draw and its label.
+
+    Args:
+        path: a file of `release_draw`.
+
+    Returns:
+        name -> float32 tensor, for ``load_state_dict(strict=False)``; and the label, with the
+        keys ``guarantee`` and ``release``.
+
+    Raises:
+        InputError: absent, truncated, or another kind of file.
+    """
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            header = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+        if header["format"] != FORMAT:
+            raise KeyError("format")
+        label = {name: json.loads(header[name]) for name in ("guarantee", "release")}
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise InputError(f"{path} is no released draw: {error!r}.") from error
+    return tensors, label

@@ -1,0 +1,306 @@
+"""SGD epochs that give the same weights whatever ran before them in the process.
+
+Each epoch's order, dropout and noise depend on the seed, the step of the mechanism, the round
+and the epoch alone. After each epoch the state is kept, so that a killed run goes on from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from lethe.errors import InputError
+from lethe.mitigations.batch_statistics import recalculate_statistics
+from lethe.mitigations.swag_release.keeper import Keeper
+from lethe.mitigations.swag_release.records import Logits, LogLikelihood, Records
+from lethe.training.seeding import seeded
+
+Progress = Callable[[str, int, int], None]
+Named = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One stretch of training.
+
+    Attributes:
+        name: under which its state is kept, and which progress is reported with.
+        stream: numbers that its randomness depends on.
+        epochs: passes.
+        rate: learning rate.
+        noise: standard deviation of Langevin noise on each parameter and step; 0 for none.
+        noise_stream: numbers that the noise depends on.
+    """
+
+    name: str
+    stream: tuple[int, ...]
+    epochs: int
+    rate: float
+    noise: float = 0.0
+    noise_stream: tuple[int, ...] = ()
+
+
+class Momentum:
+    """SGD with momentum, as torch has it; its own would load a compiler of several seconds.
+
+    Args:
+        parameters: to be trained.
+        rate: learning rate.
+        momentum: in [0, 1).
+        weight_decay: >= 0.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, nn.Parameter],
+        rate: float,
+        momentum: float,
+        weight_decay: float,
+    ) -> None:
+        self.parameters = parameters
+        self.rate, self.momentum, self.weight_decay = rate, momentum, weight_decay
+        kept = parameters if momentum > 0 else {}
+        self.momenta = {name: torch.zeros_like(one.detach()) for name, one in kept.items()}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One step along the gradients, which are then gone."""
+        for name, parameter in self.parameters.items():
+            slope = parameter.grad
+            if slope is None:
+                continue
+            if self.weight_decay > 0:
+                slope.add_(parameter, alpha=self.weight_decay)
+            if name in self.momenta:
+                slope = self.momenta[name].mul_(self.momentum).add_(slope)
+            parameter.sub_(slope, alpha=self.rate)
+            parameter.grad = None
+
+
+class Trained:
+    """A module on its way through the six steps.
+
+    Args:
+        module: is changed; frozen parameters stay as they are.
+        records: all private records.
+        log_likelihood: (module, batch, truth) -> (B,) log p; the loss is minus that.
+        forward: how to call the model on a batch where batch statistics are recomputed.
+        momentum: of SGD.
+        weight_decay: of SGD.
+        batch_size: records a step aimed at.
+        batch_norm: see `ReleaseSettings`.
+
+    Raises:
+        InputError: nothing to train, or batch normalisation that was not allowed.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        records: Records,
+        log_likelihood: LogLikelihood,
+        forward: Logits,
+        momentum: float,
+        weight_decay: float,
+        batch_size: int,
+        batch_norm: str,
+    ) -> None:
+        self.module, self.records = module, records
+        self.log_likelihood, self.forward = log_likelihood, forward
+        self.momentum, self.weight_decay = momentum, weight_decay
+        self.steps = -(-records.count // batch_size)
+        self.together = max(batch_size, 256)
+        self.parameters = {n: p for n, p in module.named_parameters() if p.requires_grad}
+        if not self.parameters:
+            raise InputError("the module has no parameter that requires a gradient.")
+        self.norms = _allowed_norms(module, batch_norm)
+        self.recompute = bool(self.norms) and batch_norm == "recompute"
+        moving = {id(one) for norm in self.norms for one in norm.buffers() if self.recompute}
+        self._still = {n: b.clone() for n, b in module.named_buffers() if id(b) not in moving}
+        self._moving = {n: b for n, b in module.named_buffers() if id(b) in moving}
+
+    def snapshot(self) -> Named:
+        """Copies of what training changes: parameters, and statistics that may move."""
+        live = self.parameters | self._moving
+        return {name: value.detach().clone() for name, value in live.items()}
+
+    @torch.no_grad()
+    def put(self, tensors: Mapping[str, Tensor]) -> None:
+        """Write parameters and statistics of a snapshot back."""
+        for name, value in (self.parameters | self._moving).items():
+            if name in tensors:
+                value.copy_(tensors[name])
+
+    def train(
+        self,
+        phase: Phase,
+        weights: NDArray[np.float64] | None,
+        keeper: Keeper,
+        collect: Callable[[Mapping[str, Tensor]], None] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Run a phase from the weights that the module has, or from where it was killed.
+
+        Args:
+            phase: what to do.
+            weights: (N,) alpha_i; None counts every record fully.
+            keeper: of the state after each epoch, under the phase's name.
+            collect: is handed the parameters after each epoch, also those of epochs that an
+                earlier process did.
+            progress: is told (name, epochs done, epochs).
+        """
+        optimizer = Momentum(self.parameters, phase.rate, self.momentum, self.weight_decay)
+        done = self._resume(phase, keeper, optimizer, collect)
+        for epoch in range(done, phase.epochs):
+            if progress is not None:
+                progress(phase.name, epoch, phase.epochs)
+            self._epoch(optimizer, phase, epoch, weights)
+            if collect is not None:
+                collect(self.parameters)
+                keeper.keep(f"{phase.name}.collection-{epoch:05d}", self.parameters)
+            keeper.keep(f"{phase.name}.part", self._state(optimizer, epoch + 1))
+        if progress is not None:
+            progress(phase.name, phase.epochs, phase.epochs)
+
+    def _state(self, optimizer: Momentum, epochs: int) -> Named:
+        state = {f"at {name}": value for name, value in self.snapshot().items()}
+        state |= {f"momentum {name}": value for name, value in optimizer.momenta.items()}
+        return state | {"epochs": torch.tensor(epochs)}
+
+    def _resume(
+        self,
+        phase: Phase,
+        keeper: Keeper,
+        optimizer: Momentum,
+        collect: Callable[[Mapping[str, Tensor]], None] | None,
+    ) -> int:
+        state = keeper.load(f"{phase.name}.part")
+        if state is None:
+            return 0
+        done = int(state["epochs"])
+        if collect is not None:
+            for epoch in range(done):
+                collected = keeper.load(f"{phase.name}.collection-{epoch:05d}")
+                if collected is None:
+                    raise InputError(
+                        f"collection {epoch} of {phase.name} is missing from the folder; "
+                        "begin in a new one."
+                    )
+                collect(collected)
+        self.put({name[3:]: value for name, value in state.items() if name.startswith("at ")})
+        for name, momentum in optimizer.momenta.items():
+            momentum.copy_(state[f"momentum {name}"])
+        return done
+
+    def _epoch(
+        self,
+        optimizer: Momentum,
+        phase: Phase,
+        epoch: int,
+        weights: NDArray[np.float64] | None,
+    ) -> None:
+        order = np.random.default_rng([*phase.stream, epoch]).permutation(self.records.count)
+        noise = self._noise(phase, epoch)
+        self.module.train(True)
+        for norm in self.norms:
+            norm.train(self.recompute)
+        # A record counts alpha_i an epoch, whatever batch it falls into.
+        size = self.records.count / self.steps
+        with seeded(_number(*phase.stream, epoch, 1)):
+            for rows in np.array_split(order, self.steps):
+                if weights is not None:
+                    rows = rows[weights[rows] > 0]  # 0 x infinity is no number
+                if len(rows) == 0:
+                    continue
+                batch, truth = self.records.batch(rows)
+                values = self._values(batch, truth)
+                if weights is not None:
+                    values = values * torch.from_numpy(weights[rows]).to(values)
+                torch.autograd.backward([-values.sum() / size])
+                optimizer.step()
+                if noise is not None:
+                    noise()
+        self._check(phase, epoch)
+
+    def _noise(self, phase: Phase, epoch: int) -> Callable[[], None] | None:
+        if phase.noise == 0:
+            return None
+        generator = torch.Generator(self.records.device)
+        generator.manual_seed(_number(*phase.noise_stream, epoch))
+
+        def add() -> None:
+            with torch.no_grad():
+                for parameter in self.parameters.values():
+                    extra = torch.empty_like(parameter).normal_(generator=generator)
+                    parameter.add_(extra, alpha=phase.noise)
+
+        return add
+
+    def _values(self, batch: object, truth: Tensor) -> Tensor:
+        values = self.log_likelihood(self.module, batch, truth)
+        if values.shape != (len(truth),):
+            raise InputError(
+                f"log_likelihood gives {tuple(values.shape)} for {len(truth)} records; it must "
+                "give one value a record."
+            )
+        return values
+
+    def _check(self, phase: Phase, epoch: int) -> None:
+        for name, parameter in self.parameters.items():
+            if not math.isfinite(parameter.detach().sum(dtype=torch.float64).item()):
+                raise InputError(
+                    f"{name} is NaN or infinite after epoch {epoch + 1} of {phase.name} at rate "
+                    f"{phase.rate:g}; lower the learning rate."
+                )
+        for name, buffer in self.module.named_buffers():
+            if name in self._still and not torch.equal(buffer, self._still[name]):
+                raise InputError(
+                    f"buffer {name!r} changes in training, with the private records at full "
+                    "weight and outside any estimate; use a layer without it."
+                )
+
+    @torch.no_grad()
+    def log_likelihoods(self) -> NDArray[np.float64]:
+        """(N,) log p of all records under the weights that the module has, without dropout."""
+        self.module.train(False)
+        if self.recompute:
+            self.refresh_statistics()
+        parts = []
+        for rows in self.records.batches(self.together):
+            batch, truth = self.records.batch(rows)
+            parts.append(self._values(batch, truth).double().cpu())
+        return torch.cat(parts).numpy()
+
+    def refresh_statistics(self) -> None:
+        """Recompute batch statistics on the private records; outside any claim."""
+        batches = (self.records.batch(rows)[0] for rows in self.records.batches(self.together))
+        recalculate_statistics(self.module, batches, self.forward)
+
+
+def _allowed_norms(module: nn.Module, batch_norm: str) -> list[_BatchNorm]:
+    norms = {name: one for name, one in module.named_modules() if isinstance(one, _BatchNorm)}
+    for name, one in norms.items():
+        if one.running_mean is None:
+            raise InputError(
+                f"{name} normalises by the batch in use too, so no record has a likelihood of "
+                "its own; use LayerNorm or GroupNorm."
+            )
+        if batch_norm == "refuse":
+            raise InputError(
+                f"{name} is batch normalisation, whose statistics read the private records at "
+                "full weight; use LayerNorm or GroupNorm, or batch_norm='frozen' to keep those "
+                "it was given, or 'recompute', which voids every claim."
+            )
+    return list(norms.values())
+
+
+def _number(*stream: int) -> int:
+    """A 63-bit seed from some numbers."""
+    return int(np.random.SeedSequence(stream).generate_state(1, np.uint64)[0] >> np.uint64(1))

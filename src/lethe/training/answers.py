@@ -1,0 +1,273 @@
+"""What a released model answers instead of its full outputs, and what an attacker makes of it.
+
+Every answer here is attacked by somebody who knows how it is given: he undoes what can be undone,
+and where only labels come back he asks about changed copies of the record as well. Signals are
+computed from what he then knows, for the shadow models and the target alike, so that all attacks
+on signals are attacks on the answer; accuracy is that of the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.training.copies import KINDS, noisy_copies
+from lethe.training.signals import check_distributions
+
+Float = NDArray[np.float64]
+
+_TINY = float(np.finfo(np.float64).tiny)
+_MOST_DECIMALS = 15
+
+
+class Answer(Protocol):
+    """What a classifier answers; it travels to worker processes."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether the attacker asks about changed copies too."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values that decide the answers, for findings and for the content hash."""
+        ...
+
+    def questions(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
+        """(A, N, ...) changed copies of (N, ...) records that are asked about; A may be 0."""
+        ...
+
+    def heard(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
+        """What the attacker knows of the outputs.
+
+        Args:
+            outputs: (1 + A, N, C) of the records as they are and then of their copies.
+            kind: ``logits`` or ``probabilities``.
+
+        Returns:
+            (N, C) and their kind; the largest of a row, the first of equal ones, is the class
+            that the release answers. A row with NaN among its outputs is NaN.
+        """
+        ...
+
+
+class _Undisturbed:
+    """An answer that is asked about the records alone."""
+
+    @property
+    def asks(self) -> bool:
+        return False
+
+    def questions(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
+        return np.empty((0, *features.shape), features.dtype)
+
+
+@dataclass(frozen=True)
+class Temperature(_Undisturbed):
+    """Probabilities p^(1/T), normalised; in double precision.
+
+    The attacker takes them to the power T again. Nothing is lost but what the numbers cannot
+    hold: at T = 0.01 every class that is 7 nats less likely than the best is answered as 0.
+
+    Attributes:
+        temperature: T > 0; above 1 flattens, below 1 sharpens.
+
+    >>> tempered(np.log([[0.9, 0.1]]), 2.0).round(3).tolist()
+    [[0.75, 0.25]]
+    """
+
+    temperature: float
+
+    def __post_init__(self) -> None:
+        check_between(
+            "temperature", self.temperature, 0, float("inf"), open_low=True, open_high=True
+        )
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "temperature", **asdict(self)}
+
+    def heard(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
+        answered = tempered(log_distributions(outputs[0], kind), self.temperature)
+        with np.errstate(invalid="ignore"):
+            undone = self.temperature * np.log(np.maximum(answered, _TINY))
+        if kind == "logits":
+            return undone, kind
+        return np.exp(_normalised(undone)), kind
+
+
+@dataclass(frozen=True)
+class Rounding(_Undisturbed):
+    """Probabilities rounded to some decimals; they need not sum to 1 any more.
+
+    A probability that is answered as 0 counts as half a unit of the last decimal, so that every
+    signal is finite. Of classes that are answered alike the first is the answered one.
+
+    Attributes:
+        decimals: 0 to 15.
+
+    >>> Rounding(1).heard(np.array([[[0.86, 0.14]]]), "probabilities")[0].round(2).tolist()
+    [[-0.11, -2.3]]
+    """
+
+    decimals: int
+
+    def __post_init__(self) -> None:
+        check_between("decimals", self.decimals, 0, _MOST_DECIMALS)
+        if int(self.decimals) != self.decimals:
+            raise InputError(f"decimals={self.decimals!r} must be a whole number.")
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "rounding", **asdict(self)}
+
+    def heard(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
+        answered = np.round(np.exp(log_distributions(outputs[0], kind)), int(self.decimals))
+        return np.log(np.maximum(answered, 0.5 * 10.0 ** -int(self.decimals))), "logits"
+
+
+@dataclass(frozen=True)
+class LabelOnly:
+    """The most likely class and nothing else.
+
+    The attacker asks about changed copies of each record too and counts labels: members lie
+    farther from the boundary (Choquette-Choo et al., ICML 2021, section 4). See `vote_logits`.
+    The settings are the attacker's; no model trains on a copy.
+
+    Attributes:
+        copies: A >= 1 of each record; memory and predictions grow by that factor.
+        scale: of the noise in standard deviations, see `noisy_copies`.
+        flip: chance that a column of two values changes; of tables.
+        kind: ``table`` or ``image``.
+        shift: most pixels that an image moves.
+        mirror: whether images may be mirrored.
+        shape: (height, width) or (channels, height, width) of images that are stored flat.
+        seed: of the copies, the same for all models.
+    """
+
+    copies: int = 16
+    scale: float = 0.5
+    flip: float = 0.05
+    kind: str = "table"
+    shift: int = 1
+    mirror: bool = False
+    shape: tuple[int, ...] | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_at_least("copies", self.copies, 1)
+        check_between("scale", self.scale, 0, float("inf"), open_high=True)
+        check_between("flip", self.flip, 0, 1)
+        check_choice("kind", self.kind, KINDS)
+        if self.shape is not None and (self.kind != "image" or len(self.shape) not in (2, 3)):
+            raise InputError(
+                f"shape={self.shape} is (height, width) or (channels, height, width) of images; "
+                "set kind='image', or leave it out."
+            )
+
+    @property
+    def asks(self) -> bool:
+        return True
+
+    def describe(self) -> dict[str, Any]:
+        settings = asdict(self)
+        return {
+            **settings,
+            "kind": "label-only",
+            "copies_of": self.kind,
+            "shape": None if self.shape is None else list(self.shape),
+        }
+
+    def questions(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
+        given = features
+        if self.kind == "table":
+            given = features.reshape(len(features), -1)
+        elif self.shape is not None:
+            if features[:1].size != np.prod(self.shape):
+                raise InputError(
+                    f"shape={self.shape} does not hold the {features[:1].size} numbers of a record."
+                )
+            given = features.reshape(len(features), *self.shape)
+        made = noisy_copies(
+            given,
+            self.copies,
+            self.scale,
+            self.seed,
+            self.kind,
+            self.flip,
+            self.shift,
+            self.mirror,
+        )
+        return made.reshape(self.copies, *features.shape)
+
+    def heard(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
+        if kind == "probabilities":
+            check_distributions(outputs[0])
+        lost = np.isnan(outputs).any(axis=(0, 2))
+        found = vote_logits(outputs.argmax(axis=2), outputs.shape[2])
+        found[lost] = np.nan
+        return found, "logits"
+
+
+def vote_logits(labels: NDArray[np.integer], classes: int) -> Float:
+    """Logits that hold what labels of a record and of its copies tell.
+
+    log(votes + 1/2), where record and copies have a vote each. The signal of the true label is
+    then the log-odds of its share of the votes, higher = member: records are ordered as
+    `lethe.membership.label_only.robustness_scores` orders them with the record among its copies.
+    A record whose copies outvote it has its own label put half a vote above theirs: it is what
+    the release answers. More weight for it than that made attacks on digits weaker.
+
+    Args:
+        labels: (1 + A, N) class codes, of the record first.
+        classes: C.
+
+    Returns:
+        (N, C) float64.
+
+    >>> vote_logits(np.array([[0], [0], [1]]), 2).round(3).tolist()
+    [[0.916, 0.405]]
+    """
+    count = np.zeros((labels.shape[1], classes))
+    rows, own = np.arange(labels.shape[1]), labels[0]
+    for votes in labels:
+        count[rows, votes] += 1
+    others = count.copy()
+    others[rows, own] = -np.inf
+    count[rows, own] = np.maximum(count[rows, own], others.max(axis=1) + 0.5)
+    return np.log(count + 0.5)
+
+
+def tempered(log_p: Float, temperature: float) -> Float:
+    """p^(1/T), normalised.
+
+    Args:
+        log_p: (..., C) logarithms of distributions, -inf for 0.
+        temperature: T > 0.
+    """
+    return np.exp(_normalised(log_p / temperature))
+
+
+def log_distributions(outputs: NDArray[np.floating], kind: str) -> Float:
+    """Logarithms of the class probabilities, in double precision.
+
+    Args:
+        outputs: (n, C) of `kind`.
+        kind: ``logits`` or ``probabilities``.
+
+    Raises:
+        InputError: a row of probabilities is no distribution; the message names the first.
+    """
+    wide = np.asarray(outputs, np.float64)
+    if kind == "logits":
+        return _normalised(wide)
+    check_distributions(wide)
+    with np.errstate(divide="ignore"):
+        return _normalised(np.log(np.maximum(wide, 0.0)))
+
+
+def _normalised(logits: Float) -> Float:
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        shifted = logits - logits.max(axis=-1, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
