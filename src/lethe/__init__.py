@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lethe.errors import InputError, LetheError, MissingExtra, NotMeasurable, RunFailed
+    from lethe.evidence.accounting import dp_sgd_epsilon
+    from lethe.evidence.calibration import noise_for
+    from lethe.evidence.dp_statement import DpSgdRun, dp_statement
     from lethe.evidence.epsilon import check_claim, epsilon_bound, gdp_bound
     from lethe.evidence.estimate import Estimate, Refusal
     from lethe.evidence.findings import Findings
@@ -24,6 +27,12 @@ if TYPE_CHECKING:
     from lethe.membership.scoring import score_all, score_targets
     from lethe.membership.settings import AuditSettings
     from lethe.membership.vulnerability import vulnerability
+    from lethe.mitigations.clipping.plan import plan_clipping
+    from lethe.mitigations.private_settings import PrivateSettings
+    from lethe.mitigations.private_training import train_only, train_privately
+    from lethe.mitigations.swag import Swag
+    from lethe.mitigations.swag_release.release import read_release, release_draw
+    from lethe.mitigations.swag_release.settings import ReleaseSettings
     from lethe.report import render
     from lethe.training.adapters.huggingface import huggingface_recipe
     from lethe.training.adapters.lightning import lightning_recipe
@@ -36,6 +45,7 @@ _HOME = {
     "CallableRecipe": "lethe.training.recipe",
     "Candidate": "lethe.evidence.frontier",
     "Dataset": "lethe.loaders",
+    "DpSgdRun": "lethe.evidence.dp_statement",
     "Estimate": "lethe.evidence.estimate",
     "Findings": "lethe.evidence.findings",
     "Frontier": "lethe.evidence.frontier",
@@ -44,10 +54,13 @@ _HOME = {
     "LetheError": "lethe.errors",
     "MissingExtra": "lethe.errors",
     "NotMeasurable": "lethe.errors",
+    "PrivateSettings": "lethe.mitigations.private_settings",
     "Refusal": "lethe.evidence.estimate",
+    "ReleaseSettings": "lethe.mitigations.swag_release.settings",
     "RunFailed": "lethe.errors",
     "Shadows": "lethe.training.shadows",
     "SklearnRecipe": "lethe.training.recipe",
+    "Swag": "lethe.mitigations.swag",
     "TorchRecipe": "lethe.training.recipe",
     "Treatment": "lethe.training.recipe",
     "auc": "lethe.evidence.roc",
@@ -56,20 +69,28 @@ _HOME = {
     "check_claim": "lethe.evidence.epsilon",
     "clopper_pearson": "lethe.evidence.intervals",
     "default_recipe": "lethe.training.models",
+    "dp_sgd_epsilon": "lethe.evidence.accounting",
+    "dp_statement": "lethe.evidence.dp_statement",
     "epsilon_bound": "lethe.evidence.epsilon",
     "gdp_bound": "lethe.evidence.epsilon",
     "huggingface_recipe": "lethe.training.adapters.huggingface",
     "lightning_recipe": "lethe.training.adapters.lightning",
     "load": "lethe.loaders",
     "load_canaries": "lethe.membership.one_run",
+    "noise_for": "lethe.evidence.calibration",
     "open_run": "lethe.membership.audit",
     "plan": "lethe.membership.planning",
     "plan_canaries": "lethe.membership.one_run",
+    "plan_clipping": "lethe.mitigations.clipping.plan",
+    "read_release": "lethe.mitigations.swag_release.release",
+    "release_draw": "lethe.mitigations.swag_release.release",
     "render": "lethe.report",
     "roc": "lethe.evidence.roc",
     "score_all": "lethe.membership.scoring",
     "score_targets": "lethe.membership.scoring",
     "tpr_at_fpr": "lethe.evidence.roc",
+    "train_only": "lethe.mitigations.private_training",
+    "train_privately": "lethe.mitigations.private_training",
     "vulnerability": "lethe.membership.vulnerability",
     "wilson": "lethe.evidence.intervals",
 }
@@ -79,6 +100,7 @@ __all__ = [
     "CallableRecipe",
     "Candidate",
     "Dataset",
+    "DpSgdRun",
     "Estimate",
     "Findings",
     "Frontier",
@@ -87,10 +109,13 @@ __all__ = [
     "LetheError",
     "MissingExtra",
     "NotMeasurable",
+    "PrivateSettings",
     "Refusal",
+    "ReleaseSettings",
     "RunFailed",
     "Shadows",
     "SklearnRecipe",
+    "Swag",
     "TorchRecipe",
     "Treatment",
     "auc",
@@ -99,20 +124,28 @@ __all__ = [
     "check_claim",
     "clopper_pearson",
     "default_recipe",
+    "dp_sgd_epsilon",
+    "dp_statement",
     "epsilon_bound",
     "gdp_bound",
     "huggingface_recipe",
     "lightning_recipe",
     "load",
     "load_canaries",
+    "noise_for",
     "open_run",
     "plan",
     "plan_canaries",
+    "plan_clipping",
+    "read_release",
+    "release_draw",
     "render",
     "roc",
     "score_all",
     "score_targets",
     "tpr_at_fpr",
+    "train_only",
+    "train_privately",
     "vulnerability",
     "wilson",
 ]

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from lethe.cli import run as in_this_process
 from lethe.evidence.findings import schema
 
 # Cheap attacks: what is tested here is the run around them.
@@ -54,6 +56,12 @@ def undisturbed(table, tmp_path_factory) -> Path:
     )
     assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture
+def copied(undisturbed, tmp_path) -> Path:
+    """The same run in a folder that a test may change; its models are all trained."""
+    return Path(shutil.copytree(undisturbed, tmp_path / "copied"))
 
 
 def test_a_run_folder_holds_what_was_asked_done_and_found(undisturbed):
@@ -159,9 +167,11 @@ def test_ctrl_c_exits_130_and_can_be_resumed(undisturbed, table, tmp_path, lethe
     assert (folder / "findings.json").read_bytes() == (undisturbed / "findings.json").read_bytes()
 
 
-def test_a_full_disk_leaves_a_resumable_run(undisturbed, table, tmp_path, lethe):
+def test_a_full_disk_leaves_a_resumable_run(copied, table, tmp_path, lethe):
     folder = tmp_path / "run"
-    arguments = ["audit", "model", table, "--label", "digit", "--out", folder, *SMALL]
+    alone = ["audit", "model", str(table), "--label", "digit", *SMALL, "--mitigations", "none"]
+    assert in_this_process([*alone, "--out", str(copied)]) == 0
+    arguments = [*alone, "--out", folder]
     # Room for the manifest, not for a shard: every write of a shard fails as on a full disk.
     full = lethe(
         *arguments,
@@ -172,12 +182,10 @@ def test_a_full_disk_leaves_a_resumable_run(undisturbed, table, tmp_path, lethe)
     assert not shards(folder)
     assert not list(folder.rglob("*.part"))
     assert lethe(*arguments).returncode == 0
-    assert (folder / "findings.json").read_bytes() == (undisturbed / "findings.json").read_bytes()
+    assert (folder / "findings.json").read_bytes() == (copied / "findings.json").read_bytes()
 
 
 def test_a_truncated_shard_is_trained_again_and_nothing_else(undisturbed, table, tmp_path, lethe):
-    import shutil
-
     folder = tmp_path / "run"
     shutil.copytree(undisturbed, folder)
     before = shards(folder)
@@ -201,19 +209,22 @@ def test_a_truncated_shard_is_trained_again_and_nothing_else(undisturbed, table,
         ("utility-loss<=0.01", 3, "not-tested"),
     ],
 )
-def test_the_gate_sets_the_exit_code(undisturbed, table, lethe, rule, code, outcome):
-    baseline = json.loads((undisturbed / "findings.json").read_bytes())["candidates"][0]
+def test_the_gate_sets_the_exit_code(copied, table, lethe, rule, code, outcome):
+    baseline = json.loads((copied / "findings.json").read_bytes())["candidates"][0]
     measured = baseline["attacks"]["lira-online"]["auc"]["value"]
     rule = rule.replace("MEASURED", str(measured))
-    done = lethe(
-        "audit", "model", table, "--label", "digit", "--out", undisturbed, *SMALL, "--gate", rule
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    findings = json.loads((undisturbed / "findings.json").read_bytes())
+    asked = ["audit", "model", str(table), "--label", "digit", "--out", str(copied), *SMALL]
+    asked += ["--mitigations", "none", "--gate", rule]
+    if outcome == "fail":  # the one that must stop a pipeline: as the process's own exit code
+        done = lethe(*asked)
+        assert done.returncode == code, done.stdout + done.stderr
+    else:
+        assert in_this_process(asked) == code
+    findings = json.loads((copied / "findings.json").read_bytes())
     assert [ruling["outcome"] for ruling in findings["rules"]] == [outcome]
 
 
-def test_a_gate_can_judge_a_mitigated_release(undisturbed, table, lethe):
+def test_a_gate_can_judge_a_mitigated_release(copied, table, lethe):
     done = lethe(
         "audit",
         "model",
@@ -221,7 +232,7 @@ def test_a_gate_can_judge_a_mitigated_release(undisturbed, table, lethe):
         "--label",
         "digit",
         "--out",
-        undisturbed,
+        copied,
         *SMALL,
         "--gate",
         "auc<=0.99",
@@ -231,7 +242,7 @@ def test_a_gate_can_judge_a_mitigated_release(undisturbed, table, lethe):
         "weighted",
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    findings = json.loads((undisturbed / "findings.json").read_bytes())
+    findings = json.loads((copied / "findings.json").read_bytes())
     assert {ruling["candidate"] for ruling in findings["rules"]} == {"weighted"}
 
 
@@ -259,29 +270,16 @@ def test_the_audit_file_of_a_run_repeats_it(undisturbed, table, tmp_path, lethe)
     assert findings["reproduction"]["models"] == 8
 
 
-def test_records_are_kept_on_request_and_named_by_rank_in_the_document(table, tmp_path, lethe):
-    folder = tmp_path / "kept"
-    done = lethe(
-        "audit",
-        "model",
-        table,
-        "--label",
-        "digit",
-        "--out",
-        folder,
-        *SMALL,
-        "--keep-records",
-        "--mitigations",
-        "early-stopping",
-    )
-    assert done.returncode == 0, done.stderr
-    findings = json.loads((folder / "findings.json").read_bytes())
+def test_records_are_kept_on_request_and_named_by_rank_in_the_document(copied, table):
+    asked = ["audit", "model", str(table), "--label", "digit", "--out", str(copied), *SMALL]
+    assert in_this_process([*asked, "--keep-records", "--mitigations", "early-stopping"]) == 0
+    findings = json.loads((copied / "findings.json").read_bytes())
     exposed = findings["records"]["exposed"]
     assert len(exposed) == 100 and exposed[0]["id"] == "record 1"
     assert exposed[0]["t"] >= exposed[-1]["t"]
     import pyarrow.parquet
 
-    kept = pyarrow.parquet.read_table(folder / "records.parquet").to_pylist()
+    kept = pyarrow.parquet.read_table(copied / "records.parquet").to_pylist()
     assert kept[0]["t"] == pytest.approx(exposed[0]["t"], rel=1e-6)
     assert len(kept) > 200
-    assert (folder / "records.parquet").stat().st_mode & 0o077 == 0
+    assert (copied / "records.parquet").stat().st_mode & 0o077 == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import jsonschema
 import numpy as np
@@ -17,6 +18,8 @@ from lethe.membership.settings import AuditSettings
 from lethe.training.shadows import Shadows
 
 SETTINGS = AuditSettings(models=16)
+FEW = AuditSettings(models=16, attack=("lira-online", "loss-threshold"))
+"""Where something else than the attacks is tested: they take most of the time."""
 
 
 def checked(findings):
@@ -86,10 +89,10 @@ def test_csv_and_parquet_give_the_numbers_of_npz(made, npz, tmp_path):
     table = pyarrow.table(long_table(made))
     csv.write_csv(table, tmp_path / "scores.csv")
     parquet.write_table(table, tmp_path / "scores.parquet")
-    wide = checked(audit_scores("x", Shadows.from_file(npz), SETTINGS))
+    wide = checked(audit_scores("x", Shadows.from_file(npz), FEW))
     for name in ("scores.csv", "scores.parquet"):
         read = Shadows.from_file(tmp_path / name)
-        assert numbers(checked(audit_scores("x", read, SETTINGS))) == numbers(wide)
+        assert numbers(checked(audit_scores("x", read, FEW))) == numbers(wide)
 
 
 def test_groups_widen_the_intervals(made):
@@ -176,7 +179,7 @@ GATES = {
 
 @pytest.mark.parametrize("gate, outcome", GATES.items())
 def test_rules(made, gate, outcome):
-    document = checked(audit_scores("x", made, AuditSettings(models=16, gate=(gate,))))
+    document = checked(audit_scores("x", made, replace(FEW, gate=(gate,))))
     assert document["rules"][0]["outcome"] == outcome
     assert document["rules"][0]["candidate"] == "baseline"
     assert document["verdict"]["outcome"] == outcome
@@ -202,7 +205,7 @@ def test_records_are_named_only_on_request_and_never_by_id(made):
     named = Shadows(made.signals, made.members, ids, made.labels)
     quiet = audit_scores("x", named, SETTINGS).to_bytes()
     assert b"patient" not in quiet and b"record 1" not in quiet
-    told = audit_scores("x", named, AuditSettings(models=16, keep_records=True))
+    told = audit_scores("x", named, replace(FEW, keep_records=True))
     assert b"patient" not in told.to_bytes()
     exposed = checked(told)["records"]["exposed"]
     assert [row["id"] for row in exposed] == [f"record {rank}" for rank in range(1, 101)]

@@ -90,14 +90,58 @@ def batch_norm_without_statistics() -> nn.Module:
     return nn.Sequential(nn.Linear(4, WIDTH), norm, head())
 
 
-def attention() -> nn.Module:
+def attention(**settings: Any) -> nn.Module:
     def forward(m: Any, x: Tensor) -> Tensor:
         h = m.emb(x)
         return m.head(m.att(h, h, h, need_weights=False)[0].mean(1))
 
-    return Model(
-        forward, emb=table(), att=nn.MultiheadAttention(WIDTH, 2, batch_first=True), head=head()
-    )
+    inner = nn.MultiheadAttention(WIDTH, 2, batch_first=True, **settings)
+    return Model(forward, emb=table(), att=inner, head=head())
+
+
+def attention_in_place() -> nn.Module:
+    """The output of the attention layer is a view that is then changed in place."""
+
+    def forward(m: Any, x: Tensor) -> Tensor:
+        h = m.emb(x).transpose(0, 1)
+        out = m.att(h, h, h, need_weights=False)[0]
+        out.mul_(2)
+        return m.head((out + h).mean(0))
+
+    return Model(forward, emb=table(), att=nn.MultiheadAttention(WIDTH, 2), head=head())
+
+
+def norm_on_data() -> nn.Module:
+    """A norm whose input wants a gradient that no layer can give, and one that is not used."""
+
+    def forward(m: Any, x: Tensor) -> Tensor:
+        m.aside(torch.tanh(m.fc(x)))
+        return m.head(torch.tanh(m.norm(2 * x.clone().requires_grad_())))
+
+    norms = {"norm": nn.LayerNorm(4), "aside": nn.LayerNorm(WIDTH)}
+    return Model(forward, fc=nn.Linear(4, WIDTH), head=nn.Linear(4, CLASSES), **norms)
+
+
+def norm_aside() -> nn.Module:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        h = torch.tanh(m.fc(x))
+        m.aside(h)
+        return m.head(m.norm(h))
+
+    norms = {"norm": nn.LayerNorm(WIDTH), "aside": nn.LayerNorm(WIDTH)}
+    return Model(forward, fc=nn.Linear(4, WIDTH), head=head(), **norms)
+
+
+def attention_reused() -> nn.Module:
+    """A weight of the attention layer is used outside it too."""
+
+    def forward(m: Any, x: Tensor) -> Tensor:
+        h = m.emb(x)
+        h = torch.tanh(F.linear(h, m.att.in_proj_weight[:WIDTH]))
+        return m.head(m.att(h, h, h, need_weights=False)[0].mean(1))
+
+    inner = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+    return Model(forward, emb=table(), att=inner, head=head())
 
 
 def encoder() -> nn.Module:
@@ -107,11 +151,52 @@ def encoder() -> nn.Module:
     )
 
 
-def lstm() -> nn.Module:
-    inner = nn.LSTM(WIDTH, WIDTH, batch_first=True)
+def recurrent(kind: type[nn.RNNBase], **settings: Any) -> nn.Module:
+    inner = kind(WIDTH, WIDTH, batch_first=True, **settings)
     return Model(
-        lambda m, x: m.head(m.lstm(m.emb(x))[0][:, -1]), emb=table(), lstm=inner, head=head()
+        lambda m, x: m.head(m.inner(m.emb(x))[0][:, -1]),
+        emb=table(),
+        inner=inner,
+        head=nn.Linear(settings.get("proj_size", WIDTH), CLASSES),
     )
+
+
+def recurrent_twice() -> nn.Module:
+    """The last states of one call are the first of another."""
+
+    def forward(m: Any, x: Tensor) -> Tensor:
+        h = m.emb(x)
+        return m.head(m.inner(h, m.inner(h)[1])[0][:, -1])
+
+    return Model(forward, emb=table(), inner=nn.LSTM(WIDTH, WIDTH, batch_first=True), head=head())
+
+
+def cell() -> nn.Module:
+    return Model(
+        lambda m, x: m.head(m.cell(m.emb(x)[:, 0])[0]),
+        emb=table(),
+        cell=nn.LSTMCell(WIDTH, WIDTH),
+        head=head(),
+    )
+
+
+class OwnRMSNorm(nn.Module):
+    """A norm of somebody's own, with its scale counted from 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(0.1 * torch.randn(WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        normal = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5)
+        return normal * (1 + self.weight)
+
+
+class SquaredRMSNorm(OwnRMSNorm):
+    """Named like a norm, but not affine in its scale."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight.square()
 
 
 def shared_parameter() -> nn.Module:

@@ -239,8 +239,7 @@ def test_stock_transformers_work_as_they_are(name: str) -> None:
         (torch.arange(5) < torch.arange(6)[:, None] + 1).long(),
     )
     plan = plan_clipping(module, loss, batch)
-    assert plan.way == ("vmap" if kind == "Llama" else "book-keeping"), plan.reasons
-    assert all("LlamaRMSNorm" in reason for reason in plan.reasons)
+    assert plan.way == "book-keeping", plan.reasons
     assert plan.check.mode == ("as given" if kind == "Llama" else "evaluation")
     plan = plan_clipping(module.eval(), loss, batch)
     _, norms = models.by_hand(module, loss, batch, 1.0)
@@ -342,8 +341,8 @@ def test_bad_input_is_refused_by_name() -> None:
         "not finite on the example": {"loss": lambda m, b: models.loss(m, b) / 0},
         "no trained parameter": {"loss": lambda m, b: (m(b[0]) * 0).sum(1)},
         "in evaluation mode": {"loss": lambda m, b: models.loss(m, b) * torch.rand(len(b[0]))},
-        "MultiheadAttention has no rule": {
-            "module": models.attention(),
+        "EmbeddingBag has no rule": {
+            "module": models.bag(),
             "example_batch": models.words(6),
             "way": "book-keeping",
         },

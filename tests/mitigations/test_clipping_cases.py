@@ -13,14 +13,23 @@ from lethe.errors import InputError
 from lethe.mitigations.clipping import plan_clipping
 
 VECTOR, FOUR, IMAGE, SIGNAL, WORDS = (4,), (2, 3, 4), (4, 7, 6), (4, 9), None
-BOOK, VMAP = "book-keeping", "vmap"
+BOOK, VMAP, LOOP = "book-keeping", "vmap", "loop"
 
 # name: model, shape of one example (None: words), way that is taken, word of the reason
 CASES: dict[str, tuple[Any, Any, str, str]] = {
     "mlp": (models.mlp, VECTOR, BOOK, ""),
-    "attention": (models.attention, WORDS, VMAP, "MultiheadAttention"),
-    "encoder layer": (models.encoder, WORDS, VMAP, "MultiheadAttention"),
-    "lstm": (models.lstm, WORDS, VMAP, "LSTM"),
+    "attention": (models.attention, WORDS, BOOK, ""),
+    "attention, more keys": (lambda: models.attention(add_bias_kv=True), WORDS, VMAP, "bias_kv"),
+    "attention, reuse": (models.attention_reused, WORDS, VMAP, "in_proj_weight is also used"),
+    "attention, in place": (models.attention_in_place, WORDS, VMAP, "through a view"),
+    "norm on data": (models.norm_on_data, VECTOR, LOOP, "norm layer was not met"),
+    "norm aside": (models.norm_aside, VECTOR, BOOK, ""),
+    "encoder layer": (models.encoder, WORDS, BOOK, ""),
+    "lstm": (lambda: models.recurrent(nn.LSTM), WORDS, BOOK, ""),
+    "lstm, called twice": (models.recurrent_twice, WORDS, BOOK, ""),
+    "lstm cell": (models.cell, WORDS, LOOP, "LSTMCell"),
+    "gru": (lambda: models.recurrent(nn.GRU), WORDS, BOOK, ""),
+    "rnn": (lambda: models.recurrent(nn.RNN, nonlinearity="relu"), WORDS, BOOK, ""),
     "shared parameter": (models.shared_parameter, VECTOR, BOOK, ""),
     "tied module": (models.tied_module, WORDS, BOOK, ""),
     "functional reuse": (models.functional_reuse, WORDS, VMAP, "emb.weight is also used"),
@@ -44,6 +53,8 @@ CASES: dict[str, tuple[Any, Any, str, str]] = {
         "InstanceNorm2d",
     ),
     "RMSNorm": (lambda: models.small(nn.RMSNorm(models.WIDTH)), VECTOR, BOOK, ""),
+    "RMSNorm, own": (lambda: models.small(models.OwnRMSNorm()), VECTOR, BOOK, ""),
+    "RMSNorm, wrong": (lambda: models.small(models.SquaredRMSNorm()), VECTOR, VMAP, "error"),
     "LayerNorm": (lambda: models.small(nn.LayerNorm(models.WIDTH)), VECTOR, BOOK, ""),
     "PReLU": (lambda: models.small(nn.PReLU()), VECTOR, VMAP, "PReLU"),
     "weight_norm": (

@@ -266,3 +266,28 @@ def test_read_only_features_are_accepted(tmp_path: Path) -> None:
     features.setflags(write=False)
     assert train(chunk_jobs(spec(features=features), tmp_path, 4, 4)) == 4
     assert torch.get_num_threads() == 1
+
+
+def test_predicted_classes_are_kept_only_when_asked(tmp_path: Path) -> None:
+    plain, asked = spec(), spec(predictions=True)
+    assert "predictions" not in plain.describe() and plain.hash() != asked.hash()
+    found = {}
+    for name, one in (("plain", plain), ("asked", asked)):
+        jobs = chunk_jobs(one, tmp_path / name, 6, 4)
+        train(jobs)
+        found[name] = Shadows.from_shards(jobs, IDS)
+    kept = found["asked"].population_predicted
+    assert found["plain"].population_predicted is None and kept is not None
+    assert kept.shape == (6, 8) and kept.dtype == np.int32
+    assert ((kept == LABELS[~POOL]) == found["asked"].population_correct).all()
+    assert (found["asked"].signals == found["plain"].signals).all()
+    some = found["asked"].select([4, 1]).population_predicted
+    assert some is not None and (some == kept[[4, 1]]).all()
+
+
+def test_a_regression_has_no_predicted_classes(tmp_path: Path) -> None:
+    numbers = {"labels": FEATURES[:, 0].astype(np.float64), "classes": 0}
+    recipe = replace(TORCH, make_module=lambda: nn.Linear(3, 1), loss="squared-error")
+    jobs = chunk_jobs(spec(**numbers, recipe=recipe, predictions=True), tmp_path, 4, 4)
+    train(jobs)
+    assert Shadows.from_shards(jobs, IDS).population_predicted is None

@@ -93,6 +93,20 @@ def test_a_regression_has_no_right_answers(tmp_path: Path) -> None:
     assert back.utility.tobytes() == shard.utility.tobytes()
 
 
+def test_predicted_classes_are_kept_where_asked(tmp_path: Path) -> None:
+    shard = replace(SHARD, predicted=np.array([[1, 0, 140], [2, 2, 70_000]], np.int32))
+    path = written(tmp_path, shard)
+    back = read(path)
+    assert back is not None and back.predicted is not None and shard.predicted is not None
+    assert back.predicted.dtype == np.int32
+    assert back.predicted.tobytes() == shard.predicted.tobytes()
+    assert_same(back)
+    assert read(resaved(path, predicted=shard.predicted[:, :2].copy())) is None
+    assert read(resaved(written(tmp_path, shard), predicted=shard.predicted + 1)) is None
+    without = read(written(tmp_path))
+    assert without is not None and without.predicted is None
+
+
 def test_identical_results_are_identical_bytes(tmp_path: Path, raw: bytes) -> None:
     """safetensors writes metadata in random order: twenty times would show it."""
     for _ in range(20):

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from lethe.cli.audit_text import text
 from lethe.cli.subject_options import AS_USUAL, SubjectOptions
 
 audit = App(name="audit", help="Measure what a release tells about the people behind it.")
+audit.command(text)
 
 
 @audit.command
@@ -107,7 +109,7 @@ def model(
     data, chosen, name, folder = find_subject(target, options, settings)
     command = {"command": "audit model", "target": target, **options}
     with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
-        _warn_models(options["models"], settings.models, progress)
+        warn_models(options["models"], settings.models, progress)
         begin(run, command)
         there = choose_engine(where, folder, options["workers"], details, progress.say)
         findings = audit_model(
@@ -192,13 +194,14 @@ def scores(
     folder = run_folder(options["out"], file.stem, name)
     command = {"command": "audit scores", "file": str(file), **options}
     with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
-        _warn_models(None, shadows.models, progress)
+        warn_models(None, shadows.models, progress)
         begin(run, command)
         findings = audit_scores(file.stem, shadows, settings, run, targets)
         return finish(findings, run, context)
 
 
-def _warn_models(asked: int | None, models: int, progress: Any) -> None:
+def warn_models(asked: int | None, models: int, progress: Any) -> None:
+    """Say what is odd about the number of models."""
     if asked is not None and asked != models:
         progress.say(f"models={asked} is odd; {models} are trained, in complementary pairs.")
     if models < 8:

@@ -62,8 +62,8 @@ def audit_settings(options: Mapping[str, Any]) -> AuditSettings:
         value = options.get(field.name)
         if value is None:
             continue
-        if field.name in ("attack", "gate", "until", "mitigations"):
-            value = (value,) if isinstance(value, str) else tuple(value)
+        if field.name in ("attack", "gate", "until", "mitigations", "epsilon"):
+            value = tuple(value) if isinstance(value, list | tuple) else (value,)
         _check_type(field.name, value, field.default)
         chosen[field.name] = value
     return AuditSettings(**chosen)

@@ -82,7 +82,7 @@ def _chunks(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
             "lethe.membership.by_hand.chunks_of and lethe.training.shadows.train_chunk."
         )
     asked = read_toml(run / "audit.toml")
-    if asked.get("command") != "audit model":
+    if asked.get("command") not in ("audit model", "audit text"):
         raise InputError(f"{run} is a run of `lethe {asked.get('command')}`: nothing is trained.")
     options: defaultdict[str, Any] = defaultdict(lambda: None, asked)
     if recipe is not None:

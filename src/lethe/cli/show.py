@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from lethe.cli import interrupt
+from lethe.cli.show_f1 import print_f1
 from lethe.evidence.findings import Findings
 
 _LOG_EVERY = 10.0
@@ -132,6 +133,7 @@ def print_findings(findings: Findings, folder: str) -> None:
     if len(findings.candidates) > 1:
         console.print(Text(f"* no other candidate is better in both risk and {merit}"))
         console.print(Text(f"> the one to take: {frontier['rule']}"))
+    print_f1(console, findings)
     for ruling in findings.rules:
         console.print(Text(f"{ruling['outcome']}: {ruling['rule']} on {ruling['candidate']}"))
     for check in findings.checks:

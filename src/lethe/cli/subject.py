@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +28,12 @@ class Subject(NamedTuple):
     folder: Path
 
 
-def find_subject(target: str, options: Mapping[str, Any], settings: AuditSettings) -> Subject:
+def find_subject(
+    target: str,
+    options: Mapping[str, Any],
+    settings: AuditSettings,
+    say: Callable[[str], None] | None = None,
+) -> Subject:
     """Load what the options name, and check that the recipe can carry what is asked.
 
     Raises:
@@ -37,20 +42,30 @@ def find_subject(target: str, options: Mapping[str, Any], settings: AuditSetting
     from lethe.cli.options import run_folder
     from lethe.membership.audit import baseline_spec
 
-    data, recipe = load_subject(target, options, settings.seed)
+    data, recipe = load_subject(target, options, settings.seed, say)
     settings.candidates(recipe)
     name = baseline_spec(data, recipe, settings).hash()
     return Subject(data, recipe, name, run_folder(options["out"], data.name, name))
 
 
-def load_subject(target: str, options: Mapping[str, Any], seed: int) -> tuple[Dataset, Recipe]:
-    """Load the data and build the recipe that the options of `lethe audit model` name.
+def load_subject(
+    target: str,
+    options: Mapping[str, Any],
+    seed: int,
+    say: Callable[[str], None] | None = None,
+) -> tuple[Dataset, Recipe]:
+    """Load the data and build the recipe that the options of `lethe audit model` or `text` name.
 
     Args:
         target: built-in data or a file.
         options: all options of the command; None where not given.
         seed: of the audit.
+        say: progress, where reading takes minutes.
     """
+    if "text" in options:  # a key that `lethe audit text` alone has
+        from lethe.cli.text_subject import load_text_subject
+
+        return load_text_subject(target, options, seed, say)
     from lethe.loaders import load
     from lethe.training.models import default_recipe, load_recipe
 

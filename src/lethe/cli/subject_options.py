@@ -21,11 +21,31 @@ class SubjectOptions:
         What it predicts: "classification", a class, or "regression", a number. [classification]
     recipe
         Your own model: file.py:name or module:name, a function that returns a recipe, or an
-        estimator of scikit-learn, XGBoost, LightGBM or skorch. [a small neural network]
+        estimator of scikit-learn, XGBoost, LightGBM or skorch. [a small neural network; on texts a
+        linear head]
     mitigations
-        Names of the mitigations to compare: uniform-noise, weighted, weighted-noise, removal,
-        equal-mean-weight, early-stopping; or none, to measure the plain model alone.
-        [all that the recipe can carry]
+        Names of the mitigations to compare. Standard: uniform-noise, weighted, weighted-noise,
+        removal, equal-mean-weight, early-stopping. Cheap: l2, label-smoothing, mixup,
+        model-averaging. What is answered: temperature, rounding, label-only. With --epsilon:
+        dp-sgd, weighted-dp, individual-dp. With --local-epsilon: swag-ppm, swag-scalar. Or all,
+        or none, to measure the plain model alone. [the standard ones, and dp-sgd and swag-ppm
+        where their epsilon is given]
+    epsilon
+        Train privately too (DP-SGD), with this epsilon; may be repeated.
+    delta
+        Of the private training: well below 1/records, such as 1e-5. It has no default.
+    clip
+        Largest norm of one record's gradient in the private training. [1]
+    dp_batch_size
+        Expected batch of the private training. [four times the recipe's, at least 256]
+    dp_epochs
+        Passes of the private training. [the recipe's]
+    dp_learning_rate
+        Highest learning rate of the private training. [the recipe's]
+    dp_optimizer
+        Of the private training: sgd, adam or adamw. [the recipe's]
+    local_epsilon
+        Train posterior draws too (SWAG), aimed at this estimated epsilon; it is no guarantee.
     seed
         Of everything random. [0]
     confidence
@@ -53,7 +73,7 @@ class SubjectOptions:
     rows
         Use a random subset of this many records.
     missing
-        Missing numbers: "refuse" or "impute". [refuse]
+        Missing numbers: "refuse" or "impute"; missing texts: "refuse" or "leave-out". [refuse]
     workers
         Processes, one thread each. [all cores]
     """
@@ -62,6 +82,14 @@ class SubjectOptions:
     task: str | None = None
     recipe: str | None = None
     mitigations: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None
+    epsilon: Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())] = None
+    delta: float | None = None
+    clip: float | None = None
+    dp_batch_size: int | None = None
+    dp_epochs: int | None = None
+    dp_learning_rate: float | None = None
+    dp_optimizer: str | None = None
+    local_epsilon: float | None = None
     seed: int | None = None
     confidence: float | None = None
     holdout: float | None = None

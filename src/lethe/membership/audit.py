@@ -91,6 +91,7 @@ def baseline_spec(data: Dataset, recipe: Recipe, settings: AuditSettings) -> Spe
         Treatment(),
         settings.seed,
         people,
+        settings.predictions,
     )
 
 
@@ -112,6 +113,7 @@ def audit_model(
     workers: int | None = None,
     engine: Engine | None = None,
     memory: float | None = None,
+    extra: Sequence[Mitigation] = (),
 ) -> Findings:
     """Attack a model's training, mitigate, attack each mitigation adaptively, and compare.
 
@@ -126,6 +128,7 @@ def audit_model(
             default.
         memory: GiB that the stacks of all workers may take together; half of the machine's by
             default.
+        extra: further candidates of your own, beside those that the settings name.
 
     Returns:
         The findings. `findings.json` is left to the caller.
@@ -137,7 +140,7 @@ def audit_model(
     show = show or Silent()
     spec = baseline_spec(data, recipe, settings)
     settings.attacks(_untrained(spec))
-    built, skipped = settings.candidates(recipe)
+    built, skipped = settings.candidates(recipe, extra)
     here = workers or default_workers()
     train = Trainer(spec, settings, folder, show, here, data.ids, engine=engine, memory=memory)
 

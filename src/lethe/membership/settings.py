@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.evidence.accounting import check_given_delta
 from lethe.evidence.precision import Precision, parse_precision
 from lethe.evidence.rules import Rule, parse_rule
 from lethe.membership.attacks import ATTACKS, choose_attacks
 from lethe.membership.lira import VARIANCES
 from lethe.membership.measure import FPRS
 from lethe.mitigations.mitigation import Mitigation
-from lethe.mitigations.obfuscation import (
-    BASELINE,
-    NOISE_CONVENTIONS,
-    noise_on_mean,
-    standard_mitigations,
-)
+from lethe.mitigations.obfuscation import NOISE_CONVENTIONS, standard_mitigations
 from lethe.training.design import check_models
-from lethe.training.recipe import Recipe, TorchRecipe
+from lethe.training.recipe import Recipe
 from lethe.training.shadows import Shadows
 
 
@@ -32,8 +29,9 @@ class AuditSettings:
         confidence: of all intervals.
         margin: utility loss that counts as none (0.01 = one point of accuracy, or 0.01 of R²).
         holdout: share of the records that no model trains on.
-        mitigations: names to put on the frontier, ``none`` for the baseline alone; None for all
-            that the recipe allows.
+        mitigations: names to put on the frontier, see `lethe.membership.candidates.NAMES`;
+            ``none`` for the baseline alone, ``all`` for everything that the recipe can carry;
+            None for the standard ones, and DP-SGD where `epsilon` is given.
         noise: gradient noise, see `noise_convention`.
         noise_convention: ``mean`` (on the averaged gradient) or ``record`` (eq. 8's sigma_j).
         alpha: of the weights e^(-alpha t + beta).
@@ -45,6 +43,15 @@ class AuditSettings:
             `parse_precision`; `models` is then the most there may be.
         release: the candidate that the rules judge.
         keep_records: write the per-record table, which is personal data.
+        epsilon: targets of differentially private training, each one candidate.
+        delta: of those; well below 1 / records, without a default.
+        clip: largest norm of one record's gradient there.
+        dp_batch_size: expected batch there; None for four times the recipe's, at least 256.
+        dp_epochs: passes there; None for the recipe's.
+        dp_learning_rate: the highest rate there; None for the recipe's.
+        dp_optimizer: ``sgd``, ``adam`` or ``adamw`` there; None for the recipe's.
+        local_epsilon: target of the *estimated* epsilon of a posterior draw under replace-one.
+        predictions: keep the predicted classes and report F1, see `f1_tables`.
     """
 
     models: int = 64
@@ -63,6 +70,15 @@ class AuditSettings:
     until: tuple[str, ...] = ()
     release: str = "baseline"
     keep_records: bool = False
+    epsilon: tuple[float, ...] = ()
+    delta: float | None = None
+    clip: float = 1.0
+    dp_batch_size: int | None = None
+    dp_epochs: int | None = None
+    dp_learning_rate: float | None = None
+    dp_optimizer: str | None = None
+    local_epsilon: float | None = None
+    predictions: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", check_models(self.models))
@@ -81,14 +97,28 @@ class AuditSettings:
             check_choice("attack", name, ["auto", "all", *ATTACKS])
         self.rules()
         self.widths()
-        if "none" in (self.mitigations or ()):
-            if self.mitigations != ("none",):
+        for alone in {"none", "all"} & set(self.mitigations or ()):
+            if self.mitigations != (alone,):
                 raise InputError(
-                    f"mitigations={', '.join(self.mitigations or ())}: 'none' stands alone; "
+                    f"mitigations={', '.join(self.mitigations or ())}: {alone!r} stands alone; "
                     "leave it out, or the others."
                 )
+        if self.mitigations == ("none",):
             object.__setattr__(self, "mitigations", ())
+        self._check_private()
         standard_mitigations(self.noise, self.alpha, self.beta, None)
+
+    def _check_private(self) -> None:
+        object.__setattr__(self, "epsilon", tuple(sorted(set(self.epsilon))))
+        for epsilon in self.epsilon:
+            check_between("epsilon", epsilon, 0, float("inf"), open_low=True, open_high=True)
+        if self.epsilon:
+            check_given_delta(self.delta)
+        check_between("clip", self.clip, 0, float("inf"), open_low=True, open_high=True)
+        if self.local_epsilon is not None:
+            check_between(
+                "local_epsilon", self.local_epsilon, 0, float("inf"), open_low=True, open_high=True
+            )
 
     def rules(self) -> list[Rule]:
         """The gate's rules, read."""
@@ -108,39 +138,14 @@ class AuditSettings:
         """The attacks to run on these models; see `choose_attacks`."""
         return choose_attacks(self.attack, shadows)
 
-    def candidates(self, recipe: Recipe) -> tuple[list[Mitigation], list[dict[str, str]]]:
+    def candidates(
+        self, recipe: Recipe, extra: Sequence[Mitigation] = ()
+    ) -> tuple[list[Mitigation], list[dict[str, str]]]:
         """Candidates that can be trained, the baseline first, and those that cannot, with why.
 
         Raises:
-            InputError: an unknown name in `mitigations`, or a `release` that is not built.
+            InputError: see `lethe.membership.candidates.candidates`.
         """
-        batch = recipe.batch_size if isinstance(recipe, TorchRecipe) else 1
-        early = max(1, recipe.epochs // 3) if isinstance(recipe, TorchRecipe) else 1
-        offered: list[Mitigation] = [
-            mitigation
-            for mitigation in standard_mitigations(
-                noise_on_mean(self.noise, self.noise_convention, batch),
-                self.alpha,
-                self.beta,
-                early,
-            )
-            if not (mitigation.settings.get("noise") == 0.0)
-        ]
-        names = [mitigation.name for mitigation in offered]
-        for name in self.mitigations or ():
-            check_choice("mitigation", name, [*names, "none"])
-        wanted = [m for m in offered if self.mitigations is None or m.name in self.mitigations]
-        built: list[Mitigation] = [BASELINE]
-        skipped: list[dict[str, str]] = []
-        import numpy as np
+        from lethe.membership.candidates import candidates
 
-        for mitigation in wanted:
-            reason = recipe.refuses(mitigation.treatment(np.ones(1, np.float32)))
-            if reason is None:
-                built.append(mitigation)
-            elif self.mitigations is not None:
-                raise InputError(f"mitigation {mitigation.name!r}: {reason}.")
-            else:
-                skipped.append({"name": mitigation.name, "why": reason})
-        check_choice("release", self.release, [mitigation.name for mitigation in built])
-        return built, skipped
+        return candidates(self, recipe, extra)

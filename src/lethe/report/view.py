@@ -11,6 +11,7 @@ from typing import Any
 
 from lethe.report import words
 from lethe.report.context_fields import groups, run_facts
+from lethe.report.f1 import f1_view
 from lethe.report.numbers import (
     Cell,
     facts,
@@ -63,6 +64,7 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "histograms": _histogram_tables(candidates),
         "differences": [_difference_row(c) for c in candidates if c.get("utility_loss")],
         "moved": [_moved_row(c) for c in candidates if c.get("moved")],
+        "f1": f1_view(candidates),
         "classes": _class_tables(candidates, baseline),
         "slices": slice_tables(baseline),
         "persons": person_table(baseline),

@@ -44,6 +44,7 @@ class Spec:
         seed: of the audit.
         groups: (N,) int64 code of each record's person, or None when each record is its own;
             models train on whole persons.
+        predictions: keep the class that each model names for each record, as F1 needs it.
     """
 
     features: NDArray[np.floating]
@@ -54,6 +55,7 @@ class Spec:
     treatment: Treatment
     seed: int
     groups: NDArray[np.int64] | None = None
+    predictions: bool = False
 
     def __post_init__(self) -> None:
         if self.recipe.task != self.task:
@@ -85,6 +87,8 @@ class Spec:
             "treatment": self.treatment.describe(),
             "seed": self.seed,
             "versions": versions("numpy", "scipy", "torch", "scikit-learn"),
+            # Only where asked for: models of earlier runs keep their name.
+            **({"predictions": True} if self.predictions else {}),
         }
 
     def hash(self) -> str:
@@ -150,6 +154,9 @@ def train_chunk(job: ChunkJob) -> int:
     seeds = [model_seed(spec.seed, index) for index in range(job.first, last)]
     signals = np.empty(members.shape, np.float32)
     correct = None if spec.task == "regression" else np.empty(members.shape, np.uint8)
+    predicted = None
+    if correct is not None and spec.predictions:
+        predicted = np.empty(members.shape, np.int32)
     held = ~spec.pool
     convert = _signal_maker(labels, held)
     for at, (outputs, kind) in enumerate(outputs_of(spec, labels, members, seeds, job.layout)):
@@ -158,7 +165,10 @@ def train_chunk(job: ChunkJob) -> int:
         except InputError as error:
             raise InputError(f"shadow model {job.first + at}: {error}") from None
         if correct is not None:
-            correct[at] = outputs.argmax(axis=1) == labels
+            answers = outputs.argmax(axis=1)
+            correct[at] = answers == labels
+            if predicted is not None:
+                predicted[at] = answers
     merit = merit_of_signal(signals) if correct is None else correct
     utility = merit[:, held].mean(axis=1) if held.any() else np.zeros(job.models)
     shard = Shard(
@@ -168,6 +178,7 @@ def train_chunk(job: ChunkJob) -> int:
         correct,
         utility.astype(np.float32),
         np.array(seeds, np.int64),
+        predicted,
     )
     write_shard(shard_path(job.folder, job.chunk), shard, job.spec_hash)
     return job.models
@@ -205,6 +216,7 @@ class Shadows:
         population_features: (H, ...) those that no model saw, or None.
         in_sd: whether a regression's errors are in standard deviations of the target, so that
             they give R²; not known of errors from a file.
+        population_predicted: (K, H) int32 class that each model names, or None.
     """
 
     signals: NDArray[np.float32]
@@ -222,6 +234,7 @@ class Shadows:
     features: NDArray[np.floating] | None = None
     population_features: NDArray[np.floating] | None = None
     in_sd: bool = True
+    population_predicted: NDArray[np.int32] | None = None
 
     @property
     def merit(self) -> NDArray[np.bool_] | NDArray[np.float32] | None:
@@ -288,6 +301,7 @@ class Shadows:
             self.features,
             self.population_features,
             self.in_sd,
+            cut(self.population_predicted),
         )
 
     def halves(self) -> tuple[Shadows, Shadows]:
@@ -334,6 +348,8 @@ class Shadows:
         kinds: dict[str, type] = {"signals": np.float32, "members": bool, "correct": bool}
         if spec.task == "regression":
             del kinds["correct"]
+        elif spec.predictions:
+            kinds["predicted"] = np.int32
         # Each number goes straight to its place: tables of all records would double the memory.
         sides = [np.flatnonzero(spec.pool), np.flatnonzero(~spec.pool)]
         tables: list[dict[str, NDArray[Any]]] = [
@@ -365,4 +381,5 @@ class Shadows:
             spec.labels[~pool],
             task=spec.task,
             population_groups=None if groups is None else groups[~pool],
+            population_predicted=outside.get("predicted"),
         )

@@ -3,7 +3,8 @@
 ``{chunk:05d}.safetensors`` holds `signals` float32 (models, records), `members` and `correct`
 uint8 (models, records), `utility` float32 (models,) and `seeds` int64 (models,); its header
 holds the hash of the spec, the first model's number and a digest of the content. Regression has
-no `correct`: its signals say how good the predictions are.
+no `correct`: its signals say how good the predictions are. Where the spec asks for it there is
+`predicted` int32 (models, records), the class that each model names.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "correct": np.dtype(np.uint8),
     "utility": np.dtype(np.float32),
     "seeds": np.dtype(np.int64),
+    "predicted": np.dtype(np.int32),
 }
+_OPTIONAL = ("correct", "predicted")
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Shard:
             regression.
         utility: (models,) float32 accuracy, or R², on the held-out records.
         seeds: (models,) int64 seed of each model.
+        predicted: (models, N) int32 predicted class; None where nobody asked for it.
     """
 
     first: int
@@ -50,6 +54,7 @@ class Shard:
     correct: NDArray[np.uint8] | None
     utility: NDArray[np.float32]
     seeds: NDArray[np.int64]
+    predicted: NDArray[np.int32] | None = None
 
 
 def shard_path(folder: Path, chunk: int) -> Path:
@@ -85,8 +90,7 @@ def read_shard(path: Path, spec: str, first: int, models: int, records: int) -> 
     }
     if header.get("spec") != spec or header.get("first") != str(first):
         return None
-    if "correct" in arrays:
-        shapes["correct"] = wide
+    shapes |= {name: wide for name in _OPTIONAL if name in arrays}
     if any(
         name not in arrays or arrays[name].shape != shape or arrays[name].dtype != _TYPES[name]
         for name, shape in shapes.items()

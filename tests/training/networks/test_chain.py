@@ -59,6 +59,7 @@ IMAGES: dict[str, Callable[[], nn.Module]] = {
     "mean of all": lambda: nn.AdaptiveAvgPool2d(1),
     "adaptive": lambda: nn.AdaptiveAvgPool2d((2, 3)),
     "group norm": lambda: nn.GroupNorm(2, 4),
+    "norm of each line": lambda: nn.LayerNorm(6),
     "group norm without affine": lambda: nn.GroupNorm(4, 4, affine=False),
     "batch norm": lambda: nn.BatchNorm2d(4),
     "tanh": nn.Tanh,

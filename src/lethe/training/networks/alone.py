@@ -52,7 +52,12 @@ class Alone:
             return contextlib.nullcontext()
         return torch.autocast(self._device.type, dtype=torch.bfloat16)
 
-    def _given(self, x: Tensor) -> Tensor:
+    def own_randomness(self) -> contextlib.AbstractContextManager[None]:
+        """Passes through `module` in this context draw from the model's own stream."""
+        return _own_randomness(self._state, self._device)
+
+    def given(self, x: Tensor) -> Tensor:
+        """Rows (n, ...) as the module takes them."""
         return channels_last(x) if self._images_last and x.ndim == 4 else x
 
     def forward(self, x: Tensor, rows: Sequence[int]) -> Tensor:
@@ -64,10 +69,10 @@ class Alone:
             self._logits = None
             with torch.no_grad(), self._mixed():
                 self.module.train(False)
-                return torch.zeros_like(self.module(self._given(x[0])).float())[None]
-        with torch.enable_grad(), _own_randomness(self._state, self._device):
+                return torch.zeros_like(self.module(self.given(x[0])).float())[None]
+        with torch.enable_grad(), self.own_randomness():
             with self._mixed():
-                self._logits = self.module(self._given(x[0, : self._rows]))
+                self._logits = self.module(self.given(x[0, : self._rows]))
             own = self._logits.detach().float()
         padding = own.new_zeros(self._shape - self._rows, *own.shape[1:])
         return torch.cat([own, padding])[None] if len(padding) else own[None]
@@ -83,7 +88,7 @@ class Alone:
         """See `Network`."""
         self.module.train(False)
         with torch.no_grad(), self._mixed():
-            found: Tensor = self.module(self._given(x if shared else x[0]))
+            found: Tensor = self.module(self.given(x if shared else x[0]))
         return found.float()[None]
 
     def tensors(self) -> list[Tensor]:

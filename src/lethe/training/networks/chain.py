@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lethe.errors import InputError
 from lethe.training.networks import images, layers
-from lethe.training.networks.layers import Dropout, Layer, Linear, Relu
+from lethe.training.networks.layers import Dropout, Layer, Linear, Relu, Trained
 from lethe.training.networks.parameters import Block, Parameters
 from lethe.training.networks.trace import leaves_of
 
@@ -25,6 +26,7 @@ _ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Layer]] = {
     nn.AdaptiveAvgPool2d: images.MeanPool,
 }
 _NORMS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d)
+_TRAINED = (Linear, layers.LayerNorm, images.Convolution, images.GroupNorm)
 _STACKED = (
     nn.Linear,
     nn.Conv2d,
@@ -188,6 +190,47 @@ class Chain:
         for at in range(len(self.layers) - 1, self._first - 1, -1):
             assert grad is not None
             grad = self.layers[at].backward(grad, need_input=at > self._first)
+
+    def clipped_sum(self, slope: Tensor, factors: Callable[[Tensor], Tensor]) -> None:
+        """One backward pass that scales what each row adds to the gradients of its model.
+
+        The norm of a row's gradient over all parameters is added up on the way down from what
+        each layer has at hand; the sums are then made from the same stored gradients (book-keeping:
+        Bu, Wang, Zha and Karypis 2023).
+
+        Args:
+            slope: (K, B, C) gradient of each row's own loss by its outputs, 0 where padded;
+                written over.
+            factors: from norms (K, B) to factors (K, B), 0 where padded.
+
+        Raises:
+            InputError: a BatchNorm, which mixes the rows of a batch.
+
+        Guarantee:
+            With factors of at most min(1, C/norm), a row more or less changes the gradients of its
+            model by at most C, up to rounding.
+        """
+        if any(isinstance(layer, images.BatchNorm) for layer in self.layers):
+            raise InputError(
+                "BatchNorm mixes the records of a batch, so that clipping each bounds nothing; "
+                "put GroupNorm in its place."
+            )
+        grad = slope
+        squares = slope.new_zeros(slope.shape[:2])
+        kept: list[tuple[Trained, Tensor]] = []
+        for at in range(len(self.layers) - 1, self._first - 1, -1):
+            layer = self.layers[at]
+            if isinstance(layer, _TRAINED):
+                kept.append((layer, grad))
+                squares += layer.squares(grad)
+                grad = layer.passed(grad) if at > self._first else grad
+            else:
+                back = layer.backward(grad, need_input=True)
+                assert back is not None
+                grad = back
+        scale = factors(squares.sqrt_())
+        for layer, grad in kept:
+            layer.collect(grad.mul_(scale.view(*scale.shape, *[1] * (grad.ndim - 2))))
 
     def predict(self, x: Tensor, shared: bool) -> Tensor:
         """See `Network`."""

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lethe.training.networks.kernels import kernel_squares
 from lethe.training.networks.layers import aten
 from lethe.training.networks.parameters import Block
 
@@ -21,7 +22,9 @@ def channels_last(x: Tensor) -> Tensor:
     if x.shape[1] == 1 and x.is_contiguous():
         # One channel lies either way; only its stride tells the convolution which was meant.
         return x.as_strided(x.shape, (x.stride(0), 1, x.stride(2), x.stride(3)))
-    return x.contiguous(memory_format=torch.channels_last)
+    x = x.contiguous(memory_format=torch.channels_last)
+    # The stride of a single image says nothing, but some kernels read the layout from it.
+    return x if len(x) != 1 else x.as_strided(x.shape, (x.numel(), *x.stride()[1:]))
 
 
 def _merge(x: Tensor) -> Tensor:
@@ -80,17 +83,42 @@ class Convolution:
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
         """See `Layer`."""
-        wanted = [need_input, True, self.bias is not None]
+        return self._back(grad, need_input, True)
+
+    def _back(self, grad: Tensor, need_input: bool, need_sums: bool) -> Tensor | None:
+        wanted = [need_input, need_sums, need_sums and self.bias is not None]
         back = []
         for model, (one, kernel) in enumerate(zip(self._x, self.weight.value, strict=True)):
             d_x, d_weight, d_bias = aten.convolution_backward(
                 channels_last(grad[model]), one, kernel, [self.outputs], *self._how, wanted
             )
-            self.weight.slope[model].copy_(d_weight)
-            if self.bias is not None:
+            if need_sums:
+                self.weight.slope[model].copy_(d_weight)
+            if wanted[2] and self.bias is not None:
                 self.bias.slope[model].copy_(d_bias)
             back.append(d_x)
         return _collect(back) if need_input else None
+
+    def squares(self, grad: Tensor) -> Tensor:
+        """See `Trained`."""
+        stride, padding, dilation, *_, groups = self._how
+        size = self.weight.value.shape[3:]
+        found = [
+            kernel_squares(x, g, size, stride, padding, dilation, groups)
+            for x, g in zip(self._x, grad, strict=True)
+        ]
+        squares = torch.stack(found)
+        return squares if self.bias is None else squares.add_(_channel_squares(grad))
+
+    def collect(self, grad: Tensor) -> None:
+        """See `Trained`."""
+        self._back(grad, False, True)
+
+    def passed(self, grad: Tensor) -> Tensor:
+        """See `Trained`."""
+        back = self._back(grad, True, False)
+        assert back is not None
+        return back
 
 
 class MaxPool:
@@ -189,13 +217,27 @@ class GroupNorm:
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
         """See `Layer`."""
+        self.collect(grad)
+        return self.passed(grad) if need_input else None
+
+    def squares(self, grad: Tensor) -> Tensor:
+        """See `Trained`."""
+        found = grad.new_zeros(grad.shape[:2])
+        if self.offset is not None:
+            found += _channel_squares(grad)
+        return found if self.gain is None else found.add_(_channel_squares(grad * self._y))
+
+    def collect(self, grad: Tensor) -> None:
+        """See `Trained`."""
         if self.offset is not None:
             _sum_by_channel(grad, self.offset.slope)
         if self.gain is not None:
             _sum_by_channel(grad * self._y, self.gain.slope)
+
+    def passed(self, grad: Tensor) -> Tensor:
+        """See `Trained`."""
+        if self.gain is not None:
             grad = grad * _wide(self.gain.value, grad)
-        if not need_input:
-            return None
         merged = _merge(grad) if grad.ndim == 5 else grad.flatten(0, 1).contiguous()
         back: Tensor = aten.native_group_norm_backward(
             merged, self._x, self._mean, self._rstd, None, *self._sizes, [True, False, False]
@@ -207,6 +249,12 @@ def _sum_by_channel(grad: Tensor, out: Tensor) -> None:
     """(K, B, C, ...) -> (K, C), each model by itself: the same bits in every stack."""
     for model, one in enumerate(grad):
         torch.sum(one, [0, *range(2, one.ndim)], out=out[model])
+
+
+def _channel_squares(grad: Tensor) -> Tensor:
+    """(K, B, C, ...) -> (K, B) squared norm of each row's sums over its positions."""
+    sums = grad if grad.ndim == 3 else grad.flatten(3).sum(3)
+    return sums.square().sum(2)
 
 
 def _wide(table: Tensor, like: Tensor) -> Tensor:

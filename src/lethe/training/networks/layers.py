@@ -8,6 +8,7 @@ so that one fused optimiser call updates all parameters of all models.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -33,8 +34,28 @@ class Layer(Protocol):
         ...
 
 
+class Trained(Layer, Protocol):
+    """A stage with parameters, whose backward pass can be taken in its parts.
+
+    Gradients of the parameters are sums over rows of what each row adds, and each row's part is
+    linear in its gradient of the output: rows that are scaled there are scaled in the sum.
+    """
+
+    def squares(self, grad: Tensor) -> Tensor:
+        """Gradient of the output -> (K, B) squared norm of what each row adds."""
+        ...
+
+    def collect(self, grad: Tensor) -> None:
+        """Gradient of the output -> gradients of the parameters, summed over rows."""
+        ...
+
+    def passed(self, grad: Tensor) -> Tensor:
+        """Gradient of the output -> gradient of the input, in memory of its own."""
+        ...
+
+
 class Scratch:
-    """A tensor that is used again as long as the shape stays.
+    """Memory that is used again as long as it is large enough.
 
     Fresh memory for every activation costs more than computing it: the system hands out and
     takes back megabytes page by page.
@@ -45,9 +66,10 @@ class Scratch:
 
     def of(self, *shape: int) -> Tensor:
         """A tensor of that shape with arbitrary content."""
-        if self._kept.shape != shape:
-            self._kept = torch.empty(shape)
-        return self._kept
+        cells = math.prod(shape)
+        if len(self._kept) < cells:
+            self._kept = torch.empty(cells)
+        return self._kept[:cells].view(shape)
 
 
 def _product(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
@@ -58,6 +80,12 @@ def _product(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
     """
     np.matmul(left.numpy(), right.numpy(), out=out.numpy())
     return out
+
+
+def _squares(x: Tensor) -> Tensor:
+    """(K, B, d) -> (K, B) squared norms."""
+    norms: Tensor = torch.linalg.vector_norm(x, dim=2)
+    return norms.square_()
 
 
 def per_row(block: Block | None) -> tuple[Tensor | None, Tensor | None]:
@@ -79,11 +107,19 @@ class Linear:
         return y if self.bias is None else y.add_(self.bias)
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
+        self.collect(grad)
+        return self.passed(grad) if need_input else None
+
+    def squares(self, grad: Tensor) -> Tensor:
+        x = _squares(self._x)
+        return _squares(grad).mul_(x if self.d_bias is None else x.add_(1))
+
+    def collect(self, grad: Tensor) -> None:
         _product(self._x.transpose(1, 2), grad, self.d_weight)
         if self.d_bias is not None:
             torch.sum(grad, 1, keepdim=True, out=self.d_bias)
-        if not need_input:
-            return None
+
+    def passed(self, grad: Tensor) -> Tensor:
         turned = self.weight.transpose(1, 2)
         if wide_vectors():
             # With 512-bit kernels, products of plain matrices are up to twice as fast.
@@ -130,12 +166,10 @@ class Elementwise:
 
 
 class LayerNorm:
-    """Normalisation over the last axis; gain and offset are (K, d) or None."""
+    """Normalisation over the last axis of (K, B, ..., d); gain and offset are (K, d) or None."""
 
     def __init__(self, width: int, eps: float, gain: Block | None, offset: Block | None) -> None:
-        self.width, self.eps = width, eps
-        self.gain, self.d_gain = per_row(gain)
-        self.offset, self.d_offset = per_row(offset)
+        self.width, self.eps, self.gain, self.offset = width, eps, gain, offset
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
         self._x = x.contiguous()
@@ -143,17 +177,28 @@ class LayerNorm:
             self._x, [self.width], None, None, self.eps
         )
         self._y = y
-        scaled: Tensor = y if self.gain is None else y * self.gain
-        return scaled if self.offset is None else scaled + self.offset
+        scaled: Tensor = y if self.gain is None else y * _along(self.gain.value, y)
+        return scaled if self.offset is None else scaled + _along(self.offset.value, y)
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        if self.d_offset is not None:
-            torch.sum(grad, 1, keepdim=True, out=self.d_offset)
-        if self.gain is not None and self.d_gain is not None:
-            torch.sum(grad * self._y, 1, keepdim=True, out=self.d_gain)
-            grad = grad * self.gain
-        if not need_input:
-            return None
+        self.collect(grad)
+        return self.passed(grad) if need_input else None
+
+    def squares(self, grad: Tensor) -> Tensor:
+        found = grad.new_zeros(grad.shape[:2])
+        if self.offset is not None:
+            found += _squares(_over_places(grad))
+        return found if self.gain is None else found.add_(_squares(_over_places(grad * self._y)))
+
+    def collect(self, grad: Tensor) -> None:
+        if self.offset is not None:
+            torch.sum(grad.flatten(1, -2), 1, out=self.offset.slope)
+        if self.gain is not None:
+            torch.sum((grad * self._y).flatten(1, -2), 1, out=self.gain.slope)
+
+    def passed(self, grad: Tensor) -> Tensor:
+        if self.gain is not None:
+            grad = grad * _along(self.gain.value, grad)
         back: Tensor = aten.native_layer_norm_backward(
             grad.contiguous(),
             self._x,
@@ -165,6 +210,16 @@ class LayerNorm:
             [True, False, False],
         )[0]
         return back
+
+
+def _along(table: Tensor, like: Tensor) -> Tensor:
+    """(K, d) with as many axes as (K, B, ..., d)."""
+    return table.view(len(table), *[1] * (like.ndim - 2), table.shape[1])
+
+
+def _over_places(x: Tensor) -> Tensor:
+    """(K, B, ..., d) -> (K, B, d), summed over what lies between."""
+    return x if x.ndim == 3 else x.flatten(2, -2).sum(2)
 
 
 class Dropout:

@@ -1,0 +1,182 @@
+"""Which mitigations an audit can put on the frontier, and which of them were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lethe.errors import InputError, check_choice
+from lethe.mitigations.mitigation import Mitigation
+from lethe.mitigations.obfuscation import BASELINE, noise_on_mean, standard_mitigations
+from lethe.training.recipe import Recipe, TorchRecipe
+
+if TYPE_CHECKING:
+    from lethe.membership.settings import AuditSettings
+
+STANDARD = (
+    "uniform-noise",
+    "weighted",
+    "weighted-noise",
+    "removal",
+    "equal-mean-weight",
+    "early-stopping",
+)
+CHEAP = ("l2", "label-smoothing", "mixup", "model-averaging")
+OUTPUT = ("temperature", "rounding", "label-only")
+PRIVATE = ("dp-sgd", "weighted-dp", "individual-dp")
+DRAWS = ("swag-ppm", "swag-scalar")
+NAMES = (*STANDARD, *CHEAP, *OUTPUT, *PRIVATE, *DRAWS)
+"""What `mitigations` may name; the private ones stand for one candidate an epsilon."""
+
+_HOW = {
+    **dict.fromkeys(PRIVATE, "needs --epsilon and --delta, such as --epsilon 8 --delta 1e-5"),
+    **dict.fromkeys(DRAWS, "needs --local-epsilon, such as --local-epsilon 4"),
+}
+
+
+def candidates(
+    settings: AuditSettings, recipe: Recipe, extra: Sequence[Mitigation] = ()
+) -> tuple[list[Mitigation], list[dict[str, str]]]:
+    """Candidates that can be trained, the baseline first, and those that cannot, with why.
+
+    Args:
+        settings: of the audit.
+        recipe: how one model is trained.
+        extra: further candidates, built by the caller.
+
+    Without names all standard mitigations are offered, and the private ones whose epsilon is
+    given; ``all`` offers everything that the recipe can carry.
+
+    Raises:
+        InputError: an unknown name in `mitigations`, a named one that the recipe cannot carry, or
+            a `release` that is not built.
+    """
+    asked = settings.mitigations
+    for name in asked or ():
+        check_choice("mitigation", name, [*NAMES, "all", "none"])
+    named = () if asked is None or asked == ("all",) else asked
+    built: list[Mitigation] = [BASELINE]
+    skipped: list[dict[str, str]] = []
+    for name in _wanted(settings):
+        missing = _missing(name, settings)
+        made = [] if missing else list(_make(name, settings, recipe))
+        reasons = [missing] if missing else []
+        for mitigation in made:
+            if mitigation.settings.get("noise") == 0.0:
+                continue
+            reason = _refused(mitigation, recipe)
+            if reason is None:
+                built.append(mitigation)
+            else:
+                reasons.append(reason)
+        if reasons and name in named:
+            raise InputError(f"mitigation {name!r}: {reasons[0]}.")
+        skipped += [{"name": name, "why": reason} for reason in reasons[:1]]
+    for mitigation in extra:
+        reason = _refused(mitigation, recipe)
+        if reason is not None:
+            raise InputError(f"mitigation {mitigation.name!r}: {reason}.")
+        built.append(mitigation)
+    check_choice("release", settings.release, [mitigation.name for mitigation in built])
+    return built, skipped
+
+
+def _refused(mitigation: Mitigation, recipe: Recipe) -> str | None:
+    return recipe.refuses(mitigation.treatment(np.ones(1, np.float32)))
+
+
+def _wanted(settings: AuditSettings) -> tuple[str, ...]:
+    asked = settings.mitigations
+    if asked == ("all",):
+        return NAMES
+    if asked is not None:
+        return tuple(name for name in NAMES if name in asked)
+    private = PRIVATE[:1] if settings.epsilon else ()
+    drawn = DRAWS[:1] if settings.local_epsilon is not None else ()
+    return (*STANDARD, *private, *drawn)
+
+
+def _missing(name: str, settings: AuditSettings) -> str:
+    """What a mitigation lacks in the settings; empty if nothing."""
+    private = name in PRIVATE and not settings.epsilon
+    drawn = name in DRAWS and settings.local_epsilon is None
+    return _HOW[name] if private or drawn else ""
+
+
+def _make(name: str, settings: AuditSettings, recipe: Recipe) -> Iterator[Mitigation]:
+    """The candidates behind a name."""
+    groups: list[tuple[Sequence[str], Callable[[AuditSettings, Recipe], Sequence[Mitigation]]]] = [
+        (STANDARD, _standard),
+        (CHEAP, _cheap),
+        (OUTPUT, _output),
+        (PRIVATE, _private),
+        (DRAWS, _draws),
+    ]
+    for names, make in groups:
+        if name in names:
+            yield from (one for one in make(settings, recipe) if _kind(one.name) == name)
+
+
+def _kind(candidate: str) -> str:
+    """The name that a candidate is asked for by: without its epsilon."""
+    for name in (*PRIVATE, *DRAWS):
+        if candidate == name or candidate.startswith((f"{name}-eps", f"{name}-")):
+            return name
+    return candidate
+
+
+def _standard(settings: AuditSettings, recipe: Recipe) -> Sequence[Mitigation]:
+    batch, epochs = 1, 3
+    if isinstance(recipe, TorchRecipe):
+        batch, epochs = recipe.batch_size, recipe.epochs
+    noise = noise_on_mean(settings.noise, settings.noise_convention, batch)
+    return standard_mitigations(noise, settings.alpha, settings.beta, max(1, epochs // 3))
+
+
+def _cheap(settings: AuditSettings, recipe: Recipe) -> Sequence[Mitigation]:
+    from lethe.mitigations.baselines import cheap_baselines
+
+    return cheap_baselines(recipe)
+
+
+def _output(settings: AuditSettings, recipe: Recipe) -> Sequence[Mitigation]:
+    from lethe.mitigations.output import output_limits
+
+    return output_limits()
+
+
+def _private(settings: AuditSettings, recipe: Recipe) -> Sequence[Mitigation]:
+    if not isinstance(recipe, TorchRecipe):
+        raise InputError(
+            "differentially private training needs a torch recipe: it clips the gradient of each "
+            "record. Leave --epsilon out, or give TorchRecipe(...)."
+        )
+    from lethe.mitigations.dp_sgd.candidate import private_training
+    from lethe.mitigations.dp_sgd.individual import IndividualPrivacy
+
+    listed: list[Mitigation] = []
+    for epsilon in settings.epsilon:
+        training = private_training(
+            recipe,
+            epsilon,
+            settings.delta,
+            clip=settings.clip,
+            batch_size=settings.dp_batch_size,
+            epochs=settings.dp_epochs,
+            learning_rate=settings.dp_learning_rate,
+            optimizer=settings.dp_optimizer,
+        )
+        listed += [training, IndividualPrivacy(training)]
+    return listed
+
+
+def _draws(settings: AuditSettings, recipe: Recipe) -> Sequence[Mitigation]:
+    from lethe.mitigations.swag_release.candidate import PosteriorDraw
+
+    assert settings.local_epsilon is not None
+    return [
+        PosteriorDraw(settings.local_epsilon),
+        PosteriorDraw(settings.local_epsilon, weighting="scalar"),
+    ]

@@ -1,0 +1,1 @@
+"""Differentially private training of many models at once, and as a candidate of an audit."""

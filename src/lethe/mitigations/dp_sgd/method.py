@@ -1,0 +1,256 @@
+"""DP-SGD and DP-Adam in the place of a recipe's own loop, many models at once.
+
+One step (Abadi et al. 2016, algorithm 1): draw a batch by Poisson sampling, clip each record's
+gradient to C, add them up, add *one* draw of N(0, sigma^2 C^2) to the sum, divide by the expected
+size of a batch, and let the optimiser take its step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.mitigations.dp_sgd.sampler import PoissonSampler, padded
+from lethe.mitigations.dp_sgd.sums import clipped_sum_of
+from lethe.training.batches import augment_stream, dropout_seed
+from lethe.training.layout import Layout
+from lethe.training.loop import Records, load_records, make_network
+from lethe.training.method import Work
+from lethe.training.modules import build_module
+from lethe.training.networks.chain import quiet_numpy
+from lethe.training.networks.noise import Noise
+from lethe.training.networks.outputs import all_outputs
+from lethe.training.optimizers import Optimizer
+from lethe.training.recipe import OPTIMIZERS, Recipe, TorchRecipe
+from lethe.training.schedules import factor
+
+MICROBATCH = 512
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
+@dataclass(frozen=True)
+class DpSgd:
+    """Differentially private training; see `lethe.training.method.Method`.
+
+    The recipe gives the model, the loss, label smoothing, weight decay, the schedule of the
+    learning rate and augmentation (one random copy of a record a step). Weights of the treatment
+    are multiplied *after* clipping, so that record j has the noise multiplier sigma / w_j.
+
+    Attributes:
+        noise_multiplier: sigma: standard deviation of the noise on the sum, divided by `clip`;
+            at 0 nothing is proven.
+        clip: C, largest norm of one record's gradient, > 0.
+        sampling_rate: probability of each record to be in a batch, in (0, 1].
+        steps: of one training, >= 1.
+        learning_rate: the highest of the schedule; None takes the recipe's.
+        optimizer: ``sgd``, ``adam`` or ``adamw``; None takes the recipe's.
+        momentum: of SGD; None takes the recipe's.
+        microbatch: rows of one model that are worked on at once; a batch is summed in such parts.
+            It decides which dropout masks are drawn, and nothing else.
+
+    Guarantee:
+        That of `lethe.evidence.dp_statement` for Poisson sampling with this noise, rate and steps.
+
+    Assumes:
+        Weights, if any, are at most 1 and were fixed without the private data.
+    """
+
+    noise_multiplier: float
+    clip: float
+    sampling_rate: float
+    steps: int
+    learning_rate: float | None = None
+    optimizer: str | None = None
+    momentum: float | None = None
+    microbatch: int = MICROBATCH
+
+    def __post_init__(self) -> None:
+        check_between("noise_multiplier", self.noise_multiplier, 0, math.inf, open_high=True)
+        check_between("clip", self.clip, 0, math.inf, open_low=True, open_high=True)
+        check_between("sampling_rate", self.sampling_rate, 0, 1, open_low=True)
+        check_at_least("steps", self.steps, 1)
+        check_at_least("microbatch", self.microbatch, 1)
+        if self.learning_rate is not None:
+            check_between("learning_rate", self.learning_rate, 0, math.inf, open_low=True)
+        if self.optimizer is not None:
+            check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        if self.momentum is not None:
+            check_between("momentum", self.momentum, 0, 1, open_high=True)
+
+    def describe(self) -> dict[str, Any]:
+        """See `Method`."""
+        return {"kind": "dp-sgd", **asdict(self)}
+
+    def refuses(self, recipe: Recipe) -> str | None:
+        """See `Method`."""
+        if not isinstance(recipe, TorchRecipe):
+            return "DP-SGD needs a torch recipe: it clips the gradient of each record"
+        if recipe.patience is not None:
+            return (
+                "patience stops a training by its own private rows, which no noise covers: "
+                "set patience=None and choose the epochs in advance"
+            )
+        if recipe.clip_norm is not None:
+            return (
+                "clip_norm bounds the averaged gradient; clip of DP-SGD takes its place: set None"
+            )
+        if recipe.precision != "float32":
+            return "bfloat16 rounds gradients by more than the clipping bound allows: take float32"
+        for name, part in build_module(recipe.make_module, 0).named_modules():
+            if isinstance(part, _BATCH_NORMS):
+                return (
+                    f"{name or 'the module'} ({type(part).__name__}) mixes the records of a batch, "
+                    "so that clipping each bounds nothing: put GroupNorm in its place"
+                )
+        return None
+
+    def train(self, work: Work) -> Iterator[NDArray[np.float32]]:
+        """See `Method`.
+
+        Raises:
+            InputError: a recipe that `refuses` names, a treatment with noise or epochs of its own,
+                a regression without held-out records, or a model whose clipping bound fails its
+                self-check.
+        """
+        reason = self.refuses(work.recipe)
+        if reason is not None:
+            raise InputError(f"{reason}.")
+        if work.treatment.noise > 0 or work.treatment.epochs is not None:
+            raise InputError(
+                "a treatment by DP-SGD has noise and epochs of its own: leave noise=0, epochs=None."
+            )
+        layout = work.layout
+        if layout.kind != "chain":
+            layout = replace(layout, kind="alone", width=1)
+        records = _load(work)
+        for first in range(0, len(work.seeds), layout.width):
+            some = slice(first, first + layout.width)
+            yield from _Stack(self, work, records, layout, some).train()
+
+
+def expected_records(pool: NDArray[np.bool_]) -> int:
+    """Records that train one model of an audit: half of the pool, a constant of the design.
+
+    >>> expected_records(np.array([True, True, True, False]))
+    2
+    """
+    return max(1, -(-int(pool.sum()) // 2))
+
+
+def _load(work: Work) -> Records:
+    """The records; targets are standardised by the held-out ones, which train nothing."""
+    scaled_by = work.pool
+    if work.recipe.loss == "squared-error":
+        scaled_by = ~work.pool
+        if scaled_by.sum() < 2:
+            raise InputError(
+                "DP-SGD standardises targets by held-out records, as the private ones are not to "
+                "be told: hold out two or more."
+            )
+    return load_records(work.recipe, work.features, work.labels, scaled_by, work.layout.device)
+
+
+class _Stack:
+    """Some models that are trained together."""
+
+    def __init__(
+        self, method: DpSgd, work: Work, records: Records, layout: Layout, some: slice
+    ) -> None:
+        self.method, self.recipe, self.records = method, work.recipe, records
+        self.seeds = list(work.seeds[some])
+        self.expected = method.sampling_rate * expected_records(work.pool)
+        self.device = records.inputs.device
+        weights = work.treatment.weights
+        if weights is None:
+            weights = np.ones(len(work.labels), np.float32)
+        self._weights = torch.from_numpy(weights.astype(np.float32)).to(self.device)
+        self._samplers = [
+            PoissonSampler(np.flatnonzero(own), seed, method.sampling_rate)
+            for own, seed in zip(work.members[some], self.seeds, strict=True)
+        ]
+        self._augment = [augment_stream(seed) for seed in self.seeds]
+        streams = [torch.Generator(self.device) for _ in self.seeds]
+        for stream, seed in zip(streams, self.seeds, strict=True):
+            stream.manual_seed(dropout_seed(seed))
+        self.network = make_network(self.recipe, layout, self.seeds, streams)
+        self._sum = clipped_sum_of(self.network, self.recipe, records.inputs, records.truth)
+        self._total = torch.zeros_like(self.network.parameters.grad)
+
+    def train(self) -> Iterator[NDArray[np.float32]]:
+        """Take all steps and predict all records."""
+        method, recipe, parameters = self.method, self.recipe, self.network.parameters
+        momentum = recipe.momentum if method.momentum is None else method.momentum
+        optimizer = Optimizer(
+            method.optimizer or recipe.optimizer,
+            parameters.flat,
+            parameters.grad,
+            momentum,
+            recipe.nesterov and momentum > 0,
+            recipe.weight_decay,
+        )
+        noise = Noise(parameters, method.noise_multiplier * method.clip, self.seeds)
+        highest = method.learning_rate or recipe.learning_rate
+        with torch.no_grad(), quiet_numpy():
+            for step in range(method.steps):
+                self._sum_batches([sampler.draw() for sampler in self._samplers])
+                noise.add()
+                # A constant, whatever was drawn: the drawn size would tell of a record.
+                parameters.grad.div_(self.expected)
+                optimizer.step(highest * factor(recipe.schedule, step, method.steps, recipe.warmup))
+            outputs = all_outputs(self.network, self.records.inputs)
+        if recipe.loss == "squared-error":
+            outputs = outputs * self.records.scale + self.records.centre
+        yield from outputs.cpu().numpy()
+
+    def _sum_batches(self, drawn: Sequence[NDArray[np.int64]]) -> None:
+        """The clipped sum of each model's batch, in parts that fit into memory."""
+        grad, part = self.network.parameters.grad, self.method.microbatch
+        choices = self._choices(drawn)
+        longest = max(len(batch) for batch in drawn)
+        if longest == 0:
+            grad.zero_()
+            return
+        several = longest > part
+        if several:
+            self._total.zero_()
+        for first in range(0, longest, part):
+            table, sizes = padded(drawn, first, part)
+            at = torch.from_numpy(table).to(self.device)
+            own = np.arange(table.shape[1]) < np.array(sizes)[:, None]
+            weights = self._weights[at] * torch.from_numpy(own).to(self.device)
+            x = self._gather(at, [c[first : first + part] for c in choices])
+            self._sum(x, self.records.truth[at], sizes, weights, self.method.clip)
+            if several:
+                self._total.add_(grad)
+        if several:
+            grad.copy_(self._total)
+
+    def _choices(self, drawn: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        """Random choices of augmentation for the rows of each model, from its own stream."""
+        augment = self.recipe.augment
+        if augment is None:
+            return []
+        return [
+            augment.draw(rng, 1, len(batch))[0]
+            for rng, batch in zip(self._augment, drawn, strict=True)
+        ]
+
+    def _gather(self, at: Tensor, choices: Sequence[NDArray[np.int64]]) -> Tensor:
+        """(K, B, ...) inputs, augmented where the recipe says so."""
+        inputs = self.records.inputs
+        x = torch.index_select(inputs, 0, at.flatten())
+        if self.recipe.augment is not None:
+            table = np.zeros((*at.shape, choices[0].shape[-1]), np.int64)
+            for row, own in zip(table, choices, strict=True):
+                row[: len(own)] = own
+            flat = torch.from_numpy(table).to(self.device).flatten(0, 1)
+            x = self.recipe.augment.apply(x, flat)
+        return x.view(*at.shape, *inputs.shape[1:])

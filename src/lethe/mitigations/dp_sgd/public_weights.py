@@ -1,0 +1,144 @@
+"""Weights for individual privacy that no private record decides but its own.
+
+The targeted weights of an audit come from models of the private data, and so a record more or less
+changes the weights of all. Here they come from models of held-out records: how hard such models
+find a record says how exposed records of that difficulty were among the held-out ones, and the more
+exposed, the less a record counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError, check_at_least
+from lethe.mitigations.obfuscation import exponential_weights
+from lethe.training.design import check_models, membership, model_seed
+from lethe.training.layout import default_layout
+from lethe.training.loop import train_models
+from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.signals import signal_from_logits, signal_from_predictions, target_sd
+
+LEAST_HELD_OUT = 20
+
+Float = NDArray[np.float64]
+
+
+def public_weights(
+    features: NDArray[np.floating],
+    labels: NDArray[np.int64] | NDArray[np.float64],
+    pool: NDArray[np.bool_],
+    recipe: TorchRecipe,
+    *,
+    seed: int = 0,
+    models: int = 16,
+    alpha: float = 2.0,
+    beta: float = 2.0,
+) -> NDArray[np.float32]:
+    """A weight for every record that depends on that record and on held-out ones alone.
+
+    Models are trained on halves of the held-out records. The difficulty of a record is minus its
+    mean signal under models that were not trained on it. The t-scores of the held-out records,
+    averaged over neighbours in difficulty, predict the exposure of every record, and the weight is
+    that of `exponential_weights`.
+
+    Args:
+        features: (N, ...) inputs.
+        labels: (N,) class codes, or targets of a regression.
+        pool: (N,) True where a record can be a member; the others are held out, at least 20.
+        recipe: how the models are trained, without privacy.
+        seed: of everything random.
+        models: trained on held-out records, even, at least 4.
+        alpha, beta: of the weights, see `exponential_weights`.
+
+    Returns:
+        (N,) weights in [0, 1], lower = more exposed.
+
+    Guarantee:
+        A record that joins or leaves the pool changes no weight but its own.
+
+    Assumes:
+        The held-out records are public, or belong to nobody who is to be protected. Models of few
+        records differ from those of many, so that the weights are a guess at who is exposed: the
+        proof does not rest on it, the benefit does.
+
+    Raises:
+        InputError: fewer than 20 held-out records, or a setting outside its range.
+    """
+    held = np.flatnonzero(~pool)
+    if len(held) < LEAST_HELD_OUT:
+        raise InputError(
+            f"{len(held)} held-out records are too few to learn weights from: hold out at least "
+            f"{LEAST_HELD_OUT}, or take the weights from other public data."
+        )
+    members = np.zeros((check_models(models), len(labels)), bool)
+    members[:, held] = membership(len(members), len(held), seed)
+    seeds = [model_seed(seed, at) for at in range(len(members))]
+    # For these models the held-out records are the pool; no other record has any part in them.
+    given = features, labels, members, ~pool, Treatment(), seeds, default_layout(recipe)
+    signals = np.stack([_signal(one, labels, ~pool) for one in train_models(recipe, *given)])
+    difficulty = -np.where(members, np.nan, signals.astype(np.float64))
+    exposure = predicted(
+        np.nanmean(difficulty[:, held], axis=0),
+        t_scores(signals[:, held].astype(np.float64), members[:, held]),
+        np.nanmean(difficulty, axis=0),
+    )
+    return exponential_weights(exposure, alpha, beta)
+
+
+def t_scores(signals: Float, members: NDArray[np.bool_]) -> Float:
+    """(mean IN - mean OUT) / sqrt(variance IN + variance OUT) of each record.
+
+    Args:
+        signals: (K, n) higher = better known.
+        members: (K, n) True where the record is IN, at least two models on each side.
+
+    Returns:
+        (n,) t, higher = more exposed; 0 where signals do not vary.
+
+    >>> t_scores(np.array([[3.0], [1.0], [0.0], [0.0]]), np.array([[1], [1], [0], [0]], bool))
+    array([1.41421356])
+    """
+    inside, outside = np.where(members, signals, np.nan), np.where(members, np.nan, signals)
+    spread = np.sqrt(np.nanvar(inside, axis=0, ddof=1) + np.nanvar(outside, axis=0, ddof=1))
+    gap = np.nanmean(inside, axis=0) - np.nanmean(outside, axis=0)
+    found: Float = np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0)
+    return found
+
+
+def predicted(known: Float, values: Float, asked: Float, neighbours: int | None = None) -> Float:
+    """The mean value of the nearest known points on a line (nearest neighbours).
+
+    Args:
+        known: (n,) positions.
+        values: (n,) at these.
+        asked: (m,) positions.
+        neighbours: how many are averaged, >= 1; a tenth of n, but at least 5, by default.
+
+    Returns:
+        (m,) predictions, each from its position and the known points alone.
+
+    >>> predicted(np.array([0.0, 1.0, 9.0]), np.array([2.0, 4.0, 8.0]), np.array([0.4, 8.0]), 2)
+    array([3., 6.])
+    """
+    count = max(5, len(known) // 10) if neighbours is None else neighbours
+    count = min(int(check_at_least("neighbours", count, 1)), len(known))
+    order = np.argsort(known, kind="stable")
+    places, sums = known[order], np.concatenate([[0.0], np.cumsum(values[order])])
+    # The nearest of sorted points are a window; it moves on while its next point is nearer.
+    first = np.arange(len(known) - count)
+    turning = (places[first] + places[first + count]) / 2
+    start = np.searchsorted(turning, asked)
+    found: Float = (sums[start + count] - sums[start]) / count
+    return found
+
+
+def _signal(
+    outputs: NDArray[np.float32],
+    labels: NDArray[np.int64] | NDArray[np.float64],
+    held: NDArray[np.bool_],
+) -> NDArray[np.float32]:
+    if labels.dtype.kind == "f":
+        targets = labels.astype(np.float64)
+        return signal_from_predictions(outputs, targets, target_sd(targets, held))
+    return signal_from_logits(outputs, labels.astype(np.int64))

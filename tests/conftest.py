@@ -1,0 +1,30 @@
+"""What all tests share: how many run side by side, and one thread for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from threadpoolctl import threadpool_limits
+
+from lethe.training.engines import default_workers
+
+MOST = 4
+"""Processes of tests at most: some start processes of their own, and each takes 1 GB."""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Whole folders run in a process for every core; files that are named run in this one."""
+    folders = any(Path(asked.partition("::")[0]).is_dir() for asked in config.args)
+    return min(default_workers(), MOST) if folders else 0
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Threads that wait for a busy core burn many times the work they do.
+
+    The environment is left alone: processes that tests start decide for themselves.
+    """
+    with threadpool_limits(1):
+        yield

@@ -1,0 +1,90 @@
+"""Which mitigations an audit offers, builds and refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from torch import nn
+
+from lethe.errors import InputError
+from lethe.membership.candidates import CHEAP, NAMES, OUTPUT, STANDARD
+from lethe.membership.settings import AuditSettings
+from lethe.mitigations.obfuscation import Obfuscation
+from lethe.training.recipe import CallableRecipe, TorchRecipe
+
+TORCH = TorchRecipe(lambda: nn.Linear(3, 2), epochs=6, optimizer="sgd")
+ANY = CallableRecipe(lambda rows, weights, seed: lambda asked: asked)
+
+
+def names(settings: AuditSettings, recipe: Any = TORCH) -> list[str]:
+    return [mitigation.name for mitigation in settings.candidates(recipe)[0]]
+
+
+def test_the_standard_ones_by_default() -> None:
+    built, skipped = AuditSettings().candidates(TORCH)
+    assert [one.name for one in built] == ["baseline", *STANDARD] and not skipped
+
+
+def test_an_epsilon_puts_private_training_beside_them() -> None:
+    settings = AuditSettings(epsilon=(8.0, 1.0, 8.0), delta=1e-5, local_epsilon=4.35)
+    assert names(settings) == [
+        "baseline",
+        *STANDARD,
+        "dp-sgd-eps1",
+        "dp-sgd-eps8",
+        "swag-ppm-4.35",
+    ]
+
+
+def test_only_what_is_named() -> None:
+    asked = AuditSettings(
+        mitigations=("weighted-dp", "l2", "label-only"), epsilon=(2.0,), delta=1e-5
+    )
+    assert names(asked) == ["baseline", "l2", "label-only", "weighted-dp-eps2"]
+    assert names(AuditSettings(mitigations=("none",))) == ["baseline"]
+
+
+def test_all_says_what_is_missing() -> None:
+    built, skipped = AuditSettings(mitigations=("all",)).candidates(TORCH)
+    assert {*STANDARD, *CHEAP, *OUTPUT} < {one.name for one in built}
+    lacking = {entry["name"]: entry["why"] for entry in skipped}
+    assert "--epsilon" in lacking["dp-sgd"] and "--local-epsilon" in lacking["swag-ppm"]
+    everything = AuditSettings(mitigations=("all",), epsilon=(4.0,), delta=1e-5, local_epsilon=2.0)
+    made = len(everything.candidates(TORCH)[0])
+    assert made + len(everything.candidates(TORCH)[1]) == 1 + len(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"epsilon": (1.0,)}, "delta is not given"),
+        ({"epsilon": (0.0,), "delta": 1e-5}, "epsilon"),
+        ({"mitigations": ("dp-sgd",)}, "--epsilon"),
+        ({"mitigations": ("swag-ppm",)}, "--local-epsilon"),
+        ({"mitigations": ("dp-sdg",)}, "Did you mean"),
+        ({"mitigations": ("all", "l2")}, "stands alone"),
+        ({"clip": 0.0}, "clip"),
+        ({"local_epsilon": -1.0}, "local_epsilon"),
+        ({"release": "dp-sgd-eps1"}, "release"),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        AuditSettings(**changes).candidates(TORCH)
+
+
+def test_what_a_recipe_cannot_carry() -> None:
+    built, skipped = AuditSettings().candidates(ANY)
+    assert "uniform-noise" in {entry["name"] for entry in skipped}
+    assert "weighted" in [one.name for one in built]
+    with pytest.raises(InputError, match="torch recipe"):
+        AuditSettings(mitigations=("dp-sgd",), epsilon=(1.0,), delta=1e-5).candidates(ANY)
+
+
+def test_candidates_of_ones_own() -> None:
+    own = Obfuscation("mine", "half the passes", {"epochs": 3})
+    settings = AuditSettings(mitigations=("none",), release="mine")
+    assert [one.name for one in settings.candidates(TORCH, [own])[0]] == ["baseline", "mine"]
+    with pytest.raises(InputError, match="mine"):
+        settings.candidates(ANY, [own])

@@ -1,0 +1,207 @@
+"""Large batches in parts, several augmented copies of an example, and a bfloat16 forward pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import clipping_models as models
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lethe.errors import InputError
+from lethe.mitigations.clipping import (
+    MOST_CHANGE,
+    WAYS,
+    ClippingPlan,
+    clipped_sum_in_parts,
+    plan_clipping,
+)
+
+IMAGE = (4, 7, 6)
+
+
+def by_hand(
+    module: nn.Module, loss: Any, batch: Any, clip: float, weights: Tensor, copies: int
+) -> tuple[dict[str, Tensor], Tensor]:
+    """A loop: mean of the gradients of all copies, clipped, weighted, added up in double."""
+    names = dict(module.named_parameters())
+    sums = {name: torch.zeros_like(value).double() for name, value in names.items()}
+    norms = []
+    for start in range(0, len(batch[0]), copies):
+        mean = {name: torch.zeros_like(value).double() for name, value in names.items()}
+        for row in range(start, start + copies):
+            own = loss(module, tuple(part[row : row + 1] for part in batch))[0]
+            made = torch.autograd.grad(own, list(names.values()), allow_unused=True)
+            for name, g in zip(names, made, strict=True):
+                mean[name] += 0 if g is None else g.double() / copies
+        norms.append(models.length(mean))
+        for name, g in mean.items():
+            sums[name] += float(weights[len(norms) - 1]) * min(1.0, clip / norms[-1]) * g
+    return sums, torch.tensor(norms)
+
+
+def plain(**changed: Any) -> tuple[ClippingPlan, Any]:
+    torch.manual_seed(0)
+    batch = models.numbers(12, 4)
+    return plan_clipping(models.mlp(), models.loss, batch, **changed), batch
+
+
+MODELS: dict[str, tuple[Any, Any]] = {
+    "mlp": (models.mlp, (4,)),
+    "linear on four": (models.linear_on_four, (2, 3, 4)),
+    "called twice": (models.called_twice, (4,)),
+    "cnn": (lambda: models.convolutions(nn.GroupNorm(2, 8), stride=2, padding=1), IMAGE),
+    "cnn, gram": (lambda: models.convolutions(nn.Identity(), stride=5, padding=1), IMAGE),
+    "Conv1d": (models.signal, (4, 9)),
+    "transformer": (models.lower, None),
+    "encoder": (models.encoder, None),
+    "positions (1, T)": (lambda: models.positions(True), None),
+    "padding_idx": (models.padded, None),
+    "tied": (models.tied_module, None),
+    "lstm": (lambda: models.recurrent(nn.LSTM), None),
+    "gru": (lambda: models.recurrent(nn.GRU), None),
+    "RMSNorm, own": (lambda: models.small(models.OwnRMSNorm()), (4,)),
+}
+
+
+@pytest.mark.parametrize("copies", [2, 3])
+@pytest.mark.parametrize("name", MODELS)
+def test_copies_are_averaged_and_then_clipped(name: str, copies: int) -> None:
+    torch.manual_seed(0)
+    build, shape = MODELS[name]
+    module = build().train(False)
+    batch = models.words(12) if shape is None else models.numbers(12, *shape)
+    plan = plan_clipping(module, models.loss, batch)
+    assert plan.way == "book-keeping", plan.reasons
+    weights = torch.rand(12 // copies)
+    _, norms = by_hand(module, models.loss, batch, 1.0, weights, copies)
+    clip = float(norms.median())
+    total, own = plan.clipped_sum(batch, clip, weights, copies=copies)
+    right, _ = by_hand(module, models.loss, batch, clip, weights, copies)
+    torch.testing.assert_close(own.double(), norms.double(), rtol=1e-5, atol=1e-6)
+    assert models.gap(total, right) <= 1e-5 * models.length(right)
+    assert plan.reasons == ()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_copies_in_every_way_and_each_example_changes_the_sum_by_at_most_clip(way: str) -> None:
+    plan, batch = plain(way=way)
+    weights = torch.ones(4)
+    _, norms = by_hand(plan.module, models.loss, batch, 1.0, weights, 3)
+    clip = 0.5 * float(norms.min())
+    total, own = plan.clipped_sum(batch, clip, copies=3)
+    right, _ = by_hand(plan.module, models.loss, batch, clip, weights, 3)
+    torch.testing.assert_close(own.double(), norms.double(), rtol=1e-5, atol=1e-6)
+    assert models.gap(total, right) <= 1e-5 * models.length(right)
+    for example in range(4):
+        kept = [row for row in range(12) if row // 3 != example]
+        rest, _ = plan.clipped_sum(tuple(part[kept] for part in batch), clip, copies=3)
+        assert models.gap(total, rest) / clip == pytest.approx(1, abs=1e-4)
+
+
+def test_two_copies_by_hand() -> None:
+    """Gradients (4, 0) and (0, 4) have the mean (2, 2), of norm sqrt 8; clipped at sqrt 2."""
+    module = nn.Linear(2, 1, bias=False)
+    batch = torch.tensor([[4.0, 0.0], [0.0, 4.0]])
+    plan = plan_clipping(module, lambda m, x: m(x)[:, 0], batch)
+    total, norms = plan.clipped_sum(batch, 2**0.5, copies=2)
+    torch.testing.assert_close(norms, torch.tensor([8**0.5]))
+    torch.testing.assert_close(total["weight"], torch.tensor([[1.0, 1.0]]))
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("size", [1, 4, 5, 12, 50])
+def test_parts_add_up_to_the_whole(size: int, copies: int) -> None:
+    plan, batch = plain()
+    weights = torch.rand(12 // copies)
+    whole, norms = plan.clipped_sum(batch, 0.3, weights, copies=copies)
+    total, own = clipped_sum_in_parts(plan, batch, 0.3, weights, part_size=size, copies=copies)
+    assert models.gap(total, whole) <= 1e-6 * models.length(whole)
+    torch.testing.assert_close(own, norms)
+    unweighted, _ = clipped_sum_in_parts(plan, batch, 0.3, part_size=size, copies=copies)
+    right, _ = plan.clipped_sum(batch, 0.3, copies=copies)
+    assert models.gap(unweighted, right) <= 1e-6 * models.length(right)
+
+
+def test_no_more_than_a_part_is_seen_at_once_and_empty_batches_give_zeros() -> None:
+    plan, batch = plain()
+    seen: list[int] = []
+    plan.module.register_forward_pre_hook(lambda part, args: seen.append(len(args[0])))
+    clipped_sum_in_parts(plan, batch, 0.3, part_size=5)
+    assert seen == [5, 5, 2]
+    nothing = tuple(part[:0] for part in batch)
+    total, norms = clipped_sum_in_parts(plan, nothing, 0.3, torch.ones(0), part_size=5)
+    assert norms.shape == (0,) and not any(value.any() for value in total.values())
+
+
+def test_bad_parts_and_copies_are_refused_by_name() -> None:
+    plan, batch = plain()
+    with pytest.raises(InputError, match="part_size=0"):
+        clipped_sum_in_parts(plan, batch, 1.0, part_size=0)
+    with pytest.raises(InputError, match="weights are 11; they must be one an example, 12"):
+        clipped_sum_in_parts(plan, batch, 1.0, torch.ones(11), part_size=5)
+    for copies, word in ((0, "copies=0"), (5, "copies=5 does not divide the 12 rows")):
+        with pytest.raises(InputError, match=word):
+            plan.clipped_sum(batch, 1.0, copies=copies)
+        with pytest.raises(InputError, match=word):
+            clipped_sum_in_parts(plan, batch, 1.0, part_size=2, copies=copies)
+    with pytest.raises(InputError, match="one an example"):
+        plan.clipped_sum(batch, 1.0, torch.ones(12), copies=2)
+
+
+def coarse(module: nn.Module, batch: Any) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return models.loss(module, batch)
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [(name, way) for name in ("mlp", "cnn", "encoder", "lstm") for way in WAYS]
+    + [("transformer", "book-keeping"), ("transformer", "loop")],  # torch has no such vmap
+)
+def test_bfloat16_forward_keeps_the_bound_and_comes_near_float32(name: str, way: str) -> None:
+    """Tolerance against float32: 4 epsilon of bfloat16, see `plan_clipping`; the bound: none."""
+    torch.manual_seed(0)
+    build, shape = MODELS[name]
+    module = build().train(False)
+    batch = models.words(8) if shape is None else models.numbers(8, *shape)
+    plan = plan_clipping(module, coarse, batch, way=way)
+    assert plan.check.tolerance == 4 * 2**-7
+    assert plan.check.change_over_clip <= MOST_CHANGE
+    _, norms = models.by_hand(module, models.loss, batch, 1.0)
+    clip = float(norms.min()) / 2
+    total, own = plan.clipped_sum(batch, clip)
+    assert own.dtype == torch.float32
+    assert {value.dtype for value in total.values()} == {torch.float32}
+    right, _ = models.by_hand(module, models.loss, batch, clip)
+    torch.testing.assert_close(own, norms, rtol=4 * 2**-7, atol=0)
+    apart = models.gap(total, right) / models.length(right)
+    assert 1e-5 < apart <= 4 * 2**-7  # coarser than float32: autocast was on
+    for row in range(8):
+        kept = [other for other in range(8) if other != row]
+        rest, _ = plan.clipped_sum(tuple(part[kept] for part in batch), clip)
+        assert 0.9999 <= models.gap(total, rest) / clip <= MOST_CHANGE
+
+
+def test_autocast_around_the_step_is_seen_too_and_sums_stay_float32() -> None:
+    torch.manual_seed(0)
+    module, batch = models.mlp(), models.numbers(8, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        plan = plan_clipping(module, models.loss, batch)
+        total, norms = plan.clipped_sum(batch, 0.1)
+    assert plan.way == "book-keeping" and plan.check.tolerance == 4 * 2**-7
+    inside, inside_norms = plan_clipping(module, coarse, batch).clipped_sum(batch, 0.1)
+    assert models.gap(total, inside) == 0 and torch.equal(norms, inside_norms)
+    assert norms.dtype == torch.float32
+
+
+def test_without_autocast_the_tolerance_is_not_widened() -> None:
+    plan, _ = plain()
+    assert plan.check.tolerance == 1e-5
+
+
+def test_a_wrong_sum_is_refused_under_autocast_too() -> None:
+    torch.manual_seed(0)
+    with pytest.raises(InputError, match="relative error"):
+        plan_clipping(models.hooked(), coarse, models.numbers(6, 4), way="book-keeping")

@@ -1,0 +1,69 @@
+"""Weights from held-out records: right in their parts, and blind to all other private records."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+from lethe.errors import InputError
+from lethe.mitigations.dp_sgd.public_weights import predicted, public_weights, t_scores
+from lethe.training.models import mlp
+from lethe.training.recipe import TorchRecipe
+
+RNG = np.random.default_rng(0)
+N, HELD, WIDTH = 160, 60, 6
+FEATURES = RNG.normal(size=(N, WIDTH)).astype(np.float32)
+LABELS = (FEATURES[:, 0] > 0).astype(np.int64)
+ODD = np.zeros(N, bool)
+ODD[::8] = True
+LABELS[ODD] = 1 - LABELS[ODD]  # these contradict the rule, in the pool and outside
+POOL = np.arange(N) >= HELD
+RECIPE = TorchRecipe(functools.partial(mlp, WIDTH, (32,), 2), 40, 8, 0.01)
+
+
+def test_the_nearest_points_are_averaged() -> None:
+    """Against a sort of all distances; random positions have no ties."""
+    known, values, asked = RNG.normal(size=40), RNG.normal(size=40), RNG.normal(size=30)
+    for neighbours in (1, 7, 40):
+        wanted = [values[np.argsort(np.abs(known - x))[:neighbours]].mean() for x in asked]
+        assert np.allclose(predicted(known, values, asked, neighbours), wanted)
+
+
+def test_t_is_that_of_two_samples() -> None:
+    signals = RNG.normal(size=(8, 5))
+    members = np.tile([True, False], 4)[:, None].repeat(5, 1)
+    a, b = signals[::2], signals[1::2]
+    wanted = (a.mean(0) - b.mean(0)) / np.sqrt(a.var(0, ddof=1) + b.var(0, ddof=1))
+    assert np.allclose(t_scores(signals, members), wanted)
+    assert t_scores(np.ones((8, 5)), members).tolist() == [0.0] * 5
+
+
+def test_exposed_records_count_less_and_no_private_record_changes_the_weight_of_another() -> None:
+    weights = public_weights(FEATURES, LABELS, POOL, RECIPE, models=8)
+    assert weights.dtype == np.float32
+    assert weights.min() >= 0
+    assert weights.max() <= 1
+    assert weights[POOL & ODD].mean() < weights[POOL & ~ODD].mean() - 0.1
+    features, labels = FEATURES.copy(), LABELS.copy()
+    features[HELD + 5], labels[HELD + 5] = 9.0, 1 - labels[HELD + 5]
+    other = public_weights(features, labels, POOL, RECIPE, models=8)
+    changed = np.flatnonzero(weights != other)
+    assert changed.tolist() in ([], [HELD + 5])
+
+
+def test_targets_have_weights_too() -> None:
+    recipe = TorchRecipe(functools.partial(mlp, WIDTH, (8,), 1), 10, 8, 0.01, loss="squared-error")
+    targets = FEATURES[:, 0] * 3.0 + 1.0
+    targets = targets.astype(np.float64)
+    weights = public_weights(FEATURES, targets, POOL, recipe, models=4)
+    assert weights.shape == (N,)
+    targets[HELD] = 1e4
+    other = public_weights(FEATURES, targets, POOL, recipe, models=4)
+    assert np.array_equal(weights[HELD + 1 :], other[HELD + 1 :])
+
+
+def test_too_few_held_out_records_are_refused() -> None:
+    with pytest.raises(InputError, match="19 held-out records .* at least 20"):
+        public_weights(FEATURES, LABELS, np.arange(N) >= 19, RECIPE)

@@ -1,0 +1,226 @@
+"""Per-example clipping in one backward pass of a chain, against one backward pass an example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from lethe.errors import InputError
+from lethe.training.networks.chain import Chain, why_no_chain
+from lethe.training.networks.kernels import kernel_squares
+
+ROWS, CLASSES = 7, 3
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3))
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(5, 8, bias=False),
+        nn.LayerNorm(8),
+        nn.ReLU(),
+        nn.Linear(8, 8),
+        nn.GroupNorm(2, 8),
+        nn.Dropout(0.0),
+        nn.GELU(),
+        nn.Linear(8, 8),
+        nn.LayerNorm(8, elementwise_affine=False),
+        nn.Linear(8, CLASSES),
+    )
+
+
+def first_norm() -> nn.Module:
+    """The first trained layer is a norm, and the last one has a ReLU behind it."""
+    return nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3), nn.ReLU())
+
+
+def cnn() -> nn.Module:
+    """Both ways to a norm: many places and few weights first, few places and many weights last."""
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 6, 6)),
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.GroupNorm(2, 4),
+        nn.LayerNorm(6),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 8, 3, stride=2, padding=1, groups=2),
+        nn.ReLU(),
+        nn.Conv2d(8, 12, 2, dilation=1, bias=False),
+        nn.SiLU(),
+        nn.Flatten(),
+        nn.Linear(12, CLASSES),
+    )
+
+
+NETS: dict[str, tuple[Callable[[], nn.Module], int]] = {
+    "mlp": (mlp, 5),
+    "norms": (normed, 5),
+    "norm first": (first_norm, 5),
+    "cnn": (cnn, 36),
+}
+
+
+def clip_to(limit: float, weights: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda norms: weights * limit / norms.clamp_min(limit)
+
+
+def by_hand(
+    module: nn.Module, x: Tensor, slope: Tensor, limit: float, weights: Tensor
+) -> tuple[list[Tensor], Tensor]:
+    """Clipped sum by parameter and norms, an example at a time."""
+    values = list(module.parameters())
+    sums, norms = [torch.zeros_like(value) for value in values], []
+    for row, own, weight in zip(x, slope, weights, strict=True):
+        made = torch.autograd.grad((module(row[None])[0] * own).sum(), values, allow_unused=True)
+        grads = [torch.zeros_like(v) if g is None else g for v, g in zip(values, made, strict=True)]
+        norm = torch.stack([g.square().sum() for g in grads]).sum().sqrt()
+        norms.append(norm)
+        for total, g in zip(sums, grads, strict=True):
+            total += weight * min(1.0, limit / max(float(norm), 1e-30)) * g
+    return sums, torch.stack(norms)
+
+
+def distance(first: list[Tensor], second: list[Tensor]) -> float:
+    parts = [(a - b).double().square().sum() for a, b in zip(first, second, strict=True)]
+    return float(torch.stack(parts).sum().sqrt())
+
+
+@pytest.mark.parametrize("models", [1, 3])
+@pytest.mark.parametrize(("make", "width"), NETS.values(), ids=NETS)
+def test_the_clipped_sum_is_that_of_a_loop_over_examples(
+    make: Callable[[], nn.Module], width: int, models: int
+) -> None:
+    rng = torch.Generator().manual_seed(1)
+    modules = [make() for _ in range(models)]
+    assert why_no_chain(modules[0]) is None
+    for module in modules:
+        for value in module.parameters():
+            value.data.normal_(std=0.7, generator=rng)
+    x = torch.randn(models, ROWS, width, generator=rng)
+    slope = torch.randn(models, ROWS, CLASSES, generator=rng)
+    weights = torch.rand(models, ROWS, generator=rng)
+    rows = [7, 5, 6][:models]
+    for model, own in enumerate(rows):
+        slope[model, own:], weights[model, own:] = 0, 0  # padding
+    _, norms = by_hand(modules[0], x[0], slope[0], 1.0, weights[0])
+    limit, seen = float(norms.median()), []  # some are clipped, some are not
+
+    def factors(norms: Tensor) -> Tensor:
+        seen.append(norms.clone())
+        return clip_to(limit, weights)(norms)
+
+    chain = Chain(modules, [])
+    with torch.no_grad():
+        for _ in range(2):  # the second time in memory that was used before
+            chain.forward(x.clone(), rows)
+            chain.clipped_sum(slope.clone(), factors)
+    for model, module in enumerate(modules):
+        own = rows[model]
+        part = x[model, :own], slope[model, :own], limit, weights[model, :own]
+        sums, norms = by_hand(module, *part)
+        assert model or float(norms.max()) > limit > float(norms.min())
+        assert torch.allclose(seen[1][model, :own], norms, rtol=1e-5)
+        assert float(seen[1][model, own:].abs().sum()) == 0
+        made = [block.slope[model] for block in chain.parameters.blocks]
+        scale = distance(sums, [torch.zeros_like(total) for total in sums])
+        assert distance(made, sums) <= 1e-5 * scale
+
+
+@pytest.mark.parametrize(("make", "width"), NETS.values(), ids=NETS)
+def test_an_example_more_changes_the_sum_by_at_most_the_clip_norm(
+    make: Callable[[], nn.Module], width: int
+) -> None:
+    torch.manual_seed(0)
+    chain = Chain([make()], [])
+    x, slope = torch.randn(1, ROWS, width), 50 * torch.randn(1, ROWS, CLASSES)
+    limit, found = 0.3, []
+    with torch.no_grad():
+        for left_out in range(ROWS + 1):
+            weights = torch.ones(1, ROWS)
+            if left_out < ROWS:
+                weights[0, left_out] = 0
+            chain.forward(x.clone(), [ROWS])
+            chain.clipped_sum(slope.clone(), clip_to(limit, weights))
+            found.append([block.slope[0].clone() for block in chain.parameters.blocks])
+    changes = [distance(one, found[-1]) / limit for one in found[:-1]]
+    assert max(changes) <= 1.0001
+    assert max(changes) >= 0.999  # these gradients are all longer than the clip norm
+
+
+def test_without_clipping_it_is_the_plain_gradient() -> None:
+    torch.manual_seed(0)
+    chain = Chain([cnn(), cnn()], [])
+    x, slope = torch.randn(2, ROWS, 36), torch.randn(2, ROWS, CLASSES)
+    with torch.no_grad():
+        chain.forward(x.clone(), [ROWS, ROWS])
+        chain.backward(slope.clone())
+        plain = chain.parameters.grad.clone()
+        chain.forward(x.clone(), [ROWS, ROWS])
+        chain.clipped_sum(slope.clone(), torch.ones_like)
+    assert torch.allclose(chain.parameters.grad, plain, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("models", [1, 2])
+def test_a_batch_of_one_image_is_a_batch(models: int) -> None:
+    torch.manual_seed(0)
+    modules = [cnn() for _ in range(models)]
+    chain = Chain(modules, [])
+    x, slope = torch.randn(models, 1, 36), torch.randn(models, 1, CLASSES)
+    with torch.no_grad():
+        chain.forward(x.clone(), [1] * models)
+        chain.clipped_sum(slope.clone(), torch.ones_like)
+    sums, _ = by_hand(modules[0], x[0], slope[0], 1e9, torch.ones(1))
+    made = [block.slope[0] for block in chain.parameters.blocks]
+    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in zip(made, sums, strict=True))
+
+
+def test_batch_norm_is_refused_with_the_way_out() -> None:
+    chain = Chain([nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))], [])
+    with torch.no_grad():
+        chain.forward(torch.randn(1, 3, 4), [3])
+        with pytest.raises(InputError, match="BatchNorm mixes .* GroupNorm"):
+            chain.clipped_sum(torch.ones(1, 3, 2), torch.ones_like)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 99),
+    groups=st.sampled_from([1, 2]),
+    size=st.sampled_from([(1, 1), (3, 3), (2, 3)]),
+    stride=st.sampled_from([(1, 1), (2, 1)]),
+    padding=st.sampled_from([(0, 0), (1, 2)]),
+    dilation=st.sampled_from([(1, 1), (2, 1)]),
+    outputs=st.sampled_from([2, 32]),
+    side=st.sampled_from([5, 9]),
+)
+def test_kernel_norms_are_those_of_autograd(
+    seed: int,
+    groups: int,
+    size: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+    outputs: int,
+    side: int,
+) -> None:
+    """Double precision, so that both ways to the norm have to be exact."""
+    rng = torch.Generator().manual_seed(seed)
+    x = torch.randn(2, 4, side, side, generator=rng, dtype=torch.float64)
+    kernel = torch.randn(outputs, 4 // groups, *size, generator=rng, dtype=torch.float64)
+    kernel.requires_grad_()
+    how = (stride, padding, dilation, groups)
+    y = nn.functional.conv2d(x, kernel, None, *how)
+    slope = torch.randn(y.shape, generator=rng, dtype=torch.float64)
+    wanted = []
+    for row in range(2):
+        (made,) = torch.autograd.grad((y[row] * slope[row]).sum(), kernel, retain_graph=True)
+        wanted.append(made.square().sum())
+    found = kernel_squares(x, slope, size, *how)
+    assert torch.allclose(found, torch.stack(wanted), rtol=1e-10)
