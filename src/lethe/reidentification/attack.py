@@ -1,0 +1,330 @@
+"""The gallery attack in numbers: who is named, how often by chance, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, stdtrit
+
+from lethe.errors import InputError, NotMeasurable, check_between
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.intervals import clopper_pearson
+from lethe.reidentification.by_user import mean_by_user
+from lethe.reidentification.gallery import Split, gallery_means, probes_together, whitening
+from lethe.reidentification.ranks import Ranks, ranks
+
+TOP = (1, 5, 10, 20)
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Chance:
+    """What naming at random gives with `users` in the gallery.
+
+    Attributes:
+        users: G, at least 1.
+    """
+
+    users: int
+
+    def top(self, k: int) -> float:
+        """Top-k: k / G."""
+        return min(k / self.users, 1.0)
+
+    @property
+    def mrr(self) -> float:
+        """Mean reciprocal rank: H_G / G.
+
+        >>> round(Chance(28361).mrr, 6)
+        0.000382
+        """
+        return float(np.sum(1 / np.arange(1, self.users + 1)) / self.users)
+
+    @property
+    def mean_rank(self) -> float:
+        """(G + 1) / 2; so is the median."""
+        return (self.users + 1) / 2
+
+    @property
+    def bits(self) -> float:
+        """Mean of log2(G / rank): near log2(e) = 1.44 for large G."""
+        return float(np.mean(np.log2(self.users / np.arange(1, self.users + 1))))
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """How far each person is exposed.
+
+    Attributes:
+        user: (people,) position in the gallery.
+        probes: (people,) rows to be named.
+        named: (people,) mean Top-1 credit, in [0, 1].
+        reciprocal: (people,) mean reciprocal rank.
+        rank: (people,) median rank.
+        bits: (people,) mean log2(G / rank): bits of the log2(G) that name a person.
+    """
+
+    user: NDArray[np.intp]
+    probes: NDArray[np.intp]
+    named: Float
+    reciprocal: Float
+    rank: Float
+    bits: Float
+
+
+@dataclass(frozen=True, eq=False)
+class Attack:
+    """One gallery attack. All intervals take people, not probes, as what was sampled.
+
+    Attributes:
+        users: G in the gallery.
+        probes: rows that were to be named.
+        people: owners of these rows.
+        tie_share: share of probes whose owner is at the same distance as somebody else.
+        top: Top-k by k: share of probes whose owner is among the k nearest.
+        lift: Top-k over chance, k / G.
+        mrr: mean reciprocal rank.
+        mean_rank: 1 = first.
+        median_rank: 1 = first.
+        percentile: mean of (rank - 1) / (G - 1); 0 = first, chance 0.5.
+        bits: information gained about who it is: mean log2(G / rank) less its value at chance.
+        common: Top-1 expected in a random gallery of that many users, the owner among them: what
+            may be compared between galleries of different size.
+        always: share of people who are named by every probe.
+        never: share of people who are named by none.
+        chance: what naming at random gives.
+        exposure: the same per person.
+    """
+
+    users: int
+    probes: int
+    people: int
+    tie_share: float
+    top: dict[int, Estimate]
+    lift: dict[int, Estimate]
+    mrr: Estimate
+    mean_rank: Estimate
+    median_rank: Estimate
+    percentile: Estimate
+    bits: Estimate
+    common: dict[int, Estimate]
+    always: Estimate
+    never: Estimate
+    chance: Chance
+    exposure: Exposure
+
+
+def attack(
+    representations: NDArray[Any],
+    split: Split,
+    *,
+    metric: str = "cosine",
+    together: bool = False,
+    at_most: int | None = None,
+    permuted: int | None = None,
+    common: Sequence[int] = (),
+    confidence: float = 0.95,
+    backend: str = "auto",
+    workers: int = 1,
+) -> Attack:
+    """Match every probe against the mean vector of every known person.
+
+    Args:
+        representations: (n, d); raw input features for the baseline of what goes in.
+        split: who is known and who is to be named.
+        metric: "cosine", "l2", or "whitened" (fitted on the gallery rows here).
+        together: join all probes of a person, as an attacker does who knows that they are one's.
+        at_most: of which only that many.
+        permuted: seed of a control in which every person is looked for under another's name:
+            lift must be 1 within its interval.
+        common: gallery sizes for `Attack.common`.
+        confidence: of all intervals, in (0, 1).
+        backend: see `ranks`.
+        workers: see `ranks`.
+
+    Raises:
+        InputError: NaN, zero vectors under cosine, a split of other rows.
+        NotMeasurable: whitening where nobody's rows differ.
+    """
+    gallery = gallery_means(representations, split)
+    probes, owner = representations, split.probe_user
+    if together:
+        probes, owner = probes_together(representations, split, metric, at_most)
+    else:
+        probes = representations[split.probe_rows]
+    looked_for = owner if permuted is None else permuted_names(len(gallery), permuted)[owner]
+    matrix = whitening(representations, split) if metric == "whitened" else None
+    found = ranks(
+        probes, gallery, looked_for, metric, whitening=matrix, backend=backend, workers=workers
+    )
+    return measure(found, owner, common=common, confidence=confidence)
+
+
+def permuted_names(users: int, seed: int = 0) -> NDArray[np.intp]:
+    """A random name (users,) for each user, all different; a person may keep his own.
+
+    Over such permutations each probe looks for each user equally often, so Top-k is k / G in
+    expectation, whatever the geometry.
+    """
+    return np.random.default_rng([seed, 63]).permutation(users)
+
+
+def measure(
+    found: Ranks,
+    owner: NDArray[np.integer[Any]],
+    *,
+    top: Sequence[int] = TOP,
+    common: Sequence[int] = (),
+    confidence: float = 0.95,
+) -> Attack:
+    """Metrics of an attack from its ranks; ties count by expectation.
+
+    Args:
+        found: ranks of the probes.
+        owner: (P,) person of each probe; probes of one person are dependent.
+        top: the k of Top-k, each at least 1.
+        common: gallery sizes from 1 to G, see `Attack.common`.
+        confidence: of all intervals, in (0, 1).
+
+    Raises:
+        InputError: shapes differ, a k below 1 or a common size above G.
+        NotMeasurable: the probes belong to fewer than 2 people.
+    """
+    people, place, counts = np.unique(owner, return_inverse=True, return_counts=True)
+    if place.shape != found.closer.shape:
+        raise InputError(f"owner has {place.shape} values for {found.closer.shape} probes.")
+    if len(people) < 2:
+        raise NotMeasurable(f"an interval over people needs at least 2 people, got {len(people)}.")
+    size, chance = found.users, Chance(found.users)
+    position = np.arange(size)
+
+    def credit(table: Float) -> Float:
+        return over_ties(table, found.closer, found.tied)
+
+    def share(table: Float) -> Estimate:
+        # Averages over ties may leave [0, 1] by a rounding.
+        return mean_by_user(np.clip(credit(table), 0, 1), place, confidence)
+
+    def average(values: Float, low: float, high: float, shift: float = 0.0) -> Estimate:
+        return _mean(values - shift, place, counts, low - shift, high - shift, confidence)
+
+    for k in top:
+        check_between("k", k, 1, np.inf, open_high=True)
+    for other in common:
+        check_between("common gallery size", other, 1, size)
+    tops = {k: share((position < k).astype(float)) for k in top}
+    bits = credit(np.log2(size / (position + 1)))
+    reciprocal = credit(1 / (position + 1))
+    first = np.bincount(place, credit((position < 1).astype(float))) / counts
+    return Attack(
+        users=size,
+        probes=len(place),
+        people=len(people),
+        tie_share=found.tie_share,
+        top=tops,
+        lift={k: _scaled(one, 1 / chance.top(k)) for k, one in tops.items()},
+        mrr=average(reciprocal, 0, 1),
+        mean_rank=average(found.rank, 1, size),
+        median_rank=_median(found.rank, place, confidence),
+        percentile=average((found.rank - 1) / (size - 1), 0, 1),
+        bits=average(bits, 0, float(np.log2(size)), shift=chance.bits),
+        common={other: share(_alone_among(size, other)) for other in common},
+        always=clopper_pearson(int((first >= 1 - 1e-12).sum()), len(people), confidence),
+        never=clopper_pearson(int((first <= 1e-12).sum()), len(people), confidence),
+        chance=chance,
+        exposure=Exposure(
+            people.astype(np.intp),
+            counts.astype(np.intp),
+            first,
+            np.bincount(place, reciprocal) / counts,
+            _median_of_each(found.rank, place, counts),
+            np.bincount(place, bits) / counts,
+        ),
+    )
+
+
+def over_ties(
+    table: NDArray[np.floating[Any]],
+    closer: NDArray[np.integer[Any]],
+    tied: NDArray[np.integer[Any]],
+) -> Float:
+    """Expected value of a function of the rank when ties are broken at random.
+
+    With b users closer and e others at the same distance the owner is equally likely at each of
+    the positions b to b + e.
+
+    Args:
+        table: (G,) value at position 0 (named first) to G - 1.
+        closer: (P,) b.
+        tied: (P,) e.
+
+    >>> over_ties(np.array([1.0, 0.0, 0.0, 0.0]), np.array([0, 0]), np.array([0, 3])).tolist()
+    [1.0, 0.25]
+    """
+    values = np.asarray(table, dtype=np.float64)
+    summed = np.concatenate([[0.0], np.cumsum(values)])
+    mean = (summed[closer + tied + 1] - summed[closer]) / (tied + 1)
+    return np.asarray(np.where(tied == 0, values[closer], mean), dtype=np.float64)
+
+
+def _alone_among(users: int, smaller: int) -> Float:
+    """(users,) chance that none of b closer users is among `smaller` - 1 drawn of the others.
+
+    C(G - 1 - b, m) / C(G - 1, m) with m = smaller - 1.
+    """
+    others, drawn = users - 1, smaller - 1
+    far = others - np.arange(users)
+    enough = far >= drawn
+    left = np.where(enough, far, drawn)
+    log = gammaln(left + 1) - gammaln(left - drawn + 1)
+    log -= gammaln(others + 1) - gammaln(others - drawn + 1)
+    return np.asarray(np.where(enough, np.minimum(np.exp(log), 1.0), 0.0), dtype=np.float64)
+
+
+def _mean(
+    values: Float,
+    place: NDArray[np.intp],
+    counts: NDArray[np.intp],
+    low: float,
+    high: float,
+    confidence: float,
+) -> Estimate:
+    """Mean over probes with a t-interval by people (linearised ratio), kept in its range."""
+    people = len(counts)
+    value = float(np.mean(values))
+    summed = np.bincount(place, values) - counts * value
+    deviation = np.sqrt(float((summed**2).sum()) * people / (people - 1)) / len(values)
+    half = float(stdtrit(people - 1, (1 + confidence) / 2)) * deviation
+    method = f"t by {people} people; n counts probes"
+    below, above = max(low, value - half), min(high, value + half)
+    return Estimate(value, min(below, value), max(above, value), confidence, method, len(values))
+
+
+def _median(rank: Float, place: NDArray[np.intp], confidence: float) -> Estimate:
+    """Median with Woodruff's interval (1952): the limits of the share below it, turned back."""
+    middle = float(np.median(rank))
+    share = mean_by_user((rank <= middle).astype(float), place, confidence)
+    assert share.value is not None and share.low is not None and share.high is not None
+    reach = [0.5 - (share.value - share.low), 0.5 + (share.high - share.value)]
+    low, high = np.quantile(rank, np.clip(reach, 0, 1), method="inverted_cdf")
+    method = f"Woodruff by {place.max() + 1} people; n counts probes"
+    return Estimate(
+        middle, min(float(low), middle), max(float(high), middle), confidence, method, len(rank)
+    )
+
+
+def _median_of_each(rank: Float, place: NDArray[np.intp], counts: NDArray[np.intp]) -> Float:
+    order = np.lexsort((rank, place))
+    start = np.cumsum(counts) - counts
+    lower, upper = order[start + (counts - 1) // 2], order[start + counts // 2]
+    return np.asarray((rank[lower] + rank[upper]) / 2, dtype=np.float64)
+
+
+def _scaled(one: Estimate, factor: float) -> Estimate:
+    value, low, high = (None if x is None else x * factor for x in (one.value, one.low, one.high))
+    return Estimate(value, low, high, one.confidence, one.method, one.n)

@@ -1,0 +1,133 @@
+"""Intervals that take people, not rows, as what was sampled: rows of one person are dependent."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import stdtrit
+
+from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.intervals import clustered_share
+from lethe.reidentification.vectors import Float
+
+
+def share_of_users(hits: ArrayLike, trials: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """A share of trials from each user's hits and trials; interval by users.
+
+    The linearised variance of a ratio, sum (h - p n)^2 / (sum n)^2 * G / (G - 1), inside an
+    interval of exact type (Korn and Graubard 1998). Repeated noise draws of one user add to the
+    same h and n, so they never count as independent people.
+
+    Args:
+        hits: (G,) hits of each user; parts of hits (tied ranks) are allowed.
+        trials: (G,) trials of each user, > 0.
+        confidence: two-sided coverage, in (0, 1).
+
+    Raises:
+        InputError: shapes differ, or hits outside [0, trials].
+        NotMeasurable: fewer than 2 users.
+
+    >>> print(share_of_users([1, 0, 0, 1], [2, 2, 2, 2]))
+    0.25 [0.008588, 0.7834]
+    """
+    hit, tried = np.asarray(hits, np.float64), np.asarray(trials, np.float64)
+    if hit.shape != tried.shape or hit.ndim != 1:
+        raise InputError(f"hits {hit.shape} and trials {tried.shape} must both be (users,).")
+    users = len(hit)
+    if users < 2:
+        raise NotMeasurable(f"an interval by users needs at least 2 users, got {users}.")
+    if not ((tried > 0).all() and (hit >= 0).all() and (hit <= tried * (1 + 1e-9)).all()):
+        raise InputError("hits must lie in [0, trials] and trials above 0, for every user.")
+    total = float(tried.sum())
+    share = min(1.0, float(hit.sum()) / total)
+    variance = float(((hit - share * tried) ** 2).sum()) / total**2 * users / (users - 1)
+    return clustered_share(
+        share,
+        variance,
+        users - 1,
+        int(total),
+        users,
+        confidence,
+        method=f"Korn-Graubard by {users} users; n counts trials",
+    )
+
+
+def mean_by_user(values: ArrayLike, users: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """The mean of values in [0, 1], one a row, with an interval by users.
+
+    Args:
+        values: (n,) in [0, 1]: hits, right predictions, or expected ones.
+        users: (n,) the owner of each row.
+        confidence: two-sided coverage.
+
+    >>> print(mean_by_user([1, 0, 0, 0, 1, 1, 0, 0], [1, 1, 2, 2, 3, 3, 4, 4]).value)
+    0.375
+    """
+    value, owner = np.asarray(values, np.float64), np.asarray(users)
+    if value.shape != owner.shape or value.ndim != 1:
+        raise InputError(f"values {value.shape} and users {owner.shape} must both be (rows,).")
+    place = np.unique(owner, return_inverse=True)[1]
+    return share_of_users(np.bincount(place, value), np.bincount(place), confidence)
+
+
+def linear_estimate(
+    value: float,
+    influence: Float,
+    users: ArrayLike | None,
+    confidence: float,
+    method: str,
+    error: float = 0.0,
+) -> Estimate:
+    """A t-interval in [0, 1] from the share of each row in the error, summed over each user.
+
+    Args:
+        value: the statistic.
+        influence: (n,) first-order contribution of each row to its error; they sum to about 0.
+        users: (n,) owner of each row, or None if every row is its own person.
+        confidence: two-sided coverage.
+        method: what is said of it.
+        error: a proven error of the computation itself, added on both sides.
+    """
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    place = np.arange(len(influence))
+    if users is not None:
+        owner = np.asarray(users)
+        if owner.shape != influence.shape:
+            raise InputError(f"users of shape {owner.shape} must be {influence.shape}.")
+        place = np.unique(owner, return_inverse=True)[1]
+    summed = np.bincount(place, influence)
+    if len(summed) < 2:
+        raise NotMeasurable(f"an interval by users needs at least 2 users, got {len(summed)}.")
+    count = len(summed)
+    deviation = math.sqrt(float((summed**2).sum()) * count / (count - 1))
+    half = float(stdtrit(count - 1, (1 + confidence) / 2)) * deviation + error
+    return Estimate(
+        value, max(0.0, value - half), min(1.0, value + half), confidence, method, len(influence)
+    )
+
+
+def mean_of_pools(values: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """The mean over independent pools of noise draws, for these very users; a t-interval.
+
+    Draws of one pool share noise vectors, so a pool enters as one number. It says how well the
+    noise was averaged, not how another sample of people would fare: for that see `share_of_users`.
+
+    Args:
+        values: (pools,) the statistic of each pool, averaged over its draws.
+        confidence: two-sided coverage.
+
+    >>> print(mean_of_pools([0.1, 0.2, 0.3]))
+    0.2 [-0.04841, 0.4484]
+    """
+    value = np.asarray(values, np.float64)
+    check_at_least("pools", len(value), 2)
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    mean = float(value.mean())
+    half = float(stdtrit(len(value) - 1, (1 + confidence) / 2)) * float(value.std(ddof=1))
+    half /= math.sqrt(len(value))
+    return Estimate(
+        mean, mean - half, mean + half, confidence, "t over independent pools", len(value)
+    )

@@ -1,0 +1,271 @@
+"""Whose rows are known and whose are to be named: galleries, probes, and whitening."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.columns import as_text, is_text, missing
+from lethe.errors import InputError, NotMeasurable, check_at_least
+from lethe.reidentification.geometry import Float, check_table
+
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Rows that the attacker holds, and rows that he wants to name.
+
+    Attributes:
+        users: (G,) sorted ids of the gallery's users.
+        gallery_rows: rows whose means are the gallery.
+        gallery_user: position in `users` of each gallery row's owner.
+        probe_rows: rows to be named; never in the gallery.
+        probe_user: position in `users` of each probe's owner.
+        left_out: users with too few rows, who are neither.
+    """
+
+    users: NDArray[Any]
+    gallery_rows: Index
+    gallery_user: Index
+    probe_rows: Index
+    probe_user: Index
+    left_out: int
+
+
+def check_users(user_ids: NDArray[Any]) -> NDArray[Any]:
+    """Ids as whole numbers or text.
+
+    Raises:
+        InputError: ids of mixed types, numbers with a fraction, or missing ones.
+
+    >>> check_users(np.array([3, 3, 5])).tolist()
+    [3, 3, 5]
+    """
+    given = np.asarray(user_ids)
+    if given.ndim != 1 or not len(given):
+        raise InputError(f"user_ids has shape {given.shape}; give one id for each row.")
+    if given.dtype == object:
+        kinds = sorted({type(one).__name__ for one in given.tolist()})
+        if kinds != ["str"]:
+            raise InputError(
+                f"user_ids mixes types ({', '.join(kinds)}): 7 and '7' may be one person or two. "
+                "Save all as text, or all as whole numbers."
+            )
+    if given.dtype.kind == "f" and bool((given == np.floor(given)).all()):
+        given = given.astype(np.int64)
+    if given.dtype.kind not in "iuUO":
+        raise InputError(
+            f"user_ids has dtype {given.dtype}; ids must be text or whole numbers, none missing. "
+            "Save them with .astype(str)."
+        )
+    gaps = missing(given)
+    if gaps.any():
+        raise InputError(
+            f"user_ids are missing in {gaps.sum()} rows, the first is row {int(np.argmax(gaps))}. "
+            "Fill them, or remove these rows."
+        )
+    return as_text(given) if is_text(given) else given
+
+
+def split_rows(user_ids: NDArray[Any], seed: int = 0, min_rows: int = 4) -> Split:
+    """Shuffle each user's rows; the first half is known, the rest is to be named.
+
+    Args:
+        user_ids: (n,) owner of each row.
+        seed: of the shuffle.
+        min_rows: users with fewer rows are left out; at least 2. floor(n / 2) rows of a user with
+            n go to the gallery.
+
+    Raises:
+        InputError: ids of mixed types, or min_rows < 2.
+        NotMeasurable: fewer than 2 users have enough rows.
+
+    >>> found = split_rows(np.repeat([7, 9], [4, 5]))
+    >>> np.bincount(found.probe_user).tolist()
+    [2, 3]
+    """
+    check_at_least("min_rows", min_rows, 2)
+    names, owner, counts = np.unique(check_users(user_ids), return_inverse=True, return_counts=True)
+    kept = counts >= min_rows
+    _check_enough(int(kept.sum()), f"{min_rows} rows each", int(counts.max()))
+    position = np.cumsum(kept) - 1
+    shuffled = np.random.default_rng([seed, 62]).permutation(len(owner))
+    order = shuffled[np.argsort(owner[shuffled], kind="stable")]
+    starts = np.cumsum(counts) - counts
+    place = np.arange(len(order)) - starts[owner[order]]
+    known = place < counts[owner[order]] // 2
+    order, known = order[kept[owner[order]]], known[kept[owner[order]]]
+    gallery, probe = np.sort(order[known]), np.sort(order[~known])
+    return Split(
+        names[kept],
+        gallery,
+        position[owner[gallery]],
+        probe,
+        position[owner[probe]],
+        int((~kept).sum()),
+    )
+
+
+def split_periods(
+    user_ids: NDArray[Any], period: NDArray[Any], known: Any, later: Any, min_rows: int = 1
+) -> Split:
+    """The cross-window protocol: gallery from one period, probes from another.
+
+    A split within one period can measure an input that is copied into all rows of a user. Here
+    the attacker has to recognise a person later.
+
+    Args:
+        user_ids: (n,) owner of each row.
+        period: (n,) period of each row.
+        known: the period of the gallery.
+        later: the period of the probes; another one.
+        min_rows: users with fewer rows in either period are left out.
+
+    Raises:
+        InputError: ids of mixed types, a period that no row has, or the same period twice.
+        NotMeasurable: fewer than 2 users have enough rows in both.
+    """
+    check_at_least("min_rows", min_rows, 1)
+    ids, when = check_users(user_ids), np.asarray(period)
+    if when.shape != ids.shape:
+        raise InputError(f"period has shape {when.shape}, user_ids {ids.shape}; give one a row.")
+    values = np.unique(as_text(when))
+    for one in (known, later):
+        if str(one) not in values:
+            raise InputError(f"no row has period={one!r}; there are {', '.join(values[:12])}.")
+    if str(known) == str(later):
+        raise InputError(f"the gallery and the probes are both of period {known!r}; give two.")
+    text = as_text(when)
+    names, owner = np.unique(ids, return_inverse=True)
+    rows = [np.flatnonzero(text == str(one)) for one in (known, later)]
+    counts = [np.bincount(owner[one], minlength=len(names)) for one in rows]
+    kept = np.minimum(*counts) >= min_rows
+    _check_enough(
+        int(kept.sum()), f"{min_rows} rows in both periods", int(np.minimum(*counts).max())
+    )
+    position = np.cumsum(kept) - 1
+    gallery, probe = (one[kept[owner[one]]] for one in rows)
+    return Split(
+        names[kept],
+        gallery,
+        position[owner[gallery]],
+        probe,
+        position[owner[probe]],
+        int((~kept).sum()),
+    )
+
+
+def _check_enough(users: int, what: str, most: int) -> None:
+    if users < 2:
+        raise NotMeasurable(
+            f"{users} users have at least {what} (the most is {most}); to tell people apart needs "
+            "2. Give more rows a user, or a smaller min_rows."
+        )
+
+
+def means(vectors: NDArray[Any], rows: Index, user: Index, users: int) -> Float:
+    """Mean vector (users, d) of the rows of each user, in float64.
+
+    Args:
+        vectors: (n, d).
+        rows: which of them.
+        user: (rows,) position of each row's user.
+        users: how many there are; each needs a row.
+    """
+    counts = np.bincount(user, minlength=users)
+    found = np.empty((users, vectors.shape[1]))
+    for column in range(vectors.shape[1]):
+        found[:, column] = np.bincount(user, vectors[rows, column], minlength=users) / counts
+    return found
+
+
+def gallery_means(vectors: NDArray[Any], split: Split) -> Float:
+    """The gallery: the mean (G, d) of each user's known rows, in float64.
+
+    Raises:
+        InputError: NaN or infinity, or fewer rows than the split was made for.
+    """
+    check_table("representations", vectors)
+    highest = int(max(split.gallery_rows.max(), split.probe_rows.max()))
+    if highest >= len(vectors):
+        raise InputError(
+            f"representations have {len(vectors)} rows, the split names row {highest}. Files of "
+            "different people or rows cannot share a split; make one for each."
+        )
+    return means(vectors, split.gallery_rows, split.gallery_user, len(split.users))
+
+
+def probes_together(
+    vectors: NDArray[Any], split: Split, metric: str = "cosine", at_most: int | None = None
+) -> tuple[Float, Index]:
+    """All probes of a person as one: what an attacker has who knows that they belong together.
+
+    The sum of squared distances of several rows to a user is that of their mean, up to a constant;
+    the sum of their cosines is the cosine sum of their mean direction. So the mean (of unit
+    vectors under cosine) is the joint evidence.
+
+    Args:
+        vectors: (n, d).
+        split: who is known and who is to be named.
+        metric: "cosine" takes means of unit vectors, others plain means.
+        at_most: probes of a person that are joined, the first in the file; all by default.
+
+    Returns:
+        one vector (people, d) a person with a probe, and whose it is.
+    """
+    rows, user = split.probe_rows, split.probe_user
+    if at_most is not None:
+        check_at_least("at_most", at_most, 1)
+        order = np.argsort(user, kind="stable")
+        counts = np.bincount(user, minlength=len(split.users))
+        place = np.empty(len(rows), np.intp)
+        place[order] = np.arange(len(rows)) - (np.cumsum(counts) - counts)[user[order]]
+        rows, user = rows[place < at_most], user[place < at_most]
+    people, position = np.unique(user, return_inverse=True)
+    if metric != "cosine":
+        return means(vectors, rows, position, len(people)), people
+    chosen = vectors[rows].astype(np.float64)
+    length = np.linalg.norm(chosen, axis=1, keepdims=True)
+    if not length.all():
+        raise InputError(
+            f"{int((length == 0).sum())} probes are zero vectors: they have no direction, so no "
+            "cosine. Remove them, or use metric='l2'."
+        )
+    chosen /= length
+    return means(chosen, np.arange(len(rows)), position, len(people)), people
+
+
+def whitening(vectors: NDArray[Any], split: Split) -> Float:
+    """A map (d, d) after which the spread of one person's rows is the same in every direction.
+
+    Euclidean distance after it is the Mahalanobis distance under the covariance within persons,
+    that of linear discriminant analysis. Fitted on gallery rows alone. Rows may be fewer than
+    dimensions, so the correlations are shrunk towards none (Ledoit and Wolf 2004); a coordinate
+    that never differs within a person counts as the one that differs least.
+
+    Raises:
+        NotMeasurable: no user has two gallery rows that differ.
+    """
+    from sklearn.covariance import ledoit_wolf
+
+    centres = gallery_means(vectors, split)
+    within = vectors[split.gallery_rows].astype(np.float64) - centres[split.gallery_user]
+    freedom = len(within) - len(centres)
+    spread = float(np.abs(within).max())
+    if freedom < 1 or spread <= 1e-12 * float(np.abs(centres).max()):
+        raise NotMeasurable(
+            "the rows of each person are all equal in the gallery, so there is no spread within "
+            "persons to whiten by. Use metric='cosine' or 'l2'."
+        )
+    deviation = np.sqrt(np.einsum("ij,ij->j", within, within) / freedom)
+    still = deviation <= 1e-12 * deviation.max()
+    deviation[still] = deviation[~still].min()
+    within /= deviation
+    covariance = ledoit_wolf(within, assume_centered=True)[0] * (len(within) / freedom)
+    values, directions = np.linalg.eigh(covariance)
+    scaled = directions / np.sqrt(np.maximum(values, 1e-10 * values[-1]))
+    return np.asarray(scaled / deviation[:, None], dtype=np.float64)

@@ -1,0 +1,212 @@
+"""Vectors moved to where float32 can tell them apart, with a bound on what it still gets wrong.
+
+Every distance of this room orders the gallery as a Euclidean distance does, after a map: cosine on
+vectors of length 1, whitened on whitened ones. For a probe u and a gallery vector v, both relative
+to one centre, ||u - v||^2 grows as the score u.v - ||v||^2 / 2 falls. In this form the numbers are
+of the size of the spread and not of what all vectors have in common, and the length of a vector,
+which rounding changes, hardly matters.
+
+What float32 makes of the score is off by at most gamma = (d + 2) 2^-24 times the sum of its
+absolute terms, in any order of summation (Higham, "Accuracy and Stability of Numerical Algorithms",
+2002, section 3.1). Pairs further apart than that bound are decided. The others are compared in
+float64 as ||u - t||^2 - ||u - v||^2 = (v - t).((u - v) + (u - t)), t the owner: a form that loses
+nothing where the three are close, nor where the probe is far away. So the ranks are those of
+float64 arithmetic, whatever computed the scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError, check_choice
+
+METRICS = ("cosine", "l2", "whitened")
+_LONGEST = 1e30
+
+Float = NDArray[np.float64]
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Probes:
+    """Some probes in the coordinates of a gallery.
+
+    Attributes:
+        wide: float64 (P, d); in float32 (`narrow`) for the fast pass.
+        narrow: float32 (P, d).
+        true: (P,) position of each probe's owner in the gallery.
+        score: float64 (P,) of the owner.
+        slack: float64 (P,) scores further apart than that in float64 are surely different.
+        tie: float64 (P,) users whose `closeness` is that near to 0 are at the owner's distance.
+        low: float32 (P,) a float32 score below it is surely below the owner's.
+        high: float32 (P,) a float32 score above it is surely above the owner's.
+    """
+
+    wide: Float
+    narrow: Float32
+    true: NDArray[np.intp]
+    score: Float
+    slack: Float
+    tie: Float
+    low: Float32
+    high: Float32
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """Gallery vectors relative to their mean, the longest of length 1.
+
+    Attributes:
+        metric: see `METRICS`.
+        transform: whitening matrix (d, r), or None.
+        centre: (r,) mean of the mapped gallery.
+        scale: length of the longest vector from there; 1 where all are equal.
+        wide: float64 (G, r).
+        bias: float64 (G,) minus half the squared length.
+    """
+
+    metric: str
+    transform: Float | None
+    centre: Float
+    scale: float
+    wide: Float
+    bias: Float
+
+    def probes(self, vectors: NDArray[Any], true: NDArray[np.intp]) -> Probes:
+        """Probes (P, d) in the gallery's coordinates, with the bounds on their scores.
+
+        Raises:
+            InputError: a vector has no direction (cosine).
+        """
+        wide = _mapped("probes", vectors, self.metric, self.transform)
+        wide -= self.centre
+        wide /= self.scale
+        owner = self.wide[true]
+        score = np.einsum("ij,ij->i", wide, owner) + self.bias[true]
+        length, gap = _lengths(wide), _lengths(wide - owner)
+        d = wide.shape[1]
+        # Coordinates were rounded before the centre was taken off, so relative to its size.
+        offset = 1 + float(np.linalg.norm(self.centre)) / self.scale
+        rounding = np.sqrt(d) * 2.0**-52 * offset
+        apart = np.minimum(2 * gap, 2)  # what a user at the owner's distance is from the owner
+        tie = 8 * rounding * gap + 4 * rounding**2
+        tie += (d + 8) * 2.0**-52 * apart * 2 * (gap + length)
+        slack = (d + 8) * 2.0**-51 * (length + 1) + tie
+        # Two roundings of each input, d + 1 sums, and the rounding of the threshold itself.
+        band = (d + 8) * 2.0**-24 * 1.01 * (length + 0.5) + slack
+        narrow = wide
+        beyond = length > _LONGEST
+        if beyond.any():  # of those float32 says nothing
+            narrow = np.where(beyond[:, None], 0, wide)
+            band = np.where(beyond, np.inf, band)
+        return Probes(
+            wide,
+            narrow.astype(np.float32),
+            true,
+            score,
+            slack,
+            tie,
+            (score - band).astype(np.float32),
+            (score + band).astype(np.float32),
+        )
+
+
+def prepare_gallery(
+    vectors: NDArray[Any], metric: str = "cosine", transform: NDArray[Any] | None = None
+) -> Gallery:
+    """Map, centre and scale a gallery.
+
+    Args:
+        vectors: (G, d), finite; one row a user.
+        metric: "cosine", "l2", or "whitened" (l2 after `transform`).
+        transform: (d, r), see `lethe.reidentification.gallery.whitening`; for "whitened" only.
+
+    Raises:
+        InputError: another metric, a transform that is missing or not wanted, fewer than 2 users,
+            NaN or infinity, or a vector without direction under cosine.
+    """
+    check_choice("metric", metric, METRICS)
+    if (transform is None) == (metric == "whitened"):
+        raise InputError(
+            f"metric={metric!r} {'needs a' if transform is None else 'takes no'} whitening matrix. "
+            "Fit one with whitening(...) and say metric='whitened'."
+        )
+    check_table("gallery", vectors)
+    if len(vectors) < 2:
+        raise InputError(f"the gallery has {len(vectors)} users; to tell people apart needs 2.")
+    matrix = None if transform is None else np.asarray(transform, dtype=np.float64)
+    if matrix is not None and (matrix.ndim != 2 or matrix.shape[0] != vectors.shape[1]):
+        raise InputError(
+            f"the whitening matrix has shape {matrix.shape}, vectors have {vectors.shape[1]} "
+            "dimensions. Fit it on vectors of the same model."
+        )
+    wide = _mapped("gallery", vectors, metric, matrix)
+    centre = wide.mean(axis=0)
+    wide -= centre
+    scale = float(np.sqrt(np.einsum("ij,ij->i", wide, wide).max())) or 1.0
+    wide /= scale
+    return Gallery(metric, matrix, centre, scale, wide, -0.5 * np.einsum("ij,ij->i", wide, wide))
+
+
+def closeness(
+    gallery: Gallery, probes: Probes, row: NDArray[np.intp], user: NDArray[np.intp]
+) -> Float:
+    """By how much (n,) each `user` is closer to probe `row` than its owner, in squared distance."""
+    found = np.empty(len(row))
+    for at in range(0, len(row), 16384):  # copies of the vectors stay small
+        part = slice(at, at + 16384)
+        u, v = probes.wide[row[part]], gallery.wide[user[part]]
+        t = gallery.wide[probes.true[row[part]]]
+        found[part] = np.einsum("ij,ij->i", v - t, (u - v) + (u - t))
+    return found
+
+
+def _lengths(vectors: Float) -> Float:
+    """Euclidean lengths (n,), also where squares leave float64's range."""
+    with np.errstate(over="ignore"):
+        found = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    beyond = ~np.isfinite(found)
+    found[beyond] = np.abs(vectors[beyond]).max(axis=1) * np.sqrt(vectors.shape[1])
+    return np.asarray(found)
+
+
+def check_table(name: str, vectors: NDArray[Any]) -> None:
+    """Refuse what is no finite (rows, dimensions) table of numbers.
+
+    Raises:
+        InputError: another shape or kind, NaN or infinity.
+    """
+    if vectors.ndim != 2 or not vectors.shape[1] or vectors.dtype.kind not in "fiu":
+        raise InputError(
+            f"{name} has shape {vectors.shape} and dtype {vectors.dtype}; it must be (rows, "
+            "dimensions) of numbers. Save one row a vector, as float32."
+        )
+    bad = ~np.isfinite(vectors).all(axis=1)
+    if bad.any():
+        raise InputError(
+            f"{name} has NaN or infinite values in {bad.sum()} rows, the first is row "
+            f"{int(np.argmax(bad))}. Compute these vectors again, or remove them."
+        )
+
+
+def _mapped(name: str, vectors: NDArray[Any], metric: str, matrix: Float | None) -> Float:
+    """A float64 copy whose Euclidean distances have the order of the metric."""
+    wide = vectors.astype(np.float64)
+    if matrix is not None:
+        wide = wide @ matrix
+    if metric == "cosine":
+        # By the largest coordinate first: squares of tiny or huge ones leave float64's range.
+        largest = np.abs(wide).max(axis=1, keepdims=True)
+        if not largest.all():
+            none = np.flatnonzero(largest == 0)
+            raise InputError(
+                f"{name} has {len(none)} zero vectors, the first is row {none[0]}: they have no "
+                "direction, so no cosine. Remove them, or use metric='l2'."
+            )
+        wide /= largest
+        wide /= np.sqrt(np.einsum("ij,ij->i", wide, wide))[:, None]
+    return wide

@@ -1,0 +1,349 @@
+"""Ways to release a vector, or less than a vector, each with what it proves or why it does not.
+
+Every mechanism has `release` and `guarantee`. A guarantee that is not proven is ``empirical-only``
+and its `voided_by` says why; nothing is claimed in silence.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lethe.errors import InputError, check_at_least, check_between
+from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.reidentification.certificates import (
+    Limit,
+    clip_diameter,
+    identification_bound,
+    noise_dp,
+)
+from lethe.reidentification.head import Head, LinearHead, classes_of
+from lethe.reidentification.known import Known
+from lethe.reidentification.optimal import exact_limit, optimal_attacker
+from lethe.reidentification.smoothing import smooth
+from lethe.reidentification.vectors import (
+    REAL_NOISE,
+    Float,
+    check_sigma,
+    check_vectors,
+    effective_sigma,
+)
+
+NO_NOISE = "no noise was added: the vector is released as it is"
+NO_BOUND = (
+    "nothing bounds how far two vectors differ, so mu is infinite: clip to a public norm, or read "
+    "the diameter off a last LayerNorm"
+)
+
+
+@dataclass(frozen=True)
+class IsotropicNoise:
+    """r + N(0, sigma^2 I), M draws of it.
+
+    Attributes:
+        sigma: >= 0, sd of each coordinate of one draw.
+        draws: M >= 1; `release` gives their mean, which is all they tell.
+        diameter: the most that two vectors can differ, known without the data; None if unknown.
+        source: why the diameter holds.
+    """
+
+    sigma: float
+    draws: int = 1
+    diameter: float | None = None
+    source: str = ""
+
+    def release(self, representations: ArrayLike, seed: int = 0) -> Float:
+        """(n, d) the mean of the M draws of each row."""
+        return smooth(representations, self.sigma, self.draws, seed)
+
+    def guarantee(self, delta: float = 1e-5) -> Guarantee:
+        """mu-GDP for arbitrary inputs where there is a diameter; else the reason why not.
+
+        Limits on identification need no diameter: see `closed_form` and `optimal_attacker`.
+        """
+        check_sigma(self.sigma)
+        if self.sigma == 0:
+            return empirical_only(voided_by=(NO_NOISE,))
+        if self.diameter is None:
+            return empirical_only(REAL_NOISE, voided_by=(NO_BOUND,))
+        return noise_dp(self.diameter, self.sigma, self.draws, delta, self.source)
+
+
+@dataclass(frozen=True)
+class ClippedNoise:
+    """Vectors are shortened to norm C, then N(0, sigma^2 I) is added.
+
+    Attributes:
+        norm: C > 0, fixed without looking at the data.
+        sigma: >= 0.
+        draws: M >= 1.
+    """
+
+    norm: float
+    sigma: float
+    draws: int = 1
+
+    def release(self, representations: ArrayLike, seed: int = 0) -> Float:
+        """(n, d) the mean of the M draws of each clipped row."""
+        return smooth(clip_norm(representations, self.norm), self.sigma, self.draws, seed)
+
+    def guarantee(self, delta: float = 1e-5) -> Guarantee:
+        """mu-GDP with D = 2C, whatever the vectors are."""
+        return IsotropicNoise(
+            self.sigma, self.draws, clip_diameter(self.norm), f"clipped to norm {self.norm:g}"
+        ).guarantee(delta)
+
+
+def clip_norm(representations: ArrayLike, norm: float) -> Float:
+    """(n, d) rows longer than `norm` shortened to it; the others untouched.
+
+    >>> clip_norm([[3.0, 4.0], [0.3, 0.4]], 1.0)
+    array([[0.6, 0.8],
+           [0.3, 0.4]])
+    """
+    check_between("norm", norm, 0, math.inf, open_low=True, open_high=True)
+    r = check_vectors("representations", representations)
+    # By the largest entry first: squares of large numbers would overflow.
+    largest = np.abs(r).max(axis=1, keepdims=True)
+    scaled = np.linalg.norm(r / np.where(largest > 0, largest, 1.0), axis=1, keepdims=True)
+    length = scaled * largest
+    return np.asarray(np.where(length > norm, r * (norm / np.maximum(length, norm)), r))
+
+
+@dataclass(frozen=True)
+class SubspaceNoise:
+    """Noise only where a linear head does not look: every logit stays what it was.
+
+    As sigma grows the logits alone remain exposed; what they identify says `exposed`.
+
+    Attributes:
+        head: a linear head whose rows leave directions free.
+        sigma: >= 0, sd along each free direction.
+        draws: M >= 1.
+    """
+
+    head: LinearHead
+    sigma: float
+    draws: int = 1
+
+    def release(self, representations: ArrayLike, seed: int = 0) -> Float:
+        """(n, d) the mean of the M draws of each row.
+
+        Raises:
+            InputError: the head looks in every direction.
+        """
+        r = check_vectors("representations", representations, self.head.dimension)
+        free = free_directions(self.head)
+        noise = np.random.default_rng([seed, 6]).standard_normal((len(r), len(free)))
+        return np.asarray(r + effective_sigma(self.sigma, self.draws) * noise @ free)
+
+    def guarantee(self) -> Guarantee:
+        """Nothing proven: two vectors of different logits are told apart for certain."""
+        check_sigma(self.sigma)
+        reason = "the logits are released without noise: mu is infinite where they differ"
+        return empirical_only(REAL_NOISE, voided_by=(reason,) if self.sigma else (NO_NOISE,))
+
+    def exposed(self, game: Known, top: int = 1) -> Limit:
+        """What the logits alone identify: reached by the best attacker at every sigma."""
+        return exact_limit(game, self.head.logits(game.rows), top)
+
+
+def free_directions(head: LinearHead) -> Float:
+    """(d - rank, d) orthonormal directions along which no logit of the head changes.
+
+    Raises:
+        InputError: there is none.
+    """
+    _, size, right = np.linalg.svd(head.rows)
+    rank = (
+        int((size > size[0] * max(head.rows.shape) * np.finfo(float).eps).sum()) if size[0] else 0
+    )
+    if rank == head.dimension:
+        raise InputError(
+            f"the head of {head.classes} classes looks in all {rank} directions: there is no "
+            "subspace for noise that costs nothing; release the logits or the label only."
+        )
+    return np.asarray(right[rank:])
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveNoise:
+    """Noise of each user's own size. Its size gives the user away, so only playing proves.
+
+    Attributes:
+        levels: (G,) sigma_u > 0, for users in sorted order.
+        draws: M >= 1.
+    """
+
+    levels: ArrayLike
+    draws: int = 1
+
+    def release(
+        self, representations: ArrayLike, owner: NDArray[np.integer], seed: int = 0
+    ) -> Float:
+        """(n, d) the mean of the M draws of each row.
+
+        Args:
+            representations: (n, d).
+            owner: (n,) user 0..G-1 of each row.
+            seed: of the noise.
+        """
+        r = check_vectors("representations", representations)
+        level = self._level()
+        place = np.asarray(owner)
+        if place.shape != (len(r),) or place.min() < 0 or place.max() >= len(level):
+            raise InputError(f"owner must be one user in [0, {len(level) - 1}] for each row.")
+        noise = np.random.default_rng([seed, 7]).standard_normal(r.shape)
+        return np.asarray(r + (level[place] / np.sqrt(self.draws))[:, None] * noise)
+
+    def guarantee(self) -> Guarantee:
+        """Refused: neither the closed form nor differential privacy holds."""
+        self._level()
+        return empirical_only(
+            REAL_NOISE,
+            voided_by=(
+                "the size of the noise tells whose vector it is: the closed-form bound and "
+                "Gaussian DP do not apply; `limit` plays the decoder that knows the sizes",
+            ),
+        )
+
+    def limit(self, game: Known, top: int = 1, trials: int = 10_000, seed: int = 0) -> Limit:
+        """An upper limit on every attacker who knows each user's sigma, by counting."""
+        return optimal_attacker(game, self._level(), self.draws, top, trials=trials, seed=seed)
+
+    def _level(self) -> Float:
+        level = np.asarray(self.levels, np.float64)
+        if level.ndim != 1 or not (np.isfinite(level).all() and (level > 0).all() and level.size):
+            raise InputError("levels must be one finite number > 0 for each user.")
+        check_at_least("draws", self.draws, 1)
+        return level
+
+
+@dataclass(frozen=True, eq=False)
+class LogitOnly:
+    """Only the logits leave the house, with or without clipping and noise.
+
+    Attributes:
+        head: any head.
+        sigma: >= 0, noise on each logit.
+        bound: logits are clipped to [-bound, bound]; None leaves them.
+        draws: M >= 1.
+    """
+
+    head: Head
+    sigma: float = 0.0
+    bound: float | None = None
+    draws: int = 1
+
+    def release(self, representations: ArrayLike, seed: int = 0) -> Float:
+        """(n,) of a binary head or (n, C): the mean of the M draws."""
+        z = self.head.logits(representations)
+        if self.bound is not None:
+            z = np.clip(z, -self.bound, self.bound)
+        return smooth(z.reshape(len(z), -1), self.sigma, self.draws, seed).reshape(z.shape)
+
+    def guarantee(self, logits: int = 1, delta: float = 1e-5) -> Guarantee:
+        """mu-GDP with D = 2 bound sqrt(logits) where there are a bound and noise.
+
+        Args:
+            logits: how many the head gives: 1 of a binary head, else C.
+            delta: for the epsilon that is printed.
+        """
+        check_at_least("logits", logits, 1)
+        check_sigma(self.sigma)
+        if self.sigma == 0:
+            return empirical_only(
+                voided_by=(
+                    "the exact logit is released, which may be unlike anybody else's: "
+                    "`exposed` counts whom it identifies",
+                )
+            )
+        if self.bound is None:
+            return empirical_only(REAL_NOISE, voided_by=(NO_BOUND,))
+        check_between("bound", self.bound, 0, math.inf, open_low=True, open_high=True)
+        return noise_dp(
+            2 * self.bound * math.sqrt(logits),
+            self.sigma,
+            self.draws,
+            delta,
+            f"{logits} logits clipped to [-{self.bound:g}, {self.bound:g}]",
+        )
+
+    def exposed(self, game: Known, top: int = 1) -> Limit:
+        """What the exact (clipped) logits identify, for a release without noise."""
+        if self.sigma != 0:
+            raise InputError("noisy logits are a game of their own: play it on the logits.")
+        return exact_limit(game, self.release(game.rows), top)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelOnly:
+    """Only the predicted class leaves the house, as it is or by randomised response.
+
+    Attributes:
+        head: any head.
+        classes: C >= 2.
+        epsilon: None releases the class itself; a number > 0 keeps it with chance
+            e^eps / (e^eps + C - 1) and else gives another one (Warner 1965).
+        draws: M >= 1 releases; with `epsilon` their epsilons add up.
+    """
+
+    head: Head
+    classes: int = 2
+    epsilon: float | None = None
+    draws: int = 1
+
+    def release(self, representations: ArrayLike, seed: int = 0) -> NDArray[np.intp]:
+        """(n,) one released class of each row."""
+        label = classes_of(self.head.logits(representations))
+        if label.max(initial=0) >= self.classes:
+            raise InputError(f"the head gave class {label.max()}; classes={self.classes} is wrong.")
+        if self.epsilon is None:
+            return label
+        self._check()
+        rng = np.random.default_rng([seed, 8])
+        lie = rng.random(len(label)) * (math.expm1(self.epsilon) + self.classes) < self.classes - 1
+        other = (label + rng.integers(1, self.classes, len(label))) % self.classes
+        return np.asarray(np.where(lie, other, label))
+
+    def guarantee(self, users: int, top: int = 1) -> Guarantee:
+        """Pure DP of randomised response; else Top-k <= k C / G, for C outputs name k users each.
+
+        Args:
+            users: G >= 2, equally likely people among whom an attacker must choose.
+            top: k names.
+        """
+        self._check()
+        if self.epsilon is not None:
+            return Guarantee(
+                "pure-dp",
+                {"epsilon": self.draws * self.epsilon, "draws": self.draws},
+                "replace-one",
+                "vector",
+                (
+                    f"at most {self.draws} responses are ever drawn for one vector",
+                    "the head is fixed: what its training tells is not covered",
+                ),
+                ("further rows of the same person, whose epsilons add up",),
+            )
+        check_at_least("users", users, 2)
+        check_at_least("top", top, 1)
+        return identification_bound(
+            min(1.0, top * self.classes / users),
+            top,
+            users,
+            ("the users are equally likely", f"the output is one of {self.classes} classes"),
+        )
+
+    def exposed(self, game: Known, top: int = 1) -> Limit:
+        """What the exact class identifies among these users; at most k C / G."""
+        return exact_limit(game, classes_of(self.head.logits(game.rows)), top)
+
+    def _check(self) -> None:
+        check_at_least("classes", self.classes, 2)
+        check_at_least("draws", self.draws, 1)
+        if self.epsilon is not None:
+            check_between("epsilon", self.epsilon, 0, 700, open_low=True)

@@ -1,0 +1,333 @@
+"""Certified radii: how far a vector may move before the class predicted for it can change.
+
+Cohen, Rosenfeld and Kolter (ICML 2019). For a linear binary head the radius is the distance to
+the hyperplane at every noise level; other heads need draws, and draws have a largest radius that
+they can certify. A radius speaks of the predicted class alone: two users who get the same answer
+can be told apart all the same. What bounds that stands in `certificates`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv, ndtr, ndtri
+
+from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.guarantee import Guarantee
+from lethe.reidentification.by_user import mean_by_user
+from lethe.reidentification.head import AnyHead, Head, LinearHead, as_head
+from lethe.reidentification.vectors import REAL_NOISE, Float, check_sigma, check_vectors
+
+RUNNERS_UP = ("complement", "bounded")
+NOT_ANONYMITY = (
+    "says that the predicted class stays, not that the vector cannot be told from others: a "
+    "radius above the distance to the nearest other user means that both get the same answer"
+)
+_CELLS = 1 << 22  # numbers of noise held at once
+_CACHE = 1 << 17  # the same, small enough to stay at hand
+
+
+@dataclass(frozen=True, eq=False)
+class Radii:
+    """Certified radii of n points.
+
+    Attributes:
+        predicted: (n,) the class that is certified; -1 where it abstains.
+        radius: (n,) L2 radius, >= 0; 0 where it abstains.
+        cap: the largest radius that this many draws can give; None in closed form.
+        guarantee: what holds for each point.
+    """
+
+    predicted: NDArray[np.intp]
+    radius: Float
+    cap: float | None
+    guarantee: Guarantee
+
+    @property
+    def abstained(self) -> float:
+        """Share of points without a certificate, in [0, 1]."""
+        return float((self.predicted < 0).mean())
+
+
+def linear_radii(head: Any, representations: ArrayLike) -> Radii:
+    """The exact distance to where the class changes, for a linear head; no noise, no draws.
+
+    For a binary head this is |z| / ||w||, and is also the radius of the smoothed classifier:
+    sigma Phi^-1(Phi(|z| / (sigma ||w||))) at *every* sigma. It is computed without Phi, which is
+    1 in floating point above 8.3.
+
+    Guarantee: within the radius of a point the predicted class is the same.
+
+    Args:
+        head: a linear head, see `as_head`.
+        representations: (n, d).
+
+    Raises:
+        InputError: the head is not linear.
+
+    >>> linear_radii(([3.0, 4.0], -5.0), [[3.0, 4.0], [1.0, 0.0]]).radius
+    array([4. , 0.4])
+    """
+    linear = as_head(head)
+    if not isinstance(linear, LinearHead):
+        raise InputError("a closed form needs a linear head; use `sampled_radii` for this one.")
+    return Radii(
+        linear.predict(representations),
+        np.abs(linear.margins(representations)),
+        None,
+        Guarantee(
+            "certified-radius", {}, "none", "vector", ("the head is linear",), (NOT_ANONYMITY,)
+        ),
+    )
+
+
+def sampled_radii(
+    head: Any,
+    representations: ArrayLike,
+    sigma: float,
+    *,
+    draws: int = 1000,
+    selection: int = 100,
+    alpha: float = 0.001,
+    runner_up: str = "complement",
+    shared_noise: bool = False,
+    seed: int = 0,
+) -> Radii:
+    """Radii from draws with Clopper-Pearson limits, for any head and any number of classes.
+
+    The noise of a linear head is drawn where it matters: a binary head's count is binomial with
+    p in closed form, and C classes need C-dimensional noise. Both are exact in distribution.
+
+    Guarantee: with probability >= 1 - alpha over the draws, for each point by itself, the most
+        likely class under N(0, sigma^2 I) is `predicted` anywhere within `radius`.
+
+    Args:
+        head: see `as_head`.
+        representations: (n, d).
+        sigma: > 0.
+        draws: draws a point for the limits, >= 1.
+        selection: separate draws that pick the class; 0 picks it on the same draws, and alpha is
+            then shared among all classes (a union bound).
+        alpha: chance of a wrong certificate a point, in (0, 1).
+        runner_up: ``complement``: sigma Phi^-1(p_A), taking p_B = 1 - p_A; ``bounded``:
+            sigma/2 (Phi^-1(p_A) - Phi^-1(p_B)) with a limit on every other class as well.
+        shared_noise: one set of draws for all points: much faster for a module; each point keeps
+            its alpha, but the points fail together.
+        seed: of the draws.
+
+    Raises:
+        InputError: sigma <= 0, alpha outside (0, 1), fewer than 1 draw, another head's dimension.
+    """
+    r = check_vectors("representations", representations)
+    model = as_head(head, r.shape[1])
+    check_sigma(sigma, positive=True)
+    check_at_least("draws", draws, 1)
+    check_at_least("selection", selection, 0)
+    check_between("alpha", alpha, 0, 1, open_low=True, open_high=True)
+    check_choice("runner_up", runner_up, RUNNERS_UP)
+    picked = None
+    if selection:
+        first = _counts(model, r, sigma, selection, shared_noise, np.random.default_rng([seed, 1]))
+        picked = first.argmax(axis=1)
+    counts = _counts(model, r, sigma, draws, shared_noise, np.random.default_rng([seed, 2]))
+    best = counts.argmax(axis=1) if picked is None else picked
+    levels = _levels(alpha, counts.shape[1], bool(selection), runner_up)
+    least, most = _limits(draws, levels)
+    own = least[counts[np.arange(len(r)), best]]
+    other = 1 - own
+    if runner_up == "bounded":
+        rest = counts.copy()
+        rest[np.arange(len(r)), best] = 0
+        other = np.minimum(other, most[rest.max(axis=1)])
+    sure = own > other
+    with np.errstate(invalid="ignore"):
+        reach = np.where(sure, sigma / 2 * (ndtri(own) - ndtri(other)), 0.0)
+    assumed = [REAL_NOISE, "the head is a fixed function of the vector"]
+    if shared_noise:
+        assumed.append("all points share one set of draws: their certificates fail together")
+    if selection == 0:
+        assumed.append("alpha is shared among the classes: one set of draws picks and proves")
+    return Radii(
+        np.where(sure, best, -1),
+        reach,
+        radius_cap(
+            sigma,
+            draws,
+            alpha,
+            classes=counts.shape[1],
+            separate=bool(selection),
+            runner_up=runner_up,
+        ),
+        Guarantee(
+            "certified-radius",
+            {"sigma": sigma, "alpha": alpha, "draws": draws, "selection": selection},
+            "none",
+            "vector",
+            tuple(assumed),
+            (NOT_ANONYMITY,),
+        ),
+    )
+
+
+def radius_cap(
+    sigma: float,
+    draws: int,
+    alpha: float = 0.001,
+    *,
+    classes: int = 2,
+    separate: bool = True,
+    runner_up: str = "complement",
+) -> float:
+    """The largest radius that `draws` draws can certify, reached when all of them agree.
+
+    sigma Phi^-1(alpha^(1/n)), with the share of alpha that each limit gets; 0 if even that is
+    no majority.
+
+    >>> round(radius_cap(1.0, 1000), 2), round(radius_cap(1.0, 1000, separate=False), 2)
+    (2.46, 2.43)
+    """
+    low_level, high_level = _levels(alpha, classes, separate, runner_up)
+    own = low_level ** (1 / draws)
+    other = 1 - own if high_level is None else min(1 - own, 1 - high_level ** (1 / draws))
+    return max(0.0, float(sigma / 2 * (ndtri(own) - ndtri(other))))
+
+
+def draws_needed(radius: float, sigma: float, alpha: float = 0.001) -> int:
+    """The fewest draws whose cap reaches a radius, with the class picked on separate draws.
+
+    >>> draws_needed(2.4, 1.0)
+    840
+    """
+    check_between("radius", radius, 0, math.inf, open_low=True, open_high=True)
+    check_sigma(sigma, positive=True)
+    check_between("alpha", alpha, 0, 1, open_low=True, open_high=True)
+    # ln Phi(x) by its own tail: Phi itself is 1 above 8.3.
+    tail = float(ndtr(-radius / sigma))
+    if tail == 0:
+        raise InputError(f"radius={radius:g} is {radius / sigma:g} sigma: no number of draws does.")
+    return math.ceil(math.log(alpha) / math.log1p(-tail))
+
+
+def certified_accuracy(
+    radii: Radii,
+    labels: ArrayLike,
+    at: ArrayLike,
+    users: ArrayLike | None = None,
+    confidence: float = 0.95,
+) -> list[Estimate]:
+    """Share of points predicted rightly with a radius of at least each of some distances.
+
+    Args:
+        radii: of n points.
+        labels: (n,) true classes.
+        at: radii, >= 0.
+        users: (n,) owner of each point: rows of one person are not independent. None if every
+            point is its own person.
+        confidence: two-sided, for each distance by itself.
+    """
+    truth = np.asarray(labels)
+    if truth.shape != radii.predicted.shape:
+        raise InputError(f"labels of shape {truth.shape} must be {radii.predicted.shape}.")
+    owner = np.arange(len(truth)) if users is None else np.asarray(users)
+    right = radii.predicted == truth
+    return [
+        mean_by_user(right & (radii.radius >= distance), owner, confidence)
+        for distance in np.atleast_1d(np.asarray(at, np.float64))
+    ]
+
+
+def _levels(
+    alpha: float, classes: int, separate: bool, runner_up: str
+) -> tuple[float, float | None]:
+    """Error level of the lower limit, and of each upper limit; together alpha."""
+    if runner_up == "complement":
+        return (alpha if separate else alpha / classes), None
+    if separate:
+        return alpha / 2, alpha / 2 / (classes - 1)
+    return alpha / 2 / classes, alpha / 2 / classes
+
+
+def _limits(draws: int, levels: tuple[float, float | None]) -> tuple[Float, Float]:
+    """(n + 1,) lower and upper Clopper-Pearson limits of every possible count."""
+    count = np.arange(draws + 1)
+    low_level, high_level = levels
+    least, most = np.zeros(draws + 1), np.ones(draws + 1)
+    least[1:] = betaincinv(count[1:], draws - count[1:] + 1, low_level)
+    if high_level is not None:
+        most[:-1] = betaincinv(count[:-1] + 1, draws - count[:-1], 1 - high_level)
+    return least, most
+
+
+def _counts(
+    head: Head, r: Float, sigma: float, draws: int, shared: bool, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """(n, C) how often each class is predicted under noise."""
+    if isinstance(head, LinearHead) and head.binary and not shared:
+        ones = rng.binomial(draws, ndtr(head.margins(r) / sigma))
+        return np.stack([draws - ones, ones], axis=1)
+    if isinstance(head, LinearHead):
+        return _linear_counts(head, r, sigma, draws, shared, rng)
+    return _module_counts(head, r, sigma, draws, shared, rng)
+
+
+def _linear_counts(
+    head: LinearHead, r: Float, sigma: float, draws: int, shared: bool, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Noise N(0, sigma^2 W W') on the logits: min(C, d) numbers a draw in place of d."""
+    clean = head.logits(r).reshape(len(r), -1)
+    left, size, _ = np.linalg.svd(head.rows, full_matrices=False)
+    # Only gaps between logits matter: what they share would cost digits of single precision.
+    clean = clean - clean.max(axis=1, keepdims=True) if len(left) > 1 else clean
+    root = np.asarray(sigma * left * size, np.float32)
+    width = root.shape[1]
+    counts = np.zeros((len(r), head.classes), np.int64)
+    common = root @ rng.standard_normal((width, draws), np.float32) if shared else None
+    step = max(1, _CACHE // (draws * clean.shape[1]))
+    for at in range(0, len(r), step):
+        block = np.asarray(clean[at : at + step], np.float32)
+        noise = common
+        if noise is None:
+            noise = root @ rng.standard_normal((width, len(block) * draws), np.float32)
+        z = noise.reshape(len(root), -1, draws) + block.T[:, :, None]
+        counts[at : at + step] = _tally(_winner(z), head.classes)
+    return counts
+
+
+def _winner(z: NDArray[np.float32]) -> NDArray[np.intp]:
+    """(n, draws) class from (C, n, draws) logits: `classes_of`, one class at a time."""
+    if len(z) == 1:
+        return np.asarray(z[0] > 0, np.intp)
+    best, winner = z[0].copy(), np.zeros(z.shape[1:], np.intp)
+    for number in range(1, len(z)):
+        better = z[number] > best
+        np.copyto(best, z[number], where=better)
+        np.copyto(winner, number, where=better)
+    return winner
+
+
+def _module_counts(
+    head: AnyHead, r: Float, sigma: float, draws: int, shared: bool, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    classes = 2 if (first := head.logits(r[:1])).ndim == 1 else first.shape[1]
+    counts = np.zeros((len(r), classes), np.int64)
+    common = sigma * rng.standard_normal((draws, r.shape[1])) if shared else None
+    step = max(1, _CELLS // (draws * r.shape[1]))
+    for at in range(0, len(r), step):
+        block = r[at : at + step, None]
+        noise = common
+        if noise is None:
+            noise = sigma * rng.standard_normal((len(block), draws, r.shape[1]))
+        moved = (block + noise).reshape(-1, r.shape[1])
+        counts[at : at + step] = _tally(head.predict(moved).reshape(-1, draws), classes)
+    return counts
+
+
+def _tally(chosen: NDArray[np.intp], classes: int) -> NDArray[np.int64]:
+    """(n, C) counts of the classes in (n, draws)."""
+    place = chosen + classes * np.arange(len(chosen))[:, None]
+    return np.bincount(place.ravel(), minlength=classes * len(chosen)).reshape(-1, classes)

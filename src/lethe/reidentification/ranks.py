@@ -1,0 +1,187 @@
+"""The exact rank of the true user for every probe, without the table of all distances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError, check_at_least, check_choice
+from lethe.reidentification.geometry import Gallery, Probes, check_table, prepare_gallery
+
+BACKENDS = ("auto", "numpy", "numba", "torch")
+_CHUNK = 12 * 512  # probes prepared at once: float64 copies of them stay small
+
+
+class Counter(Protocol):
+    """Counts closer and tied users, and the pairs that were decided in float64."""
+
+    def count(self, probes: Probes) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Of each probe; the owner is in neither count."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """Where each probe's owner stands among all users.
+
+    Attributes:
+        closer: (P,) users strictly closer to the probe than its owner; 0 = named first.
+        tied: (P,) other users at the owner's distance.
+        users: users in the gallery.
+        backend: what counted: "numpy", "numba" or "torch".
+        decided_in_float64: share of all pairs that float32 could not decide, in [0, 1].
+    """
+
+    closer: NDArray[np.int64]
+    tied: NDArray[np.int64]
+    users: int
+    backend: str
+    decided_in_float64: float
+
+    @property
+    def rank(self) -> NDArray[np.float64]:
+        """(P,) expected rank, 1 = first: 1 + closer + tied / 2."""
+        return np.asarray(1 + self.closer + self.tied / 2, dtype=np.float64)
+
+    @property
+    def tie_share(self) -> float:
+        """Share of probes whose owner shares the distance with somebody, in [0, 1]."""
+        return float(np.mean(self.tied > 0))
+
+
+def ranks(
+    probes: NDArray[Any],
+    gallery: NDArray[Any],
+    true_index: NDArray[np.integer[Any]],
+    metric: str = "cosine",
+    *,
+    whitening: NDArray[Any] | None = None,
+    backend: str = "auto",
+    workers: int = 1,
+    device: str = "cuda",
+) -> Ranks:
+    """Rank of the true user for every probe, exact and the same for every backend.
+
+    All vectors are brought to the gallery's centre in float64. Scores are taken in float32 with a
+    bound on their error, and every pair within the bound is decided in float64, so the ranks are
+    those of a float64 computation even where vectors sit so close together that float32 alone
+    changes most ranks (see `lethe.reidentification.conditioning`). Two users are tied when their
+    float64 scores differ by no more than rounding explains. Backends could only differ in a pair
+    whose scores differ by the tie tolerance itself, to the last digits of float64.
+
+    Beside the inputs only copies of the gallery (about 4 times its float32 size) and of a few
+    thousand probes are held.
+
+    Args:
+        probes: (P, d), finite; vectors of unknown owner.
+        gallery: (G, d), finite; one vector a user.
+        true_index: (P,) position of each probe's owner in the gallery.
+        metric: "cosine", "l2", or "whitened": l2 after `whitening`.
+        whitening: (d, r) matrix, see `lethe.reidentification.gallery.whitening`.
+        backend: "numba" (extra `fast`), "numpy", "torch" (on `device`), or "auto": torch where
+            there is a GPU, else numba where it is installed and knows the CPU, else numpy.
+        workers: threads, each with its own probes; linear algebra is kept to one thread.
+        device: for torch.
+
+    Raises:
+        InputError: shapes that do not fit, NaN or infinity, an owner outside the gallery, a zero
+            vector under cosine.
+        MissingExtra: a backend that is not installed.
+
+    >>> found = ranks(np.array([[1.0, 0.1]]), np.eye(2), np.array([1]), "l2")
+    >>> found.rank.tolist()
+    [2.0]
+    """
+    check_choice("backend", backend, BACKENDS)
+    check_at_least("workers", workers, 1)
+    check_table("probes", probes)
+    prepared = prepare_gallery(gallery, metric, whitening)
+    owners = _check_owners(probes, gallery, true_index)
+    chosen = _choose(backend) if backend == "auto" else backend
+    counter = _counter(chosen, prepared, device)
+
+    def part(first: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        at = slice(first, first + _CHUNK)
+        return counter.count(prepared.probes(probes[at], owners[at]))
+
+    starts = range(0, len(probes), _CHUNK)
+    done = _on_threads(part, starts, workers)
+    again = sum(one[2] for one in done)
+    return Ranks(
+        np.concatenate([one[0] for one in done]),
+        np.concatenate([one[1] for one in done]),
+        len(gallery),
+        chosen,
+        min(again / (len(probes) * len(gallery)), 1.0),
+    )
+
+
+def _check_owners(
+    probes: NDArray[Any], gallery: NDArray[Any], true_index: NDArray[np.integer[Any]]
+) -> NDArray[np.intp]:
+    if not len(probes) or probes.shape[1] != gallery.shape[1]:
+        raise InputError(
+            f"probes have shape {probes.shape} and the gallery {gallery.shape}: both need rows, "
+            "and the same number of dimensions. Take both from one model."
+        )
+    owners = np.asarray(true_index)
+    if owners.shape != (len(probes),) or owners.dtype.kind not in "iu":
+        raise InputError(
+            f"true_index has shape {owners.shape} and dtype {owners.dtype}; give one whole number "
+            f"for each of the {len(probes)} probes."
+        )
+    outside = (owners < 0) | (owners >= len(gallery))
+    if outside.any():
+        raise InputError(
+            f"true_index has {outside.sum()} values outside 0 to {len(gallery) - 1}, the first is "
+            f"{owners[outside][0]}. Who is not in the gallery has no rank: see open_set."
+        )
+    return owners.astype(np.intp)
+
+
+def _choose(backend: str) -> str:
+    if find_spec("torch") is not None:
+        from lethe.reidentification.ranks_torch import has_gpu
+
+        if has_gpu():
+            return "torch"
+    if find_spec("numba") is not None:
+        from lethe.reidentification.ranks_numba import host_tile
+
+        if host_tile() is not None:
+            return "numba"
+    return "numpy"
+
+
+def _counter(backend: str, gallery: Gallery, device: str) -> Counter:
+    if backend == "torch":
+        from lethe.reidentification.ranks_torch import TorchCounter
+
+        return TorchCounter.of(gallery, device)
+    if backend == "numba":
+        from lethe.reidentification.ranks_numba import NumbaCounter
+
+        return NumbaCounter.of(gallery)
+    from lethe.reidentification.ranks_numpy import NumpyCounter
+
+    return NumpyCounter.of(gallery)
+
+
+def _on_threads(
+    work: Callable[[int], tuple[NDArray[np.int64], NDArray[np.int64], int]],
+    starts: range,
+    workers: int,
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64], int]]:
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, "blas"):
+        if workers == 1:
+            return [work(first) for first in starts]
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(work, starts))

@@ -1,0 +1,180 @@
+"""Gaussian noise on released vectors, drawn once for a whole sweep.
+
+The gallery vector of a user with m noisy rows is its clean mean plus N(0, sigma^2/m I): drawn
+directly, exact in distribution where gallery and probe rows are disjoint and the attack sees the
+gallery through its means alone (whitening or LDA fitted on noisy rows needs the noisy rows). M
+averaged draws are one draw at sigma / sqrt(M). The same unit noise serves every sigma of a draw
+(common random numbers), and the draws of a pool share its vectors shifted against each other, so
+that each draw by itself is exactly what independent noise would be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lethe.errors import InputError, check_at_least, check_choice
+from lethe.reidentification.vectors import Float, check_sigma, check_vectors, effective_sigma
+
+MODES = ("pooled", "independent")
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Who is to be named (probes) and against whom (gallery).
+
+    Attributes:
+        gallery: (G, d) mean of each user's gallery rows.
+        gallery_rows: (G,) how many rows m each mean was made of, >= 1.
+        probes: (P, d) rows to be named; none of them is in a gallery mean.
+        owner: (P,) user 0..G-1 of each probe; every user owns one or more.
+    """
+
+    gallery: Float
+    gallery_rows: NDArray[np.integer]
+    probes: Float
+    owner: NDArray[np.integer]
+
+    def __post_init__(self) -> None:
+        gallery = check_vectors("gallery", self.gallery)
+        probes = check_vectors("probes", self.probes, gallery.shape[1])
+        rows, owner = np.asarray(self.gallery_rows), np.asarray(self.owner)
+        if rows.shape != (len(gallery),) or not (rows >= 1).all():
+            raise InputError("gallery_rows must be one number >= 1 for each gallery vector.")
+        if owner.shape != (len(probes),) or owner.dtype.kind not in "iu":
+            raise InputError("owner must be one user index for each probe.")
+        if len(gallery) < 2:
+            raise InputError(f"re-identification needs at least 2 users, got {len(gallery)}.")
+        if owner.min() < 0 or owner.max() >= len(gallery):
+            raise InputError(f"owner must lie in [0, {len(gallery) - 1}], an index of the gallery.")
+        if not np.bincount(owner, minlength=len(gallery)).all():
+            raise InputError("every user of the gallery needs one or more probes.")
+        for name, value in zip(
+            ("gallery", "probes", "gallery_rows", "owner"),
+            (gallery, probes, rows, owner),
+            strict=True,
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def users(self) -> int:
+        """G, the number of people in the gallery."""
+        return len(self.gallery)
+
+    @property
+    def tries(self) -> NDArray[np.intp]:
+        """(G,) probes of each user."""
+        return np.bincount(self.owner, minlength=self.users)
+
+
+@dataclass(frozen=True, eq=False)
+class UnitNoise:
+    """Standard normal noise of one draw, for every sigma.
+
+    Attributes:
+        gallery: (G, d), or None for a gallery that the attacker holds without noise.
+        probes: (P, d).
+    """
+
+    gallery: Float | None
+    probes: Float
+
+    def on(self, sample: Sample, sigma: float, draws: int = 1) -> Sample:
+        """The sample as it is released with noise.
+
+        Args:
+            sample: clean vectors.
+            sigma: noise of one draw of one row, >= 0.
+            draws: M >= 1 draws that are averaged, of gallery rows and probes alike.
+        """
+        level = effective_sigma(sigma, draws)
+        gallery = sample.gallery
+        if self.gallery is not None:
+            own = level / np.sqrt(sample.gallery_rows)[:, None]
+            gallery = gallery + own * self.gallery
+        return Sample(
+            gallery, sample.gallery_rows, sample.probes + level * self.probes, sample.owner
+        )
+
+
+def pool(
+    sample: Sample, draws: int, *, pool_index: int = 0, seed: int = 0, clean_gallery: bool = False
+) -> Iterator[UnitNoise]:
+    """Draws that share one set of noise vectors: probe i gets vector i + r, user j vector j + s.
+
+    Within a draw all vectors are distinct and independent, so each draw has exactly the
+    distribution of independent noise, at every sigma. Draws of one pool depend on each other:
+    intervals come from users or from several pools, never from the draws as if independent.
+
+    Args:
+        sample: whose noise it is.
+        draws: draws of the pool, >= 1; no two have both shifts in common, so at most P G.
+        pool_index: which pool; each has noise of its own.
+        seed: of all noise.
+        clean_gallery: leave the gallery without noise.
+
+    Raises:
+        InputError: more draws than there are pairs of shifts.
+    """
+    check_at_least("draws", draws, 1)
+    probes, users, d = len(sample.probes), sample.users, sample.gallery.shape[1]
+    pairs = probes * (1 if clean_gallery else users)
+    if draws > pairs:
+        raise InputError(f"draws={draws} exceeds the {pairs} shifts of a pool; take more pools.")
+    rng = np.random.default_rng([seed, 3, pool_index])
+    probe_noise = rng.standard_normal((probes, d))
+    gallery_noise = None if clean_gallery else rng.standard_normal((users, d))
+    for code in rng.choice(pairs, draws, replace=False):
+        r, s = int(code) % probes, int(code) // probes
+        yield UnitNoise(
+            None if gallery_noise is None else np.roll(gallery_noise, -s, axis=0),
+            np.roll(probe_noise, -r, axis=0),
+        )
+
+
+def unit_noises(
+    sample: Sample,
+    draws: int,
+    *,
+    mode: str = "pooled",
+    pools: int = 2,
+    seed: int = 0,
+    clean_gallery: bool = False,
+) -> Iterator[tuple[int, UnitNoise]]:
+    """(pool, noise) of each draw; an independent draw is a pool of its own.
+
+    Args:
+        sample: whose noise it is.
+        draws: how many, >= 1.
+        mode: ``pooled`` or ``independent`` (the reference).
+        pools: how many pools share the draws evenly, >= 1; more where shifts run out.
+        seed: of all noise.
+        clean_gallery: leave the gallery without noise.
+    """
+    check_choice("mode", mode, MODES)
+    check_at_least("draws", draws, 1)
+    check_at_least("pools", pools, 1)
+    shifts = len(sample.probes) * (1 if clean_gallery else sample.users)
+    # So few people that a pool runs out of shifts get more pools.
+    shared = max(min(pools, draws), math.ceil(draws / shifts))
+    parts = draws if mode == "independent" else shared
+    for index in range(parts):
+        own = draws // parts + (index < draws % parts)
+        for noise in pool(sample, own, pool_index=index, seed=seed, clean_gallery=clean_gallery):
+            yield index, noise
+
+
+def smooth(representations: ArrayLike, sigma: float, draws: int = 1, seed: int = 0) -> Float:
+    """(n, d) the mean of M noisy draws of each row, drawn as one at sigma / sqrt(M).
+
+    >>> smooth([[1.0, 2.0]], sigma=0.0)
+    array([[1., 2.]])
+    """
+    r = check_vectors("representations", representations)
+    check_sigma(sigma)
+    noise = np.random.default_rng([seed, 4]).standard_normal(r.shape)
+    return np.asarray(r + effective_sigma(sigma, draws) * noise)

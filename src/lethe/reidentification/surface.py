@@ -1,0 +1,274 @@
+"""How well an attack does over noise levels, measured no more often than needed.
+
+Everything depends on (sigma, M) through sigma / sqrt(M) alone, so the surface over both is a curve,
+and cells of equal effective sigma are measured once. The curve is refined where its upper limit
+crosses a threshold, and a level stops drawing noise when its interval is narrow enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lethe.errors import InputError, check_at_least, check_between
+from lethe.evidence.estimate import Estimate
+from lethe.reidentification.by_user import mean_of_pools, share_of_users
+from lethe.reidentification.smoothing import Sample, UnitNoise, unit_noises
+from lethe.reidentification.vectors import Float, effective_sigma
+
+SIGMAS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+TIERS = (5.0, 2.0, 1.5)
+
+Attack = Callable[[Sample], ArrayLike]
+"""From a (noisy) sample to (G,) hits of each user, in [0, probes of the user]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The attack at one effective noise level.
+
+    Attributes:
+        sigma: sigma / sqrt(M).
+        share: share of probes that were named, averaged over noise; interval by users.
+        lift: the same times G, the number of users: 1 is chance.
+        noise_only: the share with an interval over independent pools, for these very users; None
+            with fewer than two pools.
+        draws: noise draws behind it.
+        exposure: (G,) share of each user's probes that were named.
+    """
+
+    sigma: float
+    share: Estimate
+    lift: Estimate
+    noise_only: Estimate | None
+    draws: int
+    exposure: Float
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Levels by ascending sigma.
+
+    Attributes:
+        levels: what was measured.
+        asked: the sigmas that were asked for; the others came from refinement.
+    """
+
+    levels: tuple[Level, ...]
+    asked: tuple[float, ...]
+
+    def at(self, sigma: float, draws: int = 1) -> Level:
+        """The level of (sigma, M).
+
+        Raises:
+            InputError: it was not measured.
+        """
+        wanted = _rounded(effective_sigma(sigma, draws))
+        for level in self.levels:
+            if level.sigma == wanted:
+                return level
+        raise InputError(f"sigma={sigma:g} with draws={draws} was not measured; add it to sigmas.")
+
+    def private_from(self, threshold: float) -> float | None:
+        """The smallest measured sigma from which on every upper limit of the lift is below.
+
+        None where even the largest sigma does not reach it.
+        """
+        found = None
+        for level in reversed(self.levels):
+            if not _below(level, threshold):
+                break
+            found = level.sigma
+        return found
+
+    def gap(self, threshold: float) -> tuple[float, float] | None:
+        """The two neighbouring sigmas between which the upper limit last falls below."""
+        above = [i for i, level in enumerate(self.levels) if not _below(level, threshold)]
+        if not above or above[-1] + 1 == len(self.levels):
+            return None
+        return self.levels[above[-1]].sigma, self.levels[above[-1] + 1].sigma
+
+
+def attack_curve(
+    attack: Attack,
+    sample: Sample,
+    sigmas: Sequence[float] = SIGMAS,
+    averaged: Sequence[int] = (1,),
+    *,
+    draws: int = 20,
+    pools: int = 2,
+    mode: str = "pooled",
+    precision: float = 0.0,
+    thresholds: Sequence[float] = TIERS,
+    closeness: float = 0.1,
+    extra: int = 12,
+    confidence: float = 0.95,
+    seed: int = 0,
+    progress: Callable[[float, int], None] | None = None,
+) -> Curve:
+    """Run an attack at every effective sigma, then closer around the thresholds.
+
+    Args:
+        attack: see `Attack`; for hits in parts (ties) any number up to the probes is right.
+        sample: clean gallery and probes.
+        sigmas: noise of one draw, >= 0.
+        averaged: numbers M of draws that an attacker averages.
+        draws: most noise draws a level; sigma 0 needs one.
+        pools: pools that share them (see `unit_noises`).
+        mode: ``pooled`` or ``independent``.
+        precision: a level stops early once half its interval is at most this share of
+            max(lift, 1), >= 0; 0 never stops. Looking after every draw makes the last interval
+            slightly optimistic.
+        thresholds: lifts to resolve; their crossings are narrowed down.
+        closeness: until neighbours differ by less than this share, > 0.
+        extra: most levels that refinement may add, >= 0.
+        confidence: two-sided, of each interval by itself.
+        seed: of the noise: the same vectors at every sigma.
+        progress: called with (sigma, draws so far).
+
+    Raises:
+        InputError: sigma < 0, no sigmas, or an attack that returns another shape.
+    """
+    if not len(sigmas) or not len(averaged):
+        raise InputError("sigmas and averaged need one entry or more.")
+    check_at_least("draws", draws, 1)
+    check_at_least("extra", extra, 0)
+    check_at_least("precision", precision, 0)
+    check_between("closeness", closeness, 0, np.inf, open_low=True, open_high=True)
+    asked = sorted({_rounded(effective_sigma(s, m)) for s in sigmas for m in averaged})
+
+    def measure(wanted: Sequence[float]) -> list[Level]:
+        counts = [_Count(sigma, sample, confidence) for sigma in wanted]
+        noises = unit_noises(sample, draws, mode=mode, pools=pools, seed=seed)
+        for number, (index, noise) in enumerate(noises):
+            running = [c for c in counts if not c.done(precision, number)]
+            if not running:
+                break
+            for count in running:
+                count.add(attack, noise, index)
+                if progress is not None:
+                    progress(count.sigma, count.drawn)
+        return [count.level() for count in counts]
+
+    levels = {level.sigma: level for level in measure(asked)}
+    for _ in range(extra):
+        curve = _curve(levels, asked)
+        between = _widest(curve, thresholds, closeness)
+        if between is None or between in levels:
+            break
+        levels[between] = measure([between])[0]
+    return _curve(levels, asked)
+
+
+def largest_sigma(
+    utility: Callable[[float], Estimate], floor: float, most: float = 1e3, closeness: float = 1e-3
+) -> float | None:
+    """The largest effective sigma at which the lower limit of a utility is still above a floor.
+
+    By bisection, for a utility that falls with sigma and has a closed form.
+
+    Args:
+        utility: from an effective sigma to an estimate.
+        floor: e.g. an AUC of 0.6.
+        most: where the search ends, > 0.
+        closeness: relative error of the answer, > 0.
+
+    Returns:
+        A sigma at which the test was seen to hold, or None if it fails even without noise.
+    """
+    check_between("most", most, 0, np.inf, open_low=True, open_high=True)
+    check_between("closeness", closeness, 0, np.inf, open_low=True, open_high=True)
+
+    def holds(sigma: float) -> bool:
+        low = utility(sigma).low
+        return low is not None and low > floor
+
+    if not holds(0.0):
+        return None
+    low, high = 0.0, min(1.0, most)
+    while holds(high):
+        if high == most:
+            return most
+        low, high = high, min(2 * high, most)
+    # Tiny answers need many halvings; below this they are 0 for every purpose.
+    while high - low > max(closeness * high, 1e-9 * most):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+class _Count:
+    """Hits of one level so far."""
+
+    def __init__(self, sigma: float, sample: Sample, confidence: float) -> None:
+        self.sigma, self.sample, self.confidence = sigma, sample, confidence
+        self.hits = np.zeros(sample.users)
+        self.drawn = 0
+        self.pools: dict[int, list[float]] = {}
+
+    def add(self, attack: Attack, noise: UnitNoise, pool: int) -> None:
+        hits = np.asarray(attack(noise.on(self.sample, self.sigma)), np.float64)
+        if hits.shape != (self.sample.users,):
+            raise InputError(
+                f"the attack returned {hits.shape}; it must give hits of each of the "
+                f"{self.sample.users} users."
+            )
+        self.hits += hits
+        self.drawn += 1
+        self.pools.setdefault(pool, []).append(float(hits.sum()) / len(self.sample.probes))
+
+    def done(self, precision: float, number: int) -> bool:
+        if self.sigma == 0 or self.drawn < number:
+            return self.drawn > 0
+        if precision == 0 or self.drawn < 2:
+            return False
+        lift = self.level().lift
+        return lift.width is not None and lift.width / 2 <= precision * max(lift.value or 0.0, 1.0)
+
+    def level(self) -> Level:
+        tries = self.drawn * self.sample.tries
+        share = share_of_users(self.hits, tries, self.confidence)
+        pools = [float(np.mean(values)) for values in self.pools.values()]
+        return Level(
+            self.sigma,
+            share,
+            _times(share, self.sample.users),
+            mean_of_pools(pools, self.confidence) if len(pools) > 1 else None,
+            self.drawn,
+            self.hits / tries,
+        )
+
+
+def _times(share: Estimate, users: int) -> Estimate:
+    """The lift over 1 / users."""
+    value, low, high = (
+        None if limit is None else users * limit for limit in (share.value, share.low, share.high)
+    )
+    method = f"{users} times: {share.method}"
+    return Estimate(value, low, high, share.confidence, method, share.n)
+
+
+def _curve(levels: dict[float, Level], asked: Sequence[float]) -> Curve:
+    return Curve(tuple(levels[sigma] for sigma in sorted(levels)), tuple(asked))
+
+
+def _below(level: Level, threshold: float) -> bool:
+    return level.lift.high is not None and level.lift.high < threshold
+
+
+def _rounded(sigma: float) -> float:
+    """To 12 digits, so that 0.5 / sqrt(25) and 0.1 are one level."""
+    return float(f"{sigma:.12g}")
+
+
+def _widest(curve: Curve, thresholds: Sequence[float], closeness: float) -> float | None:
+    """Inside the relatively widest gap that still hides a crossing; None if all are closed."""
+    gaps = [gap for threshold in thresholds if (gap := curve.gap(threshold)) is not None]
+    open_gaps = [(low, high) for low, high in gaps if high > low * (1 + closeness)]
+    if not open_gaps:
+        return None
+    low, high = max(open_gaps, key=lambda gap: gap[1] / gap[0] if gap[0] > 0 else np.inf)
+    return _rounded(np.sqrt(low * high) if low > 0 else high / 2)

@@ -1,0 +1,96 @@
+"""Checks of vectors and labels, a robust centre, and what every proof about noise assumes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lethe.errors import InputError, check_at_least, check_between
+
+Float = NDArray[np.float64]
+
+REAL_NOISE = (
+    "the noise is a vector of real numbers; ordinary floating point, whose lowest bits may tell "
+    "more, is not covered"
+)
+
+
+def check_vectors(name: str, value: ArrayLike, dimension: int | None = None) -> Float:
+    """Return one or more finite vectors as an (n, d) array of float64.
+
+    Raises:
+        InputError: another shape, nothing in it, NaN or infinite entries, or another dimension.
+    """
+    vectors = np.asarray(value, np.float64)
+    if vectors.ndim != 2 or not vectors.size:
+        raise InputError(f"{name} of shape {vectors.shape} must be (n, d) with n, d >= 1.")
+    if not np.isfinite(vectors).all():
+        row = int(np.argmin(np.isfinite(vectors).all(axis=1)))
+        raise InputError(f"{name}[{row}] holds NaN or inf: leave such rows out.")
+    if dimension is not None and vectors.shape[1] != dimension:
+        raise InputError(
+            f"{name} has {vectors.shape[1]} dimensions where {dimension} are needed: "
+            "take vectors and head of one model."
+        )
+    return vectors
+
+
+def check_binary(labels: ArrayLike, rows: int) -> NDArray[np.bool_]:
+    """Return labels in {0, 1} as truth values, one a row and both kinds among them.
+
+    Raises:
+        InputError: another number of labels, other values, or one kind alone.
+    """
+    given = np.asarray(labels)
+    if given.shape != (rows,):
+        raise InputError(f"labels of shape {given.shape} must be ({rows},), one for each row.")
+    found = np.unique(given)
+    if not np.isin(found, (0, 1)).all():
+        raise InputError(
+            f"labels hold {found[~np.isin(found, (0, 1))][0]!r}: a binary head needs 0 and 1 alone."
+        )
+    if len(found) < 2:
+        raise InputError(f"all labels are {found[0]!r}; a utility needs both 0 and 1.")
+    return np.asarray(given.astype(bool))
+
+
+def check_sigma(sigma: float, *, positive: bool = False) -> float:
+    """Return a finite noise level if it is not negative (or is positive, where asked)."""
+    return check_between("sigma", sigma, 0, np.inf, open_low=positive, open_high=True)
+
+
+def effective_sigma(sigma: float, draws: int = 1) -> float:
+    """sigma / sqrt(M): the mean of M draws at `sigma` is one draw at this level.
+
+    Args:
+        sigma: >= 0, standard deviation of each coordinate of one draw.
+        draws: M >= 1 independent draws of the same vector.
+
+    >>> effective_sigma(1.0, 100)
+    0.1
+    """
+    check_at_least("draws", draws, 1)
+    return float(check_sigma(sigma) / np.sqrt(draws))
+
+
+def geometric_median(vectors: ArrayLike, rounds: int = 200) -> Float:
+    """(d,) the point with the least sum of distances to (n, d) vectors (Weiszfeld 1937).
+
+    Near enough for a centre: a bound that holds for every centre is not hurt by the last digits.
+
+    >>> geometric_median([[0.0], [0.0], [9.0]]).round(3)
+    array([0.])
+    """
+    points = check_vectors("vectors", vectors)
+    scale = float(np.abs(points - points.mean(axis=0)).max())
+    if scale == 0:
+        return np.array(points[0])
+    centre = points.mean(axis=0)
+    for _ in range(rounds):
+        # The floor keeps a centre that sits on a point from dividing by 0.
+        pull = 1 / np.maximum(np.linalg.norm(points - centre, axis=1), 1e-9 * scale)
+        moved = pull @ points / pull.sum()
+        if np.linalg.norm(moved - centre) <= 1e-9 * scale:
+            return np.asarray(moved)
+        centre = moved
+    return np.asarray(centre)

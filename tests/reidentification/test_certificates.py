@@ -1,0 +1,341 @@
+"""Limits on every attacker: printed values, brute force, and no attack above them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.special import ndtr, ndtri
+from scipy.stats import multivariate_normal
+
+from lethe.errors import InputError
+from lethe.evidence.gdp import gdp_epsilon
+from lethe.reidentification.certificates import (
+    clip_diameter,
+    closed_form,
+    layer_norm_diameter,
+    noise_dp,
+    pair_limits,
+)
+from lethe.reidentification.known import known
+from lethe.reidentification.optimal import exact_limit, optimal_attacker
+from lethe.reidentification.vectors import geometric_median
+
+
+@pytest.mark.parametrize(
+    ("mu", "epsilon", "auc", "tpr", "variation"),
+    [
+        (0.027, 0.082, 0.508, 0.0107, 0.011),
+        (0.208, 0.757, 0.558, 0.0171, 0.083),
+        (0.5, 1.993, 0.638, 0.034, 0.197),
+        (1, 4.377, 0.760, 0.092, 0.383),
+        (2, 9.997, 0.921, 0.37, 0.683),
+        (3, 16.68, 0.983, 0.75, 0.866),
+        (4, 24.38, 0.998, 0.95, 0.954),
+        (7, 53.6, 1, 1, 0.9995),
+        (16, 195, 1, 1, 1),
+    ],
+)
+def test_the_reference_table_of_gaussian_releases(mu, epsilon, auc, tpr, variation):
+    """protocols: mu -> epsilon at delta 1e-5, pair AUC, TPR at 1 % FPR, total variation."""
+    pair = pair_limits(3 * mu, sigma=6.0, draws=4)
+    assert pair.mu == pytest.approx(mu)
+    assert pair.epsilon(1e-5) == pytest.approx(epsilon, rel=3e-3, abs=6e-4)
+    assert pair.auc == pytest.approx(auc, abs=6e-4)
+    assert pair.tpr(0.01) == pytest.approx(tpr, rel=0.03, abs=6e-5)
+    assert pair.total_variation == pytest.approx(variation, abs=6e-4)
+    assert pair.delta(pair.epsilon(1e-5)) == pytest.approx(1e-5, rel=1e-6)
+
+
+def test_rows_seen_together_add_in_squares():
+    assert pair_limits([3.0, 4.0], sigma=2.0, draws=9).mu == pytest.approx(7.5)
+
+
+def test_the_release_of_the_reference_study_is_no_protection():
+    proof = noise_dp(14.6, sigma=1.0, source="a last LayerNorm")
+    assert proof.kind == "gdp" and proof.proven and proof.unit == "vector"
+    assert proof.parameters["epsilon"] == pytest.approx(168, abs=0.5)
+    assert noise_dp(14.58, 2.0).parameters["epsilon"] == pytest.approx(57, abs=0.5)
+    assert noise_dp(14.58, 3.0).parameters["epsilon"] == pytest.approx(32, abs=0.5)
+    assert any("real numbers" in text for text in proof.assumptions)
+
+
+def test_draws_of_one_release_count_as_their_square_root():
+    proof = noise_dp(clip_diameter(0.5), sigma=2.0, draws=16)
+    assert proof.parameters["mu"] == pytest.approx(2.0)
+    assert proof.parameters["epsilon"] == pytest.approx(gdp_epsilon(2.0, 1e-5))
+
+
+def test_a_layer_norm_reaches_its_diameter_and_never_exceeds_it():
+    rng = np.random.default_rng([0, 1])
+    gain = rng.uniform(0.2, 1.5, 8)
+    diameter = layer_norm_diameter(gain)
+    inputs = rng.normal(size=(4000, 8))
+    unit = inputs - inputs.mean(axis=1, keepdims=True)
+    out = gain * unit / unit.std(axis=1, keepdims=True)
+    assert 2 * np.linalg.norm(out, axis=1).max() <= diameter
+    centring = np.eye(8) - 1 / 8
+    worst = np.linalg.eigh(centring @ np.diag(gain**2) @ centring)[1][:, -1]
+    reached = gain * (worst - worst.mean()) / (worst - worst.mean()).std()
+    assert 2 * np.linalg.norm(reached) == pytest.approx(diameter)
+    assert diameter <= 2 * math.sqrt(8) * gain.max()
+
+
+def brute(shift, prior, top):
+    """max sum pi Phi(Phi^-1(q) + m) by a general optimiser, from several starts."""
+    shift, prior = np.asarray(shift, float), np.asarray(prior, float)
+    count = len(shift)
+    best = 0.0
+    rng = np.random.default_rng([0, 2])
+    for start in [np.full(count, top / count), *rng.dirichlet(np.ones(count), 4) * top]:
+        found = minimize(
+            lambda q: -float(prior @ ndtr(ndtri(np.clip(q, 1e-12, 1 - 1e-12)) + shift)),
+            np.clip(start, 1e-3, 0.999),
+            bounds=[(1e-12, 1 - 1e-12)] * count,
+            constraints=[{"type": "ineq", "fun": lambda q: top - q.sum()}],
+            method="SLSQP",
+            options={"maxiter": 500, "ftol": 1e-13},
+        )
+        if found.x.sum() <= top + 1e-9:
+            best = max(best, -found.fun)
+    return best
+
+
+@pytest.mark.parametrize("top", [1, 2, 3])
+def test_the_closed_form_equals_a_brute_force_optimum(top):
+    rng = np.random.default_rng([0, 3])
+    for shift in (
+        rng.uniform(0.1, 3, 6),
+        [0.0, 0.0, 0.0, 1.0, 0.5, 2.0],
+        [0.0, 0.0, 0.0, 0.0, 0.0, 0.3],
+        [0.01, 0.02, 6.0, 0.4, 0.4, 0.4],
+    ):
+        rows = np.asarray(shift, float)[:, None] * [1.0, 0.0]
+        for weights in (None, rng.dirichlet(np.ones(6) * 5)):
+            game = known(rows, weights=weights)
+            bound = closed_form(game, sigma=1.0, top=top, centre=[0.0, 0.0])
+            assert bound.success == pytest.approx(brute(shift, game.prior, top), abs=2e-6)
+
+
+def test_two_users_have_a_bound_that_is_reached():
+    game = known([[-1.0, 0.0], [1.0, 0.0]])
+    for sigma in (0.3, 1.0, 5.0):
+        assert closed_form(game, sigma).success == pytest.approx(float(ndtr(1 / sigma)), abs=1e-9)
+
+
+def test_ends_of_the_closed_form():
+    game = known(np.random.default_rng([0, 4]).normal(size=(20, 3)))
+    assert closed_form(game, 1e9).success == pytest.approx(1 / 20, abs=1e-6)
+    assert closed_form(game, 1e9, top=5).success == pytest.approx(5 / 20, abs=1e-6)
+    assert closed_form(game, 0.0).success == pytest.approx(1.0)
+    assert closed_form(game, 1e-200).success == pytest.approx(1.0)
+    assert closed_form(game, 3.0, top=20).success == 1.0
+    same = known(np.zeros((20, 3)))
+    assert closed_form(same, 0.5).success == pytest.approx(1 / 20)
+    assert closed_form(same, 0.0).success == pytest.approx(1 / 20)
+
+
+def test_only_sigma_over_root_m_matters_to_the_limits():
+    game = known(np.random.default_rng([0, 5]).normal(size=(30, 4)))
+    assert closed_form(game, 2.0, draws=16).success == closed_form(game, 0.5).success
+    many, one = optimal_attacker(game, 2.0, draws=16), optimal_attacker(game, 0.5)
+    assert many.success == one.success
+
+
+def test_the_optimal_attacker_of_two_users_is_phi():
+    for mu in (0.5, 1.0, 2.0):
+        limit = optimal_attacker(known([[0.0], [2.0]]), 1 / mu, trials=40_000, seed=3)
+        truth = float(ndtr(mu))
+        error = math.sqrt(truth * (1 - truth) / 40_000)
+        assert limit.estimate.value == pytest.approx(truth, abs=4 * error)
+        assert limit.success - limit.estimate.value == pytest.approx(1.645 * error, rel=0.2)
+
+
+def test_the_one_sided_limit_covers_as_often_as_it_says():
+    """Over 400 seeds of 60 plays: failures of a 90 % limit are at most 10 % and 4 errors."""
+    game = known([[0.0], [2.0]])
+    truth = float(ndtr(1.0))
+    missed = sum(
+        optimal_attacker(game, 1.0, trials=60, confidence=0.9, seed=seed).success < truth
+        for seed in range(400)
+    )
+    assert missed <= 400 * 0.1 + 4 * math.sqrt(400 * 0.09)
+
+
+def posterior(game, seen, level, draws):
+    """(G,) joint chance of each user and (M, d) draws, from densities one by one."""
+    chance = np.zeros(game.users)
+    for row, owner, weight in zip(game.rows, game.owner, game.weight, strict=True):
+        density = multivariate_normal(row, level[owner] ** 2 * np.eye(game.rows.shape[1]))
+        chance[owner] += weight * np.prod([density.pdf(y) for y in seen[:draws]])
+    return chance
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_the_decoder_is_that_of_all_draws_played_one_by_one(adaptive):
+    """Means and spreads drawn directly against M real draws, several rows, unequal chances."""
+    rng = np.random.default_rng([0, 6])
+    rows, users = rng.normal(size=(6, 2)), [0, 0, 1, 2, 2, 3]
+    game = known(rows, users, weights=[0.1, 0.2, 0.25, 0.05, 0.1, 0.3])
+    level = np.array([0.5, 1.0, 1.5, 2.5]) if adaptive else np.full(4, 1.2)
+    draws, plays, hits = 3, 3000, 0
+    for _ in range(plays):
+        row = rng.choice(6, p=game.weight)
+        owner = game.owner[row]
+        seen = game.rows[row] + level[owner] * rng.normal(size=(draws, 2))
+        hits += int(np.argmax(posterior_fast(game, seen, level)) == owner)
+    limit = optimal_attacker(game, level if adaptive else 1.2, draws=draws, trials=40_000, seed=1)
+    naive = hits / plays
+    error = math.sqrt(naive * (1 - naive) * (1 / plays + 1 / 40_000))
+    assert limit.estimate.value == pytest.approx(naive, abs=4 * error)
+
+
+def posterior_fast(game, seen, level):
+    away = ((seen[None] - game.rows[:, None]) ** 2).sum(axis=(1, 2))
+    own = level[game.owner]
+    density = game.weight * np.exp(-away / (2 * own**2)) / own**seen.size
+    return np.bincount(game.owner, density)
+
+
+def test_the_fast_posterior_of_this_file_is_the_plain_one():
+    rng = np.random.default_rng([0, 7])
+    game = known(rng.normal(size=(4, 2)), [0, 0, 1, 2])
+    seen, level = rng.normal(size=(3, 2)), np.array([0.7, 1.0, 2.0])
+    plain, fast = posterior(game, seen, level, 3), posterior_fast(game, seen, level)
+    np.testing.assert_allclose(plain / plain.sum(), fast / fast.sum())
+
+
+def test_the_size_of_the_noise_gives_people_away():
+    """Identical vectors, 64 dimensions, 20 people: 0.43 in place of 0.05 (published shape)."""
+    game = known(np.zeros((20, 64)))
+    even = optimal_attacker(game, 1.0, trials=4000)
+    uneven = optimal_attacker(game, np.geomspace(0.5, 2.0, 20), trials=4000)
+    assert even.estimate.value == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 4000))
+    assert uneven.estimate.value > 0.3
+
+
+def test_users_of_several_rows_are_named_k_at_a_time():
+    """Noise far above the spread: any 2 of 3 users are as good as any other."""
+    rows = [[0.0], [0.0], [500.0], [500.0], [1000.0], [1000.0]]
+    game = known(rows, [0, 0, 1, 1, 2, 2])
+    assert optimal_attacker(game, 1.0, top=2, trials=200).estimate.value == 1.0
+    chance = optimal_attacker(game, 1e6, top=2, trials=20_000).estimate.value
+    assert chance == pytest.approx(2 / 3, abs=4 * math.sqrt(2 / 9 / 20_000))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(2, 12),
+    st.integers(1, 5),
+    st.floats(0.05, 20),
+    st.integers(1, 5),
+    st.integers(1, 3),
+    st.integers(0, 10_000),
+)
+def test_no_attack_beats_the_limits_and_the_bound_holds_the_best(
+    users, dimension, sigma, draws, top, seed
+):
+    """Nearest by L2, cosine and with wrong scales, in the same game; 4 errors of leeway."""
+    rng = np.random.default_rng([seed, 9])
+    rows = rng.normal(size=(users, dimension)) * rng.choice([0.1, 1.0, 5.0])
+    rows[rng.random(users) < 0.2] = rows[0]
+    game = known(rows, weights=rng.dirichlet(np.ones(users) * 3) if seed % 2 else None)
+    trials = 3000
+    best = optimal_attacker(game, sigma, draws, top, trials=trials, confidence=0.9999, seed=seed)
+    bound = closed_form(game, sigma, draws, top)
+    play = rng.choice(users, trials, p=game.weight)
+    seen = game.rows[play] + sigma / math.sqrt(draws) * rng.normal(size=(trials, dimension))
+    norms = np.linalg.norm(game.rows, axis=1)
+    away = {
+        "l2": -((seen[:, None] - game.rows) ** 2).sum(axis=2),
+        "cosine": seen @ game.rows.T / norms,
+        "product": seen @ game.rows.T,
+        "prior": np.broadcast_to(game.prior, (trials, users)),
+    }
+    for score in away.values():
+        order = np.argsort(-(score + 1e-9 * rng.random(score.shape)), axis=1)[:, :top]
+        hit = float((order == play[:, None]).any(axis=1).mean())
+        leeway = 4.5 * math.sqrt(max(hit * (1 - hit), 1 / trials) / trials)
+        assert hit - leeway <= best.success
+        assert hit - leeway <= bound.success
+    own = best.estimate.value
+    assert own - 4.5 * math.sqrt(max(own * (1 - own), 1 / trials) / trials) <= bound.success
+    assert bound.success >= np.sort(game.prior)[-top:].sum() - 1e-12
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1000), st.floats(0.05, 10), st.floats(1.01, 4))
+def test_more_noise_never_raises_the_bound_and_any_centre_is_above_the_best(seed, sigma, factor):
+    rng = np.random.default_rng([seed, 10])
+    game = known(rng.normal(size=(15, 3)), rng.integers(0, 6, 15) if seed % 2 else None)
+    base = closed_form(game, sigma)
+    assert closed_form(game, sigma * factor).success <= base.success + 1e-9
+    assert closed_form(game, sigma, top=2).success >= base.success - 1e-9
+    # A far centre is a valid, worse bound: it is never below what the best decoder reaches.
+    far = closed_form(game, sigma, centre=rng.normal(size=3) * 3)
+    reached = optimal_attacker(game, sigma, trials=2000, seed=seed).estimate.value
+    assert far.success >= reached - 4.5 * math.sqrt(0.25 / 2000)
+
+
+def test_rows_of_a_person_take_the_worst_and_prior_is_by_row():
+    game = known([[0.0], [4.0], [1.0]], ["a", "a", "b"])
+    assert game.prior.tolist() == [0.5, 0.5]
+    assert known([[0.0], [4.0], [1.0]], ["a", "a", "b"], [1 / 3] * 3).prior[0] == pytest.approx(
+        2 / 3
+    )
+    single = known([[4.0], [1.0]])
+    both = closed_form(game, 2.0, centre=[0.0]).success
+    assert both == closed_form(single, 2.0, centre=[0.0]).success
+
+
+def test_exact_limit_of_what_has_no_noise():
+    game = known([[0.0], [0.0], [1.0], [2.0]], ["a", "b", "c", "d"], [0.4, 0.3, 0.2, 0.1])
+    assert exact_limit(game, game.rows).success == pytest.approx(0.7)
+    assert exact_limit(game, game.rows, top=2).success == pytest.approx(1.0)
+    assert optimal_attacker(game, 0.0).success == pytest.approx(0.7)
+    assert exact_limit(game, [1, 1, 1, 1]).success == pytest.approx(0.4)
+    several = known([[0.0], [1.0], [0.0], [0.0]], ["a", "a", "b", "b"])
+    assert exact_limit(several, several.rows).success == pytest.approx(0.5 + 0.25)
+
+
+def test_the_limits_say_what_they_assume():
+    game = known([[0.0], [1.0]])
+    for limit in (closed_form(game, 1.0), optimal_attacker(game, 1.0, trials=100)):
+        assert limit.guarantee.kind == "identification-bound" and limit.guarantee.proven
+        assert limit.guarantee.parameters["success"] == limit.success
+        assert any("real numbers" in text for text in limit.guarantee.assumptions)
+
+
+def test_the_geometric_median_of_a_triangle():
+    """Equilateral: the centre; a majority on one point: that point."""
+    corners = [[0.0, 0.0], [1.0, 0.0], [0.5, math.sqrt(3) / 2]]
+    np.testing.assert_allclose(geometric_median(corners), [0.5, math.sqrt(3) / 6], atol=1e-6)
+    np.testing.assert_allclose(geometric_median([[1.0]] * 3 + [[9.0]]), [1.0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: known([[1.0]]), "at least 2 users"),
+        (lambda: known([[1.0], [math.nan]]), "NaN"),
+        (lambda: known([[1.0], [2.0]], weights=[0.5, 0.6]), "sum to"),
+        (lambda: known([[1.0], [2.0]], users=["a"]), "one for each row"),
+        (lambda: closed_form(known([[1.0], [2.0]]), -1.0), "sigma"),
+        (lambda: closed_form(known([[1.0], [2.0]]), 1.0, top=0), "top"),
+        (lambda: closed_form(known([[1.0], [2.0]]), 1.0, centre=[1.0, 2.0]), "dimensions"),
+        (lambda: optimal_attacker(known([[1.0], [2.0]]), [1.0, 0.0]), "above 0"),
+        (lambda: optimal_attacker(known([[1.0], [2.0]]), [1.0, 1.0, 1.0]), "must be a number"),
+        (lambda: noise_dp(1.0, 0.0), "sigma"),
+        (lambda: pair_limits(-1.0, 1.0), "distance"),
+        (lambda: layer_norm_diameter([1.0]), "1 dimension"),
+        (lambda: clip_diameter(0.0), "norm"),
+        (lambda: exact_limit(known([[1.0], [2.0]]), [1]), "one for each row"),
+    ],
+)
+def test_bad_input_is_refused_in_words(call, words):
+    with pytest.raises(InputError, match=words):
+        call()

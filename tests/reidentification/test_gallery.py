@@ -1,0 +1,160 @@
+"""Galleries and probes: who is known, who is to be named, and joint evidence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.errors import InputError, NotMeasurable
+from lethe.reidentification.gallery import (
+    check_users,
+    gallery_means,
+    probes_together,
+    split_periods,
+    split_rows,
+    whitening,
+)
+from lethe.reidentification.ranks import ranks
+
+
+@given(st.lists(st.integers(1, 9), min_size=3, max_size=30), st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_each_users_rows_are_halved_at_random(sizes, seed):
+    owner = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    enough = [size for size in sizes if size >= 4]
+    if len(enough) < 2:
+        with pytest.raises(NotMeasurable, match="4 rows each"):
+            split_rows(owner, seed)
+        return
+    split = split_rows(owner, seed)
+    assert not set(split.gallery_rows) & set(split.probe_rows)
+    assert split.left_out == len(sizes) - len(enough)
+    assert (split.users[split.gallery_user] == owner[split.gallery_rows]).all()
+    assert (split.users[split.probe_user] == owner[split.probe_rows]).all()
+    known, asked = np.bincount(split.gallery_user), np.bincount(split.probe_user)
+    assert known.tolist() == [size // 2 for size in enough]
+    assert (known + asked).tolist() == enough
+
+
+def test_the_seed_decides_and_every_row_may_be_a_probe():
+    owner = np.repeat(np.arange(2), 6)
+    splits = [split_rows(owner, seed) for seed in range(200)]
+    assert (split_rows(owner, 3).probe_rows == splits[3].probe_rows).all()
+    often = np.bincount(np.concatenate([one.probe_rows for one in splits]), minlength=12)
+    assert np.abs(often - 100).max() < 5 * np.sqrt(200) / 2  # five standard deviations
+
+
+def test_means_by_hand_and_against_a_loop():
+    split = split_rows(np.repeat(["b", "a"], 4))
+    vectors = np.arange(16.0, dtype=np.float32).reshape(8, 2)
+    found = gallery_means(vectors, split)
+    for user in range(2):
+        rows = split.gallery_rows[split.gallery_user == user]
+        assert split.users[user] == ["a", "b"][user]
+        np.testing.assert_allclose(found[user], vectors[rows].mean(axis=0))
+
+
+def test_text_and_whole_numbers_are_ids():
+    assert check_users(np.array([1.0, 2.0])).dtype == np.int64
+    assert check_users(np.array(["a", "b"], dtype=object)).tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        (np.array([7, "7"], dtype=object), "mixes types"),
+        (np.array([1.5, 2.0]), "text or whole numbers"),
+        (np.array([1.0, np.nan]), "text or whole numbers"),
+        (np.array(["a", ""], dtype=object), "missing in 1 rows"),
+        (np.array([[1], [2]]), "one id for each row"),
+        (np.array([]), "one id for each row"),
+    ],
+)
+def test_odd_ids_are_refused(ids, words):
+    with pytest.raises(InputError, match=words):
+        split_rows(ids)
+
+
+def test_a_later_period():
+    owner = np.array([0, 0, 1, 1, 2, 2, 3])
+    period = np.array(["may", "june", "may", "june", "may", "may", "june"])
+    split = split_periods(owner, period, "may", "june")
+    assert split.users.tolist() == [0, 1] and split.left_out == 2
+    assert split.gallery_rows.tolist() == [0, 2] and split.probe_rows.tolist() == [1, 3]
+    with pytest.raises(InputError, match="period='july'"):
+        split_periods(owner, period, "may", "july")
+    with pytest.raises(InputError, match="give two"):
+        split_periods(owner, period, "may", "may")
+    with pytest.raises(NotMeasurable, match="2 rows in both periods"):
+        split_periods(owner, period, "may", "june", min_rows=2)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "l2"])
+def test_joined_probes_are_the_sum_of_distances(metric):
+    """Oracle: sum each probe's own distances to every user and rank that."""
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(12), 6)
+    vectors = rng.standard_normal((12, 5))[owner] + rng.standard_normal((72, 5))
+    split = split_rows(owner)
+    gallery = gallery_means(vectors, split)
+    joined, people = probes_together(vectors, split, metric)
+    found = ranks(joined, gallery, people, metric)
+    left, right = vectors, gallery
+    if metric == "cosine":
+        left, right = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (left, right))
+    table = ((left[:, None] - right[None]) ** 2).sum(axis=2)
+    for person, rank in zip(people, found.rank, strict=True):
+        total = table[split.probe_rows[split.probe_user == person]].sum(axis=0)
+        assert rank == 1 + (total < total[person]).sum()
+
+
+def test_at_most_so_many_are_joined():
+    owner = np.repeat(np.arange(3), 8)
+    vectors = np.random.default_rng(1).standard_normal((24, 4))
+    split = split_rows(owner)
+    one, people = probes_together(vectors, split, "l2", at_most=1)
+    first = [split.probe_rows[split.probe_user == person][0] for person in people]
+    np.testing.assert_allclose(one, vectors[first])
+
+
+def test_whitening_finds_people_under_loud_noise():
+    """Noise along one axis drowns the distance; its spread within persons gives it away."""
+    rng = np.random.default_rng(3)
+    owner = np.repeat(np.arange(80), 8)
+    noise = rng.standard_normal((640, 6)) * [30, 1, 1, 1, 1, 1]
+    vectors = (2 * rng.standard_normal((80, 6)))[owner] + noise
+    split = split_rows(owner)
+    matrix = whitening(vectors, split)
+    gallery, probes = gallery_means(vectors, split), vectors[split.probe_rows]
+    plain = ranks(probes, gallery, split.probe_user, "l2")
+    white = ranks(probes, gallery, split.probe_user, "whitened", whitening=matrix)
+    assert np.mean(1 / white.rank) > 2 * np.mean(1 / plain.rank)
+    within = (vectors[split.gallery_rows] - gallery[split.gallery_user]) @ matrix
+    # Fitted on these rows; shrinkage may leave sampled correlations in, eigenvalues to 2 sqrt(d/n).
+    assert np.abs(within.T @ within / 240 - np.eye(6)).max() < 2 * np.sqrt(6 / 240)
+
+
+def test_a_coordinate_that_is_copied_does_not_decide_alone():
+    """Constant within persons in the gallery: as loud as the quietest other, not infinitely."""
+    rng = np.random.default_rng(6)
+    owner = np.repeat(np.arange(20), 6)
+    vectors = rng.standard_normal((120, 3)) * [1, 5, 1]
+    vectors[:, 2] = np.arange(20)[owner]
+    matrix = whitening(vectors, split_rows(owner))
+    weight = np.linalg.norm(matrix, axis=1)
+    assert weight[2] < 10 * weight[0]
+    assert weight[0] > 3 * weight[1]
+
+
+def test_nothing_to_whiten_by():
+    vectors = np.repeat(np.eye(3), 4, axis=0)
+    with pytest.raises(NotMeasurable, match="no spread within"):
+        whitening(vectors, split_rows(np.repeat(np.arange(3), 4)))
+
+
+def test_rows_of_another_file():
+    split = split_rows(np.repeat(np.arange(3), 4))
+    with pytest.raises(InputError, match="the split names row 11"):
+        gallery_means(np.ones((5, 2)), split)

@@ -1,0 +1,238 @@
+"""Utility under noise: closed forms against pairs, draws and printed values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr
+from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
+
+from lethe.errors import InputError, NotMeasurable
+from lethe.reidentification.by_user import mean_by_user, mean_of_pools, share_of_users
+from lethe.reidentification.drawn_utility import drawn_utility
+from lethe.reidentification.head import AnyHead, LinearHead
+from lethe.reidentification.pair_share import pair_share
+from lethe.reidentification.utility import (
+    average_precision,
+    binormal_auc,
+    chance_of_one,
+    clean_auc,
+    expected_accuracy,
+    expected_auc,
+    expected_counts,
+    smoothed_auc,
+    smoothed_calibration,
+)
+
+
+def logits(seed=0, n=600, gap=0.5):
+    rng = np.random.default_rng([seed, 30])
+    labels = (rng.random(n) < 0.4).astype(int)
+    return rng.normal(size=n) * 0.7 + gap * labels, labels
+
+
+@pytest.mark.parametrize(
+    ("gap", "spread", "norm", "printed"),
+    [
+        (0.2886 + 0.2029, (0.7072, 0.6459), 0.3147, (0.6961, 0.6914, 0.6792, 0.6465, 0.6176)),
+        (0.2575 + 0.2246, (0.6903, 0.6238), 0.5291, (0.6978, 0.6846, 0.6568, 0.6078, 0.5786)),
+    ],
+    ids=["MLP", "LSTM"],
+)
+def test_the_binormal_aucs_of_the_printed_logit_statistics(gap, spread, norm, printed):
+    for sigma, value in zip((0, 0.5, 1, 2, 3), printed, strict=True):
+        assert binormal_auc(gap, *spread, sigma * norm) == pytest.approx(value, abs=1e-4)
+
+
+def test_the_smoothed_auc_is_the_clean_one_at_every_sigma():
+    """Also where Phi is 1 for half of them, which ties them and costs 0.05 (shown)."""
+    z, labels = logits(n=3000)
+    clean = roc_auc_score(labels, z)
+    for scale in (1e-12, 0.003, 0.1, 1.0, 100.0):
+        assert smoothed_auc(z, labels, scale).value == pytest.approx(clean, abs=1e-12)
+    assert clean - roc_auc_score(labels, ndtr(z / 0.003)) > 0.02
+
+
+def pairs(x, y, width):
+    return ndtr((x[:, None] - y[None]) / width)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 60),
+    st.integers(1, 60),
+    st.floats(-6, 3),
+    st.sampled_from([1e-3, 1e-5, 1e-7]),
+    st.integers(0, 1000),
+)
+def test_all_pairs_without_the_pairs(n, m, power, tolerance, seed):
+    rng = np.random.default_rng([seed, 31])
+    x, y, width = rng.normal(size=n), rng.normal(size=m) + 0.3, 10.0**power
+    y[: m // 3] = x[0]
+    found, truth = pair_share(x, y, width, tolerance), pairs(x, y, width)
+    assert found.error <= tolerance
+    assert abs(found.ahead - truth.mean(axis=1)).max() <= found.error
+    assert abs(found.behind - truth.mean(axis=0)).max() <= found.error
+    assert abs(found.ahead.mean() - truth.mean()) <= found.error
+
+
+def test_the_grid_and_the_exact_way_agree_on_many_points():
+    rng = np.random.default_rng([0, 32])
+    x, y = rng.normal(size=3000) + 0.2, rng.normal(size=2000)
+    for width in (0.01, 0.3, 5.0):
+        found = pair_share(x, y, width)
+        truth = pairs(x, y, width).mean()
+        assert 0 < abs(found.ahead.mean() - truth) <= found.error <= 1e-5
+    tiny = pair_share(x, y, 1e-7)
+    assert tiny.error < 1e-10
+    assert tiny.ahead.mean() == pytest.approx(
+        roc_auc_score([1] * 3000 + [0] * 2000, [*x, *y]), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0, 3.0])
+def test_expected_auc_and_accuracy_are_those_of_drawn_noise(scale):
+    z, labels = logits()
+    rng = np.random.default_rng([0, 33])
+    noisy = [z + scale * rng.normal(size=len(z)) for _ in range(150)]
+    drawn = np.array([[clean_auc(v, labels), ((v > 0) == labels).mean()] for v in noisy])
+    error = 4 * drawn.std(axis=0, ddof=1) / math.sqrt(len(drawn))
+    assert expected_auc(z, labels, scale).value == pytest.approx(drawn[:, 0].mean(), abs=error[0])
+    assert expected_accuracy(z, labels, scale).value == pytest.approx(
+        drawn[:, 1].mean(), abs=error[1]
+    )
+    counts = expected_counts(z, labels, scale)
+    hit = np.mean([((v > 0) & (labels == 1)).sum() for v in noisy])
+    named = np.mean([(v > 0).sum() for v in noisy])
+    assert counts.precision == pytest.approx(hit / named, rel=0.02)
+    assert counts.recall == pytest.approx(hit / labels.sum(), rel=0.02)
+    assert counts.f1 == pytest.approx(2 * hit / (named + labels.sum()), rel=0.02)
+
+
+def test_without_noise_they_are_the_clean_ones_ties_half():
+    z, labels = logits()
+    z = z.round(1)
+    assert expected_auc(z, labels, 0.0).value == pytest.approx(roc_auc_score(labels, z), abs=1e-12)
+    assert clean_auc(z, labels) == pytest.approx(roc_auc_score(labels, z), abs=1e-12)
+    assert expected_accuracy(z, labels, 0.0).value == pytest.approx(((z > 0) == labels).mean())
+    assert chance_of_one([0.0, 1.0], 0.0).tolist() == [0.0, 1.0]
+    assert chance_of_one([0.0, 1.0], [1.0, 0.0]).tolist() == [0.5, 1.0]
+
+
+def test_expected_auc_falls_with_noise_to_a_half():
+    z, labels = logits()
+    values = [expected_auc(z, labels, scale).value for scale in (0, 0.1, 0.5, 2, 10, 1e4)]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] == pytest.approx(0.5, abs=1e-3)
+
+
+def test_the_interval_of_the_expected_auc_covers_other_people():
+    """200 samples of 150 persons with 3 alike rows each: a 90 % interval misses 10 %."""
+    truth = float(ndtr(0.5 / math.sqrt(2 * 0.7**2 + 2 * 0.5**2)))
+    missed = 0
+    for seed in range(200):
+        z, labels = logits(seed + 1, 150)
+        users, rows = np.repeat(np.arange(150), 3), np.repeat(np.arange(150), 3)
+        found = expected_auc(z[rows], labels[rows], 0.5, users=users, confidence=0.9)
+        missed += not found.low <= truth <= found.high
+    assert abs(missed / 200 - 0.1) <= 4 * math.sqrt(0.09 / 200)
+
+
+def test_calibration_moves_though_the_ranking_does_not():
+    z, labels = logits()
+    sharp, soft = smoothed_calibration(z, labels, 0.2), smoothed_calibration(z, labels, 2.0)
+    assert sharp.brier > soft.brier and sharp.log_loss > soft.log_loss and sharp.ece > soft.ece
+    p = ndtr(z / 2.0)
+    assert soft.brier == pytest.approx(((p - labels) ** 2).mean())
+    assert soft.log_loss == pytest.approx(log_loss(labels, p))
+    place = np.minimum((p * 15).astype(int), 14)
+    by_hand = sum(abs((labels - p)[place == b].sum()) for b in range(15)) / len(z)
+    assert soft.ece == pytest.approx(by_hand)
+    assert math.isfinite(smoothed_calibration(z, labels, 1e-3).log_loss)
+
+
+def test_average_precision_is_the_usual_one():
+    z, labels = logits()
+    for score in (z, z.round(1), np.zeros_like(z)):
+        assert average_precision(score, labels) == pytest.approx(
+            average_precision_score(labels, score)
+        )
+
+
+@pytest.mark.parametrize("kind", ["linear", "callable"])
+def test_drawn_utility_agrees_with_the_closed_forms(kind):
+    """A linear head drawn on its logit, and as a callable on the vector; (sigma, M) = (1, 4)."""
+    rng = np.random.default_rng([0, 35])
+    head = LinearHead(rng.normal(size=5), 0.1)
+    r = rng.normal(size=(500, 5))
+    z = head.logits(r)
+    labels = (z + 2 * rng.normal(size=500) > 0).astype(int)
+    given = head if kind == "linear" else AnyHead(head.logits)
+    found = drawn_utility(given, r, labels, 1.0, draws=4, repeats=60, seed=1)
+    scale = 0.5 * head.norm
+    area, right = expected_auc(z, labels, scale), expected_accuracy(z, labels, scale)
+    # The noise of one draw moves either by about 0.02 here; the mean of 60 by an eighth of it.
+    assert found.auc.value == pytest.approx(area.value, abs=0.012)
+    assert found.accuracy.value == pytest.approx(right.value, abs=0.012)
+    assert found.auc.width == pytest.approx(area.width, rel=0.1)
+    drawn = [average_precision_score(labels, z + scale * rng.normal(size=500)) for _ in range(200)]
+    error = np.std(drawn) / math.sqrt(60) * 4
+    assert found.average_precision.value == pytest.approx(np.mean(drawn), abs=error)
+
+
+def test_drawn_utility_of_several_classes_is_accuracy_alone():
+    head = LinearHead(np.eye(3))
+    r = 2 * np.eye(3)[np.arange(300) % 3]
+    found = drawn_utility(head, r, np.arange(300) % 3, 0.0)
+    assert found.accuracy.value == 1.0 and found.auc is None and found.average_precision is None
+    noisy = drawn_utility(head, r, np.arange(300) % 3, 1e3, repeats=20)
+    assert noisy.accuracy.value == pytest.approx(1 / 3, abs=4 * math.sqrt(2 / 9 / 6000))
+    with pytest.raises(InputError, match="one class in 0..2"):
+        drawn_utility(head, r, np.full(300, 3), 1.0)
+
+
+def test_shares_by_user_cover_when_rows_of_a_user_are_alike():
+    """300 samples of 80 users with 10 equal rows: by rows it would miss far more."""
+    missed = 0
+    for seed in range(300):
+        rng = np.random.default_rng([seed, 34])
+        hit = (rng.random(80) < 0.2).astype(float)
+        found = share_of_users(10 * hit, np.full(80, 10), 0.9)
+        missed += not found.low <= 0.2 <= found.high
+    assert missed <= 300 * 0.1 + 4 * math.sqrt(300 * 0.09)
+    rows = mean_by_user(np.repeat(hit, 10), np.repeat(np.arange(80), 10), 0.9)
+    assert (rows.low, rows.high) == (found.low, found.high)
+
+
+def test_no_hit_leaves_the_limit_of_the_users_alone():
+    """More noise draws of the same 20 people prove no more than 20 people can."""
+    few, many = (
+        share_of_users(np.zeros(20), np.full(20, 1)),
+        share_of_users(np.zeros(20), np.full(20, 500)),
+    )
+    assert few.high == many.high == pytest.approx(1 - 0.025 ** (1 / 20))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: expected_auc([1.0, 2.0], [0, 2], 1.0), InputError, "0 and 1"),
+        (lambda: expected_auc([1.0, 2.0], [1, 1], 1.0), InputError, "both 0 and 1"),
+        (lambda: expected_auc([1.0, 2.0], [1], 1.0), InputError, "one for each row"),
+        (lambda: expected_auc([1.0, math.nan], [0, 1], 1.0), InputError, "finite"),
+        (lambda: expected_auc([1.0, 2.0], [0, 1], -1.0), InputError, "scale"),
+        (lambda: smoothed_auc([1.0, 2.0], [0, 1], 0.0), InputError, "scale"),
+        (lambda: expected_accuracy([1.0, 2.0], [0, 1], [1.0, -1.0]), InputError, "scale"),
+        (lambda: expected_auc([1.0, 2.0], [0, 1], 1.0, users=[1, 1]), NotMeasurable, "2 users"),
+        (lambda: binormal_auc(1.0, 0.0, 0.0), InputError, "spread"),
+        (lambda: share_of_users([3.0, 0.0], [2, 2]), InputError, "hits"),
+        (lambda: mean_of_pools([0.1]), InputError, "pools"),
+    ],
+)
+def test_bad_input_is_refused_in_words(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
