@@ -1,12 +1,30 @@
 """Per-example gradient clipping: the sum that differentially private training adds noise to.
 
 `plan_clipping` tests the clipping bound on the user's own model and takes the fastest way that
-keeps it; `ClippingPlan.clipped_sum` is then called once a step.
+keeps it; `ClippingPlan.clipped_sum` is then called once a step, or `clipped_sum_in_parts` for a
+batch that memory does not hold.
+
+Not by book-keeping but one gradient an example (`vmap`, else a loop; the plan says why): layers
+that are called with examples in a later dimension than the first (attention and recurrent
+layers may), recurrent cells, packed sequences, `proj_size`, `add_bias_kv`, weights that are
+computed from others, and attention whose output is then changed in place.
 """
 
 from __future__ import annotations
 
-from lethe.mitigations.clipping.plan import WAYS, ClippingPlan, plan_clipping
+from lethe.mitigations.clipping.plan import (
+    WAYS,
+    ClippingPlan,
+    clipped_sum_in_parts,
+    plan_clipping,
+)
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE, SelfCheck
 
-__all__ = ["MOST_CHANGE", "WAYS", "ClippingPlan", "SelfCheck", "plan_clipping"]
+__all__ = [
+    "MOST_CHANGE",
+    "WAYS",
+    "ClippingPlan",
+    "SelfCheck",
+    "clipped_sum_in_parts",
+    "plan_clipping",
+]

@@ -8,9 +8,10 @@ parameter, and both sums are made from the two. The examples are never separated
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,8 +19,19 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from lethe.errors import InputError
-from lethe.mitigations.clipping.graph import Zone, uncovered
-from lethe.mitigations.clipping.rules import Rule, Slopes, dimensions, rule_for
+from lethe.mitigations.clipping.composites import Notes, replaced
+from lethe.mitigations.clipping.graph import Zone, reached, uncovered
+from lethe.mitigations.clipping.precision import full_precision
+from lethe.mitigations.clipping.rules import (
+    NORMS,
+    Composite,
+    Rule,
+    Slopes,
+    composite_for,
+    dimensions,
+    rule_for,
+    with_copies,
+)
 from lethe.mitigations.clipping.trees import rows, size
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -38,30 +50,81 @@ class Layer:
     Attributes:
         name: in the module, for messages.
         module: the layer.
-        rule: how its gradients follow from a call.
+        rule: how its gradients follow from a call, None for a composite layer.
+        composite: recorded forward of a composite layer, None for others.
         parameters: trained parameters: name inside the layer to name in the whole module.
         held: their identities (`id`).
         dtype: in which gradients are made.
+        between: least and most input dimensions for which the first can be the examples.
     """
 
     name: str
     module: nn.Module
-    rule: Rule
+    rule: Rule | None
+    composite: Composite | None
     parameters: dict[str, str]
     held: frozenset[int]
     dtype: torch.dtype
+    between: tuple[int, int]
 
 
 @dataclass
 class Call:
-    """One recorded call of a layer."""
+    """One recorded call of a layer.
+
+    Attributes:
+        layer: that was called.
+        lead: first dimension, or number of examples, that it saw.
+        edges: where gradients are wanted.
+        stored: inputs and the version that each had.
+        below: node that made the input, or None.
+        notes: of a composite layer, None for others.
+        early: gradients are made small while the backward pass runs, see `reduce`.
+        made: gradients that `reduce` made.
+    """
 
     layer: Layer
-    x: Tensor
-    version: int
-    below: Any
-    edge: GradientEdge
     lead: int
+    edges: list[GradientEdge]
+    stored: list[tuple[Tensor, int]]
+    below: Any = None
+    notes: Notes | None = None
+    early: bool = False
+    made: Slopes | None = None
+
+    def check_inputs(self) -> None:
+        """Refuse where a stored input was overwritten since."""
+        if any(x._version != version for x, version in self.stored):
+            raise NotCovered(f"the input of {self.layer.name} was changed in place later")
+
+    def reduce(self, g: Tensor, copies: int) -> None:
+        """From the gradient at the output to gradients of few values; the input is let go."""
+        self.check_inputs()
+        with torch.no_grad():
+            self.made = self._slopes(g, copies)
+        self.stored = []
+
+    def _slopes(self, g: Tensor, copies: int) -> Slopes:
+        layer, x = self.layer, self.stored[0][0]
+        assert layer.rule is not None
+        if x.dtype != layer.dtype and x.is_floating_point():
+            x = x.to(layer.dtype)
+        g = g if g.dtype == layer.dtype else g.to(layer.dtype)
+        return with_copies(layer.rule, layer.module, x, g, copies)
+
+    def slopes(
+        self, gradients: Sequence[Tensor | None], copies: int
+    ) -> Iterator[tuple[str, Slopes, str]]:
+        """Name in the whole module, slopes, and name inside them, of all trained parameters."""
+        layer = self.layer
+        if self.notes is not None:
+            made = self.notes.products(gradients, set(layer.parameters), layer.dtype, copies)
+            yield from ((layer.parameters[inner], slopes, inner) for inner, slopes in made)
+            return
+        if not self.early and gradients[0] is not None:
+            self.made = self._slopes(gradients[0], copies)
+        if self.made is not None:
+            yield from ((name, self.made, inner) for inner, name in layer.parameters.items())
 
 
 class Tape:
@@ -80,20 +143,27 @@ class Tape:
         self.names = {id(value): name for name, value in self.trained.items()}
         self.layers: list[Layer] = []
         self.shared: set[str] = set()
+        inside: set[nn.Module] = set()
         for name, part in module.named_modules():
+            composite = None if part in inside else composite_for(part)
             trained = {
                 inner: value
-                for inner, value in part.named_parameters(recurse=False)
+                for inner, value in part.named_parameters(recurse=callable(composite))
                 if value.requires_grad
             }
-            if trained:
-                rule = rule_for(part)
-                if isinstance(rule, str):
-                    raise NotCovered(f"{name or 'the module itself'}: {rule}")
-                own = {inner: self.names[id(value)] for inner, value in trained.items()}
-                held = frozenset(id(value) for value in trained.values())
-                dtype = next(iter(trained.values())).dtype
-                self.layers.append(Layer(name, part, rule, own, held, dtype))
+            if not trained or part in inside:
+                continue
+            rule = None if callable(composite) else composite or rule_for(part)
+            if isinstance(rule, str):
+                raise NotCovered(f"{name or 'the module itself'}: {rule}")
+            inside |= set(part.modules()) if rule is None else set()
+            own = {inner: self.names[id(value)] for inner, value in trained.items()}
+            held = frozenset(id(value) for value in trained.values())
+            dtype = next(iter(trained.values())).dtype
+            run = composite if callable(composite) else None
+            layer = Layer(name, part, rule, run, own, held, dtype, dimensions(part))
+            self.layers.append(layer)
+        self._plain = [layer for layer in self.layers if layer.composite is None]
 
     def fit(self, loss: Loss, batch: Any) -> None:
         """Learn from passes with 2 and 3 examples which layers see all examples at once.
@@ -129,13 +199,16 @@ class Tape:
         if apart & self.shared:
             raise NotCovered(f"{min(apart & self.shared)} is called with and without examples")
 
-    def record(self, loss: Loss, batch: Any, spread: bool = True) -> tuple[Tensor, list[Call]]:
+    def record(
+        self, loss: Loss, batch: Any, spread: bool = True, copies: int = 1
+    ) -> tuple[Tensor, list[Call]]:
         """One forward pass: losses (B,) with their graph, and the calls in order.
 
         Args:
             loss: losses (B,) of (module, batch).
             batch: B examples.
             spread: repeat what `fit` found to be looked up once for all examples.
+            copies: rows an example.
         """
         count, calls = size(batch), list[Call]()
 
@@ -148,29 +221,51 @@ class Tape:
                 if spread and layer.name in self.shared:
                     x, output = _repeat(x, count), _repeat(output, count)
                     repeated = output
-                low, high = dimensions(module)
-                if not low <= x.ndim <= high:
+                if not layer.between[0] <= x.ndim <= layer.between[1]:
                     raise NotCovered(f"{layer.name} was called with {x.ndim} dimensions")
                 edge = get_gradient_edge(output)
                 below = x.grad_fn if x.requires_grad else None
-                calls.append(Call(layer, x.detach(), x._version, below, edge, len(x)))
+                call = Call(layer, x.shape[0], [edge], [(x.detach(), x._version)], below)
+                if layer.rule in NORMS and below is not None:
+                    call.early = True
+                    output.register_hook(partial(call.reduce, copies=copies))
+                calls.append(call)
                 return repeated
 
             return keep
 
-        with _hooked(self.layers, hook), torch.enable_grad():
+        def forward(layer: Layer, run: Composite) -> Callable[..., Any]:
+            def noted(*args: Any, **kwargs: Any) -> Any:
+                notes = Notes(layer.module)
+                output = run(notes, *args, **kwargs)
+                if isinstance(output, str):
+                    raise NotCovered(f"{layer.name} {output}")
+                if not torch.is_grad_enabled():
+                    raise NotCovered(f"{layer.name} ran without recording gradients")
+                calls.append(Call(layer, notes.lead, notes.edges, notes.stored, notes=notes))
+                return output
+
+            return noted
+
+        forwards = [
+            (layer.module, forward(layer, layer.composite))
+            for layer in self.layers
+            if layer.composite is not None
+        ]
+        with _hooked(self._plain, hook), replaced(forwards), torch.enable_grad():
             losses = check_losses(loss(self.module, batch), count)
         return losses, calls
 
     def clipped_sum(
-        self, loss: Loss, batch: Any, factors: Callable[[Tensor], Tensor]
+        self, loss: Loss, batch: Any, factors: Callable[[Tensor], Tensor], copies: int = 1
     ) -> tuple[dict[str, Tensor], Tensor]:
         """Sum over examples of factor times gradient, and the norms.
 
         Args:
-            loss: losses (B,) of (module, batch).
-            batch: B >= 1 examples.
+            loss: losses (B copies,) of (module, batch).
+            batch: B >= 1 examples, each of them in `copies` consecutive rows.
             factors: from the norms (B,) to what each gradient is multiplied by (B,).
+            copies: rows an example; its gradient is their mean.
 
         Returns:
             Sum by parameter name, and norms (B,).
@@ -178,34 +273,50 @@ class Tape:
         Raises:
             NotCovered: this pass was not what `fit` saw.
         """
-        losses, calls = self.record(loss, batch)
-        count = len(losses)
-        strange = [call.layer.name for call in calls if call.lead != count]
+        losses, calls = self.record(loss, batch, copies=copies)
+        lines = losses.shape[0]
+        strange = [call.layer.name for call in calls if call.lead != lines]
         if strange:
-            raise NotCovered(f"{strange[0]} was not called with {count} examples")
-        reason = uncovered(losses, [_zone(call) for call in calls], self.names)
+            raise NotCovered(f"{strange[0]} was not called with {lines} examples")
+        reason = uncovered(losses, [zone for call in calls for zone in _zones(call)], self.names)
         if reason:
             raise NotCovered(reason)
-        at_outputs = torch.autograd.grad(
-            losses.sum(), [call.edge for call in calls], allow_unused=True
-        )
-        uses: dict[str, list[tuple[Slopes, str]]] = defaultdict(list)
-        for call, g in zip(calls, at_outputs, strict=True):
-            if g is None:
-                continue
-            if call.x._version != call.version:
-                raise NotCovered(f"the input of {call.layer.name} was changed in place later")
-            layer = call.layer
-            x = call.x.to(layer.dtype) if call.x.is_floating_point() else call.x
-            slopes = layer.rule(layer.module, x, g.to(layer.dtype))
-            for inner, name in layer.parameters.items():
-                uses[name].append((slopes, inner))
-        with torch.no_grad():
-            squares = [_squares(used, count) for used in uses.values()]
-            norms = torch.stack(squares).sum(0).sqrt() if squares else losses.new_zeros(count)
-            c = factors(norms)
-            sums = {name: _weighted(uses[name], c, value) for name, value in self.trained.items()}
+        with full_precision(losses):
+            uses = _uses(losses, calls, copies)
+            del calls
+            with torch.no_grad():
+                return self._summed(uses, losses.new_zeros(lines // copies), factors)
+
+    def _summed(
+        self, uses: Uses, zeros: Tensor, factors: Callable[[Tensor], Tensor]
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        squares = [_squares(used, len(zeros)) for used in uses.values()]
+        norms = torch.stack(squares).sum(0).sqrt() if squares else zeros
+        c, sums = factors(norms), dict[str, Tensor]()
+        for name, value in self.trained.items():  # what was summed is let go: memory
+            sums[name] = _weighted(uses.pop(name, []), c, value)
         return sums, norms
+
+
+Uses = dict[str, list[tuple[Slopes, str]]]
+
+
+def _uses(losses: Tensor, calls: list[Call], copies: int) -> Uses:
+    """The backward pass: for each parameter, the gradients of all calls that use it."""
+    edges = [edge for call in calls if not call.early for edge in call.edges]
+    total = losses.sum() if copies == 1 else losses.sum() / copies
+    gradients = list(torch.autograd.grad(total, edges, allow_unused=True))[::-1]
+    missed = {call.edges[0].node for call in calls if call.early and call.made is None}
+    if missed and not missed.isdisjoint(reached(losses)):
+        raise NotCovered("a norm layer was not met in the backward pass")
+    uses: Uses = defaultdict(list)
+    with torch.no_grad():
+        for call in calls:
+            call.check_inputs()
+            own = [] if call.early else [gradients.pop() for _ in call.edges]
+            for name, slopes, inner in call.slopes(own, copies):
+                uses[name].append((slopes, inner))
+    return uses
 
 
 def check_losses(losses: Any, count: int) -> Tensor:
@@ -229,7 +340,7 @@ def check_losses(losses: Any, count: int) -> Tensor:
 
 def _weighted(used: list[tuple[Slopes, str]], c: Tensor, like: Tensor) -> Tensor:
     if not used:
-        return torch.zeros_like(like)
+        return torch.zeros_like(like, requires_grad=False)
     first, *others = (slopes.weighted(inner, c) for slopes, inner in used)
     return sum(others, start=first)
 
@@ -252,8 +363,12 @@ def _repeat(value: Tensor, count: int) -> Tensor:
     return whole.expand(count, *whole.shape[1:])
 
 
-def _zone(call: Call) -> Zone:
-    return Zone(call.layer.name, call.edge, call.below, call.layer.held)
+def _zones(call: Call) -> list[Zone]:
+    name = call.layer.name
+    if call.notes is None:
+        return [Zone(name, call.edges[0], call.below, call.layer.held)]
+    pairs = zip(call.edges, call.notes.below, strict=True)
+    return [Zone(name, edge, below, frozenset()) for edge, below in pairs]
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from lethe.mitigations.clipping.bookkeeping import Loss, check_losses
+from lethe.mitigations.clipping.precision import full_precision
 from lethe.mitigations.clipping.products import combined
 from lethe.mitigations.clipping.trees import mapped, rows, size, tensors
 
@@ -30,7 +31,7 @@ class _Whole(nn.Module):
         self.model, self._loss = module, loss
 
     def forward(self, batch: Any) -> Tensor:
-        return check_losses(self._loss(self.model, batch), 1)[0]
+        return check_losses(self._loss(self.model, batch), size(batch)).mean()
 
 
 def _trained(module: nn.Module) -> dict[str, Tensor]:
@@ -40,22 +41,24 @@ def _trained(module: nn.Module) -> dict[str, Tensor]:
 def _added(
     sums: dict[str, Tensor], grads: dict[str, Tensor], factors: Factors
 ) -> tuple[dict[str, Tensor], Tensor]:
-    squares = [made.flatten(1).square().sum(1) for made in grads.values()]
-    norms = torch.stack(squares).sum(0).sqrt()
-    c = factors(norms)
-    return {name: sums[name] + combined(c, grads[name]) for name in sums}, norms
+    with full_precision(next(iter(sums.values()))):
+        squares = [made.flatten(1).square().sum(1) for made in grads.values()]
+        norms = torch.stack(squares).sum(0).sqrt()
+        c = factors(norms)
+        return {name: sums[name] + combined(c, grads[name]) for name in sums}, norms
 
 
 def vmapped(
-    module: nn.Module, loss: Loss, batch: Any, factors: Factors
+    module: nn.Module, loss: Loss, batch: Any, factors: Factors, copies: int = 1
 ) -> tuple[dict[str, Tensor], Tensor]:
     """By ``torch.func.vmap(grad)``, a part of the batch at a time.
 
     Args:
         module: the model.
-        loss: losses (B,) of (module, batch); called with batches of one.
-        batch: B >= 1 examples.
+        loss: losses of (module, batch); called with the rows of one example.
+        batch: B >= 1 examples, each of them in `copies` consecutive rows.
         factors: from norms (b,) of consecutive examples to factors (b,).
+        copies: rows an example; its gradient is their mean.
 
     Returns:
         Sum by parameter name, and norms (B,).
@@ -65,10 +68,11 @@ def vmapped(
 
     def alone(values: dict[str, Tensor], *leaves: Tensor) -> Tensor:
         given = iter(leaves)
-        one = mapped(batch, lambda leaf: next(given).unsqueeze(0))
+        one = mapped(batch, lambda leaf: next(given))
         return torch.as_tensor(functional_call(whole, values, (one,)))
 
-    leaves, count = tensors(batch), size(batch)
+    count = size(batch) // copies
+    leaves = [leaf.reshape(count, copies, *leaf.shape[1:]) for leaf in tensors(batch)]
     every = vmap(grad(alone), (None, *(0 for _ in leaves)), randomness="different")
     step = max(1, _CELLS // max(1, sum(value.numel() for value in parameters.values())))
     sums = {name: torch.zeros_like(value) for name, value in _trained(module).items()}
@@ -85,15 +89,16 @@ def vmapped(
 
 
 def looped(
-    module: nn.Module, loss: Loss, batch: Any, factors: Factors
+    module: nn.Module, loss: Loss, batch: Any, factors: Factors, copies: int = 1
 ) -> tuple[dict[str, Tensor], Tensor]:
     """By one forward and backward pass an example: right by construction, and slow.
 
     Args:
         module: the model; its `.grad` fields are left as they were.
-        loss: losses (B,) of (module, batch); called with batches of one.
-        batch: B >= 1 examples.
+        loss: losses of (module, batch); called with the rows of one example.
+        batch: B >= 1 examples, each of them in `copies` consecutive rows.
         factors: from norms (b,) of consecutive examples to factors (b,).
+        copies: rows an example; its gradient is their mean.
 
     Returns:
         Sum by parameter name, and norms (B,).
@@ -103,11 +108,12 @@ def looped(
     sums = {name: torch.zeros_like(value) for name, value in trained.items()}
     norms = []
     try:
-        for row in range(size(batch)):
+        for row in range(0, size(batch), copies):
             for value in trained.values():
                 value.grad = None
             with torch.enable_grad():
-                own = check_losses(loss(module, rows(batch, [row])), 1)[0]
+                one = rows(batch, list(range(row, row + copies)))
+                own = check_losses(loss(module, one), copies).mean()
             torch.autograd.backward(
                 own
             )  # not autograd.grad: activation checkpointing may refuse that

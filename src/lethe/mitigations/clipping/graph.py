@@ -68,6 +68,18 @@ def uncovered(losses: Tensor, zones: Sequence[Zone], names: dict[int, str]) -> s
     return None
 
 
+def reached(losses: Tensor) -> set[Any]:
+    """All nodes that the losses depend on."""
+    seen = {losses.grad_fn}
+    waiting: list[Any] = [losses.grad_fn]
+    while waiting:
+        for child, _ in waiting.pop().next_functions:
+            if child is not None and child not in seen:
+                seen.add(child)
+                waiting.append(child)
+    return seen
+
+
 def _nodes(zone: Zone) -> list[Any]:
     """All nodes of a zone except accumulators and what lies below the input."""
     start: Any = zone.output.node

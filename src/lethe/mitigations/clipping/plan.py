@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lethe.errors import InputError, check_between, check_choice
+from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.mitigations.clipping import probes, selfcheck
 from lethe.mitigations.clipping.bookkeeping import Loss, NotCovered, Tape
 from lethe.mitigations.clipping.fallback import Factors, looped, vmapped
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE, SelfCheck, clip_factors
-from lethe.mitigations.clipping.trees import distinct, rows, size
+from lethe.mitigations.clipping.trees import distinct, mapped, rows, size
 
 WAYS = ("book-keeping", "vmap", "loop")
+"""From the fastest to the slowest, as they are tried.
+
+Between vmap and the loop the order decides and no stopwatch: which is faster varies from run to
+run on a busy machine, and the two round differently, so that a seeded run would not repeat.
+"""
+
 _EXAMPLES = 6
 
 
@@ -47,23 +54,26 @@ class ClippingPlan:
         return [v.requires_grad for v in self._values], [part.training for part in self._parts]
 
     def clipped_sum(
-        self, batch: Any, clip: float, weights: Tensor | None = None
+        self, batch: Any, clip: float, weights: Tensor | None = None, *, copies: int = 1
     ) -> tuple[dict[str, Tensor], Tensor]:
         """Sum over the batch of w_j min(1, C/|g_j|) g_j, and the norms |g_j| before clipping.
 
-        No noise is added, and nothing is divided by B.
+        No noise is added, and nothing is divided by B. With several augmented copies of each
+        example, g_j is the mean of their gradients, clipped once: the sensitivity stays C
+        (augmentation multiplicity, De et al. 2022, arXiv:2204.13650, section 3.2).
 
         Args:
-            batch: B >= 0 examples, shaped like the example batch.
+            batch: B >= 0 examples, shaped like the example batch, each in `copies` rows.
             clip: C, > 0.
             weights: (B,) w_j >= 0, multiplied after clipping; 1 by default.
+            copies: consecutive rows that belong to one example, >= 1.
 
         Returns:
             The sum by parameter name (as in `named_parameters`), and norms (B,).
 
         Raises:
-            InputError: a bad clip or weights, a gradient that is not finite, or a model whose
-                mode or trained parameters are no longer those of the plan.
+            InputError: a bad clip, weights or number of copies, a gradient that is not finite,
+                or a model whose mode or trained parameters are no longer those of the plan.
 
         Guarantee:
             Adding or removing example j changes the sum by at most w_j C, up to rounding.
@@ -73,7 +83,7 @@ class ClippingPlan:
             its example batch. Weights do not depend on the other records.
         """
         check_between("clip", clip, 0, float("inf"), open_low=True, open_high=True)
-        count = size(batch)
+        count = _examples(batch, copies)
         if weights is not None:
             weights = torch.as_tensor(weights)
             if weights.shape != (count,):
@@ -92,13 +102,14 @@ class ClippingPlan:
             return _nothing(self.module)
         if self._tape is not None:
             try:
-                return self._tape.clipped_sum(self.loss, batch, clip_factors(clip, weights))
+                factors = clip_factors(clip, weights)
+                return self._tape.clipped_sum(self.loss, batch, factors, copies)
             except NotCovered as reason:
                 said = f"a step was done by the loop: {reason}"
                 if said not in self.reasons:
                     self.reasons = (*self.reasons, said)
         way = vmapped if self.way == "vmap" else looped
-        return way(self.module, self.loss, batch, clip_factors(clip, weights))
+        return way(self.module, self.loss, batch, clip_factors(clip, weights), copies)
 
 
 def plan_clipping(
@@ -120,7 +131,10 @@ def plan_clipping(
         way: take this one of ``book-keeping``, ``vmap``, ``loop``, or refuse; the fastest that
             passes by default.
         tolerance: largest relative error against one backward pass an example; float32 models
-            reach 1e-6, half precision does not.
+            reach 1e-6. Where the loss runs under `torch.autocast`, 4 epsilon of its type is
+            allowed (0.031 for bfloat16): single operations round by half an epsilon, and some 64
+            of them in a chain reach 4. The bound on the change of the sum is never widened,
+            because norms and sums are made in float32 from the same gradients.
 
     Returns:
         The plan, with the reasons for the way taken and what was measured.
@@ -147,6 +161,9 @@ def plan_clipping(
     few = _few(example_batch)
     _refuse_leaks(module, loss, few)
     random = selfcheck.is_random(module, loss, few)
+    coarse = probes.coarsest(module, loss, few)
+    if coarse is not None:
+        tolerance = max(tolerance, 4 * torch.finfo(coarse).eps)
     reasons: list[str] = []
     for name in WAYS if way is None else (way,):
         tape, check = _tried(name, module, loss, few, random, tolerance, reasons)
@@ -156,6 +173,55 @@ def plan_clipping(
         f"the clipped sum of this model cannot be computed: {'; '.join(reasons)}. Change the "
         "named layer, or freeze it with requires_grad_(False)."
     )
+
+
+def clipped_sum_in_parts(
+    plan: ClippingPlan,
+    batch: Any,
+    clip: float,
+    weights: Tensor | None = None,
+    *,
+    part_size: int,
+    copies: int = 1,
+) -> tuple[dict[str, Tensor], Tensor]:
+    """The same as `ClippingPlan.clipped_sum` for a batch that does not fit in memory at once.
+
+    Noise is added once, to the whole sum: the parts are one release, not several.
+
+    Args:
+        plan: of the model.
+        batch: B >= 0 examples, each in `copies` rows.
+        clip: C, > 0.
+        weights: (B,) w_j >= 0; 1 by default.
+        part_size: most examples (not rows) that are computed at a time, >= 1.
+        copies: consecutive rows that belong to one example, >= 1.
+
+    Returns:
+        Sum over the whole batch by parameter name, and norms (B,).
+
+    Raises:
+        InputError: as `clipped_sum`, or a bad part size.
+
+    Guarantee:
+        That of `clipped_sum`: every example lies in one part.
+    """
+    check_at_least("part_size", part_size, 1)
+    count = _examples(batch, copies)
+    if weights is not None and len(weights) != count:
+        raise InputError(f"weights are {len(weights)}; they must be one an example, {count}.")
+    if count <= part_size:
+        return plan.clipped_sum(batch, clip, weights, copies=copies)
+    sums: dict[str, Tensor] = {}
+    norms: list[Tensor] = []
+    for start in range(0, count, part_size):
+        end = start + part_size
+        part = mapped(batch, itemgetter(slice(start * copies, end * copies)))
+        own = None if weights is None else weights[start:end]
+        made, part_norms = plan.clipped_sum(part, clip, own, copies=copies)
+        norms.append(part_norms)
+        for name, value in made.items():
+            sums[name] = sums[name].add_(value) if name in sums else value
+    return sums, torch.cat(norms)
 
 
 def _tried(
@@ -174,7 +240,7 @@ def _tried(
             tape.fit(loss, few)
             with probes.seeded(0):
                 tape.clipped_sum(loss, few, clip_factors(1.0))
-        check = _measured(way, tape, module, loss, few, random)
+        check = _measured(way, tape, module, loss, few, random, tolerance)
     except InputError:
         raise
     except NotCovered as reason:
@@ -196,7 +262,13 @@ def _tried(
 
 
 def _measured(
-    way: str, tape: Tape | None, module: nn.Module, loss: Loss, few: Any, random: bool
+    way: str,
+    tape: Tape | None,
+    module: nn.Module,
+    loss: Loss,
+    few: Any,
+    random: bool,
+    tolerance: float,
 ) -> SelfCheck:
     def computed(batch: Any, factors: Factors) -> tuple[dict[str, Tensor], Tensor]:
         if tape is not None:
@@ -204,11 +276,22 @@ def _measured(
         return (vmapped if way == "vmap" else looped)(module, loss, batch, factors)
 
     if not random:
-        return selfcheck.measure(computed, module, loss, few, "as given")
+        return selfcheck.measure(computed, module, loss, few, "as given", tolerance)
     with selfcheck.evaluating(module):
         if selfcheck.is_random(module, loss, few):
             raise NotCovered("the model draws random numbers even in evaluation mode")
-        return selfcheck.measure(computed, module, loss, few, "evaluation")
+        return selfcheck.measure(computed, module, loss, few, "evaluation", tolerance)
+
+
+def _examples(batch: Any, copies: int) -> int:
+    check_at_least("copies", copies, 1)
+    lines = size(batch)
+    if lines % copies:
+        raise InputError(
+            f"copies={copies} does not divide the {lines} rows of the batch; give every "
+            "example the same number of consecutive rows."
+        )
+    return lines // copies
 
 
 def _few(batch: Any) -> Any:

@@ -57,6 +57,35 @@ def _moved(first: Tensor, second: Tensor) -> bool:
     )
 
 
+def coarsest(module: nn.Module, loss: Loss, batch: Any) -> torch.dtype | None:
+    """The least precise type of an active autocast, asked whenever a layer is called.
+
+    Args:
+        module: the model.
+        loss: losses (B,) of (module, batch), in which autocast may be switched on.
+        batch: examples.
+
+    Returns:
+        The type, or None where no autocast is active.
+    """
+    device = tensors(batch)[0].device.type
+    active: set[torch.dtype] = set()
+
+    def note(*_: Any) -> None:
+        if torch.is_autocast_enabled(device):
+            active.add(torch.get_autocast_dtype(device))
+
+    note()
+    handles = [part.register_forward_pre_hook(note) for part in module.modules()]
+    try:
+        with torch.enable_grad(), seeded(0):
+            loss(module, batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return max(active, key=lambda kind: torch.finfo(kind).eps, default=None)
+
+
 def leaking_layer(module: nn.Module, loss: Loss, batch: Any) -> str | None:
     """Name of the first layer in which replacing one example changes the others, or None.
 

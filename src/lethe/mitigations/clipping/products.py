@@ -17,6 +17,7 @@ from torch import Tensor, nn
 # Below this share of the largest possible value, rounding in the Gram form could show in the norm.
 _CANCELLED = 1e-3
 _CELLS = 2**17  # values of patches that are held at once
+_ROWS = 2**24  # values of gradients that are held at once
 
 
 class Product:
@@ -35,6 +36,7 @@ class Product:
         self._x, self._g = x, g
         self._shape, self._transposed = tuple(shape), transposed
         self._made: Tensor | None = None
+        self._summed: Tensor | None = None
 
     def squares(self, name: str) -> Tensor:
         """(B,) squared gradient norms of `name`, which is ``weight`` or ``bias``."""
@@ -54,13 +56,13 @@ class Product:
             return combined(c, self._bias())
         if self._made is not None:
             return combined(c, self._made)
-        scaled = self._g * c[:, None, None, None]
-        groups = self._x.shape[1]
+        g, x = _scaled(self._g, self._x, c[:, None, None, None])
+        groups = x.shape[1]
         if groups == 1:
-            g, x = scaled.reshape(-1, scaled.shape[3]), self._x.reshape(-1, self._x.shape[3])
+            g, x = g.reshape(-1, g.shape[3]), x.reshape(-1, x.shape[3])
             total = x.T @ g if self._transposed else g.T @ x
         else:
-            g, x = (part.transpose(0, 1).flatten(1, 2) for part in (scaled, self._x))
+            g, x = (part.transpose(0, 1).flatten(1, 2) for part in (g, x))
             total = g.transpose(1, 2) @ x
         return total.reshape(self._shape)
 
@@ -73,7 +75,9 @@ class Product:
         return torch.bmm(first.transpose(1, 2), second).reshape(-1, *self._shape)
 
     def _bias(self) -> Tensor:
-        return self._g.sum(2).flatten(1)
+        if self._summed is None:
+            self._summed = self._g.sum(2).flatten(1)
+        return self._summed
 
     def _gram_squares(self) -> Tensor | None:
         x, g = (part.flatten(0, 1) for part in (self._x, self._g))
@@ -130,21 +134,18 @@ class Flat:
 
     def __init__(self, x: Tensor, g: Tensor, transposed: bool) -> None:
         self._x, self._g, self._transposed = x, g, transposed
-        self._of_g: Tensor = torch.linalg.vector_norm(g, dim=1).square()
+        self._of_g = _square_lengths(g)
 
     def squares(self, name: str) -> Tensor:
         """See `Product`."""
-        if name == "bias":
-            return self._of_g
-        length: Tensor = torch.linalg.vector_norm(self._x, dim=1)
-        return length.square() * self._of_g
+        return self._of_g if name == "bias" else _square_lengths(self._x) * self._of_g
 
     def weighted(self, name: str, c: Tensor) -> Tensor:
         """See `Product`."""
         if name == "bias":
             return c @ self._g
-        scaled = self._g * c[:, None]
-        return self._x.T @ scaled if self._transposed else scaled.T @ self._x
+        g, x = _scaled(self._g, self._x, c[:, None])
+        return x.T @ g if self._transposed else g.T @ x
 
     def per_example(self, name: str, chosen: slice) -> Tensor:
         """See `Product`."""
@@ -155,8 +156,18 @@ class Flat:
         return first[:, :, None] * second[:, None, :]
 
 
+def _scaled(g: Tensor, x: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors on the smaller one of the two."""
+    return (g * c, x) if g.numel() <= x.numel() else (g, x * c)
+
+
 def _diagonal(grams: Tensor) -> Tensor:
     return torch.diagonal(grams, dim1=1, dim2=2)
+
+
+def _square_lengths(values: Tensor) -> Tensor:
+    length: Tensor = torch.linalg.vector_norm(values, dim=1)
+    return length.square_()
 
 
 def _square_norms(grads: Tensor) -> Tensor:
@@ -168,6 +179,55 @@ def linear(module: nn.Module, x: Tensor, g: Tensor) -> Product | Flat:
     if x.ndim == 2:
         return Flat(x, g, transposed=False)
     return Product(_positions(x), _positions(g), module.get_parameter("weight").shape)
+
+
+def linear_product(x: Tensor, g: Tensor, copies: int = 1) -> Product:
+    """A product of (B copies, T, I) inputs and (B copies, T, O) gradients.
+
+    Args:
+        x: inputs.
+        g: gradients at the outputs.
+        copies: consecutive rows that belong to one example; their gradients are added up.
+    """
+    shape = (g.shape[-1], x.shape[-1])
+    return Product(_positions(gathered(x, copies)), _positions(gathered(g, copies)), shape)
+
+
+def gathered(values: Tensor, copies: int) -> Tensor:
+    """(B copies, ...) as (B, copies, ...), unchanged for one copy."""
+    return values if copies == 1 else values.reshape(-1, copies, *values.shape[1:])
+
+
+class Grouped:
+    """Another call's gradients, added up over consecutive rows that belong to one example.
+
+    Args:
+        alone: gradients of every row.
+        copies: rows an example.
+        count: examples.
+    """
+
+    def __init__(self, alone: Product | Flat | Made, copies: int, count: int) -> None:
+        self._alone, self._copies, self._count = alone, copies, count
+
+    def squares(self, name: str) -> Tensor:
+        """See `Product`."""
+        one = self.per_example(name, slice(0, 1)).numel()
+        step = max(1, _ROWS // (one * self._copies))
+        starts = range(0, self._count, step)
+        return torch.cat(
+            [_square_norms(self.per_example(name, slice(at, at + step))) for at in starts]
+        )
+
+    def weighted(self, name: str, c: Tensor) -> Tensor:
+        """See `Product`."""
+        return self._alone.weighted(name, c.repeat_interleave(self._copies))
+
+    def per_example(self, name: str, chosen: slice) -> Tensor:
+        """See `Product`."""
+        first, last, _ = chosen.indices(self._count)
+        rows = slice(first * self._copies, last * self._copies)
+        return gathered(self._alone.per_example(name, rows), self._copies).sum(1)
 
 
 def transposed_linear(module: nn.Module, x: Tensor, g: Tensor) -> Product | Flat:

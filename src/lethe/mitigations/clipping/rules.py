@@ -7,13 +7,23 @@ each parameter: squared norms a record, a weighted sum over records, and gradien
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 
-from lethe.mitigations.clipping.products import Made, conv, linear, transposed_linear
+from lethe.mitigations.clipping import attention, recurrent
+from lethe.mitigations.clipping.products import (
+    Grouped,
+    Made,
+    Product,
+    conv,
+    gathered,
+    linear,
+    transposed_linear,
+)
 
 
 class Slopes(Protocol):
@@ -96,12 +106,26 @@ def _rms_norm(module: nn.Module, x: Tensor, g: Tensor) -> Made:
     return _over_last(module, F.rms_norm(x, list(module.normalized_shape), None, module.eps), g)
 
 
+def _other_rms_norm(module: nn.Module, x: Tensor, g: Tensor) -> Made:
+    """Any norm whose output is affine in its scale: the slope is what scale 1 adds to scale 0."""
+    weight = module.get_parameter("weight")
+    with torch.no_grad():
+        one, none = (
+            functional_call(module, {"weight": fixed}, (x,))
+            for fixed in (torch.ones_like(weight), torch.zeros_like(weight))
+        )
+    return _over_last(module, (one - none).to(g.dtype), g)
+
+
 def _group_norm(module: nn.Module, x: Tensor, g: Tensor) -> Made:
     assert isinstance(module, nn.GroupNorm)
     normal = F.group_norm(x, module.num_groups, None, None, module.eps)
     shape = (*g.shape[:2], -1)
     return Made({"weight": (g * normal).reshape(shape).sum(2), "bias": g.reshape(shape).sum(2)})
 
+
+NORMS: tuple[Rule, ...] = (_layer_norm, _rms_norm, _other_rms_norm, _group_norm)
+"""Rules whose gradients per example are far smaller than inputs and gradients at the output."""
 
 _RULES: dict[type[nn.Module], Rule] = {
     nn.Linear: linear,
@@ -124,6 +148,8 @@ def rule_for(module: nn.Module) -> Rule | str:
         "Conv1D",
     ):
         rule = transposed_linear
+    if rule is None and _is_other_rms_norm(module):
+        rule = _other_rms_norm
     if rule is None:
         return f"{kind.__name__} has no rule"
     own = {name for name, value in module.named_parameters(recurse=False) if value.requires_grad}
@@ -136,6 +162,57 @@ def rule_for(module: nn.Module) -> Rule | str:
     ):
         return "Embedding uses max_norm, scale_grad_by_freq or sparse"
     return rule
+
+
+def _is_other_rms_norm(module: nn.Module) -> bool:
+    """A norm of its own class, named so, with one scale and nothing else to learn or to store."""
+    name = type(module).__name__
+    named = name.endswith("RMSNorm") or name == "T5LayerNorm"
+    values, weight = list(module.named_parameters()), getattr(module, "weight", None)
+    plain = len(values) == 1 and not list(module.buffers()) and not list(module.children())
+    return named and plain and isinstance(weight, nn.Parameter) and weight.ndim == 1
+
+
+def with_copies(rule: Rule, module: nn.Module, x: Tensor, g: Tensor, copies: int) -> Slopes:
+    """The rule of a layer, with gradients added up over consecutive rows of one example.
+
+    Args:
+        rule: of the layer.
+        module: the layer.
+        x: (B copies, ...) inputs.
+        g: (B copies, ...) gradients at the outputs.
+        copies: rows an example.
+    """
+    if copies == 1 or rule not in (conv, _group_norm):  # those take any middle dimensions
+        return rule(module, gathered(x, copies), gathered(g, copies))
+    alone = rule(module, x, g)
+    assert isinstance(alone, Product | Made)
+    return Grouped(alone, copies, len(g) // copies)
+
+
+Composite = Callable[..., Any]
+
+
+def composite_for(module: nn.Module) -> Composite | str | None:
+    """The recorded forward of a layer that is built of several products.
+
+    Returns:
+        A function of (notes, *arguments of the layer's forward), why there is none, or None
+        where the layer is no such layer.
+    """
+    kind = type(module)
+    reason: str | None = None
+    run: Composite
+    if isinstance(module, nn.MultiheadAttention) and kind is nn.MultiheadAttention:
+        reason, run = attention.refused(module), attention.attend
+    elif isinstance(module, nn.RNNBase) and kind in (nn.LSTM, nn.GRU, nn.RNN):
+        reason, run = recurrent.refused(module), recurrent.recur
+    else:
+        return None
+    own = {name for name, _ in module.named_parameters()}
+    if any(name.startswith("parametrizations") or ".parametrizations" in name for name in own):
+        reason = f"{kind.__name__} has a weight that is computed from other parameters"
+    return reason or run
 
 
 def dimensions(module: nn.Module) -> tuple[int, int]:

@@ -33,6 +33,7 @@ class SelfCheck:
             left out, divided by the clip norm; at most 1.0001, or the model is refused.
         relative_error: largest relative error of the clipped sum and of the norms against
             one backward pass an example.
+        tolerance: largest relative error that was allowed, see `plan_clipping`.
         unused: trained parameters whose gradient was zero for all these examples.
         mode: ``as given``, or ``evaluation`` where the model draws random numbers in
             training, so that two passes can only be compared without them.
@@ -41,6 +42,7 @@ class SelfCheck:
     examples: int
     change_over_clip: float
     relative_error: float
+    tolerance: float
     unused: tuple[str, ...]
     mode: str
 
@@ -102,7 +104,9 @@ def evaluating(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
-def measure(way: Sum, module: nn.Module, loss: Loss, batch: Any, mode: str) -> SelfCheck:
+def measure(
+    way: Sum, module: nn.Module, loss: Loss, batch: Any, mode: str, tolerance: float
+) -> SelfCheck:
     """Compare a way with one backward pass an example, and leave each example out once.
 
     Half the smallest positive norm is one of two clip norms: there every example reaches the
@@ -114,6 +118,7 @@ def measure(way: Sum, module: nn.Module, loss: Loss, batch: Any, mode: str) -> S
         loss: losses (B,) of (module, batch).
         batch: n examples, at least 2.
         mode: for the record.
+        tolerance: for the record.
 
     Raises:
         InputError: no trained parameter changes the loss.
@@ -144,7 +149,7 @@ def measure(way: Sum, module: nn.Module, loss: Loss, batch: Any, mode: str) -> S
                 rows(batch, [one for one in range(count) if one != row]), clip_factors(clip)
             )
             change = max(change, _distance(sums, rest) / clip)
-    return SelfCheck(count, change, error, unused, mode)
+    return SelfCheck(count, change, error, tolerance, unused, mode)
 
 
 def _length(sums: dict[str, Tensor]) -> float:

@@ -15,10 +15,10 @@ def tensors(tree: Any) -> list[Tensor]:
     """All tensors of a nested value, in a fixed order; anything else is passed over."""
     if isinstance(tree, Tensor):
         return [tree]
-    if isinstance(tree, Mapping):
-        return [leaf for value in tree.values() for leaf in tensors(value)]
     if isinstance(tree, list | tuple):
         return [leaf for value in tree for leaf in tensors(value)]
+    if isinstance(tree, Mapping):
+        return [leaf for value in tree.values() for leaf in tensors(value)]
     return []
 
 
@@ -39,7 +39,7 @@ def size(batch: Any) -> int:
     Raises:
         InputError: there is no tensor, or the first dimensions differ.
     """
-    lengths = {len(leaf) if leaf.ndim else -1 for leaf in tensors(batch)}
+    lengths = {leaf.shape[0] if leaf.ndim else -1 for leaf in tensors(batch)}
     if len(lengths) != 1 or -1 in lengths:
         shapes = [tuple(leaf.shape) for leaf in tensors(batch)]
         raise InputError(
