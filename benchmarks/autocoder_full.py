@@ -91,7 +91,7 @@ def rows_of(batch: Batch, rows: Any) -> Batch:
     return {key: value[index] for key, value in batch.items()}
 
 
-def plain(model: nn.Module, train: Batch, epochs: int = 4, rate: float = 1e-4) -> dict[str, Any]:
+def plain(model: nn.Module, train: Batch, epochs: int = 8, rate: float = 3e-4) -> dict[str, Any]:
     """AdamW with a rate that falls to 0."""
     count, size = len(train["labels"]), 32
     steps, taken = epochs * -(-count // size), 0
@@ -117,9 +117,9 @@ def private(model: nn.Module, train: Batch) -> dict[str, Any]:
         epsilon=EPSILON,
         delta=DELTA,
         clip=0.1,
-        batch_size=512,
-        epochs=6,
-        learning_rate=1e-3,
+        batch_size=1024,
+        epochs=8,
+        learning_rate=5e-4,
         schedule="cosine",
         part_size=32,
     )

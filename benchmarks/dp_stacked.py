@@ -9,6 +9,11 @@ and by ghost clipping, with its own optimiser on index batches (no DataLoader, w
 more). All build their models, take their steps and predict every record. Given are medians over the
 rounds of the ratio of seconds a model within a round; `times_opacus` is against the faster of the
 two. Needs opacus==1.6.0 in the same Python; without it, only our own two are compared.
+
+Measured (32 models, 11 rounds, AMD EPYC, torch 2.13.0, load 4 to 5 on 2 cores): 8.5 times as fast
+a model as Opacus with ghost clipping (7.2 to 11.1), 10.6 times as with hooks; a step of DP-SGD
+costs 2.0 steps of plain stacked SGD: batches padded to the longest of the stack, one normal draw a
+parameter, coins and norms. Under heavier load (10) it was 6.4 times (3.4 to 9.4).
 """
 
 from __future__ import annotations

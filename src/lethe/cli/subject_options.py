@@ -37,13 +37,14 @@ class SubjectOptions:
     clip
         Largest norm of one record's gradient in the private training. [1]
     dp_batch_size
-        Expected batch of the private training. [four times the recipe's, at least 256]
+        Expected batch of the private training. [twice the recipe's, at least 128]
     dp_epochs
         Passes of the private training. [the recipe's]
     dp_learning_rate
-        Highest learning rate of the private training. [the recipe's]
+        Highest learning rate of the private training. [0.01 for Adam; the recipe's if only the
+        optimizer is given]
     dp_optimizer
-        Of the private training: sgd, adam or adamw. [the recipe's]
+        Of the private training: sgd, adam or adamw. [adam; the recipe's if only the rate is given]
     local_epsilon
         Train posterior draws too (SWAG), aimed at this estimated epsilon; it is no guarantee.
     seed

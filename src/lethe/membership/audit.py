@@ -27,6 +27,7 @@ from lethe.membership.candidate import headline, measure
 from lethe.membership.document import Measurement, compose, evidence
 from lethe.membership.exposure import expose
 from lethe.membership.person_level import person_level
+from lethe.membership.public import settled_public_weights
 from lethe.membership.records import write_records
 from lethe.membership.settings import AuditSettings
 from lethe.membership.stopping import FIRST_LOOK, Stop, grow
@@ -140,7 +141,8 @@ def audit_model(
     show = show or Silent()
     spec = baseline_spec(data, recipe, settings)
     settings.attacks(_untrained(spec))
-    built, skipped = settings.candidates(recipe, extra)
+    public = functools.partial(settled_public_weights, folder, spec, settings)
+    built, skipped = settings.candidates(recipe, extra, public)
     here = workers or default_workers()
     train = Trainer(spec, settings, folder, show, here, data.ids, engine=engine, memory=memory)
 

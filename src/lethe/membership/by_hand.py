@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from lethe.membership.audit import (
     read_exposure,
     targeted_weights,
 )
+from lethe.membership.public import settled_public_weights
 from lethe.membership.settings import AuditSettings
 from lethe.training.layout import settled_layout
 from lethe.training.recipe import Recipe
@@ -44,7 +46,9 @@ def chunks_of(
     """
     spec = baseline_spec(data, recipe, settings)
     run.check(spec.hash())
-    built = {mitigation.name: mitigation for mitigation in settings.candidates(recipe)[0]}
+    public = functools.partial(settled_public_weights, run, spec, settings)
+    offered, _ = settings.candidates(recipe, (), public)
+    built = {mitigation.name: mitigation for mitigation in offered}
     mitigation = built[check_choice("candidate", candidate, built)]
     weights = np.ones(len(spec.labels), np.float32)
     if mitigation.needs_weights:

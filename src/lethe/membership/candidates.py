@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice
 from lethe.mitigations.mitigation import Mitigation
@@ -30,14 +31,21 @@ DRAWS = ("swag-ppm", "swag-scalar")
 NAMES = (*STANDARD, *CHEAP, *OUTPUT, *PRIVATE, *DRAWS)
 """What `mitigations` may name; the private ones stand for one candidate an epsilon."""
 
+_UNKNOWN = np.ones(1, np.float32)
 _HOW = {
     **dict.fromkeys(PRIVATE, "needs --epsilon and --delta, such as --epsilon 8 --delta 1e-5"),
     **dict.fromkeys(DRAWS, "needs --local-epsilon, such as --local-epsilon 4"),
 }
 
 
+PublicWeights = Callable[[], NDArray[np.float32]]
+
+
 def candidates(
-    settings: AuditSettings, recipe: Recipe, extra: Sequence[Mitigation] = ()
+    settings: AuditSettings,
+    recipe: Recipe,
+    extra: Sequence[Mitigation] = (),
+    public: PublicWeights | None = None,
 ) -> tuple[list[Mitigation], list[dict[str, str]]]:
     """Candidates that can be trained, the baseline first, and those that cannot, with why.
 
@@ -45,6 +53,8 @@ def candidates(
         settings: of the audit.
         recipe: how one model is trained.
         extra: further candidates, built by the caller.
+        public: (N,) weights that no private record decides, for ``individual-dp``; None where
+            only names and refusals are asked for.
 
     Without names all standard mitigations are offered, and the private ones whose epsilon is
     given; ``all`` offers everything that the recipe can carry.
@@ -61,7 +71,7 @@ def candidates(
     skipped: list[dict[str, str]] = []
     for name in _wanted(settings):
         missing = _missing(name, settings)
-        made = [] if missing else list(_make(name, settings, recipe))
+        made = [] if missing else list(_make(name, settings, recipe, public))
         reasons = [missing] if missing else []
         for mitigation in made:
             if mitigation.settings.get("noise") == 0.0:
@@ -105,18 +115,22 @@ def _missing(name: str, settings: AuditSettings) -> str:
     return _HOW[name] if private or drawn else ""
 
 
-def _make(name: str, settings: AuditSettings, recipe: Recipe) -> Iterator[Mitigation]:
+def _make(
+    name: str, settings: AuditSettings, recipe: Recipe, public: PublicWeights | None
+) -> Iterator[Mitigation]:
     """The candidates behind a name."""
-    groups: list[tuple[Sequence[str], Callable[[AuditSettings, Recipe], Sequence[Mitigation]]]] = [
-        (STANDARD, _standard),
-        (CHEAP, _cheap),
-        (OUTPUT, _output),
-        (PRIVATE, _private),
-        (DRAWS, _draws),
-    ]
-    for names, make in groups:
-        if name in names:
-            yield from (one for one in make(settings, recipe) if _kind(one.name) == name)
+    if name in STANDARD:
+        listed = _standard(settings, recipe)
+    elif name in CHEAP:
+        listed = _cheap(recipe)
+    elif name in OUTPUT:
+        listed = _output()
+    elif name in DRAWS:
+        listed = _draws(settings)
+    else:
+        weights = public() if public is not None and name == "individual-dp" else _UNKNOWN
+        listed = _private(settings, recipe, weights)
+    yield from (one for one in listed if _kind(one.name) == name)
 
 
 def _kind(candidate: str) -> str:
@@ -135,19 +149,21 @@ def _standard(settings: AuditSettings, recipe: Recipe) -> Sequence[Mitigation]:
     return standard_mitigations(noise, settings.alpha, settings.beta, max(1, epochs // 3))
 
 
-def _cheap(settings: AuditSettings, recipe: Recipe) -> Sequence[Mitigation]:
+def _cheap(recipe: Recipe) -> Sequence[Mitigation]:
     from lethe.mitigations.baselines import cheap_baselines
 
     return cheap_baselines(recipe)
 
 
-def _output(settings: AuditSettings, recipe: Recipe) -> Sequence[Mitigation]:
+def _output() -> Sequence[Mitigation]:
     from lethe.mitigations.output import output_limits
 
     return output_limits()
 
 
-def _private(settings: AuditSettings, recipe: Recipe) -> Sequence[Mitigation]:
+def _private(
+    settings: AuditSettings, recipe: Recipe, weights: NDArray[np.float32]
+) -> Sequence[Mitigation]:
     if not isinstance(recipe, TorchRecipe):
         raise InputError(
             "differentially private training needs a torch recipe: it clips the gradient of each "
@@ -168,11 +184,11 @@ def _private(settings: AuditSettings, recipe: Recipe) -> Sequence[Mitigation]:
             learning_rate=settings.dp_learning_rate,
             optimizer=settings.dp_optimizer,
         )
-        listed += [training, IndividualPrivacy(training)]
+        listed += [training, IndividualPrivacy(training), IndividualPrivacy(training, weights)]
     return listed
 
 
-def _draws(settings: AuditSettings, recipe: Recipe) -> Sequence[Mitigation]:
+def _draws(settings: AuditSettings) -> Sequence[Mitigation]:
     from lethe.mitigations.swag_release.candidate import PosteriorDraw
 
     assert settings.local_epsilon is not None

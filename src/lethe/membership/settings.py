@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.accounting import check_given_delta
@@ -17,6 +18,9 @@ from lethe.mitigations.obfuscation import NOISE_CONVENTIONS, standard_mitigation
 from lethe.training.design import check_models
 from lethe.training.recipe import Recipe
 from lethe.training.shadows import Shadows
+
+if TYPE_CHECKING:
+    from lethe.membership.candidates import PublicWeights
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,10 @@ class AuditSettings:
         epsilon: targets of differentially private training, each one candidate.
         delta: of those; well below 1 / records, without a default.
         clip: largest norm of one record's gradient there.
-        dp_batch_size: expected batch there; None for four times the recipe's, at least 256.
+        dp_batch_size: expected batch there; None for twice the recipe's, at least 128.
         dp_epochs: passes there; None for the recipe's.
-        dp_learning_rate: the highest rate there; None for the recipe's.
-        dp_optimizer: ``sgd``, ``adam`` or ``adamw`` there; None for the recipe's.
+        dp_learning_rate: the highest rate there; None for 0.01 with Adam.
+        dp_optimizer: ``sgd``, ``adam`` or ``adamw`` there; None for Adam, see `private_training`.
         local_epsilon: target of the *estimated* epsilon of a posterior draw under replace-one.
         predictions: keep the predicted classes and report F1, see `f1_tables`.
     """
@@ -139,7 +143,10 @@ class AuditSettings:
         return choose_attacks(self.attack, shadows)
 
     def candidates(
-        self, recipe: Recipe, extra: Sequence[Mitigation] = ()
+        self,
+        recipe: Recipe,
+        extra: Sequence[Mitigation] = (),
+        public: PublicWeights | None = None,
     ) -> tuple[list[Mitigation], list[dict[str, str]]]:
         """Candidates that can be trained, the baseline first, and those that cannot, with why.
 
@@ -148,4 +155,4 @@ class AuditSettings:
         """
         from lethe.membership.candidates import candidates
 
-        return candidates(self, recipe, extra)
+        return candidates(self, recipe, extra, public)

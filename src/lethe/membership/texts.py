@@ -127,7 +127,12 @@ def limits(
     if any("standard deviation" in note for note in notes):
         listed.append(
             "Inputs were scaled with statistics of all records; this small leak is not attacked"
-            + (", and guarantees take the scaling as public." if proven else ".")
+            + (
+                "; private training scales them anew by the held-out records, which it takes as "
+                "public."
+                if proven
+                else "."
+            )
         )
     if shadows.groups is None:
         listed.append(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -200,6 +200,8 @@ def test_batch_norm_is_refused_with_the_way_out() -> None:
     outputs=st.sampled_from([2, 32]),
     side=st.sampled_from([5, 9]),
 )
+@example(0, 1, (3, 3), (1, 1), (0, 0), (1, 1), 32, 5)  # by places
+@example(0, 1, (3, 3), (1, 1), (0, 0), (1, 1), 2, 9)  # in full
 def test_kernel_norms_are_those_of_autograd(
     seed: int,
     groups: int,

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.mitigations.dp_sgd.sampler import PoissonSampler, padded
+from lethe.mitigations.dp_sgd.scaling import scaled_by_held_out
 from lethe.mitigations.dp_sgd.sums import clipped_sum_of
 from lethe.training.batches import augment_stream, dropout_seed
 from lethe.training.layout import Layout
@@ -146,7 +147,7 @@ def expected_records(pool: NDArray[np.bool_]) -> int:
 
 
 def _load(work: Work) -> Records:
-    """The records; targets are standardised by the held-out ones, which train nothing."""
+    """The records; inputs and targets are scaled by the held-out ones, which train nothing."""
     scaled_by = work.pool
     if work.recipe.loss == "squared-error":
         scaled_by = ~work.pool
@@ -155,7 +156,8 @@ def _load(work: Work) -> Records:
                 "DP-SGD standardises targets by held-out records, as the private ones are not to "
                 "be told: hold out two or more."
             )
-    return load_records(work.recipe, work.features, work.labels, scaled_by, work.layout.device)
+    features = scaled_by_held_out(work.features, work.pool)
+    return load_records(work.recipe, features, work.labels, scaled_by, work.layout.device)
 
 
 class _Stack:

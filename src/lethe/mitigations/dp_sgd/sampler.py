@@ -34,7 +34,7 @@ class PoissonSampler:
     def draw(self) -> NDArray[np.int64]:
         """The records of the next batch, none of them twice; there may be none at all."""
         self._rng.random(out=self._coins)
-        return self.rows[np.flatnonzero(self._coins < self.rate)]
+        return self.rows[(self._coins < self.rate).nonzero()[0]]
 
 
 def padded(
