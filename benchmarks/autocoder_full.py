@@ -118,8 +118,8 @@ def private(model: nn.Module, train: Batch) -> dict[str, Any]:
         delta=DELTA,
         clip=0.1,
         batch_size=1024,
-        epochs=8,
-        learning_rate=5e-4,
+        epochs=3,
+        learning_rate=1e-3,
         schedule="cosine",
         part_size=32,
     )

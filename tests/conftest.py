@@ -10,6 +10,8 @@ from threadpoolctl import threadpool_limits
 
 from lethe.training.engines import default_workers
 
+collect_ignore_glob = ["*conftest.py"]  # all have one name: as modules of doctests they collide
+
 MOST = 4
 """Processes of tests at most: some start processes of their own, and each takes 1 GB."""
 

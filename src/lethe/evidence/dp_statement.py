@@ -160,11 +160,12 @@ def dp_statement(run: DpSgdRun) -> DpStatement:
             relation=run.relation,
             sampling=run.sampling,
         )
-        parameters |= {
+        spread = {
             "epsilon": float(epsilons.max()),
             "epsilon_median": float(np.median(epsilons)),
             "epsilon_min": float(epsilons.min()),
         }
+        parameters = spread | parameters
         return DpStatement(_proven("individual-dp", parameters, run), tuple(weaker), epsilons)
     epsilon = dp_sgd_epsilon(
         noise_multiplier=run.noise_multiplier,
@@ -175,7 +176,7 @@ def dp_statement(run: DpSgdRun) -> DpStatement:
         relation=run.relation,
         sampling=run.sampling,
     )
-    return DpStatement(_proven("approx-dp", parameters | {"epsilon": epsilon}, run), tuple(weaker))
+    return DpStatement(_proven("approx-dp", {"epsilon": epsilon} | parameters, run), tuple(weaker))
 
 
 def clt_estimate(

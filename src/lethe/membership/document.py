@@ -218,6 +218,8 @@ def _candidate(
             "newly_exposed": newly,
             "words": texts.moved_words(change, newly, others),
         }
+    if spec is not None:
+        details.update(one.mitigation.details(spec.pool))
     chosen = dict(one.mitigation.settings)
     if one.weights is not None and spec is not None:
         chosen["mean_weight"] = float(one.weights[spec.pool].mean(dtype=np.float64))

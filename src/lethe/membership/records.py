@@ -6,10 +6,6 @@ record has which rank. It is written only on request.
 
 from __future__ import annotations
 
-import csv
-import io
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +18,7 @@ from lethe.membership.scoring import score
 from lethe.membership.surroundings import surroundings
 from lethe.membership.threads import on_one_thread
 from lethe.training.folder import RunFolder
+from lethe.training.personal import write_personal
 
 _OLD = ("id", "t", "se", "low", "high", "auc", "tpr_at_0.001")
 
@@ -60,14 +57,7 @@ def write_records(
             start=1,
         )
     ]
-    if find_spec("pyarrow") is None:
-        return _for_the_owner(folder.write("records.csv", _csv(rows)))
-    import pyarrow
-    import pyarrow.parquet
-
-    buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), buffer)
-    return _for_the_owner(folder.write("records.parquet", buffer.getvalue()))
+    return write_personal(folder, rows)
 
 
 def _more(
@@ -93,17 +83,3 @@ def _more(
 def _plain(value: Any) -> Any:
     """No NaN in a table that other programs read: an empty cell instead."""
     return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-def _for_the_owner(path: Path) -> str:
-    """Nobody else on the machine needs to read who is exposed."""
-    path.chmod(0o600)
-    return path.name
-
-
-def _csv(rows: list[dict[str, Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else ["rank"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()

@@ -9,7 +9,9 @@ with averaging. Early stopping, the fifth, is among the comparators of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +64,10 @@ class CheapBaseline:
                 "another form of release",
             ),
         )
+
+    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
+        """Nothing further."""
+        return {}
 
 
 def default_decay(recipe: Recipe) -> float:

@@ -54,3 +54,11 @@ class Mitigation(Protocol):
                 nothing is known of the data.
         """
         ...
+
+    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
+        """Further plain values for the findings, by key; most have none.
+
+        Args:
+            pool: (N,) records that can be members.
+        """
+        ...

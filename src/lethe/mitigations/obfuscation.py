@@ -8,6 +8,7 @@ from the same private data, so nothing is proven: every form here is `empirical-
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,6 +150,10 @@ class Obfuscation:
             *(extra if self.needs_weights else ()),
             voided_by=("a stronger attack", "retraining", "another form of release"),
         )
+
+    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
+        """Nothing further."""
+        return {}
 
 
 BASELINE = Obfuscation("baseline", "the recipe as it is", {})

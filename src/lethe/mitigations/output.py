@@ -62,6 +62,10 @@ class OutputLimit:
             ),
         )
 
+    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
+        """Nothing further."""
+        return {}
+
 
 def output_limits(
     temperature: float = 4.0, decimals: int = 1, labels: LabelOnly | None = None

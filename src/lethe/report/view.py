@@ -11,6 +11,7 @@ from typing import Any
 
 from lethe.report import words
 from lethe.report.context_fields import groups, run_facts
+from lethe.report.epsilons import epsilon_views, parameter
 from lethe.report.f1 import f1_view
 from lethe.report.numbers import (
     Cell,
@@ -65,6 +66,7 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "differences": [_difference_row(c) for c in candidates if c.get("utility_loss")],
         "moved": [_moved_row(c) for c in candidates if c.get("moved")],
         "f1": f1_view(candidates),
+        "epsilons": epsilon_views(candidates),
         "classes": _class_tables(candidates, baseline),
         "slices": slice_tables(baseline),
         "persons": person_table(baseline),
@@ -353,7 +355,10 @@ def _guarantee_row(entry: Json) -> dict[str, Any]:
         "candidate": entry["candidate"],
         "kind": words.KINDS.get(guarantee["kind"], guarantee["kind"]),
         "proven": guarantee["proven"],
-        "parameters": facts(guarantee["parameters"]),
+        "parameters": [
+            (name.replace("_", " "), parameter(name, value))
+            for name, value in guarantee["parameters"].items()
+        ],
         "relation": guarantee["relation"],
         "unit": guarantee["unit"],
         "assumptions": guarantee["assumptions"],

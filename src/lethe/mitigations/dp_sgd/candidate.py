@@ -124,6 +124,10 @@ class PrivateTraining:
             return unknown_size()
         return dp_statement(self.run(expected_records(pool))).guarantee
 
+    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
+        """Nothing further."""
+        return {}
+
     def run(self, records: int) -> DpSgdRun:
         """What runs, for the statement of what it proves.
 

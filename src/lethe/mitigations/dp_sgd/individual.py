@@ -103,6 +103,11 @@ class IndividualPrivacy:
         run = self.training.run(expected_records(pool))
         return dp_statement(replace(run, records=records, weights=own, weights_from=source))
 
+    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
+        """How epsilon is spread over the records of the pool, where each has one."""
+        epsilons = self.statement(pool).epsilons
+        return {} if epsilons is None else {"epsilons": epsilon_histogram(epsilons)}
+
 
 def epsilon_histogram(epsilons: NDArray[np.float64], bins: int = 20) -> dict[str, Any]:
     """How epsilon is spread over the records, as plain values for a report.
