@@ -1,0 +1,268 @@
+"""k-anonymity, l-diversity, t-closeness and (alpha, k)-anonymity of one table, in one pass.
+
+All look at the JOINT value of the quasi-identifiers: a class is the rows that agree in all of them.
+k: Sweeney 2002. l: Machanavajjhala et al. 2007. t: Li, Li and Venkatasubramanian 2007.
+(alpha, k): Wong et al. 2006.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError, check_at_least, check_choice
+from lethe.evidence.estimate import Estimate
+from lethe.linkage.codes import Classes, Int, classes_of, counted, whole_codes
+
+Float = NDArray[np.float64]
+DISTANCES = ("equal", "ordered")
+
+
+@dataclass(frozen=True, eq=False)
+class Anonymity:
+    """How well rows hide among rows of the same quasi-identifiers.
+
+    Attributes:
+        k: smallest class.
+        below: by k, share of rows in classes smaller than that.
+        classes: equivalence classes.
+        prosecutor: highest risk of a person who is known to be in the table: 1 / k.
+        marketer: mean of 1 / class size over rows, which is classes / rows: the share of rows
+            that a linkage of everybody gets right.
+        unique: share of rows alone in their class.
+        of_class: the classes.
+    """
+
+    k: int
+    below: dict[int, Estimate]
+    classes: int
+    prosecutor: float
+    marketer: Estimate
+    unique: Estimate
+    of_class: Classes
+
+
+@dataclass(frozen=True, eq=False)
+class Diversity:
+    """How much a class tells of the sensitive value. Each figure is that of the worst class.
+
+    Attributes:
+        distinct_l: fewest different sensitive values; 1 = all rows of some class share theirs.
+        entropy_l: exp of the smallest entropy, not rounded down; from 1 to `distinct_l`.
+        t: largest distance of a class from the whole table, in [0, 1]; 0 = tells nothing.
+        alpha: largest share of one sensitive value, in (0, 1].
+        distance: "equal" = total variation, all values equally far apart; "ordered" = earth
+            mover's distance with values as far apart as their codes, over the largest distance.
+        of_distinct: (C,) different values of each class.
+        of_entropy: (C,) entropy of each class, in nats.
+        of_t: (C,) distance of each class.
+        of_alpha: (C,) largest share in each class.
+    """
+
+    distinct_l: int
+    entropy_l: float
+    t: float
+    alpha: float
+    distance: str
+    of_distinct: Int
+    of_entropy: Float
+    of_t: Float
+    of_alpha: Float
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """How often each sensitive value occurs in each class; only those that occur, by class.
+
+    Attributes:
+        of_class: (P,) class, ascending.
+        value: (P,) sensitive code, ascending within a class.
+        count: (P,) rows, at least 1.
+        of_row: (rows,) pair of each row.
+        first: (C,) first pair of each class.
+    """
+
+    of_class: Int
+    value: Int
+    count: Int
+    of_row: Int
+    first: Int
+
+
+def anonymity(
+    quasi: Sequence[Int], *, ks: Sequence[int] = (2, 3, 5, 10), confidence: float = 0.95
+) -> Anonymity:
+    """Count the equivalence classes of the joint quasi-identifiers.
+
+    Args:
+        quasi: codes (rows,) of each column, see `encode`.
+        ks: sizes for `below`, each at least 1.
+        confidence: named in the estimates; every figure is counted in all rows, not estimated.
+
+    Raises:
+        InputError: no column, no rows or other lengths.
+
+    >>> anonymity([np.array([0, 0, 1, 1, 1])]).k
+    2
+    """
+    for k in ks:
+        check_at_least("k", k, 1)
+    found = classes_of(quasi)
+    rows = len(found.of_row)
+
+    def smaller(k: int) -> Estimate:
+        return counted(int(found.size[found.size < k].sum()) / rows, rows, confidence)
+
+    least = int(found.size.min())
+    return Anonymity(
+        least,
+        {k: smaller(k) for k in ks},
+        len(found.size),
+        1 / least,
+        counted(len(found.size) / rows, rows, confidence),
+        smaller(2),
+        found,
+    )
+
+
+def diversity(classes: Classes, sensitive: Int, *, distance: str = "equal") -> Diversity:
+    """Look at the sensitive values of each class.
+
+    Args:
+        classes: of the quasi-identifiers.
+        sensitive: (rows,) codes; for distance="ordered" in the order of the values.
+        distance: see `Diversity`.
+
+    Raises:
+        InputError: another number of rows or an unknown distance.
+
+    >>> found = diversity(classes_of([np.array([0, 0, 1, 1])]), np.array([0, 0, 0, 1]))
+    >>> found.distinct_l, found.alpha, found.t
+    (1, 1.0, 0.25)
+    """
+    check_choice("distance", distance, DISTANCES)
+    pairs = pairs_of(classes, sensitive)
+    share = pairs.count / classes.size[pairs.of_class]
+    distinct = np.diff(np.append(pairs.first, len(pairs.count)))
+    entropy = np.maximum(-np.add.reduceat(share * np.log(share), pairs.first), 0.0)
+    most = np.maximum.reduceat(share, pairs.first)
+    overall = np.bincount(pairs.value, pairs.count) / len(pairs.of_row)
+    if distance == "equal":
+        away = _total_variation(pairs, share, overall)
+    else:
+        away = _earth_mover(pairs, share, overall)
+    return Diversity(
+        int(distinct.min()),
+        float(np.exp(entropy.min())),
+        float(away.max()),
+        float(most.max()),
+        distance,
+        distinct,
+        entropy,
+        away,
+        most,
+    )
+
+
+def pairs_of(classes: Classes, sensitive: Int) -> Pairs:
+    """Count sensitive values within classes.
+
+    Raises:
+        InputError: another number of rows, or codes that are not whole numbers from 0.
+    """
+    codes = whole_codes(sensitive)
+    if codes.shape != classes.of_row.shape:
+        raise InputError(
+            f"sensitive has {len(codes)} values for {len(classes.of_row)} rows; one each is needed."
+        )
+    joint = classes_of([classes.of_row, codes])  # numbered by class, then by value
+    of_class, value = np.zeros(len(joint.size), np.int64), np.zeros(len(joint.size), np.int64)
+    of_class[joint.of_row], value[joint.of_row] = classes.of_row, codes
+    return Pairs(
+        of_class,
+        value,
+        joint.size,
+        joint.of_row,
+        np.searchsorted(of_class, range(len(classes.size))),
+    )
+
+
+@dataclass(frozen=True)
+class Journalist:
+    """Risk of a person who may or may not be in the table, against a larger population.
+
+    Attributes:
+        highest: largest 1 / F over the classes that occur in the table.
+        mean: mean of 1 / F over rows.
+        unique: share of rows alone in their class in the POPULATION: certain hits.
+    """
+
+    highest: float
+    mean: Estimate
+    unique: Estimate
+
+
+def journalist(classes: Classes, population: Int, *, confidence: float = 0.95) -> Journalist:
+    """Risk where F people of the population share a class.
+
+    Args:
+        classes: of the released table.
+        population: (C,) people of each class in the population, at least its released rows.
+        confidence: named in the estimates.
+
+    Raises:
+        InputError: a class with fewer people in the population than rows released.
+    """
+    people = whole_codes(population)
+    if people.shape != classes.size.shape or (people < classes.size).any():
+        raise InputError(
+            f"population needs {len(classes.size)} counts, none below the rows of its class: "
+            "released persons belong to the population."
+        )
+    rows = len(classes.of_row)
+    one = 1 / people[classes.of_row]
+    alone = float(np.mean(people[classes.of_row] == 1))
+    return Journalist(
+        float(one.max()),
+        counted(float(one.mean()), rows, confidence),
+        counted(alone, rows, confidence),
+    )
+
+
+def _total_variation(pairs: Pairs, share: Float, overall: Float) -> Float:
+    """Half of sum |p - q|; the values that a class does not have add the rest of q."""
+    inside = overall[pairs.value]
+    apart = np.add.reduceat(np.abs(share - inside), pairs.first)
+    absent = 1 - np.add.reduceat(inside, pairs.first)
+    return np.asarray(np.clip((apart + absent) / 2, 0.0, 1.0), dtype=np.float64)
+
+
+def _earth_mover(pairs: Pairs, share: Float, overall: Float) -> Float:
+    """Sum over values of |P - Q|, cumulative, over levels - 1.
+
+    A class' cumulative share c is constant from one of its values to the next, and Q ascends, so
+    each stretch is two sums of Q, below and above the place where Q passes c.
+    """
+    levels = len(overall)
+    if levels == 1:
+        return np.zeros(len(pairs.first))
+    whole = np.cumsum(overall)
+    whole[-1] = 1.0
+    summed = np.concatenate([[0.0], np.cumsum(whole)])
+    running = np.cumsum(share)
+    before = np.concatenate([[0.0], running])[pairs.first]
+    height = np.clip(running - before[pairs.of_class], 0.0, 1.0)
+    last = np.append(pairs.first[1:], len(share)) - 1
+    height[last] = 1.0
+    begin = pairs.value
+    end = np.append(begin[1:], levels)
+    end[last] = levels
+    turn = np.clip(np.searchsorted(whole, height), begin, end)
+    # Above: Q < c on begin..turn, Q >= c on turn..end.
+    above = height * (turn - begin) - (summed[turn] - summed[begin])
+    below = (summed[end] - summed[turn]) - height * (end - turn)
+    total = np.add.reduceat(above + below, pairs.first) + summed[begin[pairs.first]]
+    return np.asarray(np.clip(total / (levels - 1), 0.0, 1.0), dtype=np.float64)

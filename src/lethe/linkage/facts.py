@@ -1,0 +1,311 @@
+"""Released facts (person, item, value, time), ordered by item: the index every linkage uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lethe.errors import InputError
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+NOT_RELEASED = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Facts sorted by item, then by person; one at most for a person and an item.
+
+    With up to 65,536 different values and times a fact takes 4 + 2 + 2 bytes at most.
+
+    Attributes:
+        people: N candidate records; persons are 0 to N - 1. Each is a candidate even without a
+            fact.
+        items: M; items are 0 to M - 1.
+        start: (M + 1,) facts of item i lie at start[i] to start[i + 1].
+        person: (facts,) who.
+        value: (facts,) place of the value in `values`; None where no values are released.
+        values: (V,) the different values, ascending.
+        time: (facts,) whole steps after `origin`; None where no times are released.
+        origin: the first time.
+    """
+
+    people: int
+    items: int
+    start: Int
+    person: NDArray[np.int32]
+    value: NDArray[np.unsignedinteger[Any]] | None
+    values: Float
+    time: NDArray[np.unsignedinteger[Any]] | None
+    origin: int
+
+    @property
+    def support(self) -> Int:
+        """(M,) people who have each item: |supp(i)|."""
+        return np.diff(self.start)
+
+    @property
+    def item(self) -> Int:
+        """(facts,) what; not stored."""
+        return np.repeat(np.arange(self.items), self.support)
+
+    @property
+    def facts(self) -> int:
+        """How many there are."""
+        return len(self.person)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays together."""
+        held = (self.start, self.person, self.value, self.values, self.time)
+        return sum(array.nbytes for array in held if array is not None)
+
+    def values_at(self, places: ArrayLike) -> Float | None:
+        """Values of the facts at `places`."""
+        return None if self.value is None else self.values[self.value[np.asarray(places)]]
+
+    def times_at(self, places: ArrayLike) -> Int | None:
+        """Times of the facts at `places`, in steps as they were given."""
+        if self.time is None:
+            return None
+        steps: Int = self.time[np.asarray(places)].astype(np.int64) + self.origin
+        return steps
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What an adversary knows of each target; target q has the facts start[q] to start[q + 1].
+
+    Attributes:
+        start: (Q + 1,) ascending from 0.
+        item: (F,) item of the release; NOT_RELEASED (-1) where it has no such item.
+        value: (F,) NaN = not known; None = no value is known.
+        time: (F,) in steps of the release; NaN = not known; None = no time is known.
+    """
+
+    start: Int
+    item: Int
+    value: Float | None = None
+    time: Float | None = None
+
+    def __post_init__(self) -> None:
+        facts = self.item.shape
+        start = self.start
+        if len(start) < 1 or start[0] != 0 or (np.diff(start) < 0).any() or facts != (start[-1],):
+            raise InputError(
+                f"start of known facts must rise from 0 to their number {facts}; "
+                "one entry more than there are targets."
+            )
+        for name, column in (("value", self.value), ("time", self.time)):
+            if column is not None and (column.shape != facts or np.isinf(column).any()):
+                raise InputError(f"known {name} must hold {facts} finite numbers, NaN = unknown.")
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+
+def known_of(
+    items: ArrayLike, values: ArrayLike | None = None, times: ArrayLike | None = None
+) -> Known:
+    """What is known of one target, from plain lists.
+
+    >>> len(known_of([3, 1], times=[10, 400]))
+    1
+    """
+    item = np.asarray(items, np.int64).reshape(-1)
+    return Known(
+        np.array([0, len(item)]),
+        item,
+        None if values is None else np.asarray(values, np.float64),
+        None if times is None else np.asarray(times, np.float64),
+    )
+
+
+def index_facts(
+    person: ArrayLike,
+    item: ArrayLike,
+    value: ArrayLike | None = None,
+    time: ArrayLike | None = None,
+    *,
+    people: int | None = None,
+    items: int | None = None,
+) -> Facts:
+    """Order facts by item.
+
+    Args:
+        person: (facts,) whole numbers from 0.
+        item: (facts,) whole numbers from 0.
+        value: (facts,) such as a rating; finite.
+        time: (facts,) in whole steps of any unit, days for instance.
+        people: candidate records; by default the largest person and 1.
+        items: by default the largest item and 1.
+
+    Raises:
+        InputError: no facts, other shapes, numbers out of range, a value or time that is missing,
+            or a person who has the same item twice.
+
+    >>> index_facts([0, 1, 1], [1, 1, 0]).support.tolist()
+    [1, 2]
+    """
+    who, what = _whole("person", person), _whole("item", item)
+    if who.ndim != 1 or who.shape != what.shape or not len(who):
+        raise InputError(
+            f"person {who.shape} and item {what.shape} must be two columns of the same length, "
+            "with one fact at least."
+        )
+    count = _room("people", who, people)
+    kinds = _room("items", what, items)
+    by_person = None if (who[1:] >= who[:-1]).all() else _radix(who, count, None)
+    order = _radix(what, kinds, by_person)
+    who, what = who[order].astype(np.int32), what[order]
+    twice = np.flatnonzero((who[1:] == who[:-1]) & (what[1:] == what[:-1]))
+    if len(twice):
+        at = twice[0]
+        raise InputError(
+            f"person {who[at]} has item {what[at]} more than once ({len(twice)} facts too many). "
+            "Keep one of them, the first for instance."
+        )
+    start = np.concatenate([[0], np.cumsum(np.bincount(what, minlength=kinds))])
+    codes, table = (None, np.zeros(0)) if value is None else _coded(value, len(who))
+    steps, origin = (None, 0) if time is None else _steps(time, len(who))
+    return Facts(
+        count,
+        kinds,
+        start,
+        who,
+        None if codes is None else codes[order],
+        table,
+        None if steps is None else steps[order],
+        origin,
+    )
+
+
+def facts_of(facts: Facts, people: ArrayLike) -> Known:
+    """All released facts of some people, as an adversary would know them without any error.
+
+    Args:
+        facts: the release.
+        people: (Q,) different persons.
+
+    Raises:
+        InputError: a person twice or not in the release.
+    """
+    chosen = _chosen(facts, people)
+    place = np.full(facts.people, -1)
+    place[chosen] = np.arange(len(chosen))
+    found = np.flatnonzero(place[facts.person] >= 0)
+    owner = place[facts.person[found]]
+    at = found[np.argsort(owner, kind="stable")]
+    start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(chosen)))])
+    times = facts.times_at(at)
+    item = np.searchsorted(facts.start, at, side="right") - 1
+    return Known(
+        start, item, facts.values_at(at), None if times is None else times.astype(np.float64)
+    )
+
+
+def without(facts: Facts, people: ArrayLike) -> tuple[Facts, Int]:
+    """The release as if some people were not in it.
+
+    Args:
+        facts: the release.
+        people: who is left out.
+
+    Returns:
+        The smaller release, whose items stay the same, and (kept,) the old number of each person.
+
+    Raises:
+        InputError: a person twice or not in the release, or nobody's facts are left.
+    """
+    kept = np.ones(facts.people, bool)
+    kept[_chosen(facts, people)] = False
+    new = np.cumsum(kept) - 1
+    at = np.flatnonzero(kept[facts.person])
+    smaller = index_facts(
+        new[facts.person[at]],
+        facts.item[at],
+        facts.values_at(at),
+        facts.times_at(at),
+        people=int(kept.sum()),
+        items=facts.items,
+    )
+    return smaller, np.flatnonzero(kept)
+
+
+def _chosen(facts: Facts, people: ArrayLike) -> Int:
+    chosen = _whole("people", people)
+    if len(np.unique(chosen)) != len(chosen):
+        raise InputError("people holds the same person twice. Name each once.")
+    _room("people", chosen, facts.people)
+    return chosen
+
+
+def _whole(name: str, numbers: ArrayLike) -> NDArray[Any]:
+    array = np.asarray(numbers)
+    if array.dtype.kind not in "iu":
+        if array.size:
+            raise InputError(
+                f"{name} has the type {array.dtype}; it needs whole numbers from 0. "
+                "Number the names first, with encode for instance."
+            )
+        return array.astype(np.int64)
+    return array.astype(np.int32) if array.dtype.itemsize < 4 else array
+
+
+def _room(name: str, numbers: NDArray[Any], most: int | None) -> int:
+    low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, -1)
+    most = high + 1 if most is None else most
+    if low < 0 or high >= most:
+        raise InputError(f"{name}: numbers go from {low} to {high}, but must be in 0..{most - 1}.")
+    return most
+
+
+def _radix(keys: NDArray[Any], above: int, order: Int | None) -> Int:
+    """Stable order by `keys`, in place of `order`: 16 bits at a time, which NumPy sorts fastest."""
+    for shift in range(0, max(1, (above - 1).bit_length()), 16):
+        digits = ((keys >> shift) & 0xFFFF).astype(np.uint16)
+        if order is None:
+            order = np.argsort(digits, kind="stable")
+        else:
+            order = order[np.argsort(digits[order], kind="stable")]
+    assert order is not None
+    return order
+
+
+def _coded(value: ArrayLike, facts: int) -> tuple[NDArray[np.unsignedinteger[Any]], Float]:
+    array = np.asarray(value)
+    if array.shape != (facts,) or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+        raise InputError(
+            f"value needs {facts} finite numbers, got {array.shape} of type {array.dtype}. "
+            "Leave out facts without a value, or leave out all values."
+        )
+    if array.dtype.kind in "iu" and int(array.max()) - int(array.min()) < len(array) + 2**16:
+        # Whole numbers that lie close together are counted, which is faster than a sort.
+        low = int(array.min())
+        there = np.bincount(array.astype(np.int64) - low) > 0
+        table = np.flatnonzero(there) + low
+        place = (np.cumsum(there) - 1).astype(_narrow(len(table)))
+        return place[array.astype(np.int64) - low], table.astype(np.float64)
+    table, codes = np.unique(array, return_inverse=True)
+    return codes.astype(_narrow(len(table))), table.astype(np.float64)
+
+
+def _steps(time: ArrayLike, facts: int) -> tuple[NDArray[np.unsignedinteger[Any]], int]:
+    array = np.asarray(time)
+    if array.shape != (facts,) or array.dtype.kind not in "iu":
+        raise InputError(
+            f"time needs {facts} whole steps (days for instance), got {array.shape} of type "
+            f"{array.dtype}. Round it down first, or leave out all times."
+        )
+    origin = int(array.min())
+    span = int(array.max()) - origin
+    if span >= 2**32:
+        raise InputError(f"time spans {span} steps, more than 2^32. Take a longer step.")
+    return (array.astype(np.int64) - origin).astype(_narrow(span + 1)), origin
+
+
+def _narrow(above: int) -> np.dtype[np.unsignedinteger[Any]]:
+    return np.dtype(np.min_scalar_type(max(above - 1, 0)))

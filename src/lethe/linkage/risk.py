@@ -1,0 +1,154 @@
+"""A risk of synthetic rows: main attack, the same attack on a control, and a blind baseline.
+
+The excess (main - control) / (1 - control) is that of Giomi et al., "A Unified Framework for
+Quantifying Privacy Risk in Synthetic Data" (Anonymeter), PoPETs 2023, section 4.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lethe.errors import NotMeasurable, check_between
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.intervals import clustered_share
+
+
+@dataclass(frozen=True)
+class Risk:
+    """What the synthetic rows tell about the original ones.
+
+    Attributes:
+        main: success against rows that the synthetic data were made from.
+        control: success of the same attack against rows that they were not made from: what is
+            known of anybody.
+        baseline: success against the original rows without the synthetic data.
+        excess: (main - control) / (1 - control): 0 = the original rows are no more at risk than
+            others, 1 = all are lost. Below 0 by chance only.
+        works: whether the main attack beats the baseline beyond doubt: main.low > baseline.high.
+            If not, a small excess says that the attack is weak, not that the data are safe.
+    """
+
+    main: Estimate
+    control: Estimate
+    baseline: Estimate
+    excess: Measured
+    works: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """Outcomes of one attack.
+
+    Attributes:
+        success: (Q,) whether each attempt succeeded.
+        record: (Q,) the record that each attempt hit, -1 = none; attempts that hit the same
+            record count as one in intervals. None = all independent.
+    """
+
+    success: NDArray[np.bool_]
+    record: NDArray[np.integer[Any]] | None = None
+
+
+def risk(main: Trials, control: Trials, baseline: Estimate, confidence: float = 0.95) -> Risk:
+    """Put the three rates together.
+
+    1 - excess is the ratio of the failures. Its interval combines the exact limits of both rates
+    on the logarithm (Zou and Donner 2008). Where a rate may be 1, the logarithm has no limit;
+    then each rate takes its own limit, with half of the error allowed.
+
+    Args:
+        main: against original rows.
+        control: against control rows, independent of the main attack's.
+        baseline: with limits.
+        confidence: of all intervals made here, in (0, 1).
+
+    Raises:
+        NotMeasurable: no attempts.
+
+    >>> attempts = [Trials(np.repeat([True, False], [k, 100 - k])) for k in (60, 20)]
+    >>> print(risk(*attempts, rate_of(np.zeros(100), 0.95)).excess)
+    0.5 [0.3521, 0.626]
+    """
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    one, other = (rate_of(side.success, confidence, side.record) for side in (main, control))
+    excess: Measured
+    if other.value == 1:
+        excess = Refusal("the control attack always succeeds, so nothing is left to exceed it.")
+    elif one.high == 1 or other.high == 1:
+        halved = 1 - (1 - confidence) / 2
+        excess = _boxed(
+            rate_of(main.success, halved, main.record),
+            rate_of(control.success, halved, control.record),
+            confidence,
+        )
+    else:
+        excess = _combined(one, other)
+    beaten = one.low is not None and baseline.high is not None and one.low > baseline.high
+    return Risk(one, other, baseline, excess, beaten)
+
+
+def rate_of(
+    success: ArrayLike, confidence: float, together: NDArray[np.integer[Any]] | None = None
+) -> Estimate:
+    """Share of successes; attacks that hit the same record count as one in the interval.
+
+    Args:
+        success: (Q,) whether each attack succeeded.
+        confidence: of the interval, in (0, 1).
+        together: (Q,) the record that each attack hit, -1 = none; None = all independent.
+
+    Raises:
+        NotMeasurable: no attacks.
+
+    >>> print(rate_of([True, False, False, False], 0.95))
+    0.25 [0.006309, 0.8059]
+    """
+    hit = np.asarray(success, dtype=np.float64)
+    trials = len(hit)
+    if not trials:
+        raise NotMeasurable("a success rate needs at least 1 attack, got 0.")
+    own = np.arange(trials)
+    groups = own if together is None else np.where(together >= 0, together + trials, own)
+    _, place = np.unique(groups, return_inverse=True)
+    clusters = int(place.max()) + 1
+    share = float(hit.mean())
+    apart = np.bincount(place, hit - share)
+    variance = float((apart**2).sum()) / trials**2
+    # With one attack a cluster this is exactly the binomial variance, and the interval exact.
+    if clusters < trials and clusters > 1:
+        variance *= clusters / (clusters - 1)
+    return clustered_share(share, variance, max(clusters - 1, 1), trials, clusters, confidence)
+
+
+def _limits(rate: Estimate) -> tuple[float, float, float]:
+    assert rate.value is not None and rate.low is not None and rate.high is not None
+    return rate.value, rate.low, rate.high
+
+
+def _combined(main: Estimate, control: Estimate) -> Estimate:
+    m, m_low, m_high = (math.log1p(-x) for x in _limits(main))
+    c, c_low, c_high = (math.log1p(-x) for x in _limits(control))
+    ratio = m - c
+    least = ratio - math.hypot(m - m_high, c_low - c)
+    most = ratio + math.hypot(m_low - m, c - c_high)
+    value, low, high = (0.0 - math.expm1(x) for x in (ratio, most, least))
+    size = min(main.n, control.n)
+    return Estimate(value, low, high, main.confidence, "exact limits, combined on the log", size)
+
+
+def _boxed(main: Estimate, control: Estimate, confidence: float) -> Estimate:
+    m, m_low, m_high = _limits(main)
+    c, c_low, c_high = _limits(control)
+    # Ascending in the main rate, descending in the control's.
+    low = _excess(m_low, c_high) if c_high < 1 else None
+    method, size = "both rates at their exact limits (Bonferroni)", min(main.n, control.n)
+    return Estimate(_excess(m, c), low, _excess(m_high, c_low), confidence, method, size)
+
+
+def _excess(main: float, control: float) -> float:
+    return (main - control) / (1 - control)

@@ -1,0 +1,202 @@
+"""Which few columns single people out, and how many facts of a sparse record do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+
+from lethe.errors import InputError, check_at_least
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.intervals import clopper_pearson
+from lethe.linkage.codes import Int, classes_of, counted, whole_codes
+from lethe.linkage.facts import Facts, Known
+
+LARGEST = 200_000  # subsets in one search
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Some columns together.
+
+    Attributes:
+        columns: their places, ascending.
+        unique: share of rows that are alone with their joint value.
+    """
+
+    columns: tuple[int, ...]
+    unique: Estimate
+
+
+@dataclass(frozen=True, eq=False)
+class Uniqueness:
+    """How few columns single a row out.
+
+    Attributes:
+        by_size: by m, all subsets of m columns, the most identifying first; of equal ones the
+            first columns.
+        needed: (rows,) fewest columns that single the row out; 0 = `most` columns do not.
+        singled_out: by m, share of rows that some subset of at most m columns singles out.
+    """
+
+    by_size: dict[int, list[Subset]]
+    needed: Int
+    singled_out: dict[int, Estimate]
+
+
+def uniqueness(columns: Sequence[Int], most: int = 3, *, confidence: float = 0.95) -> Uniqueness:
+    """Count unique rows for every subset of up to `most` columns.
+
+    A row that is unique in some columns is unique in any more of them, so only the other rows are
+    looked at again.
+
+    Args:
+        columns: codes (rows,) of each, see `encode`.
+        most: largest m, at least 1; at most the number of columns is tried.
+        confidence: named in the estimates; every figure is counted in all rows.
+
+    Raises:
+        InputError: no columns or rows, other lengths, or more than 200,000 subsets.
+
+    >>> found = uniqueness([np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])], most=2)
+    >>> found.by_size[1][0].unique.value, found.by_size[2][0].unique.value
+    (0.0, 1.0)
+    """
+    check_at_least("most", most, 1)
+    classes_of(columns)  # refuses what is no table
+    codes = [whole_codes(column) for column in columns]
+    most, rows = min(most, len(codes)), len(codes[0])
+    count = sum(comb(len(codes), m) for m in range(1, most + 1))
+    if count > LARGEST:
+        raise InputError(
+            f"{len(codes)} columns have {count} subsets of up to {most}; at most {LARGEST} are "
+            "searched. Take fewer columns or a smaller most."
+        )
+    listed: dict[int, list[tuple[int, tuple[int, ...]]]] = {m: [] for m in range(1, most + 1)}
+    needed = np.zeros(rows, np.int64)
+    everyone = np.arange(rows)
+    for chosen, alone in _search(codes, (), everyone, np.zeros(rows, np.int64), everyone[:0], most):
+        size = len(chosen)
+        listed[size].append((len(alone), chosen))
+        later = (needed[alone] == 0) | (needed[alone] > size)
+        needed[alone[later]] = size
+    return Uniqueness(
+        {
+            m: [
+                Subset(chosen, counted(alone / rows, rows, confidence))
+                for alone, chosen in sorted(found, key=lambda one: (-one[0], one[1]))
+            ]
+            for m, found in listed.items()
+        },
+        needed,
+        {
+            m: counted(float(np.mean((needed > 0) & (needed <= m))), rows, confidence)
+            for m in range(1, most + 1)
+        },
+    )
+
+
+def _search(
+    codes: Sequence[Int],
+    chosen: tuple[int, ...],
+    rows: Int,
+    of_row: Int,
+    alone: Int,
+    most: int,
+) -> Iterator[tuple[tuple[int, ...], Int]]:
+    """Each subset that begins with `chosen`, and the rows it singles out.
+
+    `rows` are those that `chosen` does not single out, with their classes; `alone` the others.
+    """
+    for at in range(chosen[-1] + 1 if chosen else 0, len(codes)):
+        more = (*chosen, at)
+        if len(rows):
+            found = classes_of([of_row, codes[at][rows]])
+            single = found.of_size == 1
+            now, left, inside = np.append(alone, rows[single]), rows[~single], found.of_row[~single]
+        else:
+            now, left, inside = alone, rows, of_row
+        yield more, now
+        if len(more) < most:
+            yield from _search(codes, more, left, inside, now, most)
+
+
+@dataclass(frozen=True, eq=False)
+class Unicity:
+    """How many released people fit some facts exactly.
+
+    Attributes:
+        share: share of targets whom their facts single out: exactly one released person has all
+            of them. Interval for targets and facts drawn at random.
+        fitting: (Q,) released people who have all of a target's facts.
+    """
+
+    share: Estimate
+    fitting: Int
+
+
+def unicity(
+    facts: Facts,
+    known: Known,
+    *,
+    value_within: float = 0.0,
+    time_within: float = 0.0,
+    confidence: float = 0.95,
+) -> Unicity:
+    """Intersect the lists of people who have each known fact.
+
+    De Montjoye et al., "Unique in the Crowd", 2013, for facts drawn at random.
+
+    Args:
+        facts: the release.
+        known: right facts of each target, at least one each.
+        value_within: largest difference of value, >= 0.
+        time_within: largest difference of time, in steps, >= 0.
+        confidence: of the interval (Clopper-Pearson), in (0, 1).
+
+    Raises:
+        InputError: no targets, or a target without a fact.
+    """
+    if not len(known) or (np.diff(known.start) < 1).any():
+        raise InputError("unicity needs at least 1 target, and 1 known fact of each.")
+    fitting = np.array(
+        [_fitting(facts, known, at, value_within, time_within) for at in range(len(known))]
+    )
+    return Unicity(clopper_pearson(int((fitting == 1).sum()), len(known), confidence), fitting)
+
+
+def _fitting(
+    facts: Facts, known: Known, target: int, value_within: float, time_within: float
+) -> int:
+    span = range(int(known.start[target]), int(known.start[target + 1]))
+    # The rarest item first: the lists that follow are searched for a few people only.
+    length = {at: int(facts.support[known.item[at]]) if known.item[at] >= 0 else 0 for at in span}
+    left: Int | None = None
+    for at in sorted(span, key=length.__getitem__):
+        if not length[at]:
+            return 0
+        first = int(facts.start[known.item[at]])
+        held = facts.person[first : first + length[at]]
+        if left is None:
+            left = held.astype(np.int64)
+            places = np.arange(first, first + length[at])
+        else:
+            within = np.searchsorted(held, left)
+            there = held[np.minimum(within, length[at] - 1)] == left
+            left, places = left[there], first + within[there]
+        left = left[_fits(facts, known, at, places, value_within, time_within)]
+    return 0 if left is None else len(left)
+
+
+def _fits(
+    facts: Facts, known: Known, at: int, places: Int, value_within: float, time_within: float
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    fits = np.ones(len(places), bool)
+    value, time = facts.values_at(places), facts.times_at(places)
+    if value is not None and known.value is not None and not np.isnan(known.value[at]):
+        fits &= np.abs(value - known.value[at]) <= value_within
+    if time is not None and known.time is not None and not np.isnan(known.time[at]):
+        fits &= np.abs(time - known.time[at]) <= time_within
+    return fits

@@ -1,0 +1,183 @@
+"""k, l, t and alpha: a table worked by hand, loops by definition, and what may not matter."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.errors import InputError
+from lethe.linkage.anonymity import anonymity, diversity, journalist, pairs_of
+from lethe.linkage.codes import classes_of, encode
+from lethe.linkage.homogeneity import disclosure
+
+# Three classes: ages 20-29 in zip 130** (4 rows), 40-49 in 148** (4), 30-39 in 130** (4).
+AGE = np.repeat([2, 4, 3], 4)
+ZIP = np.repeat([130, 148, 130], 4)
+ILL = np.array(["heart", "heart", "flu", "flu", "cancer", "heart", "flu", "flu", *["cancer"] * 4])
+
+
+def hand():
+    return anonymity([encode(AGE).codes, encode(ZIP).codes], ks=(4, 5))
+
+
+def test_classes_worked_by_hand():
+    found = hand()
+    assert (found.k, found.classes, found.prosecutor) == (4, 3, 0.25)
+    assert found.marketer.value == 0.25 and found.unique.value == 0
+    assert found.below[4].value == 0 and found.below[5].value == 1
+
+
+def test_one_attribute_after_the_other_is_not_joint():
+    """Each value occurs twice, yet everybody is unique: k is 1."""
+    found = anonymity([np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])])
+    assert found.k == 1 and found.unique.value == 1
+
+
+def test_diversity_worked_by_hand():
+    found = diversity(hand().of_class, encode(ILL).codes)
+    # The order of classes is by age: 20s, 30s, 40s. The table: 5 cancer, 4 flu, 3 heart.
+    assert found.of_distinct.tolist() == [2, 1, 3] and found.distinct_l == 1
+    assert found.of_entropy.tolist() == pytest.approx([math.log(2), 0, 1.5 * math.log(2)])
+    assert found.entropy_l == 1 and found.alpha == 1
+    assert found.of_alpha.tolist() == [0.5, 1, 0.5]
+    # 20s: |0 - 5/12| + |1/2 - 4/12| + |1/2 - 3/12| = 10/12; 30s: 7 + 4 + 3; 40s: 2 + 2 + 0.
+    assert found.of_t.tolist() == pytest.approx([5 / 12, 7 / 12, 2 / 12])
+    assert found.t == pytest.approx(7 / 12)
+
+
+def test_the_salary_table_of_li_and_others():
+    """Their example: {3k, 4k, 5k} in nine salaries 3k to 11k is 0.375, {6k, 8k, 11k} is 0.167."""
+    salary = np.arange(9)
+    group = np.array([0, 0, 0, 1, 2, 1, 2, 2, 1])
+    found = diversity(classes_of([group]), salary, distance="ordered")
+    assert found.of_t[:2].tolist() == pytest.approx([0.375, 1 / 6])
+
+
+@st.composite
+def tables(draw):
+    seed, rows = draw(st.integers(0, 10_000)), draw(st.integers(1, 60))
+    levels, groups = draw(st.integers(1, 7)), draw(st.integers(1, 12))
+    rng = np.random.default_rng(seed)
+    return rng, rng.integers(0, groups, rows), rng.integers(0, levels, rows)
+
+
+def by_definition(group, sensitive, levels):
+    """One class at a time, from shares over all levels."""
+    overall = [np.mean(sensitive == s) for s in range(levels)]
+    for one in np.unique(group):
+        inside = sensitive[group == one]
+        share = [np.mean(inside == s) for s in range(levels)]
+        yield (
+            len(set(inside.tolist())),
+            -sum(p * math.log(p) for p in share if p),
+            max(share),
+            sum(abs(p - q) for p, q in zip(share, overall, strict=True)) / 2,
+            sum(abs(sum(share[: s + 1]) - sum(overall[: s + 1])) for s in range(levels))
+            / max(levels - 1, 1),
+        )
+
+
+@given(tables())
+@settings(max_examples=100, deadline=None)
+def test_measures_are_those_of_the_definitions(table):
+    _, group, sensitive = table
+    classes = classes_of([group])
+    equal = diversity(classes, sensitive)
+    order = diversity(classes, sensitive, distance="ordered")
+    wanted = list(zip(*by_definition(group, sensitive, int(sensitive.max()) + 1), strict=True))
+    assert equal.of_distinct.tolist() == list(wanted[0])
+    assert equal.of_entropy == pytest.approx(wanted[1], abs=1e-12)
+    assert equal.of_alpha == pytest.approx(wanted[2])
+    assert equal.of_t == pytest.approx(wanted[3], abs=1e-12)
+    assert order.of_t == pytest.approx(wanted[4], abs=1e-12)
+    assert 1 <= equal.entropy_l <= equal.distinct_l + 1e-9
+    assert (equal.t, equal.alpha) == (equal.of_t.max(), equal.of_alpha.max())
+
+
+@given(tables())
+@settings(max_examples=40, deadline=None)
+def test_names_and_order_of_rows_do_not_matter(table):
+    rng, group, sensitive = table
+    names, ills, mixed = rng.permutation(20), rng.permutation(7), rng.permutation(len(group))
+    one = diversity(classes_of([group]), sensitive)
+    two = diversity(classes_of([names[group][mixed]]), ills[sensitive][mixed])
+    for measure in ("distinct_l", "entropy_l", "t", "alpha"):
+        assert getattr(one, measure) == pytest.approx(getattr(two, measure), abs=1e-12)
+
+
+@given(tables())
+@settings(max_examples=40, deadline=None)
+def test_a_column_more_never_makes_classes_larger(table):
+    rng, group, other = table
+    one, two = anonymity([group]), anonymity([group, other])
+    assert two.k <= one.k and two.unique.value >= one.unique.value
+    assert two.marketer.value >= one.marketer.value
+    assert (two.of_class.of_size <= one.of_class.of_size).all()
+
+
+def test_the_journalist_needs_the_population():
+    classes = classes_of([np.array([0, 0, 1, 2])])
+    found = journalist(classes, np.array([10, 1, 4]))
+    assert found.highest == 1 and found.unique.value == 0.25
+    assert found.mean.value == pytest.approx((0.1 + 0.1 + 1 + 0.25) / 4)
+    with pytest.raises(InputError, match="belong to the population"):
+        journalist(classes, np.array([1, 1, 4]))
+
+
+def test_disclosure_worked_by_hand():
+    found = disclosure(hand().of_class, encode(ILL).codes)
+    assert found.homogeneous.value == pytest.approx(4 / 12)  # the thirties all have cancer
+    # Guess: half of the twenties by chance, all thirties, the two flus of the forties.
+    assert found.guessed[0].value == pytest.approx((4 / 2 + 4 + 2) / 12)
+    assert found.blind.value == pytest.approx(5 / 12)
+    # One value ruled out: the twenties are certain; of the forties flu stays the guess where it
+    # is true, and cancer and heart are one in two once flu is out.
+    assert found.certain[1].value == pytest.approx(8 / 12)
+    assert found.guessed[1].value == pytest.approx((4 + 4 + 2 + 2 * 0.5) / 12)
+    assert found.certain[2].value == found.guessed[2].value == 1
+    assert found.of_row.tolist() == [0.5] * 4 + [0, 0, 1, 1] + [1] * 4
+
+
+def guessed_by_loop(group, sensitive, ruled_out):
+    credit = 0.0
+    for one, own in zip(group, sensitive, strict=True):
+        inside = sensitive[group == one].tolist()
+        others = sorted((inside.count(s) for s in set(inside) - {own}), reverse=True)[ruled_out:]
+        best = max(others, default=0)
+        mine = inside.count(own)
+        credit += 0 if mine < best else 1 / (1 + sum(other == mine for other in others))
+    return credit / len(group)
+
+
+@given(tables())
+@settings(max_examples=60, deadline=None)
+def test_guesses_are_those_of_a_loop(table):
+    _, group, sensitive = table
+    found = disclosure(classes_of([group]), sensitive, ruled_out=(0, 1, 3))
+    for j in (0, 1, 3):
+        assert found.guessed[j].value == pytest.approx(guessed_by_loop(group, sensitive, j))
+        assert found.certain[j].value <= found.guessed[j].value + 1e-12
+    assert found.guessed[0].value >= found.blind.value - 1e-12
+    assert found.of_row.mean() == pytest.approx(found.guessed[0].value)
+
+
+def test_pairs_are_counted_within_classes():
+    pairs = pairs_of(classes_of([np.array([1, 0, 1, 1])]), np.array([2, 2, 0, 2]))
+    assert pairs.of_class.tolist() == [0, 1, 1] and pairs.value.tolist() == [2, 0, 2]
+    assert pairs.count.tolist() == [1, 1, 2] and pairs.first.tolist() == [0, 1]
+
+
+def test_what_does_not_fit_is_refused():
+    classes = classes_of([np.array([0, 0])])
+    with pytest.raises(InputError, match="one each"):
+        diversity(classes, np.array([0]))
+    with pytest.raises(InputError, match="distance='far'"):
+        diversity(classes, np.array([0, 1]), distance="far")
+    with pytest.raises(InputError, match="ruled_out"):
+        disclosure(classes, np.array([0, 1]), ruled_out=(-1,))
+    with pytest.raises(InputError, match="k=0"):
+        anonymity([np.array([0])], ks=(0,))

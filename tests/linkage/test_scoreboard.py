@@ -1,0 +1,198 @@
+"""Scoreboard: worked by hand, against a dictionary loop, ties, and what may not matter."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.errors import InputError
+from lethe.linkage.facts import Known, index_facts, known_of
+from lethe.linkage.scoreboard import (
+    NO_MATCH,
+    RH,
+    Scoreboard,
+    distribution,
+    link,
+    matching_set,
+    scores,
+    stand_out,
+)
+
+# Items: 0 is had by persons 0 and 1, item 1 by person 0 alone, item 2 by nobody.
+HAND = index_facts([0, 1, 0], [0, 0, 1], [4.0, 1.0, 5.0], [100, 40, 10], people=4, items=3)
+
+
+def test_a_case_worked_by_hand():
+    known = known_of([0, 1, 2, -1], [4.0, 3.5, 1.0, 1.0], [70, 10, 0, 0])
+    found = scores(HAND, known, 0)
+    first = (1 + math.exp(-1)) / math.log(3) + (math.exp(-1) + 1) / math.log(2)
+    second = (math.exp(-2) + math.exp(-1)) / math.log(3)
+    assert found.tolist() == pytest.approx([first, second, 0, 0])
+    mean = (first + second) / 4
+    deviation = math.sqrt((first**2 + second**2) / 4 - mean**2)  # over all, zeros too
+    links = link(HAND, known, true=np.array([0]))
+    assert links.best.tolist() == [0] and links.deviation == pytest.approx(deviation)
+    assert links.eccentricity == pytest.approx((first - second) / deviation)
+    weights = [math.exp(first / deviation), math.exp(second / deviation), 1, 1]
+    chances = [one / sum(weights) for one in weights]
+    assert distribution(found) == pytest.approx(chances)
+    assert links.entropy == pytest.approx(-sum(p * math.log2(p) for p in chances))
+    assert links.surprise == pytest.approx(-math.log2(chances[0]))
+    assert links.matched(1.0).tolist() == [0] and links.matched(9.0).tolist() == [NO_MATCH]
+
+
+def test_an_item_of_nobody_and_of_one_person():
+    for item, best in ((2, [0, 0, 0, 0]), (1, [1 / math.log(2), 0, 0, 0])):
+        assert scores(HAND, known_of([item]), 0).tolist() == pytest.approx(best)
+    nothing = link(HAND, known_of([2]), true=np.array([3]))
+    assert nothing.best.tolist() == [NO_MATCH] and nothing.eccentricity.tolist() == [0]
+    assert nothing.entropy.tolist() == [2] and nothing.surprise.tolist() == [2]
+    assert link(HAND, known_of([])).best.tolist() == [NO_MATCH]
+
+
+def test_ties_at_the_top_are_no_match():
+    facts = index_facts([0, 1, 2], [0, 0, 1])
+    assert link(facts, known_of([0])).matched(0).tolist() == [NO_MATCH]
+    # The same three similarities, added in another order, differ in the last digit only.
+    one, other = (0.1 + 0.2) + 0.3, 0.1 + (0.2 + 0.3)
+    assert one != other and stand_out(np.array([one, other, 0.0]))[0] == NO_MATCH
+    assert stand_out(np.array([0.6, 0.599, 0.0]))[0] == 0
+
+
+def test_the_plain_scoreboard_takes_the_minimum():
+    board = Scoreboard("minimum", "threshold", value_scale=1, time_scale=30)
+    facts = index_facts([0, 0, 1, 1, 2], [0, 1, 0, 1, 0], [4, 5, 4, 1, 4], [0, 9, 20, 9, 31])
+    known = known_of([0, 1], [5, 5], [0, 9])
+    assert scores(facts, known, 0, board).tolist() == [1, 0, 0]
+    assert matching_set(scores(facts, known_of([0], [5], [0]), 0, board), 0.5).tolist() == [0, 1]
+    links = link(facts, known, board)
+    assert links.best.tolist() == [0] and np.isnan(links.entropy).all()
+    soft = scores(facts, known, 0, Scoreboard("minimum"))
+    first = min(math.exp(-1 / 1.5) + 1, 2)
+    second = min(math.exp(-1 / 1.5) + math.exp(-20 / 30), math.exp(-4 / 1.5) + 1)
+    assert soft.tolist() == pytest.approx([first, second, 0])
+
+
+def test_values_the_adversary_does_not_know_are_left_out():
+    known = known_of([0, 0], [np.nan, 4.0], [100, np.nan])
+    one = scores(HAND, Known(np.array([0, 1]), known.item[:1], known.value[:1], known.time[:1]), 0)
+    assert one.tolist() == pytest.approx([1 / math.log(3), math.exp(-2) / math.log(3), 0, 0])
+
+
+@st.composite
+def problems(draw):
+    seed, people = draw(st.integers(0, 10_000)), draw(st.integers(2, 30))
+    items, density = draw(st.integers(1, 12)), draw(st.sampled_from([0.1, 0.5, 0.9]))
+    rng = np.random.default_rng(seed)
+    held = rng.random((people, items)) < density
+    held[0, 0] = True
+    person, item = np.nonzero(held)
+    value, time = rng.integers(1, 6, len(person)), rng.integers(-50, 400, len(person))
+    asked = rng.integers(-1, items, draw(st.integers(1, 6)))
+    known = known_of(asked, rng.integers(1, 6, len(asked)), rng.integers(-60, 420, len(asked)))
+    return rng, people, items, (person, item, value, time), known
+
+
+def by_dictionary(people, rows, known, board):
+    """The definition, one record and one fact at a time."""
+    held = {(p, i): (v, t) for p, i, v, t in zip(*(c.tolist() for c in rows), strict=True)}
+    total = []
+    for person in range(people):
+        parts = []
+        for item, value, time in zip(known.item, known.value, known.time, strict=True):
+            support = sum(i == item for _, i in held)
+            if (person, item) not in held:
+                parts.append(0.0)
+                continue
+            v, t = held[person, item]
+            if board.similarity == "threshold":
+                like = float(
+                    abs(v - value) <= board.value_scale and abs(t - time) <= board.time_scale
+                )
+            else:
+                like = math.exp(-abs(v - value) / board.value_scale)
+                like += math.exp(-abs(t - time) / board.time_scale)
+            parts.append(like / math.log(1 + support) if board.rule == "sum" else like)
+        total.append(sum(parts) if board.rule == "sum" else min(parts))
+    return total
+
+
+@given(
+    problems(), st.sampled_from(["sum", "minimum"]), st.sampled_from(["exponential", "threshold"])
+)
+@settings(max_examples=80, deadline=None)
+def test_scores_are_those_of_a_loop(problem, rule, similarity):
+    _, people, items, rows, known = problem
+    board = Scoreboard(rule, similarity, 1.2, 25)
+    facts = index_facts(*rows, people=people, items=items)
+    assert scores(facts, known, 0, board) == pytest.approx(
+        by_dictionary(people, rows, known, board)
+    )
+
+
+@given(problems())
+@settings(max_examples=60, deadline=None)
+def test_names_do_not_matter(problem):
+    rng, people, items, (person, item, value, time), known = problem
+    who, what, mixed = rng.permutation(people), rng.permutation(items), rng.permutation(len(person))
+    facts = index_facts(person, item, value, time, people=people, items=items)
+    other = index_facts(
+        who[person][mixed], what[item][mixed], value[mixed], time[mixed], people=people, items=items
+    )
+    asked = np.where(known.item >= 0, what[known.item], -1)
+    renamed = Known(known.start, asked, known.value, known.time)
+    true = np.array([int(rng.integers(people))])
+    one, two = link(facts, known, true=true), link(other, renamed, true=who[true])
+    assert one.best[0] == NO_MATCH if two.best[0] == NO_MATCH else two.best[0] == who[one.best[0]]
+    for name in ("eccentricity", "deviation", "entropy", "surprise"):
+        assert getattr(one, name) == pytest.approx(getattr(two, name), abs=1e-9)
+
+
+@given(problems())
+@settings(max_examples=60, deadline=None)
+def test_a_true_fact_more_never_lowers_the_true_score(problem):
+    rng, people, items, rows, known = problem
+    facts = index_facts(*rows, people=people, items=items)
+    person, item, value, time = (int(c[rng.integers(len(rows[0]))]) for c in rows)
+    mine = np.flatnonzero(rows[0] == person)
+    at = mine[rng.integers(len(mine))]
+    more = Known(
+        np.array([0, len(known.item) + 1]),
+        np.append(known.item, rows[1][at]),
+        np.append(known.value, rows[2][at]),
+        np.append(known.time, rows[3][at]),
+    )
+    gain = scores(facts, more, 0) - scores(facts, known, 0)
+    assert gain.min() >= 0
+    assert gain[person] == pytest.approx(2 / math.log(1 + facts.support[rows[1][at]]))
+    assert gain[person] == pytest.approx(gain.max())
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: Scoreboard("mean"), "rule='mean' must be one of"),
+        (lambda: Scoreboard(time_scale=0), "above 0"),
+        (lambda: Scoreboard(value_scale=-1), "at least 0"),
+        (lambda: link(HAND, known_of([3])), "Write -1"),
+        (lambda: link(HAND, known_of([-2])), "Write -1"),
+        (lambda: link(HAND, known_of([0]), true=np.array([4])), "below 4"),
+        (lambda: link(index_facts([0], [0]), known_of([0])), "at least 2 released"),
+    ],
+)
+def test_what_cannot_be_linked_is_refused(call, told):
+    with pytest.raises(InputError, match=told):
+        call()
+
+
+def test_the_defaults_are_those_of_the_paper():
+    assert (RH.rule, RH.similarity, RH.value_scale, RH.time_scale) == (
+        "sum",
+        "exponential",
+        1.5,
+        30,
+    )
