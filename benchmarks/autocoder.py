@@ -123,7 +123,7 @@ def audited_draw(data: Dataset, recipe: TorchRecipe, weighting: str, seed: int) 
         "mean_weight_of_canaries": float(
             made.weights[_planted(features, canaries.features)].mean()
         ),
-        "lower_bound_add_remove": {form: bound.epsilon for form, bound in found.bounds.items()},
+        "lower_bound_add_remove": {form: bound.low for form, bound in found.bounds.items()},
         "words": found.words,
     }
 

@@ -25,9 +25,10 @@ from strength import cifar, table
 
 import lethe
 from lethe.loaders import Dataset
-from lethe.membership.audit import Silent
+from lethe.membership.audit import Silent, baseline_spec
 from lethe.mitigations.dp_sgd.candidate import PrivateTraining
 from lethe.mitigations.dp_sgd.individual import IndividualPrivacy
+from lethe.mitigations.dp_sgd.public_weights import public_weights
 from lethe.mitigations.mitigation import Mitigation
 from lethe.training.layout import default_layout
 from lethe.training.loop import train_models
@@ -168,7 +169,6 @@ def measured(name: str, models: int, runs: Path) -> dict[str, Any]:
     found = {epsilon: tuned(others, recipe, epsilon) for epsilon in EPSILONS}
     print(f"{name}: tuned in {time.perf_counter() - start:.0f} s", flush=True)
     private = [one for one, _ in found.values()]
-    extra: list[Mitigation] = [*private, IndividualPrivacy(found[8.0][0])]
     cheap = ("l2", "label-smoothing", "mixup", "model-averaging", "label-only")
     settings = lethe.AuditSettings(
         models=models,
@@ -183,6 +183,10 @@ def measured(name: str, models: int, runs: Path) -> dict[str, Any]:
         ),
         local_epsilon=4.35,
     )
+    pool = baseline_spec(data, recipe, settings).pool
+    weights = public_weights(data.features, data.labels, pool, recipe, seed=settings.seed)
+    individual = [IndividualPrivacy(found[8.0][0], given) for given in (None, weights)]
+    extra: list[Mitigation] = [*private, *individual]
     with lethe.open_run(runs / name, data, recipe, settings) as folder:
         findings = lethe.audit_model(data, recipe, settings, folder, Silent(), extra=extra)
         folder.write("findings.json", findings.to_bytes())

@@ -19,11 +19,11 @@ def test_a_view_for_each_candidate_that_has_epsilons() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "shown"),
     [
-        ("epsilon", 1.00001, "1.001"),
-        ("epsilon", 0.123451, "0.1235"),
+        ("epsilon", 1.00001, "1.0001"),
+        ("epsilon", 0.1234501, "0.12346"),
         ("epsilon", 8.0, "8"),
         ("epsilon_min", 0.0, "0"),
-        ("noise_multiplier", 2.01713, "2.017"),
+        ("noise_multiplier", 2.01713, "2.0171"),
         ("steps", 12000.0, "12,000"),
     ],
 )

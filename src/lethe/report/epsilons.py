@@ -31,15 +31,15 @@ def epsilon_views(candidates: Sequence[Json]) -> list[dict[str, Any]]:
 
 
 def parameter(name: str, value: float) -> str:
-    """A parameter of a guarantee at four digits; what is proven is never rounded down.
+    """A parameter of a guarantee at five digits; what is proven is never rounded down.
 
     >>> parameter("epsilon", 7.99123), parameter("delta", 1e-5), parameter("steps", 298.0)
-    ('7.992', '1e-05', '298')
+    ('7.9913', '1e-05', '298')
     """
     if "epsilon" in name and value > 0:
-        digits = 3 - math.floor(math.log10(value))
+        digits = 4 - math.floor(math.log10(value))
         value = math.ceil(value * 10.0**digits - 1e-9) / 10.0**digits
-    return f"{value:.4g}" if value != round(value) or abs(value) < 1 else grouped(round(value))
+    return f"{value:.5g}" if value != round(value) or abs(value) < 1 else grouped(round(value))
 
 
 def _words(found: Json) -> str:
