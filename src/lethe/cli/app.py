@@ -6,6 +6,7 @@ from cyclopts import App
 
 from lethe.cli.audit import audit
 from lethe.cli.canaries import canaries
+from lethe.cli.data import data
 from lethe.cli.forgotten import forgotten
 from lethe.cli.plan import plan
 from lethe.cli.shadow import shadow
@@ -32,6 +33,7 @@ def _version() -> str:
 app.version = _version
 app.command(audit)
 app.command(canaries)
+app.command(data)
 app.command(forgotten)
 app.command(plan)
 app.command(shadow)

@@ -1,0 +1,249 @@
+"""From files to features: the rows, the label, the scalers, the people, and equal bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from lethe.errors import InputError
+from lethe.loaders.news import engaged, prepare_news
+from lethe.loaders.news_features import AGGREGATES, aggregates
+from lethe.loaders.news_history import read_histories
+from lethe.loaders.news_people import Activity, choose_cohort
+from lethe.loaders.news_store import News, open_news
+from lethe.loaders.news_synthetic import DAY, START, write_synthetic_news
+
+USERS = 150
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small synthetic folder."""
+    return write_synthetic_news(tmp_path_factory.mktemp("news") / "raw", USERS, 60, seed=3)
+
+
+@pytest.fixture(scope="module")
+def news(raw: Path) -> News:
+    """Its features, with a small batch so that several are needed."""
+    return prepare_news(raw, raw.parent / "features", blind=10, batch=17)
+
+
+def table(raw: Path, name: str) -> dict[str, list]:
+    return parquet.read_table(raw / name).to_pydict()
+
+
+def test_rows_are_those_with_a_label_and_in_the_order_of_the_file(raw: Path, news: News):
+    given = table(raw, "train/behaviors.parquet")
+    wanted = [
+        (impression, user, clicked[0], read > 30 and scroll > 50)
+        for impression, user, clicked, read, scroll in zip(
+            *(given[name] for name in ("impression_id", "user_id", "article_ids_clicked")),
+            *(given[name] for name in ("next_read_time", "next_scroll_percentage")),
+            strict=True,
+        )
+        if read is not None and scroll is not None
+    ]
+    window = news.window("train")
+    ids = np.sort(table(raw, "articles.parquet")["article_id"])
+    found = [
+        (row["impression"], window.users["id"][row["user"]], ids[row["article"]], row["engaged"])
+        for row in window.rows
+    ]
+    assert len(found) > 500 and found == wanted
+    meta = news.meta["windows"]["train"]
+    assert meta["rows"] == len(wanted) and meta["impressions"] == len(given["user_id"])
+    assert meta["without_label"] == len(given["user_id"]) - len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("read", "scroll", "label", "there"),
+    [
+        (30.5, 50.5, True, True),
+        (30.0, 100.0, False, True),
+        (31.0, 50.0, False, True),
+        (np.nan, 100.0, None, False),
+        (99.0, np.nan, None, False),
+    ],
+)
+def test_the_label(read: float, scroll: float, label: bool | None, there: bool):
+    found, labelled = engaged(np.array([read]), np.array([scroll]))
+    assert labelled[0] == there and (label is None or found[0] == label)
+
+
+def test_a_batch_is_what_the_files_say(raw: Path, news: News):
+    window = news.window("validation")
+    rows = window.rows_of("main")[::37]
+    batch = window.batch(rows)
+    people = {}
+    for part in read_histories(raw / "validation" / "history.parquet"):
+        for at, user in enumerate(part.user_ids):
+            people[user] = (part, at)
+    means, deviations = (np.array(one) for one in news.meta["scalers"]["aggregates"])
+    mean, deviation = news.meta["scalers"]["read"]
+    articles = table(raw, "articles.parquet")
+    place = {one: at for at, one in enumerate(articles["article_id"])}
+    behaviours = table(raw, "validation/behaviors.parquet")
+    by_id = {one: at for at, one in enumerate(behaviours["impression_id"])}
+    for at, row in enumerate(window.rows[rows]):
+        part, whose = people[batch.user_ids[at]]
+        wanted = (aggregates(part)[whose] - means) / deviations
+        assert batch.aggregates[at] == pytest.approx(wanted, abs=1e-4)
+        items = slice(part.starts[whose], part.starts[whose + 1])
+        read = ((np.log1p(part.read[items]) - mean) / deviation)[-50:]
+        assert batch.length[at] == len(read)
+        assert batch.sequence[at, : len(read), 0] == pytest.approx(read, abs=1e-5)
+        assert batch.sequence[at, : len(read), 1] == pytest.approx(part.scroll[items][-50:] / 100)
+        assert not batch.sequence[at, len(read) :].any()
+        source = by_id[row["impression"]]
+        article = place[behaviours["article_ids_clicked"][source][0]]
+        sentiment = articles["sentiment_score"][article]
+        numbers = [
+            float(articles["premium"][article]),
+            0.5 if sentiment is None else sentiment,
+            *(np.log1p(len(articles[name][article])) for name in ("body", "title", "subtitle")),
+        ]
+        assert batch.article[at] == pytest.approx(numbers, rel=1e-5)
+        names = ("device_type", "is_subscriber", "is_sso_user")
+        assert batch.context[at].tolist() == [behaviours[name][source] for name in names]
+        code = str(articles["category"][article])
+        assert news.meta["categories"][batch.category[at] - 1] == code
+        assert news.meta["kinds"][batch.kind[at] - 1] == articles["article_type"][article]
+    assert batch.raw().shape == (len(rows), 27 + 5 + 3)
+    assert [one.label.tolist() for one in window.batches(rows, len(rows))] == [batch.label.tolist()]
+
+
+def test_scalers_are_of_the_main_users_train_rows_alone(news: News):
+    """Blind people and the later week change nothing in them."""
+    window = news.window("train")
+    rows = window.rows_of("main")
+    batch = window.batch(rows)
+    assert batch.aggregates.mean(axis=0) == pytest.approx(np.zeros(27), abs=1e-4)
+    spread = batch.aggregates.std(axis=0)
+    assert spread == pytest.approx(np.ones(27), abs=1e-4)
+    main = window.users[~window.users["blind"]]
+    real = np.arange(50) < main["length"][:, None]
+    steps = main["sequence"][..., 0][real].astype(float)
+    assert news.meta["scalers"]["read"] == pytest.approx([steps.mean(), steps.std()], rel=1e-5)
+    others = window.users["sequence"][..., 0][np.arange(50) < window.users["length"][:, None]]
+    assert abs(others.mean() - steps.mean()) > 1e-4  # blind people would have moved it
+
+
+def test_blind_users_are_strangers_of_both_weeks(news: News):
+    blind = {name: news.window(name) for name in ("train", "validation")}
+    ids = {name: set(one.users["id"][one.users["blind"]].tolist()) for name, one in blind.items()}
+    assert ids["train"] == ids["validation"] and len(ids["train"]) == 10
+    for window in blind.values():
+        main, unseen = (
+            set(window.batch(window.rows_of(who)).user_ids.tolist()) for who in ("main", "blind")
+        )
+        assert unseen and unseen <= ids["train"] and not main & unseen
+        assert len(window.rows_of("main")) + len(window.rows_of("blind")) == len(window.rows)
+
+
+def test_the_size_of_batches_and_a_second_run_change_no_byte(raw: Path, news: News, tmp_path: Path):
+    again = prepare_news(raw, tmp_path / "again", blind=10, batch=17)
+    other = prepare_news(raw, tmp_path / "other", blind=10, batch=1000)
+    for name in sorted(path.name for path in news.folder.iterdir()):
+        assert (again.folder / name).read_bytes() == (news.folder / name).read_bytes(), name
+        if name.endswith(".bin"):
+            assert (other.folder / name).read_bytes() == (news.folder / name).read_bytes(), name
+    assert other.meta["scalers"]["aggregates"][0] == pytest.approx(
+        news.meta["scalers"]["aggregates"][0], rel=1e-9
+    )
+
+
+def test_memory_holds_a_batch_and_not_the_history(raw: Path):
+    sizes = [len(part) for part in read_histories(raw / "train" / "history.parquet", batch=17)]
+    assert (
+        max(sizes) <= 17
+        and sum(sizes) == parquet.read_metadata(raw / "train" / "history.parquet").num_rows
+    )
+
+
+def activity(users: list[int]) -> Activity:
+    return Activity(np.array(users), np.arange(len(users)), 0, 1)
+
+
+def test_the_cohort():
+    weeks = {"train": activity(range(0, 80)), "validation": activity(range(40, 120))}
+    everybody = choose_cohort(weeks)
+    assert len(everybody.blind) == 4 and len(everybody.main) == 116
+    assert set(everybody.blind) <= set(range(40, 80)) and not set(everybody.blind) & set(
+        everybody.main
+    )
+    some = choose_cohort(weeks, 50, 5, keep=[0, 119])
+    assert len(some.main) == 50 and {0, 119} <= set(some.main) and len(some.blind) == 5
+    assert not set(some.blind) & set(some.main) and set(some.blind) <= set(range(40, 80))
+    same, other = choose_cohort(weeks, 50, 5), choose_cohort(weeks, 50, 5, seed=1)
+    assert same.main.tolist() == choose_cohort(weeks, 50, 5).main.tolist() != other.main.tolist()
+    for options, message in (
+        ({"users": 121}, "users=121 is more than the 120 people"),
+        ({"blind": 41}, "blind=41 is more than the 40 people"),
+        ({"keep": [500]}, "such as 500"),
+        ({"users": 1}, "at least 2"),
+    ):
+        with pytest.raises(InputError, match=message):
+            choose_cohort(weeks, **options)
+
+
+def test_an_unfinished_or_damaged_folder_is_refused(news: News, tmp_path: Path):
+    with pytest.raises(InputError, match="no finished folder"):
+        open_news(tmp_path)
+    for name in ("meta.json", "train-users.bin", "articles.bin"):
+        (tmp_path / name).write_bytes((news.folder / name).read_bytes())
+    (tmp_path / "train-rows.bin").write_bytes(b"12")
+    with pytest.raises(InputError, match="has 2 bytes where"):
+        open_news(tmp_path).window("train").rows_of("main")
+    meta = json.loads((tmp_path / "meta.json").read_text()) | {"format": 99}
+    (tmp_path / "meta.json").write_text(json.dumps(meta))
+    with pytest.raises(InputError, match="format 99"):
+        open_news(tmp_path)
+
+
+def test_people_twice_and_lists_of_different_length_are_refused(raw: Path, tmp_path: Path):
+    path = tmp_path / "history.parquet"
+    given = parquet.read_table(raw / "train" / "history.parquet")
+    parquet.write_table(pa.concat_tables([given, given.slice(0, 1)]), path)
+    with pytest.raises(InputError, match="has 2 rows"):
+        list(read_histories(path))
+    short = given.set_column(
+        given.schema.get_field_index("read_time_fixed"),
+        "read_time_fixed",
+        pa.array([one[1:] for one in given["read_time_fixed"].to_pylist()], pa.list_(pa.float32())),
+    )
+    parquet.write_table(short, path)
+    with pytest.raises(InputError, match="differ in length"):
+        list(read_histories(path))
+
+
+def test_the_stand_in_follows_what_is_published(tmp_path: Path):
+    """Tolerances: about four standard errors for 600 people, who differ a lot."""
+    made = write_synthetic_news(tmp_path / "made", 600, 100, seed=0)
+    given = parquet.read_table(made / "train" / "behaviors.parquet")
+    read, scroll = (given[name].to_numpy() for name in ("next_read_time", "next_scroll_percentage"))
+    there = ~np.isnan(read) & ~np.isnan(scroll)
+    assert np.nanpercentile(read, [10, 25, 50, 75, 90]) == pytest.approx(
+        [3, 7, 21, 62, 129], rel=0.2
+    )
+    assert np.nanmax(read) <= 1800 and np.nanmax(scroll) <= 100
+    assert np.nanpercentile(scroll, [10, 25, 50]) == pytest.approx([23, 36, 80], rel=0.1)
+    assert np.nanmean(scroll >= 99.9) > 0.22
+    label = (read > 30) & (scroll > 50)
+    assert label[there].mean() == pytest.approx(0.402, abs=0.04)
+    assert np.corrcoef(read[there], scroll[there])[0, 1] == pytest.approx(0.172, abs=0.06)
+    assert 1 - there.mean() == pytest.approx(0.112, abs=0.02)
+    counts = np.unique(given["user_id"].to_numpy(), return_counts=True)[1]
+    assert 7 <= np.median(counts) <= 11 and counts.max() <= 214
+    for split, median in (("train", 92), ("validation", 80)):
+        rows = parquet.read_table(made / split / "history.parquet")
+        lengths = np.array([len(one) for one in rows["read_time_fixed"].to_pylist()])
+        assert lengths.min() >= 5 and np.median(lengths) == pytest.approx(median, rel=0.2)
+        first = np.array([min(one) for one in rows["impression_time_fixed"].to_pylist()])
+        begin = START + (0 if split == "train" else 7) * DAY
+        assert first.min() >= np.datetime64(begin, "us")
+    assert len(AGGREGATES) == 27
