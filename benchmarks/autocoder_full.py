@@ -91,7 +91,7 @@ def rows_of(batch: Batch, rows: Any) -> Batch:
     return {key: value[index] for key, value in batch.items()}
 
 
-def plain(model: nn.Module, train: Batch, epochs: int = 8, rate: float = 3e-4) -> dict[str, Any]:
+def plain(model: nn.Module, train: Batch, epochs: int = 4, rate: float = 1e-4) -> dict[str, Any]:
     """AdamW with a rate that falls to 0."""
     count, size = len(train["labels"]), 32
     steps, taken = epochs * -(-count // size), 0
@@ -145,15 +145,14 @@ def posterior(model: nn.Module, train: Batch) -> tuple[nn.Module, dict[str, Any]
         STUDY,
         "replace-one",
         floor=0.01,
-        fit_epochs=4,
-        refit_epochs=4,
-        swag_epochs=6,
+        fit_epochs=3,
+        refit_epochs=3,
+        swag_epochs=4,
         rate=0.02,
         swag_rate=0.04,
-        draws=6,
-        final_draws=6,
-        rounds=1,
-        reweight="lower",
+        draws=4,
+        final_draws=4,
+        scales=(),
     )
 
     def told(step: str, done: int, of: int) -> None:
