@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -38,7 +37,6 @@ from threadpoolctl import threadpool_limits
 
 from lethe.reidentification.ranks import ranks
 
-sys.modules.setdefault("coverage", None)  # numba would take benchmarks/coverage.py for the package
 DIMENSIONS, NEAREST = 64, 20
 Arrays = tuple[Any, Any, Any]
 

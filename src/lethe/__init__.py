@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from lethe.evidence.guarantee import Guarantee
     from lethe.evidence.intervals import clopper_pearson, wilson
     from lethe.evidence.roc import auc, roc, tpr_at_fpr
+    from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
+    from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
     from lethe.loaders import Dataset, load
+    from lethe.loaders.ratings import Ratings, load_ratings
     from lethe.membership.audit import audit_model, audit_scores, open_run
     from lethe.membership.one_run import load_canaries, plan_canaries
     from lethe.membership.planning import plan
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
     from lethe.mitigations.swag import Swag
     from lethe.mitigations.swag_release.release import read_release, release_draw
     from lethe.mitigations.swag_release.settings import ReleaseSettings
+    from lethe.reidentification.audit import audit_embeddings, audit_released
+    from lethe.reidentification.released import Released
+    from lethe.reidentification.settings import EmbeddingSettings
     from lethe.report import render
     from lethe.training.adapters.huggingface import huggingface_recipe
     from lethe.training.adapters.lightning import lightning_recipe
@@ -46,6 +52,7 @@ _HOME = {
     "Candidate": "lethe.evidence.frontier",
     "Dataset": "lethe.loaders",
     "DpSgdRun": "lethe.evidence.dp_statement",
+    "EmbeddingSettings": "lethe.reidentification.settings",
     "Estimate": "lethe.evidence.estimate",
     "Findings": "lethe.evidence.findings",
     "Frontier": "lethe.evidence.frontier",
@@ -55,17 +62,27 @@ _HOME = {
     "MissingExtra": "lethe.errors",
     "NotMeasurable": "lethe.errors",
     "PrivateSettings": "lethe.mitigations.private_settings",
+    "Ratings": "lethe.loaders.ratings",
+    "RecordSettings": "lethe.linkage.settings",
     "Refusal": "lethe.evidence.estimate",
     "ReleaseSettings": "lethe.mitigations.swag_release.settings",
+    "Released": "lethe.reidentification.released",
     "RunFailed": "lethe.errors",
     "Shadows": "lethe.training.shadows",
     "SklearnRecipe": "lethe.training.recipe",
     "Swag": "lethe.mitigations.swag",
+    "SyntheticSettings": "lethe.linkage.settings",
+    "TableSettings": "lethe.linkage.settings",
     "TorchRecipe": "lethe.training.recipe",
     "Treatment": "lethe.training.recipe",
     "auc": "lethe.evidence.roc",
+    "audit_embeddings": "lethe.reidentification.audit",
     "audit_model": "lethe.membership.audit",
+    "audit_released": "lethe.reidentification.audit",
+    "audit_records": "lethe.linkage.audit",
     "audit_scores": "lethe.membership.audit",
+    "audit_synthetic": "lethe.linkage.audit",
+    "audit_table": "lethe.linkage.audit",
     "check_claim": "lethe.evidence.epsilon",
     "clopper_pearson": "lethe.evidence.intervals",
     "default_recipe": "lethe.training.models",
@@ -77,6 +94,7 @@ _HOME = {
     "lightning_recipe": "lethe.training.adapters.lightning",
     "load": "lethe.loaders",
     "load_canaries": "lethe.membership.one_run",
+    "load_ratings": "lethe.loaders.ratings",
     "noise_for": "lethe.evidence.calibration",
     "open_run": "lethe.membership.audit",
     "plan": "lethe.membership.planning",
@@ -101,6 +119,7 @@ __all__ = [
     "Candidate",
     "Dataset",
     "DpSgdRun",
+    "EmbeddingSettings",
     "Estimate",
     "Findings",
     "Frontier",
@@ -110,17 +129,27 @@ __all__ = [
     "MissingExtra",
     "NotMeasurable",
     "PrivateSettings",
+    "Ratings",
+    "RecordSettings",
     "Refusal",
     "ReleaseSettings",
+    "Released",
     "RunFailed",
     "Shadows",
     "SklearnRecipe",
     "Swag",
+    "SyntheticSettings",
+    "TableSettings",
     "TorchRecipe",
     "Treatment",
     "auc",
+    "audit_embeddings",
     "audit_model",
+    "audit_released",
+    "audit_records",
     "audit_scores",
+    "audit_synthetic",
+    "audit_table",
     "check_claim",
     "clopper_pearson",
     "default_recipe",
@@ -132,6 +161,7 @@ __all__ = [
     "lightning_recipe",
     "load",
     "load_canaries",
+    "load_ratings",
     "noise_for",
     "open_run",
     "plan",

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import math
 from collections.abc import Iterable
 from types import ModuleType
 
@@ -89,7 +90,8 @@ def check_between(
     )
     if not inside:
         left, right = "(" if open_low else "[", ")" if open_high else "]"
-        raise InputError(f"{name}={value!r} must be in {left}{low}, {high}{right}.")
+        positive = ": give a positive number" if open_low and low == 0 and high == math.inf else ""
+        raise InputError(f"{name}={value!r} must be in {left}{low}, {high}{right}{positive}.")
     return value
 
 

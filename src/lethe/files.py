@@ -51,3 +51,16 @@ def write_whole(path: Path, content: bytes) -> None:
     """
     with whole_file(path) as file:
         file.write(content)
+
+
+def write_for_owner(path: Path, content: bytes) -> None:
+    """Write `content` as `write_whole` does; nobody else can read it, from its first byte on.
+
+    Raises:
+        RunFailed: see `whole_file`.
+    """
+    before = os.umask(0o077)
+    try:
+        write_whole(path, content)
+    finally:
+        os.umask(before)

@@ -93,6 +93,7 @@ def test_the_whole_encoder_is_fine_tuned(
         (["--fine-tune", "--recipe", "mine.py:make"], "exclude each other"),
         (["--fine-tune", "--epochs", "0"], "epochs=0 must be at least 1"),
         (["--fine-tune", "--mitigations", "uniform-noise"], "gradient noise needs a torch recipe"),
+        (["--fine-tune", "--epsilon", "8", "--delta", "1e-4"], "Leave --epsilon out"),
         (["--missing", "impute"], "'leave-out'"),
     ],
 )

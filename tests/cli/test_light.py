@@ -29,6 +29,7 @@ HEAVY = (
         "import lethe",
         "from lethe.cli import run; run(['--help'])",
         "from lethe.cli import run; run(['audit', 'model', '--help'])",
+        "from lethe.cli import run; run(['audit', 'embeddings', '--help'])",
         "from lethe.cli import run; run(['plan', '--help'])",
         "from lethe.cli import run; run(['shadow', '--help'])",
         "from lethe.cli import run; run(['--version'])",

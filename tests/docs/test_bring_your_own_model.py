@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from doc_pages import files, page
 
 from lethe.cli import main
 from lethe.loaders import load
@@ -16,8 +17,8 @@ from lethe.training.models import load_recipe
 from lethe.training.recipe import Treatment
 from lethe.training.shadows import Shadows, Spec, chunk_jobs, train_chunk
 
-PAGE = (Path(__file__).parents[2] / "docs" / "bring-your-own-model.md").read_text()
-FILES = dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", PAGE, re.DOTALL))
+PAGE = page("bring-your-own-model.md")
+FILES = files(PAGE)
 COMMANDS = [
     line
     for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)

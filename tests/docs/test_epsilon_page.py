@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import re
-from pathlib import Path
 
 import pytest
+from doc_pages import ROOT, examples, page, printed
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "epsilon.md").read_text()
+PAGE = page("epsilon.md")
 MEASURED = json.loads((ROOT / "benchmarks" / "results" / "epsilon_validity.json").read_text())
-EXAMPLES = re.findall(r"```python\n(.*?)```\s+prints\s+```text\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLES = examples(PAGE)
 
 
 @pytest.mark.parametrize("code, output", EXAMPLES)
 def test_the_examples_print_what_the_page_says(code: str, output: str) -> None:
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, "docs/epsilon.md", "exec"), {})
-    assert printed.getvalue() == output
+    assert printed(code, "epsilon.md") == output
 
 
 def test_both_examples_are_found() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 
 import pytest
+from doc_pages import page
 
 from lethe.evidence.guarantee import NOT_PROVEN, PROVEN
 
-PAGE = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text(encoding="utf-8")
+PAGE = page("guarantees.md")
 
 
 @pytest.mark.parametrize("kind", PROVEN + NOT_PROVEN)

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import re
-from pathlib import Path
-
 import pytest
+from doc_pages import examples, page, printed
 
-PAGE = (Path(__file__).parents[2] / "docs" / "private-training.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```\s+prints\s+```text\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLES = examples(page("private-training.md"))
 
 
 @pytest.mark.parametrize("code, output", EXAMPLES)
 def test_the_examples_print_what_the_page_says(code: str, output: str) -> None:
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, "docs/private-training.md", "exec"), {})
-    assert printed.getvalue() == output
+    assert printed(code, "private-training.md") == output
 
 
 def test_both_examples_are_found() -> None:

@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
+from doc_pages import DOCS, files, page
 
 from lethe.loaders import load
 from lethe.training.layout import default_layout
@@ -14,12 +15,11 @@ from lethe.training.loop import train_models
 from lethe.training.models import load_recipe
 from lethe.training.recipe import TorchRecipe, Treatment
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "training.md").read_text()
+PAGE = page("training.md")
 
 
 def test_the_recipe_on_the_page_learns(tmp_path: Path) -> None:
-    ((name, text),) = re.findall(r"```python\n# (\S+\.py)\n(.*?)```", PAGE, re.DOTALL)
+    ((name, text),) = files(PAGE).items()
     (tmp_path / name).write_text(text)
     data = load("digits", rows=300, seed=0)
     recipe = load_recipe(f"{tmp_path / name}:make", data)

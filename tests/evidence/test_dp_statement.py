@@ -76,6 +76,7 @@ def test_other_samplers_lose_amplification(sampling):
         ({"sampling": "weighted"}, "weighted"),
         ({"delta": 1 / 5000}, "1/5000"),
         ({"delta": 0.1}, "1/5000"),
+        ({"delta": 1 / 49, "records": 49}, "1/49"),  # times 49 that is a little below 1
         ({"weights": np.full(5000, 0.5), "weights_from": "private"}, "private data"),
         ({"tuning": "uncounted"}, "not counted"),
         ({"batch_norm": True}, "batch normalisation"),
@@ -118,6 +119,20 @@ def test_public_weights_give_each_record_its_own():
     assert made.epsilons.max() == pytest.approx(epsilon(1.0 / 0.8, 0.02, 200), rel=2.5e-3)
     assert made.guarantee.parameters["epsilon_min"] == made.epsilons.min() < made.epsilons.max()
     assert "at most" in str(made)
+
+
+def test_what_nobody_can_check_is_among_the_assumptions():
+    words = " ".join(dp_statement(run()).guarantee.assumptions)
+    assert "fixed in advance" in words
+    counted = dp_statement(run(tuning="counted", runs=2)).guarantee
+    assert "fixed in advance" not in " ".join(counted.assumptions)
+    assert any("choice among several" in word for word in counted.voided_by)
+    weights = np.full(30, 0.5)
+    own = dp_statement(run(weights=weights, records=30)).guarantee
+    assert any("public data alone" in word for word in own.assumptions)
+    assert not any("same weight" in word for word in own.assumptions)
+    replaced = dp_statement(run(weights=weights, records=30, relation="replace-one")).guarantee
+    assert any("same weight" in word for word in replaced.assumptions)
 
 
 def test_weights_without_poisson_drop_to_one_epsilon_for_all():

@@ -8,7 +8,13 @@ import pickle
 import pytest
 
 from lethe.errors import InputError
-from lethe.evidence.guarantee import NOT_PROVEN, PROVEN, Guarantee, empirical_only
+from lethe.evidence.guarantee import (
+    NOT_PROVEN,
+    PROVEN,
+    Guarantee,
+    empirical_only,
+    where_people_have_several,
+)
 
 
 @pytest.mark.parametrize("kind", PROVEN + NOT_PROVEN)
@@ -52,6 +58,15 @@ def test_parameters_cannot_be_changed_afterwards():
     assert guarantee.parameters["epsilon"] == 1.0
     with pytest.raises(TypeError):
         guarantee.parameters["epsilon"] = 0.1
+
+
+def test_a_label_of_records_says_that_it_is_not_of_persons():
+    record = Guarantee("approx-dp", {"epsilon": 1.0}, "add/remove", "record", ("a",))
+    told = where_people_have_several(record, 4).assumptions
+    assert "not a person" in told[0] and "up to 4 records" in told[0] and told[1:] == ("a",)
+    user = Guarantee("approx-dp", {"epsilon": 1.0}, "add/remove", "user", ("a",))
+    for guarantee, most in ((record, 1), (user, 4), (empirical_only("LiRA"), 4)):
+        assert where_people_have_several(guarantee, most) is guarantee
 
 
 def test_empirical_only_claims_nothing():

@@ -48,6 +48,13 @@ def test_rows_of_a_builtin() -> None:
         load("digits", rows=5000)
 
 
+@pytest.mark.parametrize("name", ["breast-cancer", "diabetes"])
+def test_rows_are_scaled_by_themselves_and_not_by_the_records_left_out(name: str) -> None:
+    features = load(name, rows=60, seed=1).features
+    np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(features.std(axis=0), 1, atol=1e-5)
+
+
 def test_unknown_name() -> None:
     with pytest.raises(InputError) as caught:
         load("digit")

@@ -8,7 +8,7 @@ import pytest
 from torch import nn
 
 from lethe.errors import InputError
-from lethe.membership.candidates import CHEAP, NAMES, OUTPUT, STANDARD
+from lethe.membership.candidates import CHEAP, DRAWS, NAMES, OUTPUT, PRIVATE, STANDARD
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.obfuscation import Obfuscation
 from lethe.training.recipe import CallableRecipe, TorchRecipe
@@ -64,7 +64,13 @@ def test_all_says_what_is_missing() -> None:
         ({"mitigations": ("swag-ppm",)}, "--local-epsilon"),
         ({"mitigations": ("dp-sdg",)}, "Did you mean"),
         ({"mitigations": ("all", "l2")}, "stands alone"),
-        ({"clip": 0.0}, "clip"),
+        ({"clip": 0.0}, "clip=0.0 .* positive number"),
+        ({"mitigations": ("l2",), "epsilon": (1.0,), "delta": 1e-5}, "add dp-sgd, or leave --eps"),
+        ({"mitigations": ("none",), "local_epsilon": 1.0}, "add swag-ppm, or leave --local"),
+        (
+            {"mitigations": ("swag-ppm",), "local_epsilon": 1.0, "epsilon": (1.0,), "delta": 0.1},
+            "dp",
+        ),
         ({"local_epsilon": -1.0}, "local_epsilon"),
         ({"release": "dp-sgd-eps1"}, "release"),
     ],
@@ -80,6 +86,22 @@ def test_what_a_recipe_cannot_carry() -> None:
     assert "weighted" in [one.name for one in built]
     with pytest.raises(InputError, match="torch recipe"):
         AuditSettings(mitigations=("dp-sgd",), epsilon=(1.0,), delta=1e-5).candidates(ANY)
+
+
+def test_a_target_that_the_recipe_cannot_carry_is_refused_and_all_goes_on_without() -> None:
+    mixing = TorchRecipe(lambda: nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
+    private = AuditSettings(epsilon=(1.0,), delta=1e-5)
+    with pytest.raises(InputError, match="'dp-sgd': 1 .BatchNorm1d. mixes .* GroupNorm"):
+        private.candidates(mixing)
+    with pytest.raises(InputError, match="Leave --epsilon out"):
+        private.candidates(ANY)
+    number = TorchRecipe(lambda: nn.Linear(3, 1), loss="squared-error")
+    with pytest.raises(InputError, match="'swag-ppm': .* regression"):
+        AuditSettings(local_epsilon=4.0).candidates(number)
+    everything = AuditSettings(mitigations=("all",), epsilon=(1.0,), delta=1e-5, local_epsilon=4.0)
+    for recipe in (mixing, ANY):
+        lacking = {entry["name"] for entry in everything.candidates(recipe)[1]}
+        assert {*PRIVATE, *DRAWS} <= lacking
 
 
 def test_candidates_of_ones_own() -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from simulated import paired, signals
+from torch import nn
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.roc import auc
+from lethe.membership.document import guarantee_of
 from lethe.membership.persons import WAYS, check_several, person_scores, standardised
 from lethe.membership.scoring import score_all
+from lethe.mitigations.dp_sgd.candidate import PrivateTraining
+from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.shadows import Spec
 
 
 def test_by_hand() -> None:
@@ -78,3 +85,22 @@ def test_groups_of_size_one_say_nothing_more() -> None:
         check_several(np.ones(5, int))
     assert "2 of 3 persons have one record" in str(check_several(np.array([1, 1, 4])))
     assert check_several(np.array([2, 3])) is None
+
+
+def test_a_proof_about_records_says_so_where_persons_have_several() -> None:
+    pool = np.arange(60) < 50
+    spec = Spec(
+        np.zeros((60, 2), np.float32),
+        np.arange(60) % 2,
+        2,
+        pool,
+        TorchRecipe(lambda: nn.Linear(2, 2)),
+        Treatment(),
+        0,
+        np.arange(60) // 3,
+    )
+    plan = PrivateTraining(4.0, 1e-4, 5, 10)
+    found = guarantee_of(plan, spec)
+    assert "up to 3 records" in found.assumptions[0] and "not a person" in found.assumptions[0]
+    assert guarantee_of(plan, replace(spec, groups=None)) == plan.guarantee(pool)
+    assert guarantee_of(plan, None) == plan.guarantee(None)

@@ -40,7 +40,7 @@ def test_statistics_are_those_of_all_records(kind: str) -> None:
         "tensor": parts,
     }
     net.train()
-    net.second.eval()
+    net.second.train(False)
     assert recalculate_statistics(net, batches[kind]) == 2
     assert net.norm.running_mean is not None and net.norm.running_var is not None
     assert torch.allclose(net.norm.running_mean, rows.mean(0), atol=1e-5)

@@ -241,7 +241,7 @@ def test_stock_transformers_work_as_they_are(name: str) -> None:
     plan = plan_clipping(module, loss, batch)
     assert plan.way == "book-keeping", plan.reasons
     assert plan.check.mode == ("as given" if kind == "Llama" else "evaluation")
-    plan = plan_clipping(module.eval(), loss, batch)
+    plan = plan_clipping(module.train(False), loss, batch)
     _, norms = models.by_hand(module, loss, batch, 1.0)
     clip = float(norms.median())
     total, own = plan.clipped_sum(batch, clip)
@@ -365,7 +365,7 @@ def test_bad_steps_are_refused_by_name() -> None:
             plan.clipped_sum(batch, 1.0, weights)
     with pytest.raises(InputError, match="1 of 6 gradients are not finite"):
         plan.clipped_sum((batch[0].index_fill(0, torch.tensor(2), torch.inf), batch[1]), 1.0)
-    plan.module.eval()
+    plan.module.train(False)
     with pytest.raises(InputError, match="another mode"):
         plan.clipped_sum(batch, 1.0)
     plan.module.train()

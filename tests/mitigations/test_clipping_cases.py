@@ -84,7 +84,7 @@ CASES: dict[str, tuple[Any, Any, str, str]] = {
     "transformer": (models.lower, WORDS, BOOK, ""),
     "frozen parts": (models.half_frozen, VECTOR, BOOK, ""),
     "user's hook": (models.hooked, VECTOR, VMAP, "relative error"),
-    "batch norm, frozen": (lambda: models.batch_norm().eval(), VECTOR, VMAP, "BatchNorm1d"),
+    "batch norm, frozen": (lambda: models.batch_norm().train(False), VECTOR, VMAP, "BatchNorm1d"),
 }
 
 
@@ -103,7 +103,7 @@ def test_sum_equals_the_loop_and_the_bound_holds(name: str) -> None:
     assert word in " ".join(plan.reasons)
     assert bool(plan.reasons) == (way != "book-keeping")
     fresh = models.words(7) if CASES[name][1] is None else models.numbers(7, *CASES[name][1])
-    module.eval()  # no dropout, so that two passes can be compared
+    module.train(False)  # no dropout, so that two passes can be compared
     plan = plan_clipping(module, models.loss, batch, way=plan.way)
     _, norms = models.by_hand(module, models.loss, fresh, 1.0)
     for clip in (0.5 * float(norms.min()), float(norms.median())):

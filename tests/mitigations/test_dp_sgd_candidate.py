@@ -66,6 +66,7 @@ def test_the_guarantee_is_the_statement_of_what_runs() -> None:
     assert found.parameters["delta"] == 1e-4
     assert found.parameters["steps"] == 40
     assert found.parameters["sensitivity"] == 1.0001
+    assert any("held-out records are public" in words for words in found.assumptions)
     assert not PLAIN.guarantee(None).proven
 
 

@@ -256,7 +256,7 @@ BAD = {
     "fraction": (lambda: ranks(np.eye(2), np.eye(2), [0.0, 1.0]), "whole number"),
     "too few owners": (lambda: ranks(np.eye(2), np.eye(2), [0]), "whole number"),
     "dimensions": (lambda: ranks(np.ones((1, 3)), np.eye(2), [0]), "same number of dimensions"),
-    "no probes": (lambda: ranks(np.ones((0, 2)), np.eye(2), []), "both need rows"),
+    "no probes": (lambda: ranks(np.ones((0, 2)), np.eye(2), []), "it must be"),
     "objects": (lambda: ranks(np.eye(2).astype(object), np.eye(2), [0, 1]), "dtype object"),
     "metric": (lambda: ranks(np.eye(2), np.eye(2), [0, 1], "cosin"), "Did you mean 'cosine'"),
     "no map": (lambda: ranks(np.eye(2), np.eye(2), [0, 1], "whitened"), "needs a whitening"),

@@ -11,7 +11,7 @@ from scipy.stats import kstest, norm
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 from lethe.reidentification.operating import operating_point, tier
-from lethe.reidentification.smoothing import Sample, UnitNoise, pool, smooth, unit_noises
+from lethe.reidentification.smoothing import Sample, UnitNoise, noise_pool, noise_pools, smooth
 from lethe.reidentification.surface import attack_curve, largest_sigma
 
 
@@ -41,6 +41,17 @@ def nearest(sample):
     return np.bincount(sample.owner, credit, minlength=sample.users)
 
 
+def iter_of(clean, draws, **how):
+    return iter(noise_pool(clean, draws, **how))
+
+
+def unit_noises(clean, draws, **how):
+    """(pool, noise) of each draw."""
+    for index, pool in enumerate(noise_pools(clean, draws, **how)):
+        for noise in pool:
+            yield index, noise
+
+
 def test_noise_of_a_gallery_mean_is_that_of_its_rows():
     """Against noise on every row before the split: same variance, same independence."""
     rows = people(users=3, rows=8, dimension=2)
@@ -57,7 +68,7 @@ def test_noise_of_a_gallery_mean_is_that_of_its_rows():
 
 def test_m_draws_are_one_at_sigma_over_root_m():
     clean = split(people())
-    noise = next(pool(clean, 1))
+    noise = next(iter_of(clean, 1))
     many, one = noise.on(clean, 1.5, draws=9), noise.on(clean, 0.5)
     np.testing.assert_allclose(many.gallery, one.gallery)
     np.testing.assert_allclose(many.probes, one.probes)
@@ -67,7 +78,7 @@ def test_m_draws_are_one_at_sigma_over_root_m():
 
 def test_the_same_unit_noise_serves_every_sigma():
     clean = split(people())
-    noise = next(pool(clean, 1, seed=5))
+    noise = next(iter_of(clean, 1, seed=5))
     low, high = noise.on(clean, 0.25), noise.on(clean, 2.0)
     np.testing.assert_allclose((high.probes - clean.probes) / 8, low.probes - clean.probes)
     np.testing.assert_allclose((high.gallery - clean.gallery) / 8, low.gallery - clean.gallery)
@@ -75,7 +86,7 @@ def test_the_same_unit_noise_serves_every_sigma():
 
 def test_draws_of_a_pool_share_vectors_and_are_pairings_of_their_own():
     clean = split(people(users=4, rows=4))
-    draws = list(pool(clean, len(clean.probes) * 4, seed=2))
+    draws = list(noise_pool(clean, len(clean.probes) * 4, seed=2))
     base = {tuple(v) for v in draws[0].probes.round(9).tolist()}
     pairs = set()
     for draw in draws:
@@ -83,12 +94,12 @@ def test_draws_of_a_pool_share_vectors_and_are_pairings_of_their_own():
         pairs.add((*draw.probes[0].round(9), *draw.gallery[0].round(9)))
     assert len(pairs) == len(draws)
     with pytest.raises(InputError, match="more pools"):
-        list(pool(clean, len(clean.probes) * 4 + 1))
+        list(noise_pool(clean, len(clean.probes) * 4 + 1))
 
 
 def test_a_clean_gallery_stays_clean():
     clean = split(people())
-    noise = next(pool(clean, 1, clean_gallery=True))
+    noise = next(iter_of(clean, 1, clean_gallery=True))
     assert noise.gallery is None
     np.testing.assert_array_equal(noise.on(clean, 3.0).gallery, clean.gallery)
 

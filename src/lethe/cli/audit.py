@@ -8,10 +8,14 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from lethe.cli.audit_embeddings import embeddings
+from lethe.cli.audit_table import table
 from lethe.cli.audit_text import text
 from lethe.cli.subject_options import AS_USUAL, SubjectOptions
 
 audit = App(name="audit", help="Measure what a release tells about the people behind it.")
+audit.command(embeddings)
+audit.command(table)
 audit.command(text)
 
 

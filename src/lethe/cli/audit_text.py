@@ -112,7 +112,8 @@ def text(
     options["predictions"] = True
     if options["fine_tune"]:
         options["models"] = FEW if options["models"] is None else options["models"]
-        options["mitigations"] = options["mitigations"] or ["none"]
+        if options["epsilon"] is None and options["local_epsilon"] is None:
+            options["mitigations"] = options["mitigations"] or ["none"]
     settings = audit_settings(options)
     where, details = options["engine"], options["engine_option"] or ()
     check_engine(where, details)

@@ -5,18 +5,22 @@ from __future__ import annotations
 import shlex
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lethe.errors import InputError, check_known_keys
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from lethe.evidence.findings import Findings
     from lethe.membership.settings import AuditSettings
     from lethe.training.folder import RunFolder
     from lethe.training.shadows import Shadows
+
+Settings = TypeVar("Settings", bound="DataclassInstance")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -50,23 +54,36 @@ def merged(config: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def audit_settings(options: Mapping[str, Any]) -> AuditSettings:
-    """Settings of the audit from merged options; what is None keeps its default.
+    """Settings of a membership audit from merged options; what is None keeps its default.
 
     Raises:
         InputError: a value breaks a rule, or has the wrong type in a file.
     """
     from lethe.membership.settings import AuditSettings
 
+    lists = ("attack", "gate", "until", "mitigations", "epsilon")
+    return settings_of(AuditSettings, options, lists)
+
+
+def settings_of(kind: type[Settings], options: Mapping[str, Any], lists: Sequence[str]) -> Settings:
+    """Settings of any kind from merged options; those in `lists` are tuples.
+
+    Raises:
+        InputError: a value breaks a rule, or has the wrong type in a file.
+    """
     chosen: dict[str, Any] = {}
-    for field in fields(AuditSettings):
+    for field in fields(kind):
         value = options.get(field.name)
         if value is None:
             continue
-        if field.name in ("attack", "gate", "until", "mitigations", "epsilon"):
+        if field.name in lists:
             value = tuple(value) if isinstance(value, list | tuple) else (value,)
+            usual: Any = field.default or ()
+            for one in value if usual else ():
+                _check_type(field.name, one, usual[0])
         _check_type(field.name, value, field.default)
         chosen[field.name] = value
-    return AuditSettings(**chosen)
+    return kind(**chosen)
 
 
 def _check_type(name: str, value: Any, default: Any) -> None:
@@ -115,11 +132,15 @@ def finish(findings: Findings, run: RunFolder, context: Path | None) -> int:
     from lethe.cli.show import print_findings
     from lethe.evidence.rules import exit_code
     from lethe.report import write
+    from lethe.report.embedding_figures import figure_files
 
     beside = run.path / "context.toml"
     if context is not None or beside.is_file():
         findings = replace(findings, context=read_toml(context or beside))
     run.write("findings.json", findings.to_bytes())
     write(findings, run.path / "report.html", run.manifest)
+    if findings.representations is not None:
+        for name, drawn in figure_files(findings):
+            run.write(name, drawn)
     print_findings(findings, str(run.path))
     return exit_code(ruling["outcome"] for ruling in findings.rules)

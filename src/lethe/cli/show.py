@@ -8,7 +8,9 @@ from types import TracebackType
 from typing import Any
 
 from lethe.cli import interrupt
+from lethe.cli.show_embeddings import print_embeddings
 from lethe.cli.show_f1 import print_f1
+from lethe.cli.show_table import print_table
 from lethe.evidence.findings import Findings
 
 _LOG_EVERY = 10.0
@@ -103,6 +105,12 @@ def print_findings(findings: Findings, folder: str) -> None:
 
     from lethe.report.view import utility_name
 
+    if findings.representations is not None:
+        print_embeddings(findings, folder)
+        return
+    if findings.table is not None:
+        print_table(findings, folder)
+        return
     console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
     frontier = findings.frontier
     merit = utility_name(frontier["utility"])

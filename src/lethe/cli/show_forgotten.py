@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +44,7 @@ def write_answers(
         RunFailed: it cannot be written.
     """
     from lethe.errors import InputError
-    from lethe.files import write_whole
+    from lethe.files import write_for_owner, write_whole
     from lethe.membership.sheets import sheet
 
     if (folder / "requests.csv").is_file():
@@ -80,19 +79,8 @@ def write_answers(
     for at, (asked, one) in enumerate(zip(requests.listed, found.persons, strict=True)):
         writer.writerow([pseudonym(at), asked.name, one.verdict])
         page = sheet(asked.name, one, found, candidate, shadows.task)
-        _for_the_owner(folder / "sheets" / f"{pseudonym(at)}.html", page.encode())
-    _for_the_owner(folder / "requests.csv", listing.getvalue().encode())
-
-
-def _for_the_owner(path: Path, content: bytes) -> None:
-    """Nobody else on the machine can read it, from its first byte on."""
-    from lethe.files import write_whole
-
-    before = os.umask(0o077)
-    try:
-        write_whole(path, content)
-    finally:
-        os.umask(before)
+        write_for_owner(folder / "sheets" / f"{pseudonym(at)}.html", page.encode())
+    write_for_owner(folder / "requests.csv", listing.getvalue().encode())
 
 
 def print_answers(folder: Path, requests: Requests, found: Forgotten, candidate: str) -> None:

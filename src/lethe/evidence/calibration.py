@@ -144,7 +144,7 @@ def _least_noise(epsilon_at: Callable[[float], float], epsilon: float, most: flo
             raise InputError(
                 f"epsilon={epsilon:g} is not reached with noise_multiplier <= {most:g}, which "
                 f"gives {epsilon * math.exp(above):.4g}: take a larger epsilon or delta, "
-                "fewer steps, a smaller sampling_rate or a larger `most`."
+                "fewer steps (epochs), smaller batches or a larger `most`."
             )
         little, below, enough = enough, above, min(2 * enough, most)
         above = height(enough)

@@ -27,6 +27,7 @@ from lethe.evidence.individual import Float, check_weights, individual_epsilons
 
 TUNING = ("none", "public", "counted", "uncounted")
 SOURCES = ("public", "private")
+_ROUNDING = 1e-12  # 1/49 times 49 is a little below 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,16 +256,23 @@ def _proven(kind: str, parameters: dict[str, float], run: DpSgdRun) -> Guarantee
         *_float_noise(),
     ]
     if run.weights is not None:
-        assumed.append("weights are at most 1 and were fixed without the private data")
+        assumed.append(
+            f"the weight of a {run.unit} is at most 1, a function of it and of public data alone"
+        )
+        if run.relation == "replace-one":
+            assumed.append(f"the {run.unit} put in another's place has the same weight")
     if run.tuning == "counted":
         assumed.append(
             f"the {run.runs} trainings charged had at least this noise and no more steps"
         )
     elif run.tuning == "public":
         assumed.append("settings were chosen on other data")
+    else:
+        assumed.append("settings were fixed in advance, not by how they did on these data")
     voided = (
         "another sampler, a skipped or weighted batch, or an early stop chosen on private data",
         "a layer that mixes records, a parameter outside the clipping",
+        "a choice among several trainings by how they did on the private data",
         "further releases from the same data, which add up",
     )
     return Guarantee(kind, parameters, run.relation, run.unit, tuple(assumed), voided)

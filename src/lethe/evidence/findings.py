@@ -17,6 +17,7 @@ from typing import Any
 from lethe.errors import InputError, check_known_keys
 
 SCHEMA = "lethe-findings/1"
+OPTIONAL = ("representations", "table")
 RELEASES = ("model", "embeddings", "table", "queries")
 
 Json = dict[str, Any]
@@ -43,6 +44,9 @@ class Findings:
         limits: what this audit cannot say.
         context: what only people know; "not provided" where they did not say.
         reproduction: seeds, settings, versions, hashes.
+        representations: of released vectors, by model: attacks, sweep, utility, radii, proofs;
+            left out where something else was audited.
+        table: of released rows: anonymity, linkage or synthetic risks; left out elsewhere.
     """
 
     subject: Json
@@ -62,10 +66,13 @@ class Findings:
     context: Json
     reproduction: Json
     schema: str = field(default=SCHEMA)
+    representations: Json | None = None
+    table: Json | None = None
 
     def to_json(self) -> Json:
         """Plain JSON values, schema first, numbers rounded to 8 significant digits."""
         names = ["schema"] + [f.name for f in fields(self) if f.name != "schema"]
+        names = [name for name in names if name not in OPTIONAL or getattr(self, name) is not None]
         return {name: _plain(getattr(self, name), name) for name in names}
 
     def to_bytes(self) -> bytes:
@@ -86,7 +93,7 @@ class Findings:
             )
         names = [f.name for f in fields(Findings)]
         check_known_keys("findings", document, names)
-        missing = [name for name in names if name not in document]
+        missing = [name for name in names if name not in document and name not in OPTIONAL]
         if missing:
             raise InputError(f"findings lack {', '.join(missing)}.")
         return Findings(**document)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -80,6 +80,22 @@ class Guarantee:
             "assumptions": list(self.assumptions),
             "voided_by": list(self.voided_by),
         }
+
+
+def where_people_have_several(guarantee: Guarantee, most: int) -> Guarantee:
+    """The same, saying that it protects a record and not the person behind several.
+
+    Args:
+        guarantee: a label; returned as it is unless it has numbers and its unit is a record.
+        most: records of the person who has the most of them.
+
+    >>> where_people_have_several(Guarantee("gdp", {"mu": 1.0}, "none", "record"), 3).assumptions
+    ('it protects each record as one, not a person: here a person has up to 3 records',)
+    """
+    if guarantee.unit != "record" or not guarantee.parameters or most < 2:
+        return guarantee
+    told = f"it protects each record as one, not a person: here a person has up to {most} records"
+    return replace(guarantee, assumptions=(told, *guarantee.assumptions))
 
 
 def empirical_only(*assumptions: str, voided_by: tuple[str, ...] = ()) -> Guarantee:

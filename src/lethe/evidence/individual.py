@@ -109,8 +109,9 @@ def check_weights(weights: ArrayLike) -> Float:
     if bad.any():
         first = int(np.argmax(bad))
         raise InputError(
-            f"weights[{first}]={given[first]:g} must be in [0, 1] for a proven epsilon, "
-            f"as must {int(bad.sum()) - 1} more: divide all by the largest, or clip them."
+            f"weights[{first}]={given[first]:g} must be in [0, 1] for a proven epsilon"
+            + (f", as must {others} more" if (others := int(bad.sum()) - 1) else "")
+            + ": divide all by the largest, or clip them."
         )
     return given
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,30 @@ METRICS = {
     "auc": "area under the ROC curve of the strongest attack",
     "top-t": "mean t-score of the most exposed 1 % of records",
     "utility-loss": "utility (accuracy, or R²) lost against the baseline",
+}
+EMBEDDING_METRICS = {
+    "lift": "Top-1 of the gallery attack over chance",
+    "top-1": "share of probes that the gallery attack names rightly",
+    "bound": "upper limit on every attacker's Top-1",
+    "utility-loss": "utility (AUC, or accuracy) lost against the baseline",
+}
+TABLE_METRICS = {
+    "prosecutor": "highest chance to find the row of a person who is in the table, 1 / k",
+    "marketer": "share of rows that a linkage of everybody gets right",
+    "unique": "share of rows that are alone with their quasi-identifiers",
+    "certain": "share of rows whose sensitive value the quasi-identifiers give away for certain",
+    "utility-loss": "utility lost against the table as it is",
+}
+RECORD_METRICS = {
+    "top-1": "share of people whose record the best guess names rightly",
+    "match": "share of people whose record is named rightly beyond the threshold",
+    "false-match": "share of people outside the release for whom a record is named",
+    "utility-loss": "utility lost against the records as they are",
+}
+SYNTHETIC_METRICS = {
+    "singling-out": "excess of the singling-out attacks over their control",
+    "linkability": "excess of the linkability attack over its control",
+    "inference": "excess of the attribute inference attack over its control",
 }
 AT_FPR = ("tpr", "tau")
 PASS, FAIL, UNDECIDED, NOT_TESTED = "pass", "fail", "not-enough-evidence", "not-tested"
@@ -82,8 +106,12 @@ def _number(text: str, what: str, rule: str) -> float:
         raise InputError(f"{what} {text!r} in rule {rule!r} is not a number.") from None
 
 
-def parse_rule(text: str) -> Rule:
+def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
     """Read one rule.
+
+    Args:
+        text: as it was typed.
+        metrics: those that the audit measures: `METRICS`, `EMBEDDING_METRICS`, ...
 
     Raises:
         InputError: not of the grammar, an unknown metric, or a missing or needless FPR.
@@ -98,10 +126,10 @@ def parse_rule(text: str) -> Rule:
             "for example 'tpr@0.001 <= 0.05'."
         )
     metric = found["metric"]
-    if metric not in METRICS:
+    if metric not in metrics:
         raise InputError(
             f"rule {text!r} names the unknown metric {metric!r}."
-            f"{did_you_mean(metric, METRICS)} Metrics: {', '.join(METRICS)}."
+            f"{did_you_mean(metric, metrics)} Metrics: {', '.join(metrics)}."
         )
     fpr = None if found["fpr"] is None else _number(found["fpr"], "FPR", text)
     if (metric in AT_FPR) != (fpr is not None):

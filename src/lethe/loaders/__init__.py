@@ -7,8 +7,8 @@ from pathlib import Path
 
 from lethe.columns import SUFFIXES
 from lethe.errors import InputError, check_choice, did_you_mean
-from lethe.loaders.builtin import BUILTIN
-from lethe.loaders.dataset import TASKS, Dataset, subset
+from lethe.loaders.builtin import BUILTIN, builtin
+from lethe.loaders.dataset import TASKS, Dataset
 from lethe.loaders.tables import load_table
 
 __all__ = ["BUILTIN", "Dataset", "load", "load_table"]
@@ -56,12 +56,12 @@ def load(
                     f"{option}={value!r} is for files; the built-in set {name!r} is complete. "
                     f"Leave it out, or name a file such as ./{name}.csv."
                 )
-        data = BUILTIN[name]()
+        data = builtin(name, rows, seed)
         if task is not None and check_choice("task", task, TASKS) != data.task:
             raise InputError(
                 f"task={task!r} does not fit the built-in set {name!r}, which is for {data.task}."
             )
-        return subset(data, rows, seed)
+        return data
     path = Path(target)
     if not path.exists() and path.suffix.lower() not in SUFFIXES and path.name == name:
         raise InputError(

@@ -38,6 +38,11 @@ _HOW = {
 }
 
 
+_NO_TORCH = (
+    "differentially private training needs a torch recipe: it clips the gradient of each record. "
+    "Leave --epsilon out, or give TorchRecipe(...)"
+)
+
 PublicWeights = Callable[[], NDArray[np.float32]]
 
 
@@ -61,16 +66,18 @@ def candidates(
 
     Raises:
         InputError: an unknown name in `mitigations`, a named one that the recipe cannot carry, or
-            a `release` that is not built.
+            one whose target is given, a target that no named one uses, or a `release` that is
+            not built.
     """
     asked = settings.mitigations
     for name in asked or ():
         check_choice("mitigation", name, [*NAMES, "all", "none"])
-    named = () if asked is None or asked == ("all",) else asked
+    _check_used(settings)
+    named = _implied(settings) if asked is None else asked
     built: list[Mitigation] = [BASELINE]
     skipped: list[dict[str, str]] = []
     for name in _wanted(settings):
-        missing = _missing(name, settings)
+        missing = _missing(name, settings, recipe)
         made = [] if missing else list(_make(name, settings, recipe, public))
         reasons = [missing] if missing else []
         for mitigation in made:
@@ -97,22 +104,45 @@ def _refused(mitigation: Mitigation, recipe: Recipe) -> str | None:
     return recipe.refuses(mitigation.treatment(np.ones(1, np.float32)))
 
 
+def _check_used(settings: AuditSettings) -> None:
+    """Refuse a target that nobody would train for."""
+    asked = settings.mitigations
+    if asked is None or asked == ("all",):
+        return
+    for given, name, kinds in (
+        (bool(settings.epsilon), "epsilon", PRIVATE),
+        (settings.local_epsilon is not None, "local-epsilon", DRAWS),
+    ):
+        if given and not set(kinds) & set(asked):
+            raise InputError(
+                f"--{name} is given, and no candidate of --mitigations uses it: add {kinds[0]}, "
+                f"or leave --{name} out."
+            )
+
+
 def _wanted(settings: AuditSettings) -> tuple[str, ...]:
     asked = settings.mitigations
     if asked == ("all",):
         return NAMES
     if asked is not None:
         return tuple(name for name in NAMES if name in asked)
+    return (*STANDARD, *_implied(settings))
+
+
+def _implied(settings: AuditSettings) -> tuple[str, ...]:
+    """What a target was given for, which is as good as its name."""
     private = PRIVATE[:1] if settings.epsilon else ()
     drawn = DRAWS[:1] if settings.local_epsilon is not None else ()
-    return (*STANDARD, *private, *drawn)
+    return (*private, *drawn)
 
 
-def _missing(name: str, settings: AuditSettings) -> str:
-    """What a mitigation lacks in the settings; empty if nothing."""
+def _missing(name: str, settings: AuditSettings, recipe: Recipe) -> str:
+    """What a mitigation lacks in the settings or the recipe; empty if nothing."""
     private = name in PRIVATE and not settings.epsilon
     drawn = name in DRAWS and settings.local_epsilon is None
-    return _HOW[name] if private or drawn else ""
+    if private or drawn:
+        return _HOW[name]
+    return _NO_TORCH if name in PRIVATE and not isinstance(recipe, TorchRecipe) else ""
 
 
 def _make(
@@ -128,6 +158,7 @@ def _make(
     elif name in DRAWS:
         listed = _draws(settings)
     else:
+        assert isinstance(recipe, TorchRecipe)
         weights = public() if public is not None and name == "individual-dp" else _UNKNOWN
         listed = _private(settings, recipe, weights)
     yield from (one for one in listed if _kind(one.name) == name)
@@ -162,13 +193,8 @@ def _output() -> Sequence[Mitigation]:
 
 
 def _private(
-    settings: AuditSettings, recipe: Recipe, weights: NDArray[np.float32]
+    settings: AuditSettings, recipe: TorchRecipe, weights: NDArray[np.float32]
 ) -> Sequence[Mitigation]:
-    if not isinstance(recipe, TorchRecipe):
-        raise InputError(
-            "differentially private training needs a torch recipe: it clips the gradient of each "
-            "record. Leave --epsilon out, or give TorchRecipe(...)."
-        )
     from lethe.mitigations.dp_sgd.candidate import private_training
     from lethe.mitigations.dp_sgd.individual import IndividualPrivacy
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
+from lethe.evidence.guarantee import Guarantee, where_people_have_several
 from lethe.evidence.rules import Rule, Ruling, joint_outcome, judge
 from lethe.loaders import Dataset
 from lethe.membership import texts
@@ -230,11 +231,24 @@ def _candidate(
         chosen,
         one.utility or unknown,
         one.risk,
-        one.mitigation.guarantee(None if spec is None else spec.pool),
+        guarantee_of(one.mitigation, spec),
         one.utility_loss,
         one.risk_change,
         details,
     )
+
+
+def guarantee_of(mitigation: Mitigation, spec: Spec | None) -> Guarantee:
+    """What a mitigation proves of an audit's training, and of whom.
+
+    Args:
+        mitigation: a candidate.
+        spec: of the baseline; None where nothing was trained.
+    """
+    told = mitigation.guarantee(None if spec is None else spec.pool)
+    if spec is None or spec.groups is None:
+        return told
+    return where_people_have_several(told, int(np.bincount(spec.groups[spec.pool]).max()))
 
 
 def _per_class(

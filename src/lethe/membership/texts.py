@@ -129,7 +129,8 @@ def limits(
             "Inputs were scaled with statistics of all records; this small leak is not attacked"
             + (
                 "; private training scales them anew by the held-out records, which it takes as "
-                "public."
+                "public. Lists of categories, and medians in the place of missing numbers, still "
+                "come from all records, and no guarantee here covers them."
                 if proven
                 else "."
             )

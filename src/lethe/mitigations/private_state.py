@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
-from lethe.files import write_whole
+from lethe.files import write_for_owner, write_whole
 
 _EVERY = 20.0  # seconds between two savings
 _NAME = "private-training.safetensors"
@@ -99,7 +99,7 @@ class State:
             held |= {f"slot/{at}/{what}": one for what, one in slot.items() if one is not None}
         header = {"training": self._name, "step": str(step), "secret": f"{self._secret:x}"}
         own = {key: value.contiguous().clone() for key, value in held.items()}
-        write_whole(self._path, save(own, header))
+        write_for_owner(self._path, save(own, header))
         self._saved = time.monotonic()
 
     def done(self) -> None:

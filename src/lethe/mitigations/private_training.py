@@ -20,11 +20,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lethe.errors import InputError
-from lethe.evidence.dp_statement import DpSgdRun, DpStatement, dp_statement
+from lethe.errors import InputError, check_choice
+from lethe.evidence.dp_statement import SOURCES, DpSgdRun, DpStatement, dp_statement
 from lethe.evidence.individual import check_weights
 from lethe.mitigations.clipping import ClippingPlan, clipped_sum_in_parts, plan_clipping
 from lethe.mitigations.clipping.bookkeeping import Loss
+from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 from lethe.mitigations.clipping.trees import rows, size, tensors
 from lethe.mitigations.private_settings import PrivateSettings
 from lethe.mitigations.private_state import State, write_released
@@ -43,7 +44,7 @@ class PrivateModel:
     Attributes:
         module: the trained module, the one that was given.
         statement: the guarantee that was earned, with reasons where it is weaker.
-        plan: how gradients were clipped, and what the self-check measured.
+        plan: how gradients were clipped, and what the self-check measured on private examples.
         noise_multiplier: sd of the noise on the sum / clip.
         steps: noisy steps taken.
     """
@@ -90,8 +91,8 @@ def train_privately(
         progress: told (steps done, steps).
 
     Returns:
-        The model and its statement. Nothing else that was seen on the way, such as the norms of
-        gradients or the sizes of batches, is private.
+        The model and its statement. Nothing else that was seen on the way, such as norms of
+        gradients, sizes of batches or `PrivateModel.plan`, is covered by it: keep it to yourself.
 
     Raises:
         InputError: settings, data or weights break a rule, or no way of clipping holds its bound
@@ -104,10 +105,14 @@ def train_privately(
         What the statement lists. In particular the settings were not tuned on these data.
     """
     count = size(data)
+    check_choice("weights_from", weights_from, SOURCES)
+    first = next(module.parameters(), None)
+    if first is None:
+        raise InputError("module has no parameters; nothing to train.")
     own = None if weights is None else check_weights(weights)
     if own is not None and len(own) != count:
         raise InputError(f"{len(own)} weights do not fit {count} examples: give one for each.")
-    autocast = _autocast(settings.precision, next(module.parameters()).device.type)
+    autocast = _autocast(settings.precision, first.device.type)
 
     def losses(model: nn.Module, batch: Any) -> Tensor:
         with autocast():
@@ -115,8 +120,8 @@ def train_privately(
 
     steps = settings.steps(count)
     clipping = plan_clipping(module, losses, rows(data, list(range(min(count, _LOOK)))))
-    sensitivity = max(1.0, clipping.check.change_over_clip)
-    noise = settings.noise(count, sensitivity)
+    # Not the change that was measured: the noise would tell of the records it was measured on.
+    noise = settings.noise(count, MOST_CHANGE)
     trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
     optimizer = _optimizer(settings, list(trained.values()))
     name = digest(
@@ -159,7 +164,7 @@ def train_privately(
         steps=steps,
         delta=settings.delta,
         records=count,
-        sensitivity=sensitivity,
+        sensitivity=MOST_CHANGE,
         relation=settings.relation,
         sampling="poisson",
         unit=settings.unit,

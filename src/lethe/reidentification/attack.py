@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, stdtrit
+from scipy.special import gammaln
 
 from lethe.errors import InputError, NotMeasurable, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
-from lethe.reidentification.by_user import mean_by_user
+from lethe.reidentification.by_user import linear_estimate, mean_by_user, scaled
 from lethe.reidentification.gallery import Split, gallery_means, probes_together, whitening
 from lethe.reidentification.ranks import Ranks, ranks
 
@@ -202,6 +202,7 @@ def measure(
         raise NotMeasurable(f"an interval over people needs at least 2 people, got {len(people)}.")
     size, chance = found.users, Chance(found.users)
     position = np.arange(size)
+    method = f"t by {len(people)} people; n counts probes"
 
     def credit(table: Float) -> Float:
         return over_ties(table, found.closer, found.tied)
@@ -211,7 +212,10 @@ def measure(
         return mean_by_user(np.clip(credit(table), 0, 1), place, confidence)
 
     def average(values: Float, low: float, high: float, shift: float = 0.0) -> Estimate:
-        return _mean(values - shift, place, counts, low - shift, high - shift, confidence)
+        mean = float(values.mean()) - shift
+        influence = (values - shift - mean) / len(values)
+        ends = {"low": low - shift, "high": high - shift}
+        return linear_estimate(mean, influence, place, confidence, method, **ends)
 
     for k in top:
         check_between("k", k, 1, np.inf, open_high=True)
@@ -227,7 +231,7 @@ def measure(
         people=len(people),
         tie_share=found.tie_share,
         top=tops,
-        lift={k: _scaled(one, 1 / chance.top(k)) for k, one in tops.items()},
+        lift={k: scaled(one, 1 / chance.top(k)) for k, one in tops.items()},
         mrr=average(reciprocal, 0, 1),
         mean_rank=average(found.rank, 1, size),
         median_rank=_median(found.rank, place, confidence),
@@ -286,25 +290,6 @@ def _alone_among(users: int, smaller: int) -> Float:
     return np.asarray(np.where(enough, np.minimum(np.exp(log), 1.0), 0.0), dtype=np.float64)
 
 
-def _mean(
-    values: Float,
-    place: NDArray[np.intp],
-    counts: NDArray[np.intp],
-    low: float,
-    high: float,
-    confidence: float,
-) -> Estimate:
-    """Mean over probes with a t-interval by people (linearised ratio), kept in its range."""
-    people = len(counts)
-    value = float(np.mean(values))
-    summed = np.bincount(place, values) - counts * value
-    deviation = np.sqrt(float((summed**2).sum()) * people / (people - 1)) / len(values)
-    half = float(stdtrit(people - 1, (1 + confidence) / 2)) * deviation
-    method = f"t by {people} people; n counts probes"
-    below, above = max(low, value - half), min(high, value + half)
-    return Estimate(value, min(below, value), max(above, value), confidence, method, len(values))
-
-
 def _median(rank: Float, place: NDArray[np.intp], confidence: float) -> Estimate:
     """Median with Woodruff's interval (1952): the limits of the share below it, turned back."""
     middle = float(np.median(rank))
@@ -323,8 +308,3 @@ def _median_of_each(rank: Float, place: NDArray[np.intp], counts: NDArray[np.int
     start = np.cumsum(counts) - counts
     lower, upper = order[start + (counts - 1) // 2], order[start + counts // 2]
     return np.asarray((rank[lower] + rank[upper]) / 2, dtype=np.float64)
-
-
-def _scaled(one: Estimate, factor: float) -> Estimate:
-    value, low, high = (None if x is None else x * factor for x in (one.value, one.low, one.high))
-    return Estimate(value, low, high, one.confidence, one.method, one.n)

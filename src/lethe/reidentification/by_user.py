@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -80,8 +81,10 @@ def linear_estimate(
     confidence: float,
     method: str,
     error: float = 0.0,
+    low: float = 0.0,
+    high: float = 1.0,
 ) -> Estimate:
-    """A t-interval in [0, 1] from the share of each row in the error, summed over each user.
+    """A t-interval from the share of each row in the error, summed over each user.
 
     Args:
         value: the statistic.
@@ -90,6 +93,8 @@ def linear_estimate(
         confidence: two-sided coverage.
         method: what is said of it.
         error: a proven error of the computation itself, added on both sides.
+        low: the least that the statistic can be; the interval ends there.
+        high: the most that it can be.
     """
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     place = np.arange(len(influence))
@@ -104,9 +109,55 @@ def linear_estimate(
     count = len(summed)
     deviation = math.sqrt(float((summed**2).sum()) * count / (count - 1))
     half = float(stdtrit(count - 1, (1 + confidence) / 2)) * deviation + error
-    return Estimate(
-        value, max(0.0, value - half), min(1.0, value + half), confidence, method, len(influence)
+    below, above = max(low, value - half), min(high, value + half)
+    return Estimate(value, min(below, value), max(above, value), confidence, method, len(influence))
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A statistic with the share of each row in its error, so that two of them can be compared.
+
+    Attributes:
+        value: the statistic.
+        influence: (n,) see `linear_estimate`.
+        error: a proven error of the computation itself.
+        method: what is said of it.
+    """
+
+    value: float
+    influence: Float
+    error: float
+    method: str
+
+    def estimate(self, users: ArrayLike | None, confidence: float) -> Estimate:
+        """The statistic, in [0, 1], with an interval by users."""
+        return linear_estimate(
+            self.value, self.influence, users, confidence, self.method, self.error
+        )
+
+    def less(self, other: Linear, users: ArrayLike | None, confidence: float) -> Estimate:
+        """This minus the other, paired: what chance does to both cancels."""
+        return linear_estimate(
+            self.value - other.value,
+            self.influence - other.influence,
+            users,
+            confidence,
+            f"paired; {other.method}",
+            self.error + other.error,
+            low=-1.0,
+        )
+
+
+def scaled(one: Estimate, factor: float) -> Estimate:
+    """The estimate in another unit, such as a share as a lift over chance; factor > 0.
+
+    >>> print(scaled(Estimate(0.25, 0.2, 0.3, 0.95, "exact", 100), 4))
+    1 [0.8, 1.2]
+    """
+    value, low, high = (
+        None if limit is None else factor * limit for limit in (one.value, one.low, one.high)
     )
+    return Estimate(value, low, high, one.confidence, f"{factor:g} times: {one.method}", one.n)
 
 
 def mean_of_pools(values: ArrayLike, confidence: float = 0.95) -> Estimate:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
-from lethe.reidentification.by_user import linear_estimate, mean_by_user, mean_of_pools
+from lethe.reidentification.by_user import Linear, mean_by_user, mean_of_pools
 from lethe.reidentification.head import LinearHead, as_head, classes_of
 from lethe.reidentification.pair_share import pair_share
 from lethe.reidentification.utility import average_precision
@@ -26,18 +26,20 @@ class DrawnUtility:
         auc: AUC of the noisy logit; interval by users. None for several classes.
         average_precision: its mean; the interval is of the noise alone, for these very rows. None
             for several classes.
+        merit: the AUC, or of several classes the accuracy, to be compared in pairs.
     """
 
     accuracy: Estimate
     auc: Estimate | None
     average_precision: Estimate | None
+    merit: Linear
 
 
 def drawn_utility(
     head: Any,
     representations: ArrayLike,
     labels: ArrayLike,
-    sigma: float,
+    sigma: ArrayLike,
     draws: int = 1,
     *,
     repeats: int = 100,
@@ -54,7 +56,7 @@ def drawn_utility(
         head: see `as_head`.
         representations: (n, d).
         labels: (n,) in {0, 1} for a binary head, in {0..C-1} otherwise.
-        sigma: noise of one draw, >= 0.
+        sigma: noise of one draw, >= 0: a number, or (n,) one a row (adaptive noise).
         draws: M >= 1.
         repeats: how often the noise is drawn, >= 2.
         users: (n,) owner of each row; None: each row its own person.
@@ -66,7 +68,9 @@ def drawn_utility(
     """
     r = check_vectors("representations", representations)
     model = as_head(head, r.shape[1])
-    level = effective_sigma(sigma, draws)
+    level = np.array([effective_sigma(float(one), draws) for one in np.atleast_1d(sigma)])
+    if len(level) not in (1, len(r)):
+        raise InputError(f"sigma of shape {np.shape(sigma)} must be a number or ({len(r)},).")
     check_at_least("repeats", repeats, 2)
     owner = np.arange(len(r)) if users is None else np.asarray(users)
     clean = model.logits(r)
@@ -79,7 +83,7 @@ def drawn_utility(
         if isinstance(model, LinearHead) and model.binary:
             z: Float = clean + level * model.norm * rng.standard_normal(len(r))
         else:
-            z = model.logits(r + level * rng.standard_normal(r.shape))
+            z = model.logits(r + level[:, None] * rng.standard_normal(r.shape))
         right += classes_of(z) == truth
         if clean.ndim == 1:
             beaten = pair_share(z[positive], z[~positive], 0.0)
@@ -88,16 +92,18 @@ def drawn_utility(
             precision.append(average_precision(z, truth))
     accuracy = mean_by_user(right / repeats, owner, confidence)
     if clean.ndim > 1:
-        return DrawnUtility(accuracy, None, None)
+        mean = float(right.mean()) / repeats
+        drawn = Linear(mean, (right / repeats - mean) / len(r), 0.0, f"{repeats} draws; t by users")
+        return DrawnUtility(accuracy, None, None, drawn)
     share = influence / repeats
     value = float(share[positive].mean())
     weight = np.where(positive, positive.sum(), (~positive).sum())
+    drawn = Linear(value, (share - value) / weight, 0.0, f"{repeats} draws; t by users")
     return DrawnUtility(
         accuracy,
-        linear_estimate(
-            value, (share - value) / weight, users, confidence, f"{repeats} draws; t by users"
-        ),
+        drawn.estimate(users, confidence),
         mean_of_pools(precision, confidence),
+        drawn,
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lethe.columns import as_text, is_text, missing
 from lethe.errors import InputError, NotMeasurable, check_at_least
-from lethe.reidentification.geometry import Float, check_table
+from lethe.reidentification.vectors import Float, check_table
 
 Index = NDArray[np.intp]
 

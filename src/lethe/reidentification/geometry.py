@@ -23,12 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice
+from lethe.reidentification.vectors import Float, Float32, check_table
 
 METRICS = ("cosine", "l2", "whitened")
 _LONGEST = 1e30
-
-Float = NDArray[np.float64]
-Float32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,25 +170,6 @@ def _lengths(vectors: Float) -> Float:
     beyond = ~np.isfinite(found)
     found[beyond] = np.abs(vectors[beyond]).max(axis=1) * np.sqrt(vectors.shape[1])
     return np.asarray(found)
-
-
-def check_table(name: str, vectors: NDArray[Any]) -> None:
-    """Refuse what is no finite (rows, dimensions) table of numbers.
-
-    Raises:
-        InputError: another shape or kind, NaN or infinity.
-    """
-    if vectors.ndim != 2 or not vectors.shape[1] or vectors.dtype.kind not in "fiu":
-        raise InputError(
-            f"{name} has shape {vectors.shape} and dtype {vectors.dtype}; it must be (rows, "
-            "dimensions) of numbers. Save one row a vector, as float32."
-        )
-    bad = ~np.isfinite(vectors).all(axis=1)
-    if bad.any():
-        raise InputError(
-            f"{name} has NaN or infinite values in {bad.sum()} rows, the first is row "
-            f"{int(np.argmax(bad))}. Compute these vectors again, or remove them."
-        )
 
 
 def _mapped(name: str, vectors: NDArray[Any], metric: str, matrix: Float | None) -> Float:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError
-from lethe.reidentification.geometry import Float, check_table, prepare_gallery
+from lethe.reidentification.geometry import prepare_gallery
+from lethe.reidentification.vectors import Float, check_table
 
 ROWS, USERS = 512, 4096
 

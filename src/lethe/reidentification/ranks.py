@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_choice
-from lethe.reidentification.geometry import Gallery, Probes, check_table, prepare_gallery
+from lethe.reidentification.geometry import Gallery, Probes, prepare_gallery
+from lethe.reidentification.vectors import check_table
 
 BACKENDS = ("auto", "numpy", "numba", "torch")
 _CHUNK = 12 * 512  # probes prepared at once: float64 copies of them stay small
@@ -103,7 +104,7 @@ def ranks(
     check_table("probes", probes)
     prepared = prepare_gallery(gallery, metric, whitening)
     owners = _check_owners(probes, gallery, true_index)
-    chosen = _choose(backend) if backend == "auto" else backend
+    chosen = choose_backend() if backend == "auto" else backend
     counter = _counter(chosen, prepared, device)
 
     def part(first: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
@@ -145,7 +146,8 @@ def _check_owners(
     return owners.astype(np.intp)
 
 
-def _choose(backend: str) -> str:
+def choose_backend() -> str:
+    """What counts where nobody says: torch on a GPU, else numba if it knows the CPU, else numpy."""
     if find_spec("torch") is not None:
         from lethe.reidentification.ranks_torch import has_gpu
 

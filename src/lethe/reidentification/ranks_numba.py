@@ -12,18 +12,16 @@ memory (a tenth of the speed). This is the only file that needs to know that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from lethe.errors import InputError, require
-from lethe.reidentification.geometry import Float, Float32, Gallery, Probes
+from lethe.reidentification.geometry import Gallery, Probes
+from lethe.reidentification.jit import INSTALLED, compiled
 from lethe.reidentification.ranks_numpy import Counts
-
-INSTALLED = find_spec("numba") is not None
+from lethe.reidentification.vectors import Float, Float32
 
 TILES = {"avx512f": (12, 2, 16), "fma": (6, 2, 8), "neon": (6, 3, 4)}
 """CPU feature: probes, vectors and numbers in a vector; as many sums as fit in its registers."""
@@ -230,21 +228,11 @@ def _count_python(
     return again
 
 
-def _compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """Compiled at its first call, kept on disk for the next process where that can be written."""
-    numba = require("numba", "fast")
-    try:
-        compiled: Callable[..., Any] = numba.njit(nogil=True, cache=True, **options)(function)
-    except RuntimeError:  # numba found no folder for its cache
-        compiled = numba.njit(nogil=True, **options)(function)
-    return compiled
-
-
 if INSTALLED:
     # numba looks these names up in the module: the compiled functions call each other.
     tile = require("numba.extending", "fast").intrinsic(_tile)
-    _again = _compiled(_again_python, fastmath={"contract"})
-    _count = _compiled(_count_python)
+    _again = compiled(_again_python, fastmath={"contract"})
+    _count = compiled(_count_python)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.reidentification.geometry import Float32, Gallery, Probes, closeness
+from lethe.reidentification.geometry import Gallery, Probes, closeness
+from lethe.reidentification.vectors import Float32
 
 ROWS, USERS = 256, 1024
 _FAR = np.finfo(np.float32).min

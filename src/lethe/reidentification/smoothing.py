@@ -21,6 +21,7 @@ from lethe.errors import InputError, check_at_least, check_choice
 from lethe.reidentification.vectors import Float, check_sigma, check_vectors, effective_sigma
 
 MODES = ("pooled", "independent")
+BLOCK, TILE = 48, 512  # probes and users whose noise is shared by turning
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,18 +102,70 @@ class UnitNoise:
         )
 
 
-def pool(
-    sample: Sample, draws: int, *, pool_index: int = 0, seed: int = 0, clean_gallery: bool = False
-) -> Iterator[UnitNoise]:
-    """Draws that share one set of noise vectors: probe i gets vector i + r, user j vector j + s.
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Draws that share one set of noise vectors, each under shifts of its own.
 
-    Within a draw all vectors are distinct and independent, so each draw has exactly the
-    distribution of independent noise, at every sigma. Draws of one pool depend on each other:
-    intervals come from users or from several pools, never from the draws as if independent.
+    Probes lie in blocks of about 48 and users in tiles of about 512. Within its block probe i
+    gets vector i + r, within its tile user j vector j + t, both around the end: so all that a
+    draw needs of a block and a tile are their own vectors (see `pooled`).
+
+    Attributes:
+        probes: (P, d) standard normal.
+        gallery: (G, d) standard normal, or None for a gallery without noise.
+        shifts: (draws, 2) r and t of each draw; no two have both in common.
+    """
+
+    probes: Float
+    gallery: Float | None
+    shifts: NDArray[np.intp]
+
+    def __iter__(self) -> Iterator[UnitNoise]:
+        for r, t in self.shifts.tolist():
+            gallery = self.gallery
+            if gallery is not None:
+                gallery = gallery[shifted(len(gallery), TILE, t)]
+            yield UnitNoise(gallery, self.probes[shifted(len(self.probes), BLOCK, r)])
+
+    def probe_noise_at(self, probes: NDArray[np.intp], r: int) -> Float:
+        """Vectors of some probes in a draw that turns blocks by r."""
+        return np.asarray(self.probes[shifted(len(self.probes), BLOCK, r)[probes]])
+
+
+def parts(count: int, most: int) -> NDArray[np.intp]:
+    """Edges of parts of nearly equal length, none longer than `most`.
+
+    >>> parts(5, 3).tolist()
+    [0, 2, 5]
+    """
+    number = -(-count // most)
+    return (np.arange(number + 1) * count // number).astype(np.intp)
+
+
+def shifted(count: int, most: int, by: int) -> NDArray[np.intp]:
+    """(count,) which vector each place gets when all parts turn by `by`.
+
+    >>> shifted(5, 3, 1).tolist()
+    [1, 0, 3, 4, 2]
+    """
+    edges = parts(count, most)
+    length = np.repeat(np.diff(edges), np.diff(edges))
+    first = np.repeat(edges[:-1], np.diff(edges))
+    return np.asarray(first + (np.arange(count) - first + by) % length)
+
+
+def noise_pool(
+    sample: Sample, draws: int, *, pool_index: int = 0, seed: int = 0, clean_gallery: bool = False
+) -> Pool:
+    """Noise vectors for several draws; each draw by itself is one of independent noise.
+
+    Within a draw all vectors are distinct and independent, so it has exactly the distribution of
+    independent noise, at every sigma. Draws of one pool depend on each other: intervals come from
+    users or from several pools, never from the draws as if independent.
 
     Args:
         sample: whose noise it is.
-        draws: draws of the pool, >= 1; no two have both shifts in common, so at most P G.
+        draws: draws of the pool, >= 1.
         pool_index: which pool; each has noise of its own.
         seed: of all noise.
         clean_gallery: leave the gallery without noise.
@@ -122,21 +175,23 @@ def pool(
     """
     check_at_least("draws", draws, 1)
     probes, users, d = len(sample.probes), sample.users, sample.gallery.shape[1]
-    pairs = probes * (1 if clean_gallery else users)
+    turns, pairs = _shifts(sample, clean_gallery)
     if draws > pairs:
         raise InputError(f"draws={draws} exceeds the {pairs} shifts of a pool; take more pools.")
     rng = np.random.default_rng([seed, 3, pool_index])
     probe_noise = rng.standard_normal((probes, d))
     gallery_noise = None if clean_gallery else rng.standard_normal((users, d))
-    for code in rng.choice(pairs, draws, replace=False):
-        r, s = int(code) % probes, int(code) // probes
-        yield UnitNoise(
-            None if gallery_noise is None else np.roll(gallery_noise, -s, axis=0),
-            np.roll(probe_noise, -r, axis=0),
-        )
+    codes = rng.choice(pairs, draws, replace=False)
+    return Pool(probe_noise, gallery_noise, np.stack([codes % turns, codes // turns], axis=1))
 
 
-def unit_noises(
+def _shifts(sample: Sample, clean_gallery: bool) -> tuple[int, int]:
+    """Shifts of probes, and pairs of shifts, that are all different in every part."""
+    turns = int(np.diff(parts(len(sample.probes), BLOCK)).min())
+    return turns, turns * (1 if clean_gallery else int(np.diff(parts(sample.users, TILE)).min()))
+
+
+def noise_pools(
     sample: Sample,
     draws: int,
     *,
@@ -144,28 +199,26 @@ def unit_noises(
     pools: int = 2,
     seed: int = 0,
     clean_gallery: bool = False,
-) -> Iterator[tuple[int, UnitNoise]]:
-    """(pool, noise) of each draw; an independent draw is a pool of its own.
+) -> Iterator[Pool]:
+    """Pools that share some draws evenly; an independent draw is a pool of its own.
 
     Args:
         sample: whose noise it is.
         draws: how many, >= 1.
         mode: ``pooled`` or ``independent`` (the reference).
-        pools: how many pools share the draws evenly, >= 1; more where shifts run out.
+        pools: how many pools, >= 1; more where shifts run out.
         seed: of all noise.
         clean_gallery: leave the gallery without noise.
     """
     check_choice("mode", mode, MODES)
     check_at_least("draws", draws, 1)
     check_at_least("pools", pools, 1)
-    shifts = len(sample.probes) * (1 if clean_gallery else sample.users)
     # So few people that a pool runs out of shifts get more pools.
-    shared = max(min(pools, draws), math.ceil(draws / shifts))
-    parts = draws if mode == "independent" else shared
-    for index in range(parts):
-        own = draws // parts + (index < draws % parts)
-        for noise in pool(sample, own, pool_index=index, seed=seed, clean_gallery=clean_gallery):
-            yield index, noise
+    shared = max(min(pools, draws), math.ceil(draws / _shifts(sample, clean_gallery)[1]))
+    number = draws if mode == "independent" else shared
+    for index in range(number):
+        own = draws // number + (index < draws % number)
+        yield noise_pool(sample, own, pool_index=index, seed=seed, clean_gallery=clean_gallery)
 
 
 def smooth(representations: ArrayLike, sigma: float, draws: int = 1, seed: int = 0) -> Float:

@@ -7,7 +7,7 @@ crosses a threshold, and a level stops drawing noise when its interval is narrow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,15 +15,34 @@ from numpy.typing import ArrayLike
 
 from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
-from lethe.reidentification.by_user import mean_of_pools, share_of_users
-from lethe.reidentification.smoothing import Sample, UnitNoise, unit_noises
+from lethe.reidentification.by_user import mean_of_pools, scaled, share_of_users
+from lethe.reidentification.smoothing import Pool, Sample, noise_pools
 from lethe.reidentification.vectors import Float, effective_sigma
 
 SIGMAS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 TIERS = (5.0, 2.0, 1.5)
 
 Attack = Callable[[Sample], ArrayLike]
-"""From a (noisy) sample to (G,) hits of each user, in [0, probes of the user]."""
+"""From a (noisy) sample to (G,) hits of each user, in [0, probes of the user], or (G, K) of several
+measures; thresholds and widths look at the first."""
+
+
+Batch = Callable[[Sample, Pool, Sequence[float]], Iterable[tuple[float, ArrayLike, int]]]
+"""All draws of a pool at several sigmas: (sigma, hits summed over some draws, how many)."""
+
+
+def one_by_one(attack: Attack) -> Batch:
+    """The plain way: one attack a draw and sigma; one draw where there is no noise."""
+
+    def batch(
+        sample: Sample, pool: Pool, sigmas: Sequence[float]
+    ) -> Iterator[tuple[float, ArrayLike, int]]:
+        for number, noise in enumerate(pool):
+            for sigma in sigmas:
+                if sigma > 0 or number == 0:
+                    yield sigma, attack(noise.on(sample, sigma)), 1
+
+    return batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +57,7 @@ class Level:
             with fewer than two pools.
         draws: noise draws behind it.
         exposure: (G,) share of each user's probes that were named.
+        others: shares of the attack's further measures, in their order.
     """
 
     sigma: float
@@ -46,6 +66,7 @@ class Level:
     noise_only: Estimate | None
     draws: int
     exposure: Float
+    others: tuple[Estimate, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +129,7 @@ def attack_curve(
     confidence: float = 0.95,
     seed: int = 0,
     progress: Callable[[float, int], None] | None = None,
+    batch: Batch | None = None,
 ) -> Curve:
     """Run an attack at every effective sigma, then closer around the thresholds.
 
@@ -119,8 +141,8 @@ def attack_curve(
         draws: most noise draws a level; sigma 0 needs one.
         pools: pools that share them (see `unit_noises`).
         mode: ``pooled`` or ``independent``.
-        precision: a level stops early once half its interval is at most this share of
-            max(lift, 1), >= 0; 0 never stops. Looking after every draw makes the last interval
+        precision: a level draws no further pool once half its interval is at most this share of
+            max(lift, 1), >= 0; 0 never stops. Looking in between makes the last interval
             slightly optimistic.
         thresholds: lifts to resolve; their crossings are narrowed down.
         closeness: until neighbours differ by less than this share, > 0.
@@ -128,6 +150,7 @@ def attack_curve(
         confidence: two-sided, of each interval by itself.
         seed: of the noise: the same vectors at every sigma.
         progress: called with (sigma, draws so far).
+        batch: a faster way to the same hits as `attack` (see `pooled.pooled_attack`).
 
     Raises:
         InputError: sigma < 0, no sigmas, or an attack that returns another shape.
@@ -142,15 +165,20 @@ def attack_curve(
 
     def measure(wanted: Sequence[float]) -> list[Level]:
         counts = [_Count(sigma, sample, confidence) for sigma in wanted]
-        noises = unit_noises(sample, draws, mode=mode, pools=pools, seed=seed)
-        for number, (index, noise) in enumerate(noises):
+        number = 0
+        for one in noise_pools(sample, draws, mode=mode, pools=pools, seed=seed):
             running = [c for c in counts if not c.done(precision, number)]
             if not running:
                 break
-            for count in running:
-                count.add(attack, noise, index)
+            at = {count.sigma: count for count in running}
+            means: dict[float, list[float]] = {sigma: [] for sigma in at}
+            for sigma, hits, drawn in (batch or one_by_one(attack))(sample, one, list(at)):
+                means[sigma].append(at[sigma].add(hits, drawn))
                 if progress is not None:
-                    progress(count.sigma, count.drawn)
+                    progress(sigma, at[sigma].drawn)
+            for sigma, count in at.items():
+                count.pools.append(float(np.mean(means[sigma])))
+            number += len(one.shifts)
         return [count.level() for count in counts]
 
     levels = {level.sigma: level for level in measure(asked)}
@@ -205,20 +233,22 @@ class _Count:
 
     def __init__(self, sigma: float, sample: Sample, confidence: float) -> None:
         self.sigma, self.sample, self.confidence = sigma, sample, confidence
-        self.hits = np.zeros(sample.users)
+        self.hits = np.zeros((sample.users, 1))
         self.drawn = 0
-        self.pools: dict[int, list[float]] = {}
+        self.pools: list[float] = []
 
-    def add(self, attack: Attack, noise: UnitNoise, pool: int) -> None:
-        hits = np.asarray(attack(noise.on(self.sample, self.sigma)), np.float64)
-        if hits.shape != (self.sample.users,):
+    def add(self, hits: ArrayLike, drawn: int) -> float:
+        """Count the hits of some draws; returns their share of the tries."""
+        found = np.asarray(hits, np.float64)
+        if found.ndim not in (1, 2) or len(found) != self.sample.users:
             raise InputError(
-                f"the attack returned {hits.shape}; it must give hits of each of the "
+                f"the attack returned {found.shape}; it must give hits of each of the "
                 f"{self.sample.users} users."
             )
-        self.hits += hits
-        self.drawn += 1
-        self.pools.setdefault(pool, []).append(float(hits.sum()) / len(self.sample.probes))
+        found = found.reshape(len(found), -1)
+        self.hits = self.hits + found
+        self.drawn += drawn
+        return float(found[:, 0].sum()) / len(self.sample.probes) / drawn
 
     def done(self, precision: float, number: int) -> bool:
         if self.sigma == 0 or self.drawn < number:
@@ -230,25 +260,18 @@ class _Count:
 
     def level(self) -> Level:
         tries = self.drawn * self.sample.tries
-        share = share_of_users(self.hits, tries, self.confidence)
-        pools = [float(np.mean(values)) for values in self.pools.values()]
+        # Averages over ties may leave their range by a rounding.
+        hits = np.clip(self.hits, 0, tries[:, None])
+        share, *others = (share_of_users(one, tries, self.confidence) for one in hits.T)
         return Level(
             self.sigma,
             share,
-            _times(share, self.sample.users),
-            mean_of_pools(pools, self.confidence) if len(pools) > 1 else None,
+            scaled(share, self.sample.users),
+            mean_of_pools(self.pools, self.confidence) if len(self.pools) > 1 else None,
             self.drawn,
-            self.hits / tries,
+            hits[:, 0] / tries,
+            tuple(others),
         )
-
-
-def _times(share: Estimate, users: int) -> Estimate:
-    """The lift over 1 / users."""
-    value, low, high = (
-        None if limit is None else users * limit for limit in (share.value, share.low, share.high)
-    )
-    method = f"{users} times: {share.method}"
-    return Estimate(value, low, high, share.confidence, method, share.n)
 
 
 def _curve(levels: dict[float, Level], asked: Sequence[float]) -> Curve:

@@ -19,7 +19,7 @@ from scipy.special import log_ndtr, ndtr
 from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.roc import auc
-from lethe.reidentification.by_user import linear_estimate, mean_by_user
+from lethe.reidentification.by_user import Linear, mean_by_user
 from lethe.reidentification.pair_share import pair_share
 from lethe.reidentification.vectors import Float, check_binary
 
@@ -65,6 +65,21 @@ def expected_auc(
     >>> round(expected_auc([1.0, -1.0, 2.0, 0.0], [1, 0, 1, 0], 1.0).value, 4)
     0.8965
     """
+    return linear_auc(logits, labels, scale, tolerance).estimate(users, confidence)
+
+
+def linear_auc(
+    logits: ArrayLike, labels: ArrayLike, scale: float, tolerance: float = 1e-5
+) -> Linear:
+    """`expected_auc` with the share of each row in its error, to compare noise levels in pairs.
+
+    Args:
+        logits, labels, scale, tolerance: as in `expected_auc`.
+
+    >>> before, after = (linear_auc([1, 0, 2, -1], [1, 0, 1, 0], scale) for scale in (0.0, 1.0))
+    >>> round(before.less(after, None, 0.95).value, 4)
+    0.1035
+    """
     z, positive = _checked(logits, labels)
     _check_scale(scale)
     beaten = pair_share(z[positive], z[~positive], math.sqrt(2) * scale, tolerance)
@@ -72,14 +87,8 @@ def expected_auc(
     influence = np.empty(len(z))
     influence[positive] = (beaten.ahead - value) / positive.sum()
     influence[~positive] = (beaten.behind - value) / (~positive).sum()
-    return linear_estimate(
-        value,
-        influence,
-        users,
-        confidence,
-        f"closed form over all pairs, error <= {beaten.error:.1e}; t by users",
-        beaten.error,
-    )
+    method = f"closed form over all pairs, error <= {beaten.error:.1e}; t by users"
+    return Linear(value, influence, beaten.error, method)
 
 
 def smoothed_auc(

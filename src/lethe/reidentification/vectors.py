@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lethe.errors import InputError, check_at_least, check_between
 
 Float = NDArray[np.float64]
+Float32 = NDArray[np.float32]
 
 REAL_NOISE = (
     "the noise is a vector of real numbers; ordinary floating point, whose lowest bits may tell "
@@ -15,24 +18,39 @@ REAL_NOISE = (
 )
 
 
+def check_table(name: str, vectors: NDArray[Any]) -> None:
+    """Refuse what is no finite (rows, dimensions) table of numbers; nothing is copied.
+
+    Raises:
+        InputError: another shape or kind, nothing in it, NaN or infinity.
+    """
+    if vectors.ndim != 2 or not vectors.size or vectors.dtype.kind not in "fiub":
+        raise InputError(
+            f"{name} has shape {vectors.shape} and dtype {vectors.dtype}; it must be (rows, "
+            "dimensions) of numbers, with one or more of each. Save one row a vector, as float32."
+        )
+    bad = ~np.isfinite(vectors).all(axis=1)
+    if bad.any():
+        raise InputError(
+            f"{name} has NaN or infinite values in {bad.sum()} rows, the first is row "
+            f"{int(np.argmax(bad))}. Compute these vectors again, or remove them."
+        )
+
+
 def check_vectors(name: str, value: ArrayLike, dimension: int | None = None) -> Float:
     """Return one or more finite vectors as an (n, d) array of float64.
 
     Raises:
-        InputError: another shape, nothing in it, NaN or infinite entries, or another dimension.
+        InputError: as `check_table`, or another dimension.
     """
-    vectors = np.asarray(value, np.float64)
-    if vectors.ndim != 2 or not vectors.size:
-        raise InputError(f"{name} of shape {vectors.shape} must be (n, d) with n, d >= 1.")
-    if not np.isfinite(vectors).all():
-        row = int(np.argmin(np.isfinite(vectors).all(axis=1)))
-        raise InputError(f"{name}[{row}] holds NaN or inf: leave such rows out.")
-    if dimension is not None and vectors.shape[1] != dimension:
+    given = np.asarray(value)
+    check_table(name, given)
+    if dimension is not None and given.shape[1] != dimension:
         raise InputError(
-            f"{name} has {vectors.shape[1]} dimensions where {dimension} are needed: "
+            f"{name} has {given.shape[1]} dimensions where {dimension} are needed: "
             "take vectors and head of one model."
         )
-    return vectors
+    return np.asarray(given, np.float64)
 
 
 def check_binary(labels: ArrayLike, rows: int) -> NDArray[np.bool_]:

@@ -65,7 +65,7 @@ CONTEXT_FIELDS: dict[str, dict[str, str]] = {
         "knowledge": "Knowledge",
         "access_of_attacker": "Access of the attacker",
         "query_budget": "Budget of queries",
-        "compute_budget": "Shadow models and compute",
+        "compute_budget": "Shadow models, draws and compute",
         "reasonably_likely": "Why these means are reasonably likely",
     },
     "Decision": {

@@ -78,6 +78,8 @@ def _figures(document: Mapping[str, Any]) -> dict[str, Any]:
     baseline, chosen = before_and_after(document)
     shown = panels(document)
     fpr = next(filter(None, map(risk_fpr, document["candidates"])), None)
+    if document.get("representations"):
+        fpr = 1.0  # risk is a lift: chance is 1
     by_class = baseline if baseline is not None else chosen
     return {
         "frontier_wide": frontier_chart.draw(document, fpr, 960, 480),

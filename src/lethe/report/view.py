@@ -11,6 +11,7 @@ from typing import Any
 
 from lethe.report import words
 from lethe.report.context_fields import groups, run_facts
+from lethe.report.embeddings import embeddings_view, words_of
 from lethe.report.epsilons import epsilon_views, parameter
 from lethe.report.f1 import f1_view
 from lethe.report.numbers import (
@@ -24,6 +25,7 @@ from lethe.report.numbers import (
     score,
 )
 from lethe.report.slices import person_table, slice_tables
+from lethe.report.table import table_view, words_of_table
 
 Json = Mapping[str, Any]
 
@@ -52,7 +54,13 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "verdict": document["verdict"],
         "outcome": outcome(document["verdict"]["outcome"]),
         "rules": [_rule_row(rule) for rule in document["rules"]],
-        "plain_words": words.plain_words(document, chosen, baseline),
+        "plain_words": words_of_table(document)
+        if document.get("table")
+        else words_of(document)
+        if document.get("representations")
+        else words.plain_words(document, chosen, baseline),
+        "embeddings": embeddings_view(document),
+        "table": table_view(document),
         "frontier": document["frontier"],
         "utility_name": utility_name(document["frontier"]["utility"]),
         "candidates": [_candidate_row(document, at) for at in range(len(candidates))],
@@ -71,7 +79,9 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "slices": slice_tables(baseline),
         "persons": person_table(baseline),
         "records": document["records"],
-        "exposed": _exposed(document["records"]),
+        "exposed": []
+        if document.get("representations") or document.get("table")
+        else _exposed(document["records"]),
         "checks": [{**c, "measured": str(rate(c.get("estimate")))} for c in document["checks"]],
         "guarantees": [_guarantee_row(entry) for entry in document["guarantees"]],
         "threat_model": facts(document["threat_model"]),
@@ -119,7 +129,10 @@ def utility_name(described: str) -> str:
     >>> utility_name("held-out accuracy"), utility_name("not provided")
     ('accuracy', 'utility')
     """
-    return described.removeprefix("held-out ") if described.startswith("held-out ") else "utility"
+    for known in ("held-out ", " of one released draw"):
+        if known in described:
+            return described.replace(known, "")
+    return "utility"
 
 
 def name_of(candidate: Json | None) -> str:
@@ -200,6 +213,8 @@ def _candidate_row(document: Json, at: int) -> dict[str, Any]:
         "pareto": pareto,
         "operating": name == frontier["operating_point"],
         # Beyond the slider counts by the upper limit; without one it is never accepted.
+        "bound": "–" if candidate.get("bound") is None else fixed(candidate["bound"], 4),
+        "tier": candidate.get("tier", ""),
         "limit": "" if risk.get("high") is None else f"{risk['high']:.8g}",
         "merit": "" if utility["value"] is None else f"{utility['value']:.8g}",
     }

@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lethe.errors import InputError
-from lethe.evidence.rules import METRICS, parse_rule
+from lethe.evidence.rules import (
+    EMBEDDING_METRICS,
+    METRICS,
+    RECORD_METRICS,
+    SYNTHETIC_METRICS,
+    TABLE_METRICS,
+    parse_rule,
+)
 from lethe.report.numbers import fixed, grouped, percent
 
 Json = Mapping[str, Any]
@@ -192,11 +199,21 @@ def rule_in_words(text: str) -> str:
     >>> rule_in_words("tpr@0.001 <= 0.05")
     'true positive rate of the strongest attack at an FPR of 0.1 %: at most 0.05'
     """
-    try:
-        rule = parse_rule(text)
-    except InputError:
+    for metrics in (
+        METRICS,
+        EMBEDDING_METRICS,
+        TABLE_METRICS,
+        RECORD_METRICS,
+        SYNTHETIC_METRICS,
+    ):
+        try:
+            rule = parse_rule(text, metrics)
+            break
+        except InputError:
+            continue
+    else:
         return ""
-    what = METRICS[rule.metric]
+    what = metrics[rule.metric]
     if rule.fpr is not None:
         what = what.replace("at an FPR", f"at an FPR of {percent(rule.fpr)}")
     return f"{'width of the interval of ' if rule.on_width else ''}{what}: at most {rule.limit:g}"

@@ -22,7 +22,6 @@ from lethe.training.batches import (
     Shuffler,
     augment_stream,
     dropout_seed,
-    noise_seed,
     plan,
     validation_rows,
 )
@@ -34,6 +33,8 @@ from lethe.training.modules import build_module
 from lethe.training.networks.alone import Alone
 from lethe.training.networks.base import Network
 from lethe.training.networks.chain import Chain, quiet_numpy
+from lethe.training.networks.noise import Noise
+from lethe.training.networks.outputs import all_outputs
 from lethe.training.networks.vmapped import Vmapped
 from lethe.training.optimizers import Optimizer
 from lethe.training.recipe import TorchRecipe, Treatment
@@ -55,6 +56,11 @@ class Records:
     truth: Tensor
     centre: float = 0.0
     scale: float = 1.0
+
+    def answers(self, network: Network, loss: str) -> Tensor:
+        """(K, N, C) logits of every record, or (K, N, 1) predictions in the target's units."""
+        outputs = all_outputs(network, self.inputs)
+        return outputs * self.scale + self.centre if loss == "squared-error" else outputs
 
 
 def load_records(
@@ -206,7 +212,7 @@ class _Stack:
             recipe.nesterov,
             recipe.weight_decay if decay is None else decay,
         )
-        noise = _Noise(parameters.models, parameters.size, self.treatment.noise, seeds, device)
+        noise = Noise(parameters, self.treatment.noise, seeds)
         augment = [augment_stream(seed) for seed in seeds] if recipe.augment else []
         watch = _Watch(self, group, network) if recipe.patience is not None else None
         sizes = np.stack([shuffler.sizes for shuffler in shufflers], axis=1)
@@ -247,7 +253,7 @@ class _Stack:
                     network.backward(slope)
                     if recipe.clip_norm is not None:
                         parameters.clip(recipe.clip_norm)
-                    noise.add_to(network)
+                    noise.add()
                     rate = factor(recipe.schedule, taken, total, recipe.warmup)
                     optimizer.step(recipe.learning_rate * rate)
                     taken += 1
@@ -270,32 +276,8 @@ class _Stack:
         return out.view(*at.shape, *inputs.shape[1:])
 
     def _predict(self, network: Network) -> NDArray[np.float32]:
-        records = self.records
-        rows = max(1, network.predict_cells // network.parameters.models)
-        parts = [network.predict(part, True) for part in torch.split(records.inputs, rows)]
-        outputs = torch.cat(parts, dim=1)
-        if self.recipe.loss == "squared-error":
-            outputs = outputs * records.scale + records.centre
-        out: NDArray[np.float32] = outputs.cpu().numpy()
+        out: NDArray[np.float32] = self.records.answers(network, self.recipe.loss).cpu().numpy()
         return out
-
-
-class _Noise:
-    """Gaussian noise on the averaged gradients, from one stream a model."""
-
-    def __init__(
-        self, models: int, size: int, deviation: float, seeds: Sequence[int], device: torch.device
-    ) -> None:
-        self.deviation = deviation
-        self._streams = [torch.Generator(device).manual_seed(noise_seed(seed)) for seed in seeds]
-        self._noise = torch.empty(models, size if deviation > 0 else 0, device=device)
-
-    def add_to(self, network: Network) -> None:
-        if self.deviation == 0:
-            return
-        for one, stream in zip(self._noise, self._streams, strict=True):
-            one.normal_(generator=stream)
-        network.parameters.add_noise(self._noise, self.deviation)
 
 
 class _Watch:

@@ -51,7 +51,8 @@ def size(batch: Any) -> int:
 
 def rows(batch: Any, chosen: list[int]) -> Any:
     """The chosen examples of a batch, in the order given."""
-    return mapped(batch, lambda leaf: leaf[torch.tensor(chosen, device=leaf.device)])
+    at = torch.tensor(chosen, dtype=torch.long)  # of no rows, torch would make it floating point
+    return mapped(batch, lambda leaf: leaf[at.to(leaf.device)])
 
 
 def distinct(batch: Any) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -122,7 +122,7 @@ class PrivateTraining:
         """What `dp_statement` says of this training on half of the pool."""
         if pool is None:
             return unknown_size()
-        return dp_statement(self.run(expected_records(pool))).guarantee
+        return of_an_audit(dp_statement(self.run(expected_records(pool))).guarantee)
 
     def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
         """Nothing further."""
@@ -214,6 +214,14 @@ def suggested_delta(records: int) -> float:
     check_at_least("records", records, 1)
     power = math.ceil(math.log10(10 * records) - 1e-9)
     return float(f"1e-{power}")
+
+
+def of_an_audit(guarantee: Guarantee) -> Guarantee:
+    """The same with what is assumed of the records that an audit holds out, if it is a proof."""
+    if not guarantee.proven:
+        return guarantee
+    told = "the held-out records are public: inputs, and targets, are scaled by them"
+    return replace(guarantee, assumptions=(*guarantee.assumptions, told))
 
 
 def unknown_size() -> Guarantee:

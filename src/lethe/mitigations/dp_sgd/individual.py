@@ -19,7 +19,7 @@ from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.dp_statement import DpStatement, dp_statement
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.individual import check_weights
-from lethe.mitigations.dp_sgd.candidate import PrivateTraining, unknown_size
+from lethe.mitigations.dp_sgd.candidate import PrivateTraining, of_an_audit, unknown_size
 from lethe.mitigations.dp_sgd.method import expected_records
 from lethe.training.recipe import Treatment
 
@@ -79,7 +79,7 @@ class IndividualPrivacy:
 
     def guarantee(self, pool: NDArray[np.bool_] | None = None) -> Guarantee:
         """``individual-dp`` with public weights, ``empirical-only`` with those of the audit."""
-        return unknown_size() if pool is None else self.statement(pool).guarantee
+        return unknown_size() if pool is None else of_an_audit(self.statement(pool).guarantee)
 
     def statement(self, pool: NDArray[np.bool_]) -> DpStatement:
         """The guarantee, with the epsilon of each record of the pool where there is one.

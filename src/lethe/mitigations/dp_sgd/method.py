@@ -28,7 +28,6 @@ from lethe.training.method import Work
 from lethe.training.modules import build_module
 from lethe.training.networks.chain import quiet_numpy
 from lethe.training.networks.noise import Noise
-from lethe.training.networks.outputs import all_outputs
 from lethe.training.optimizers import Optimizer
 from lethe.training.recipe import OPTIMIZERS, Recipe, TorchRecipe
 from lethe.training.schedules import factor
@@ -207,9 +206,7 @@ class _Stack:
                 # A constant, whatever was drawn: the drawn size would tell of a record.
                 parameters.grad.div_(self.expected)
                 optimizer.step(highest * factor(recipe.schedule, step, method.steps, recipe.warmup))
-            outputs = all_outputs(self.network, self.records.inputs)
-        if recipe.loss == "squared-error":
-            outputs = outputs * self.records.scale + self.records.centre
+            outputs = self.records.answers(self.network, recipe.loss)
         yield from outputs.cpu().numpy()
 
     def _sum_batches(self, drawn: Sequence[NDArray[np.int64]]) -> None:

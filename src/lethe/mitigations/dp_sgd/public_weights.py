@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least
+from lethe.mitigations.dp_sgd.scaling import scaled_by_held_out
 from lethe.mitigations.obfuscation import exponential_weights
 from lethe.training.design import check_models, membership, model_seed
 from lethe.training.layout import default_layout
@@ -43,7 +44,8 @@ def public_weights(
     that of `exponential_weights`.
 
     Args:
-        features: (N, ...) inputs.
+        features: (N, ...) inputs; columns that all records have scaled are scaled anew by the
+            held-out ones, see `scaled_by_held_out`.
         labels: (N,) class codes, or targets of a regression.
         pool: (N,) True where a record can be a member; the others are held out, at least 20.
         recipe: how the models are trained, without privacy.
@@ -55,7 +57,8 @@ def public_weights(
         (N,) weights in [0, 1], lower = more exposed.
 
     Guarantee:
-        A record that joins or leaves the pool changes no weight but its own.
+        A record that joins or leaves the pool changes no weight but its own, beyond the last
+        digits of inputs that it had a part in scaling.
 
     Assumes:
         The held-out records are public, or belong to nobody who is to be protected. Models of few
@@ -75,7 +78,8 @@ def public_weights(
     members[:, held] = membership(len(members), len(held), seed)
     seeds = [model_seed(seed, at) for at in range(len(members))]
     # For these models the held-out records are the pool; no other record has any part in them.
-    given = features, labels, members, ~pool, Treatment(), seeds, default_layout(recipe)
+    inputs = scaled_by_held_out(features, pool)
+    given = inputs, labels, members, ~pool, Treatment(), seeds, default_layout(recipe)
     signals = np.stack([_signal(one, labels, ~pool) for one in train_models(recipe, *given)])
     difficulty = -np.where(members, np.nan, signals.astype(np.float64))
     exposure = predicted(

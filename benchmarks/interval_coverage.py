@@ -1,6 +1,6 @@
 """Do nominal 95 % intervals cover at least 93 %? AUC, TPR at 1 % FPR, t, and paired differences.
 
-    python benchmarks/coverage.py [--repetitions 400] [--out FILE]
+    python benchmarks/interval_coverage.py [--repetitions 400] [--out FILE]
 
 Audits are simulated by the models of `tests/evidence/test_coverage.py` (effects and gains of
 records and of models, complementary pairs; truth in closed form) and, for t, of

@@ -1,0 +1,165 @@
+"""`lethe audit table`: measure rows that are handed out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+_RENAMED = {"query": "queries", "people": "population"}
+
+
+def table(
+    file: Path,
+    /,
+    *,
+    quasi: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
+    sensitive: str | None = None,
+    population: Path | None = None,
+    people: int | None = None,
+    ks: Annotated[list[int] | None, Parameter(consume_multiple=True, negative=())] = None,
+    suppress: float | None = None,
+    most: int | None = None,
+    distance: str | None = None,
+    synthetic: Path | None = None,
+    control: Path | None = None,
+    attacks: int | None = None,
+    person: str | None = None,
+    item: str | None = None,
+    value: str | None = None,
+    time: str | None = None,
+    unit: str | None = None,
+    keep: str | None = None,
+    aux: Path | None = None,
+    aux_columns: str | None = None,
+    truth: Path | None = None,
+    targets: int | None = None,
+    phi: float | None = None,
+    facts: int | None = None,
+    time_error: int | None = None,
+    value_error: float | None = None,
+    inside: str | None = None,
+    query: Annotated[list[str] | None, Parameter(negative=())] = None,
+    gate: Annotated[list[str] | None, Parameter(negative=())] = None,
+    release: str | None = None,
+    margin: float | None = None,
+    confidence: float | None = None,
+    seed: int | None = None,
+    out: Path | None = None,
+    keep_records: Annotated[bool | None, Parameter(negative=())] = None,
+    config: Path | None = None,
+    context: Path | None = None,
+    quiet: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Audit rows: whose is this one, what does it give away, and what would coarser rows change.
+
+    Three kinds. With --quasi: one row a person, columns that somebody may know. With --person and
+    --item: one row a fact, such as a rating, a purchase or a click. With --synthetic and
+    --control: FILE holds the rows that synthetic ones were made from.
+
+    Parameters
+    ----------
+    file
+        csv, parquet, npz, a DuckDB file, or a SciPy sparse matrix (npz) of people and items.
+    quasi
+        Columns that somebody may know of a person: --quasi age,sex,zip.
+    sensitive
+        Column that nobody should learn.
+    population
+        File with the same columns of everybody the rows may be of: journalist risk.
+    people
+        Size of the population that the rows are a random sample of: an estimate under a model of
+        how many unique rows are unique there.
+    ks
+        Smallest classes of the recoded candidates. [2 5 10]
+    suppress
+        Largest share of rows that recoding may leave out. [0.05]
+    most
+        Largest subset of columns that is searched for unique rows. [3]
+    distance
+        Of t-closeness: equal, or ordered. [equal]
+    synthetic
+        Rows that were made from FILE.
+    control
+        Rows from the same source as FILE that nothing was made from.
+    attacks
+        Attempts of each attack on synthetic rows. [500]
+    person
+        Column of the people, in a file of facts.
+    item
+        Column of the items.
+    value
+        Column of numbers, such as ratings.
+    time
+        Column of dates, ISO texts, or numbers since 1970.
+    unit
+        Of times that are numbers: days, seconds, milliseconds, microseconds, nanoseconds. [auto]
+    keep
+        Of several facts of a person about an item: first or last. [first]
+    aux
+        File of facts that somebody really has, or an earlier release: who of it is in FILE?
+    aux_columns
+        Its columns, if they have other names: person,item,value,time.
+    truth
+        csv or parquet with the columns aux and release: names of the same people in both.
+    targets
+        People that each simulated adversary looks for, at most. [300]
+    phi
+        Eccentricity from which on the adversary answers. [1.5]
+    facts
+        Facts that the strongest adversary knows; a quarter of them is wrong. [8]
+    time_error
+        Days by which known times may be off. [14]
+    value_error
+        By which known values may be off. [0]
+    inside
+        Name of the table in a DuckDB file.
+    query
+        SQL over the table "release" that it must still answer; may be repeated. Utility is 1 -
+        the mean error. Without any it is the share of counts that stay right.
+    gate
+        Rule that sets the exit code, such as "unique<=0.01"; may be repeated. Metrics, by kind:
+        prosecutor, marketer, unique, certain; top-1, match, false-match; singling-out,
+        linkability, inference; and utility-loss and width(...) of each.
+    release
+        Candidate that the rules judge, such as k-5. [baseline]
+    margin
+        Loss of utility that counts as none. [0.05]
+    confidence
+        Of all intervals. [0.95]
+    seed
+        Of everything random. [0]
+    out
+        Run folder. [lethe-runs/FILE-HASH]
+    keep_records
+        Keep the table of exposed people in the run folder; it is personal data.
+    config
+        TOML file with these options as keys; the command line wins.
+    context
+        TOML file with what only people know, for the report.
+    quiet
+        No progress, only the result.
+    """
+    given = {
+        key: value
+        for key, value in locals().items()
+        if key not in ("file", "config", "context", "quiet")
+    }
+    from lethe.cli.options import begin, command_line, finish, merged, run_folder
+    from lethe.cli.show import Progress
+    from lethe.cli.table_subject import subject_of
+    from lethe.training.folder import RunFolder
+
+    options = merged(config, given)
+    wanted = {
+        _RENAMED.get(key, key): value for key, value in options.items() if key != "population"
+    }
+    subject = subject_of(file, options, wanted)
+    folder = run_folder(options["out"], file.stem, subject.name)
+    command = {"command": "audit table", "file": str(file), **options}
+    with RunFolder(folder, subject.name, command_line()) as run, Progress(quiet) as progress:
+        begin(run, command)
+        for note in subject.notes:
+            progress.say(note)
+        return finish(subject.audit(say=progress.say, folder=run), run, context)

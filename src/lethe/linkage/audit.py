@@ -1,0 +1,187 @@
+"""The audit of rows, top to bottom: attack them as they are, make them coarser, attack again.
+
+The joint claim: of these rows, as they are and in each form they could be released in, this is
+how many a named adversary finds, or learns a secret of, and this much of their use is left. Every
+figure is what these attacks found, so a lower limit; nothing here is a proof of privacy.
+k-anonymity is none either: it is measured like any other form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from lethe.columns import as_text
+from lethe.evidence.findings import Findings
+from lethe.linkage.auxiliary import link_auxiliary
+from lethe.linkage.document import Account, compose
+from lethe.linkage.record_document import account_of_records
+from lethe.linkage.record_study import board, study_records
+from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
+from lethe.linkage.synthetic_document import account_of_synthetic
+from lethe.linkage.synthetic_study import study_synthetic
+from lethe.linkage.table_document import account_of_table
+from lethe.linkage.table_study import Table, study_table
+from lethe.loaders.ratings import Ratings
+from lethe.training.fingerprint import digest, hash_array
+from lethe.training.folder import RunFolder
+from lethe.training.personal import write_personal
+
+Columns = Mapping[str, NDArray[Any]]
+Say = Callable[[str], None]
+
+
+def audit_table(
+    columns: Columns,
+    quasi: Sequence[str],
+    sensitive: str | None = None,
+    *,
+    population: Columns | None = None,
+    name: str = "table",
+    settings: TableSettings | None = None,
+    say: Say | None = None,
+    folder: RunFolder | None = None,
+) -> Findings:
+    """Is this table anonymous? Classes, what they give away, and what recoding would change.
+
+    Args:
+        columns: (rows,) by name, as `lethe.columns.read_columns` gives them; one row a person.
+        quasi: columns that an adversary may know of a person.
+        sensitive: column that nobody should learn; None leaves inference out.
+        population: the same columns of everybody the rows may be of, the rows' own people
+            included; None leaves the journalist risk out.
+        name: of the release.
+        settings: see `TableSettings`; its rules are fixed before anything is measured.
+        say: told what is being done, one line each.
+        folder: an open run folder, needed to keep the table of people.
+
+    Returns:
+        The findings; `lethe.render` makes the report of them.
+
+    Guarantee:
+        None: all candidates are labelled ``empirical-only``, the k-anonymous ones too.
+
+    Assumes:
+        The adversary knows nothing but the quasi-identifiers; each row is another person's.
+
+    Raises:
+        InputError: unknown columns, lengths that differ, or a column that cannot be read.
+
+    >>> import numpy as np
+    >>> ages = {"age": np.array([30, 30, 41, 52]), "sick": np.array([1, 0, 1, 1])}
+    >>> audit_table(ages, ["age"], "sick").candidates[0]["unique"]["value"]
+    0.5
+    """
+    settings = settings or TableSettings()
+    table = Table(name, columns, tuple(quasi), sensitive, population)
+    (say or _silent)(f"{name}: {table.rows} rows, {len(table.quasi)} quasi-identifiers")
+    study = study_table(table, settings)
+    return _finished(account_of_table(study, settings), settings, folder)
+
+
+def audit_records(
+    ratings: Ratings,
+    *,
+    aux: Ratings | None = None,
+    truth: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    settings: RecordSettings | None = None,
+    say: Say | None = None,
+    folder: RunFolder | None = None,
+) -> Findings:
+    """How few facts name a person in sparse records, and who of another table is in them?
+
+    Args:
+        ratings: the release, see `lethe.loaders.ratings.load_ratings`.
+        aux: what an adversary really has of some people, or an earlier release; None = nothing.
+        truth: names in `aux` and names in `ratings` of the same people; None = not known.
+        settings: see `RecordSettings`.
+        say: see `audit_table`.
+        folder: see `audit_table`.
+
+    Guarantee:
+        None: all candidates are labelled ``empirical-only``.
+
+    Assumes:
+        What is known of a simulated target is drawn at random from the release itself.
+
+    Raises:
+        InputError: `aux` shares no item with the release, or truth that does not fit.
+        NotMeasurable: fewer than 2 people have enough facts.
+    """
+    settings, say = settings or RecordSettings(), say or _silent
+    say(f"{ratings.name}: {len(ratings.item)} facts of {len(ratings.people)} people")
+    study = study_records(ratings, settings)
+    linked = None
+    if aux is not None:
+        say(f"{ratings.name}: looking for the people of {aux.name}")
+        linked = link_auxiliary(
+            ratings,
+            study.facts,
+            aux,
+            None if truth is None else (as_text(truth[0]), as_text(truth[1])),
+            scoring=board(settings),
+            phi=settings.phi,
+            most=settings.sought,
+            seed=settings.seed,
+            confidence=settings.confidence,
+        )
+    return _finished(account_of_records(study, linked, settings), settings, folder)
+
+
+def audit_synthetic(
+    original: Columns,
+    synthetic: Columns,
+    control: Columns,
+    quasi: Sequence[str],
+    sensitive: str | None = None,
+    *,
+    name: str = "synthetic rows",
+    settings: SyntheticSettings | None = None,
+    say: Say | None = None,
+    folder: RunFolder | None = None,
+) -> Findings:
+    """Do synthetic rows single out, link or give away the people they were made from?
+
+    Args:
+        original: rows that the synthetic ones were made from, (rows,) by name.
+        synthetic: rows that are released, the same columns.
+        control: rows from the same source that were not used, the same columns.
+        quasi: columns that an adversary may know of a person.
+        sensitive: column that is guessed; None leaves inference out.
+        name: of the release.
+        settings: see `SyntheticSettings`.
+        say: see `audit_table`.
+        folder: see `audit_table`.
+
+    Guarantee:
+        None: synthetic rows are labelled ``empirical-only`` here. On rows that are independent of
+        the original ones each excess is 0 in expectation, whatever the size of the control.
+
+    Assumes:
+        Original and control rows are drawn alike.
+
+    Raises:
+        InputError: tables that do not fit each other, or unknown columns.
+    """
+    settings, quasi = settings or SyntheticSettings(), tuple(quasi)
+    (say or _silent)(f"{name}: three attacks, each against original and control rows")
+    study = study_synthetic(original, synthetic, control, quasi, sensitive, settings)
+    mark = digest(*(hash_array(as_text(synthetic[column])) for column in study.columns))
+    account = account_of_synthetic(study, name, quasi, sensitive, mark, settings)
+    return _finished(account, settings, folder)
+
+
+def _finished(
+    account: Account,
+    settings: TableSettings | RecordSettings | SyntheticSettings,
+    folder: RunFolder | None,
+) -> Findings:
+    if settings.keep_records and folder is not None and account.people:
+        write_personal(folder, account.people)
+    return compose(account, settings)
+
+
+def _silent(text: str) -> None:
+    """Nothing."""

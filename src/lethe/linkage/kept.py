@@ -1,0 +1,95 @@
+"""Utility of a release for those who count: how much of the original's counts is still right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lethe.errors import InputError, check_at_least
+from lethe.linkage.codes import Int
+
+
+def pairs_of_columns(columns: int) -> list[tuple[int, ...]]:
+    """All pairs of columns; the column itself where there is only one.
+
+    >>> pairs_of_columns(3)
+    [(0, 1), (0, 2), (1, 2)]
+    """
+    if columns == 1:
+        return [(0,)]
+    return [(a, b) for a in range(columns) for b in range(a + 1, columns)]
+
+
+def counts_kept(
+    original: Sequence[Int],
+    released: Sequence[Int],
+    groups: Sequence[Int],
+    tables: Sequence[tuple[int, ...]] | None = None,
+    *,
+    scale: float = 1.0,
+) -> float:
+    """Mean overlap of contingency tables, 1 = every count is right, 0 = none is.
+
+    Of each table: the sum over cells of min(original count, released count), over the original
+    rows. A released value that stands for several is spread over them evenly, as one would who
+    knows no better; rows that are not released are missing.
+
+    Args:
+        original: codes (n,) of each column.
+        released: codes (m,) of each column's groups; -1 = a value that the original does not have.
+        groups: (levels,) of each column: the group that stands for each original value.
+        tables: places of the columns of each table; all pairs by default.
+        scale: of released counts: 1 / share, where a known share of rows was drawn.
+
+    Raises:
+        InputError: other numbers of columns, no rows, or a scale below 0.
+
+    >>> column = np.array([0, 0, 1, 1])
+    >>> counts_kept([column], [np.zeros(4, int)], [np.zeros(2, int)])  # one group for both
+    1.0
+    >>> counts_kept([column], [column[:3]], [np.arange(2)])  # a row is missing
+    0.75
+    """
+    check_at_least("scale", scale, 0)
+    if not len(original) == len(released) == len(groups) or not original or not len(original[0]):
+        raise InputError("counts_kept needs the same columns on both sides, with 1 row at least.")
+    found = [
+        _overlap(
+            [original[at] for at in table],
+            [released[at] for at in table],
+            [groups[at] for at in table],
+            scale,
+        )
+        for table in (tables or pairs_of_columns(len(original)))
+    ]
+    return float(np.mean(found))
+
+
+def _overlap(
+    original: Sequence[Int], released: Sequence[Int], groups: Sequence[Int], scale: float
+) -> float:
+    wide = [len(group) for group in groups]
+    cells, count = np.unique(_joint(original, wide), return_counts=True)
+    inside = np.logical_and.reduce([column >= 0 for column in released])
+    most = [int(group.max()) + 1 for group in groups]
+    keys, of_group = np.unique(
+        _joint([column[inside] for column in released], most), return_counts=True
+    )
+    levels = np.unravel_index(cells, wide)
+    asked = _joint([group[level] for group, level in zip(groups, levels, strict=True)], most)
+    share = np.ones(len(cells))
+    for group, level in zip(groups, levels, strict=True):
+        share /= np.bincount(group)[group[level]]
+    expected = np.zeros(len(cells))
+    if len(keys):
+        at = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
+        expected = np.where(keys[at] == asked, of_group[at], 0) * share * scale
+    return float(np.minimum(count, expected).sum() / len(original[0]))
+
+
+def _joint(columns: Sequence[Int], levels: Sequence[int]) -> Int:
+    total = np.zeros(len(columns[0]), np.int64)
+    for column, width in zip(columns, levels, strict=True):
+        total = total * width + column
+    return total

@@ -1,0 +1,299 @@
+"""What the findings say of sparse records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lethe.linkage.auxiliary import Auxiliary
+from lethe.linkage.document import Account, attack, check
+from lethe.linkage.matching import Point
+from lethe.linkage.record_study import RecordStudy, Simulated
+from lethe.linkage.settings import RecordSettings
+from lethe.training.fingerprint import digest, hash_array
+
+Json = dict[str, Any]
+_PAPER = "Narayanan and Shmatikov, IEEE S&P 2008"
+PUBLISHED: list[Json] = [
+    {"facts": "2", "days": 3, "top_1": 0.680},
+    {"facts": "3 of 4", "days": 3, "top_1": 0.906},
+    {"facts": "6 of 8", "days": 3, "top_1": 0.996},
+    {"facts": "2", "days": 14, "top_1": 0.432},
+    {"facts": "3 of 4", "days": 14, "top_1": 0.773},
+    {"facts": "6 of 8", "days": 14, "top_1": 0.986},
+]
+"""Netflix Prize, 480,189 people: best guess right, in an independent reproduction of the paper."""
+
+
+def account_of_records(
+    study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings
+) -> Account:
+    """All that is to be said."""
+    ratings, first = study.ratings, study.simulated[0]
+    columns = [
+        name
+        for name, there in (("values", ratings.value), ("times", ratings.time))
+        if there is not None
+    ]
+    with_what = " and ".join(columns) if columns else "neither values nor times"
+    arrays = [ratings.people, ratings.items, ratings.person, ratings.item]
+    arrays += [column for column in (ratings.value, ratings.time) if column is not None]
+    return Account(
+        name=ratings.name,
+        summary=(
+            f"{study.facts.facts:,} facts of {study.facts.people:,} people about "
+            f"{study.facts.items:,} items, with {with_what}."
+        ),
+        threat_model={
+            "goal": "linkage: find the record of a person of whom a few facts are known",
+            "knowledge": f"{first.name}; others beside it, and exact names of items",
+            "access": "the whole release",
+            "budget": f"every record is scored for each of {len(first.targets)} people",
+            "unit": "person",
+        },
+        data={
+            "records": study.facts.facts,
+            "people": study.facts.people,
+            "items": study.facts.items,
+            "facts_a_person": float(study.facts.facts / study.facts.people),
+            "notes": list(ratings.notes),
+            "fingerprint": digest(*map(hash_array, arrays)),
+        },
+        attacks=_attacks(study, aux, settings),
+        not_run=_not_run(study, aux),
+        utility="answers to the queries that are still right"
+        if settings.queries
+        else "counts by item and value, and by item and month, that are still right",
+        risk=f"top-1: share of people named rightly by the best guess ({first.name})",
+        ways=study.ways,
+        skipped=study.skipped,
+        checks=_checks(study, settings),
+        words=plain_words(study, aux, settings),
+        limits=[
+            "Simulated adversaries know facts of the release itself, drawn at random. What people "
+            "really tell elsewhere is not drawn at random.",
+            "Fewer people make everybody easier to find: shares of a small sample are not those "
+            "of the whole service, and those of other data are not yours.",
+            "Each mitigation is attacked by somebody who scores as before; one who knows the "
+            "mitigation may do better.",
+        ],
+        section=_section(study, aux, settings),
+        people=_people(first, study, settings) if settings.keep_records else (),
+        settings={
+            name: getattr(settings, name)
+            for name in (
+                "targets",
+                "phi",
+                "facts",
+                "time_error",
+                "value_error",
+                "value_scale",
+                "time_scale",
+                "support",
+                "share",
+                "sought",
+            )
+        },
+    )
+
+
+def plain_words(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings) -> list[str]:
+    """What was found, for somebody who reads nothing else."""
+    first = study.simulated[0]
+    best, sure = first.at(0.0), first.at(settings.phi)
+    words = [
+        f"Who knows {first.name}, names the right record of {_of_1000(best.recall)} of 1,000 "
+        f"people by the best guess, of {study.facts.people:,}; answering only when one record "
+        f"stands out (eccentricity {settings.phi:g}), of {_of_1000(sure.recall)}, and names "
+        f"a record for {_of_1000(sure.false_match)} of 1,000 people who are not in the release."
+    ]
+    if study.needed.half is None:
+        words.append("The facts of this adversary do not name half of the people.")
+    else:
+        words.append(f"Half of the people are named from {study.needed.half} such fact(s).")
+    if aux is not None:
+        named = aux.answered[settings.phi]
+        text = (
+            f"Of {len(aux.people):,} people of {aux.name}, a record is named for "
+            f"{_of_1000(named)} of 1,000"
+        )
+        if aux.points is not None:
+            point = next(point for point in aux.points if point.phi == settings.phi)
+            known = int((aux.true >= 0).sum()) if aux.true is not None else 0
+            right = round((point.recall.value or 0.0) * known)
+            text += f"; {right} of the {known} who are known to be in both are named rightly"
+            if aux.clear is not None:
+                text += (
+                    f". Beyond an eccentricity of {aux.clear[0]:.3g} nobody is named wrongly, and "
+                    f"{aux.clear[1]} of the {known} rightly; that limit was found afterwards"
+                )
+        words.append(text + ".")
+    lowest = min(study.ways, key=lambda way: getattr(way.risk, "value", 1.0))
+    if lowest is not study.ways[0]:
+        words.append(
+            f"Of the releases that were tried, {lowest.name} ({lowest.mitigation}) is found least: "
+            f"{_of_1000(lowest.risk)} of 1,000, at {100 * (lowest.utility.value or 0):.0f} % of "
+            "the utility."
+        )
+    return words
+
+
+def _of_1000(measured: Any) -> str:
+    value = getattr(measured, "value", None)
+    return "an unknown number" if value is None else f"{1000 * value:.3g}"
+
+
+def _attacks(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings) -> list[Json]:
+    scales = {"value_scale": settings.value_scale, "time_scale": settings.time_scale}
+    rows = [
+        attack(f"scoreboard {at}", "Scoreboard-RH", _PAPER, one.name, scales)
+        for at, one in enumerate(study.simulated, start=1)
+    ]
+    rows.append(
+        attack(
+            "unicity",
+            "Items that only one person has together",
+            "De Montjoye et al., Scientific Reports 2013",
+            "a few items of a person, without values or times",
+            {"items": [int(m) for m in study.unicity]},
+        )
+    )
+    if aux is not None:
+        rows.append(
+            attack(
+                "auxiliary",
+                f"Scoreboard-RH, everybody of {aux.name}",
+                _PAPER,
+                "a real table of the same items",
+                {"people": len(aux.people), "shared_items": aux.shared_items, **scales},
+            )
+        )
+    return rows
+
+
+def _not_run(study: RecordStudy, aux: Auxiliary | None) -> list[Json]:
+    rows = [{"name": name, "why": why} for name, why in study.skipped.items()]
+    if aux is None:
+        rows.append({"name": "real auxiliary data", "why": "none was given (--aux)"})
+    rows.append(
+        {
+            "name": "plain scoreboard (minimum)",
+            "why": "one wrong fact defeats it; lethe.linkage.scoreboard has it",
+        }
+    )
+    return rows
+
+
+def _checks(study: RecordStudy, settings: RecordSettings) -> list[Json]:
+    first = study.simulated[0]
+    answered = first.at(settings.phi).abstention.value != 1
+    held = np.bincount(study.ratings.person, minlength=study.facts.people)
+    few = int((held < first.adversary.total).sum())
+    rows = [
+        check(
+            "somebody is named",
+            "pass" if answered else "warn",
+            "the threshold lets answers through"
+            if answered
+            else f"no record stands out by {settings.phi:g}: the adversary stays silent",
+        ),
+        check(
+            "people with few facts",
+            "warn" if few > study.facts.people / 2 else "pass",
+            f"{few} of {study.facts.people} people have fewer than {first.adversary.total} facts "
+            "and are not looked for by this adversary",
+        ),
+    ]
+    return rows + [
+        check("input", "warn", note) for note in study.ratings.notes if "left out" in note
+    ]
+
+
+def _section(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings) -> Json:
+    first = study.simulated[0]
+    return {
+        "kind": "records",
+        "phi": settings.phi,
+        "people": study.facts.people,
+        "items": study.facts.items,
+        "facts": study.facts.facts,
+        "index_bytes_a_fact": study.facts.nbytes / study.facts.facts,
+        "adversaries": [_adversary(one, settings) for one in study.simulated],
+        "published": PUBLISHED,
+        "curve": [_point(point) for point in first.points],
+        "needed": {
+            "shares": {str(m): one.to_json() for m, one in study.needed.identified.items()},
+            "half": study.needed.half,
+        },
+        "unicity": {str(m): one.share.to_json() for m, one in study.unicity.items()},
+        "auxiliary": None if aux is None else _auxiliary(aux),
+    }
+
+
+def _adversary(one: Simulated, settings: RecordSettings) -> Json:
+    point = one.at(settings.phi)
+    return {
+        "name": one.name,
+        "targets": len(one.targets),
+        "strangers": len(one.strangers),
+        "top_1": one.at(0.0).recall.to_json(),
+        "match": point.recall.to_json(),
+        "precision": point.precision.to_json(),
+        "abstention": point.abstention.to_json(),
+        "false_match": point.false_match.to_json(),
+        "bits": {
+            "prior": one.bits.prior,
+            "left": one.bits.left.to_json(),
+            "gained": one.bits.gained.to_json(),
+        },
+    }
+
+
+def _point(point: Point) -> Json:
+    return {
+        "phi": point.phi,
+        "recall": point.recall.to_json(),
+        "precision": point.precision.to_json(),
+        "abstention": point.abstention.to_json(),
+        "wrong": point.wrong.to_json(),
+        "false_match": point.false_match.to_json(),
+    }
+
+
+def _auxiliary(aux: Auxiliary) -> Json:
+    return {
+        "name": aux.name,
+        "people": len(aux.people),
+        "shared_items": aux.shared_items,
+        "people_with_a_shared_item": aux.useful,
+        "known_pairs": None if aux.true is None else int((aux.true >= 0).sum()),
+        "answered": [
+            {"phi": phi, "share": one.to_json()} for phi, one in sorted(aux.answered.items())
+        ],
+        "curve": None if aux.points is None else [_point(point) for point in aux.points],
+        "clear": None
+        if aux.clear is None
+        else {"eccentricity": aux.clear[0], "known_pairs": aux.clear[1]},
+    }
+
+
+def _people(first: Simulated, study: RecordStudy, settings: RecordSettings) -> list[Json]:
+    """The people looked for, those whose record stands out most first."""
+    right = first.links.best == first.targets
+    standing = np.where(right, first.links.eccentricity, -1.0)
+    held = np.bincount(study.ratings.person, minlength=study.facts.people)
+    return [
+        {
+            "rank": rank,
+            "id": str(study.ratings.people[first.targets[at]]),
+            "facts": int(held[first.targets[at]]),
+            "named": bool(right[at]),
+            "eccentricity": float(first.links.eccentricity[at]),
+            "bits_missing": float(first.links.surprise[at])
+            if np.isfinite(first.links.surprise[at])
+            else None,
+            "facts_needed": int(study.needed.needed[at]) or None,
+        }
+        for rank, at in enumerate(np.argsort(-standing, kind="stable").tolist(), start=1)
+    ]

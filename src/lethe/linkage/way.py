@@ -1,0 +1,98 @@
+"""One way to release rows, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.frontier import Candidate, equivalence
+from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.intervals import clopper_pearson
+from lethe.linkage.codes import counted
+
+BASELINE = "baseline"
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """A release, what it tells and what it keeps.
+
+    Attributes:
+        name: unique in the audit.
+        mitigation: in words.
+        settings: its numbers.
+        risk: higher = worse.
+        utility: higher = better.
+        loss: of utility against the baseline; None for the baseline.
+        change: of risk against the baseline; None for the baseline.
+        evidence: by metric of the rules, what they judge.
+        details: everything else, plain values.
+        assumptions: under which the measured numbers are what they say.
+    """
+
+    name: str
+    mitigation: str
+    settings: Mapping[str, Any]
+    risk: Measured
+    utility: Estimate
+    loss: Estimate | None
+    change: Estimate | None
+    evidence: Mapping[str, Measured]
+    details: Json = field(default_factory=dict)
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """None of these releases is proven to be private; k-anonymity is not either."""
+        return empirical_only(
+            *self.assumptions,
+            voided_by=("a stronger attack, more knowledge, or another release of the same people",),
+        )
+
+    def candidate(self, margin: float) -> Candidate:
+        """As it stands on the frontier."""
+        details = dict(self.details)
+        if self.loss is not None:
+            details["equivalent"] = equivalence(self.loss, margin)
+        return Candidate(
+            self.name,
+            self.mitigation,
+            self.settings,
+            self.utility,
+            self.risk,
+            self.guarantee,
+            self.loss,
+            self.change,
+            details,
+        )
+
+
+def less(before: float, now: float, rows: int, confidence: float) -> Estimate:
+    """before - now, where both were counted in the same rows."""
+    return counted(before - now, rows, confidence)
+
+
+def paired_change(
+    now: NDArray[np.bool_], before: NDArray[np.bool_], confidence: float = 0.95
+) -> Estimate:
+    """Share now minus share before, of the same targets.
+
+    Exact limits of the share gained and of the share lost, each with half of the error
+    (Bonferroni); so the interval has a width even where no target changed.
+
+    >>> print(paired_change(np.array([False] * 100), np.array([True] * 100)))
+    -1 [-1, -0.9143]
+    """
+    trials, halved = len(now), 1 - (1 - confidence) / 2
+    gained, lost = int((now & ~before).sum()), int((before & ~now).sum())
+    up, down = (clopper_pearson(count, trials, halved) for count in (gained, lost))
+    assert up.low is not None and up.high is not None
+    assert down.low is not None and down.high is not None
+    low, high = max(up.low - down.high, -1.0), min(up.high - down.low, 1.0)
+    return Estimate((gained - lost) / trials, low, high, confidence, "paired, exact", trials)

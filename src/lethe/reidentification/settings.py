@@ -1,0 +1,126 @@
+"""What an audit of representations is told to do; the same names as the command's options."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.evidence.rules import EMBEDDING_METRICS, Rule, parse_rule
+from lethe.reidentification.surface import SIGMAS
+from lethe.reidentification.vectors import check_sigma
+
+
+@dataclass(frozen=True)
+class EmbeddingSettings:
+    """Settings of an audit of representations; all rules are fixed here, before the run.
+
+    Attributes:
+        sigmas: noise levels of the sweep, >= 0; 0 is always measured.
+        surface: levels of the surface over sigma and M.
+        averaged: the M of that surface: draws that an attacker (or a consumer) may average.
+        metric: of the sweep and the candidates, ``cosine`` or ``l2``; the clean attack runs all.
+        seed: of splits, noise and plays.
+        confidence: of all intervals.
+        min_rows: users with fewer rows are left out.
+        known: period of the gallery, for the cross-window protocol; None splits within one.
+        later: period of the probes.
+        draws: noise draws a level, at most.
+        pools: independent pools that share them, see `unit_noises`.
+        precision: stop drawing at a level when half its interval is this share of the lift; 0
+            never stops.
+        refine: levels that may be added around the thresholds.
+        repeats: noise draws of a utility that has no closed form.
+        plays: plays of the best attacker a level; 0 leaves that certificate out.
+        common: gallery sizes at which Top-1 is also given, to compare sets of different size.
+        lift: privacy needs an upper limit of the lift below it.
+        floor: utility (AUC, or accuracy of several classes) needs a lower limit above it.
+        norm: clip vectors to this length before noise, as further candidates; fixed without
+            looking at the data.
+        diameter: the most that two vectors can differ, known without the data (a last
+            LayerNorm: `layer_norm_diameter`); None proves no differential privacy.
+        delta: of the epsilon that is printed.
+        radius_sigmas: noise levels of the certified radii by draws.
+        radius_draws: draws a point.
+        radius_points: points, at most.
+        alpha: chance that a certificate by draws is wrong, a point.
+        margin: utility loss that counts as none.
+        gate: rules fixed before the run, such as ``lift <= 2``; see `EMBEDDING_METRICS`.
+        release: the candidate that the rules judge.
+        keep_records: list the most exposed people; it is personal data.
+        backend: see `ranks`.
+        workers: see `ranks`.
+    """
+
+    sigmas: tuple[float, ...] = SIGMAS
+    surface: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0)
+    averaged: tuple[int, ...] = (1, 4, 16, 100)
+    metric: str = "cosine"
+    seed: int = 0
+    confidence: float = 0.95
+    min_rows: int = 4
+    known: str | None = None
+    later: str | None = None
+    draws: int = 20
+    pools: int = 2
+    precision: float = 0.0
+    refine: int = 8
+    repeats: int = 20
+    plays: int = 2000
+    common: tuple[int, ...] = (100, 1000, 10_000)
+    lift: float = 2.0
+    floor: float = 0.6
+    norm: float | None = None
+    diameter: float | None = None
+    delta: float = 1e-5
+    radius_sigmas: tuple[float, ...] = (0.1, 0.5, 1.0, 2.0)
+    radius_draws: int = 1000
+    radius_points: int = 3000
+    alpha: float = 0.001
+    margin: float = 0.01
+    gate: tuple[str, ...] = ()
+    release: str = "baseline"
+    keep_records: bool = False
+    backend: str = "auto"
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("sigmas", "surface", "radius_sigmas"):
+            levels = getattr(self, name)
+            for one in levels:
+                check_sigma(one, positive=name == "radius_sigmas")
+            object.__setattr__(self, name, tuple(sorted({float(one) for one in levels})))
+        object.__setattr__(self, "sigmas", tuple(sorted({0.0, *self.sigmas})))
+        check_choice("metric", self.metric, ("cosine", "l2"))
+        for name, low in (
+            ("seed", 0),
+            ("min_rows", 2),
+            ("draws", 1),
+            ("pools", 1),
+            ("precision", 0),
+            ("refine", 0),
+            ("repeats", 2),
+            ("plays", 0),
+            ("radius_draws", 1),
+            ("radius_points", 1),
+            ("margin", 0),
+            ("workers", 1),
+        ):
+            check_at_least(name, getattr(self, name), low)
+        for draws in self.averaged:
+            check_at_least("averaged", draws, 1)
+        for name in ("confidence", "alpha", "delta", "floor"):
+            check_between(name, getattr(self, name), 0, 1, open_low=True, open_high=True)
+        check_between("lift", self.lift, 1, math.inf, open_low=True, open_high=True)
+        for name in ("norm", "diameter"):
+            if (value := getattr(self, name)) is not None:
+                check_between(name, value, 0, math.inf, open_low=True, open_high=True)
+        if (self.known is None) != (self.later is None):
+            raise InputError(
+                f"known={self.known!r} and later={self.later!r}: name both periods, or neither."
+            )
+        self.rules()
+
+    def rules(self) -> list[Rule]:
+        """The gate's rules, read."""
+        return [parse_rule(text, EMBEDDING_METRICS) for text in self.gate]

@@ -1,0 +1,153 @@
+"""What a head still gets out of released vectors, at any noise level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lethe.evidence.estimate import Estimate
+from lethe.reidentification.by_user import Linear
+from lethe.reidentification.drawn_utility import drawn_utility
+from lethe.reidentification.head import Head, LinearHead
+from lethe.reidentification.released import Released
+from lethe.reidentification.settings import EmbeddingSettings
+from lethe.reidentification.surface import largest_sigma
+from lethe.reidentification.utility import (
+    Calibration,
+    PlugIn,
+    expected_accuracy,
+    expected_counts,
+    linear_auc,
+    smoothed_calibration,
+)
+from lethe.reidentification.vectors import Float
+
+
+@dataclass(frozen=True, eq=False)
+class TaskLevel:
+    """Utility of one noisy draw a row.
+
+    Attributes:
+        sigma: effective noise.
+        merit: AUC, or accuracy of several classes, to be compared in pairs.
+        value: the same with its interval by users.
+        accuracy: share of rows predicted rightly.
+        counts: plug-in precision, recall and F1; None without a closed form.
+        calibration: of the *smoothed* probability, which the holder of the clean vector may
+            publish; None without a closed form, or without noise.
+    """
+
+    sigma: float
+    merit: Linear
+    value: Estimate
+    accuracy: Estimate
+    counts: PlugIn | None = None
+    calibration: Calibration | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Head, labels and owners of the rows of one model.
+
+    Attributes:
+        head: see `as_head`.
+        vectors: (n, d) clean.
+        labels: (n,) that the head is to predict.
+        users: (n,) owner of each row.
+        settings: repeats, seed, confidence and floor.
+    """
+
+    head: Head
+    vectors: NDArray[Any]
+    labels: NDArray[Any]
+    users: NDArray[Any]
+    settings: EmbeddingSettings
+
+    @cached_property
+    def logits(self) -> Float:
+        """(n,) or (n, C), clean."""
+        return self.head.logits(self.vectors)
+
+    @property
+    def measure(self) -> str:
+        """``AUC`` of a binary head, ``accuracy`` of several classes."""
+        return "AUC" if self.logits.ndim == 1 else "accuracy"
+
+    @property
+    def norm(self) -> float | None:
+        """||w|| of a linear binary head, for which all is in closed form; else None."""
+        linear = isinstance(self.head, LinearHead) and self.head.binary
+        return self.head.norm if linear and isinstance(self.head, LinearHead) else None
+
+    def at(self, sigma: float) -> TaskLevel:
+        """Utility of one draw at a level, or of the mean of M draws at sigma / sqrt(M)."""
+        if self.norm is None:
+            return self.drawn(self.vectors, sigma)
+        return self.closed(self.logits, sigma)
+
+    def closed(self, logits: Float, sigma: float) -> TaskLevel:
+        """In closed form, from the clean logits of a linear binary head (or of clipped rows)."""
+        assert self.norm is not None
+        scale, sure = sigma * self.norm, self.settings.confidence
+        merit = linear_auc(logits, self.labels, scale)
+        return TaskLevel(
+            sigma,
+            merit,
+            merit.estimate(self.users, sure),
+            expected_accuracy(logits, self.labels, scale, users=self.users, confidence=sure),
+            expected_counts(logits, self.labels, scale),
+            smoothed_calibration(logits, self.labels, scale) if sigma > 0 else None,
+        )
+
+    def drawn(self, vectors: NDArray[Any], sigma: ArrayLike) -> TaskLevel:
+        """By drawing noise: any head, or noise of another size for each row."""
+        found = drawn_utility(
+            self.head,
+            vectors,
+            self.labels,
+            sigma,
+            repeats=self.settings.repeats if np.any(sigma) else 2,
+            users=self.users,
+            confidence=self.settings.confidence,
+            seed=self.settings.seed,
+        )
+        return TaskLevel(
+            float(np.mean(np.asarray(sigma, np.float64))),
+            found.merit,
+            found.accuracy if found.auc is None else found.auc,
+            found.accuracy,
+        )
+
+    def of_scores(self, scores: Float) -> TaskLevel:
+        """Of a binary head whose released number is something else than its noisy logit."""
+        merit = linear_auc(scores, self.labels, 0.0)
+        sure = self.settings.confidence
+        right = expected_accuracy(scores, self.labels, 0.0, users=self.users, confidence=sure)
+        return TaskLevel(0.0, merit, merit.estimate(self.users, sure), right)
+
+    def most_noise(self, levels: Sequence[TaskLevel]) -> float | None:
+        """The largest sigma with a lower limit above the floor; None if even 0 fails.
+
+        By bisection where there is a closed form, else among the levels that were measured.
+        """
+        floor = self.settings.floor
+        if self.norm is not None:
+            return largest_sigma(lambda sigma: self.at(sigma).value, floor)
+        held = None
+        for level in sorted(levels, key=lambda one: one.sigma):
+            if level.value.low is None or level.value.low <= floor:
+                break
+            held = level.sigma
+        return held
+
+
+def task_of(model: Released, settings: EmbeddingSettings) -> Task | None:
+    """The task of a model; None where head or labels are missing."""
+    if model.head is None or model.labels is None:
+        return None
+    return Task(model.head, model.representations, model.labels, model.user_ids, settings)

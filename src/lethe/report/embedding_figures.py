@@ -1,0 +1,350 @@
+"""Figures of an audit of representations, for the page and as files of their own."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from lethe.report.numbers import percent
+from lethe.report.static_svg import COLOURS, inline, new_axes, plain_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from lethe.evidence.findings import Findings
+
+Json = Mapping[str, Any]
+
+_SIZE = (420.0, 270.0)
+_SMALL = (250.0, 190.0)
+_MARGINS = (52.0, 12.0, 10.0, 40.0)
+# Light paper, for files; the page decides its own colours.
+_PAPER = {
+    "ink": "#1c2127",
+    "muted": "#59636e",
+    "grid": "#e6e9ec",
+    "before": "#0072b2",
+    "after": "#d55e00",
+}
+_DASHES = {"solid": (), "dashed": (5, 2), "dotted": (1, 2), "chain": (6, 2, 1, 2)}
+
+
+def decay(model: Json) -> Figure | None:
+    """Top-1, Top-5 and Top-10 by noise, with what naming at random gives."""
+    levels = model["levels"]
+    figure, axes = new_axes(*_SIZE, _MARGINS)
+    places = _places(axes, [level["sigma"] for level in levels])
+    chance = model["attacks"][0]["chance"]["top"]
+    for k, colour, dashes in (
+        ("1", "before", "solid"),
+        ("5", "after", "dashed"),
+        ("10", "ink", "chain"),
+    ):
+        _band(axes, places, [level["top"][k] for level in levels], colour, dashes, f"Top-{k}")
+    axes.axhline(chance["1"], color=COLOURS["muted"], lw=1, dashes=_DASHES["dotted"])
+    _end_label(axes, places[-1], chance["1"], "chance (Top-1)")
+    _log_shares(axes)
+    axes.set_ylabel("share of vectors named")
+    _legend(axes, "lower left")
+    return figure
+
+
+def proof(model: Json) -> Figure | None:
+    """Top-1 of the attack below the two limits that no attacker exceeds."""
+    levels = [level for level in model["levels"] if level["bound"] is not None]
+    figure, axes = new_axes(*_SIZE, _MARGINS)
+    places = _places(axes, [level["sigma"] for level in levels])
+    _band(axes, places, [level["top"]["1"] for level in levels], "before", "solid", "this attack")
+    axes.plot(
+        places,
+        [level["bound"] for level in levels],
+        color=COLOURS["ink"],
+        lw=1.4,
+        dashes=_DASHES["dashed"],
+        label="nobody exceeds (closed form)",
+    )
+    played = [(x, level["optimal"]) for x, level in zip(places, levels, strict=True)]
+    known = [(x, one["high"]) for x, one in played if one is not None]
+    if known:
+        axes.plot(
+            *zip(*known, strict=True),
+            "v",
+            color=COLOURS["after"],
+            ms=5,
+            label="nobody exceeds (best attacker, played)",
+        )
+    _log_shares(axes)
+    axes.set_ylabel("Top-1")
+    _legend(axes, "lower left")
+    return figure
+
+
+def utility(model: Json) -> Figure | None:
+    """Smoothed, one draw, and M draws: three quantities, and the floor."""
+    found = model["utility"]
+    if "refused" in found:
+        return None
+    levels = found["levels"]
+    figure, axes = new_axes(*_SIZE, (*_MARGINS[:1], 66.0, *_MARGINS[2:]))
+    places = _places(axes, [level["sigma"] for level in levels])
+    if found["smoothed"] is not None:
+        smoothed = [found["smoothed"]] * len(levels)
+        _band(axes, places, smoothed, "muted", "chain", "smoothed: holder of the clean vector")
+    at = {level["sigma"]: place for level, place in zip(levels, places, strict=True)}
+    for draws, rows in found["averaged"].items():
+        if draws == "1" or not rows:
+            continue
+        axes.plot(
+            [at[row["sigma"]] for row in rows],
+            [row["value"]["value"] for row in rows],
+            color=COLOURS["after"],
+            lw=1.1,
+            dashes=_DASHES["dashed"],
+        )
+        last = rows[-1]
+        axes.annotate(
+            f"mean of {draws}",
+            (at[last["sigma"]], last["value"]["value"]),
+            xytext=(12, -3),
+            textcoords="offset points",
+            color=COLOURS["after"],
+            fontsize=8,
+            annotation_clip=False,
+        )
+    _band(axes, places, [level["value"] for level in levels], "before", "solid", "one draw")
+    axes.axhline(found["floor"], color=COLOURS["muted"], lw=1, dashes=_DASHES["dotted"])
+    _end_label(axes, places[0], found["floor"], f"floor {found['floor']:g}", left=True)
+    axes.set_ylabel(found["measure"])
+    _legend(axes, "lower left")
+    return figure
+
+
+def certified(model: Json) -> Figure | None:
+    """Certified accuracy against radius, in closed form and by draws at each noise level."""
+    radii = model["radii"]
+    if not radii.get("accuracy"):
+        return None
+    figure, axes = new_axes(*_SIZE, _MARGINS)
+    styles = [
+        ("ink", "solid"),
+        ("before", "dashed"),
+        ("after", "solid"),
+        ("after", "dashed"),
+        ("before", "chain"),
+        ("muted", "solid"),
+        ("muted", "dashed"),
+    ]
+    for (name, shares), (colour, dashes) in zip(radii["accuracy"].items(), styles, strict=False):
+        axes.plot(
+            radii["at"],
+            [share["value"] for share in shares],
+            color=COLOURS[colour],
+            lw=1.5,
+            dashes=_DASHES[dashes],
+            label=name if name == "closed form" else f"draws at sigma {name}",
+        )
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("radius")
+    axes.set_ylabel("certified accuracy")
+    _legend(axes, "upper right")
+    return figure
+
+
+def histograms(model: Json) -> list[tuple[str, Figure]]:
+    """Radii by draws at each noise level, with the distance to the nearest other user."""
+    radii = model["radii"]
+    if "refused" in radii:
+        return []
+    apart = (model["geometry"].get("l2") or {}).get("median")
+    drawn = []
+    for one in radii["sampled"]:
+        figure, axes = new_axes(*_SMALL, (40.0, 8.0, 8.0, 36.0))
+        axes.stairs(
+            one["counts"], radii["edges"], fill=True, color=COLOURS["after"], alpha=0.45, lw=0
+        )
+        if radii["closed_form"] is not None:
+            axes.stairs(
+                radii["closed_form"]["counts"], radii["edges"], color=COLOURS["before"], lw=1.3
+            )
+        if apart is not None:
+            axes.axvline(apart, color=COLOURS["ink"], lw=1.2, dashes=_DASHES["dashed"])
+        axes.set_xlabel("certified radius")
+        drawn.append((f"sigma {one['sigma']:g}", figure))
+    return drawn
+
+
+def surface(model: Json) -> list[tuple[str, Figure]]:
+    """Lift and utility over sigma and M: both depend on sigma / sqrt(M) alone."""
+    cells = model["surface"]
+    drawn = []
+    for title, key in (("Lift over chance", "lift"), ("Utility of the mean draw", "utility")):
+        known = [cell for cell in cells if cell[key] is not None]
+        if not known:
+            continue
+        drawn.append((title, _heat(known, key)))
+    return drawn
+
+
+def _heat(cells: Sequence[Json], key: str) -> Figure:
+    import math
+
+    sigmas = sorted({cell["sigma"] for cell in cells})
+    counts = sorted({cell["draws"] for cell in cells})
+    figure, axes = new_axes(300.0, 60.0 + 34.0 * len(counts), (52.0, 8.0, 8.0, 40.0))
+    values = [cell[key]["value"] for cell in cells]
+    shown = [math.log(max(value, 1e-3)) if key == "lift" else value for value in values]
+    low, high = min(shown), max(shown)
+    for cell, value, weight in zip(cells, values, shown, strict=True):
+        x, y = sigmas.index(cell["sigma"]), counts.index(cell["draws"])
+        strength = 0.08 + 0.5 * ((weight - low) / (high - low) if high > low else 0.5)
+        colour = COLOURS["after" if key == "lift" else "before"]
+        axes.fill([x, x + 1, x + 1, x], [y, y, y + 1, y + 1], color=colour, alpha=strength, lw=0)
+        words = f"{value:.3g}" if key == "lift" else f"{value:.3f}"
+        axes.text(x + 0.5, y + 0.5, words, ha="center", va="center")
+    axes.set_xticks([at + 0.5 for at in range(len(sigmas))], [f"{sigma:g}" for sigma in sigmas])
+    axes.set_yticks([at + 0.5 for at in range(len(counts))], [str(count) for count in counts])
+    axes.tick_params(length=0)
+    axes.grid(False)
+    axes.set_xlim(0, len(sigmas))
+    axes.set_ylim(0, len(counts))
+    axes.set_xlabel("sigma of one draw")
+    axes.set_ylabel("draws averaged, M")
+    return figure
+
+
+NAMED: dict[str, tuple[Callable[[Json], Figure | None], str]] = {
+    "decay": (decay, "Share of vectors named by noise level, logarithmic; the table holds it too."),
+    "proof": (proof, "Top-1 of the attack and limits on every attacker, by noise level."),
+    "utility": (utility, "Smoothed, single-draw and M-draw utility by noise level."),
+    "certified": (certified, "Certified accuracy against radius."),
+}
+
+
+def embedding_figures(model: Json, prefix: str) -> dict[str, Any]:
+    """All figures of one model as inline SVG.
+
+    Args:
+        model: an entry of ``representations.models``.
+        prefix: unique in the page.
+
+    Returns:
+        by name: SVG, empty where there is nothing to draw; ``histograms`` and ``surface`` as
+        pairs of a title and SVG.
+    """
+    with plain_style():
+        found: dict[str, Any] = {}
+        for name, (draw, label) in NAMED.items():
+            figure = draw(model)
+            found[name] = "" if figure is None else inline(figure, f"{prefix}{name}-", label)
+        for name, several in (("histograms", histograms), ("surface", surface)):
+            found[name] = [
+                (title, inline(figure, f"{prefix}{name}{at}-", title))
+                for at, (title, figure) in enumerate(several(model))
+            ]
+    return found
+
+
+def figure_files(findings: Findings) -> Iterator[tuple[str, bytes]]:
+    """Every figure as an SVG and a PNG file.
+
+    Returns:
+        names such as ``figures/1-decay.svg``, and their bytes.
+    """
+    document = findings.to_json()
+    for number, model in enumerate(document["representations"]["models"], start=1):
+        with plain_style():
+            for name, figure in _all(model):
+                for ending in ("svg", "png"):
+                    yield f"figures/{number}-{name}.{ending}", _file(figure, ending)
+
+
+def _all(model: Json) -> Iterator[tuple[str, Figure]]:
+    for name, (draw, _) in NAMED.items():
+        if (figure := draw(model)) is not None:
+            yield name, figure
+    for name, several in (("radii", histograms), ("surface", surface)):
+        for title, figure in several(model):
+            yield f"{name}-{re.sub(r'[^a-z0-9.]+', '-', title.lower())}", figure
+
+
+def _file(figure: Figure, ending: str) -> bytes:
+    buffer = io.BytesIO()
+    if ending == "png":
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        FigureCanvasAgg(figure)
+        figure.savefig(
+            buffer, format="png", dpi=160, facecolor="white", metadata={"Software": None}
+        )
+        return buffer.getvalue()
+    nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
+    figure.savefig(buffer, format="svg", facecolor="white", metadata=nothing)
+    text = buffer.getvalue().decode()
+    for name, code in COLOURS.items():
+        text = text.replace(code, _PAPER[name])
+    return text.encode()
+
+
+def _places(axes: Axes, sigmas: Sequence[float]) -> list[float]:
+    """Noise on a logarithmic axis that begins with 0, a step below the least noise there is."""
+    import math
+
+    positive = [sigma for sigma in sigmas if sigma > 0]
+    start = math.log10(min(positive)) - 0.4 if positive else 0.0
+    places = [math.log10(sigma) if sigma > 0 else start for sigma in sigmas]
+    shown: list[tuple[float, str]] = []
+    for place, sigma in zip(places, sigmas, strict=True):
+        if not shown or place - shown[-1][0] > 0.22:
+            shown.append((place, f"{sigma:.2g}"))
+    axes.set_xticks([place for place, _ in shown], [word for _, word in shown])
+    axes.set_xlabel("sigma of the noise (logarithmic; 0 at the left)")
+    return places
+
+
+def _log_shares(axes: Axes) -> None:
+    """A logarithmic axis of shares, from the decade below the least of them."""
+    import math
+
+    axes.set_yscale("log")
+    low = max(axes.get_ylim()[0], 1e-9)
+    decades = [10.0**at for at in range(math.floor(math.log10(low)), 1)]
+    axes.set_yticks(decades, [percent(share) for share in decades])
+    axes.minorticks_off()
+    axes.set_ylim(low / 4, 1.3)
+
+
+def _band(
+    axes: Axes,
+    places: Sequence[float],
+    measured: Sequence[Json],
+    colour: str,
+    dashes: str,
+    label: str,
+) -> None:
+    values = [one["value"] for one in measured]
+    # A logarithmic axis has no place for 0.
+    low = [max(one["low"] or 0.0, (one["value"] or 0.0) / 20, 1e-9) for one in measured]
+    high = [one["value"] if one["high"] is None else one["high"] for one in measured]
+    axes.fill_between(places, low, high, color=COLOURS[colour], alpha=0.15, lw=0)
+    axes.plot(places, values, color=COLOURS[colour], lw=1.6, dashes=_DASHES[dashes], label=label)
+
+
+def _end_label(
+    axes: Axes, x: float, y: float, words: str, colour: str = "muted", left: bool = False
+) -> None:
+    axes.annotate(
+        words,
+        (x, y),
+        xytext=(2 if left else -2, 3),
+        textcoords="offset points",
+        ha="left" if left else "right",
+        color=COLOURS[colour],
+        fontsize=8,
+    )
+
+
+def _legend(axes: Axes, place: Literal["best", "lower left", "upper right"] = "best") -> None:
+    axes.legend(loc=place, frameon=False, fontsize=8, labelcolor=COLOURS["ink"])

@@ -1,0 +1,250 @@
+"""Figures of an audit of rows, for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lethe.report.numbers import percent
+from lethe.report.static_svg import COLOURS, Slots, inline, new_axes, plain_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Json = Mapping[str, Any]
+_SIZE = (420.0, 260.0)
+_MARGINS = (52.0, 12.0, 12.0, 42.0)
+_DASHES = {"solid": (), "dashed": (5, 2), "dotted": (1, 2), "chain": (6, 2, 1, 2)}
+
+
+def class_sizes(section: Json, slots: Slots) -> Figure | None:
+    """Rows by the size of their class."""
+    if section["kind"] != "quasi":
+        return None
+    sizes = section["anonymity"]["sizes"]
+    figure, axes = new_axes(*_SIZE, _MARGINS)
+    places = list(range(len(sizes["from"])))
+    share = [count / section["rows"] for count in sizes["rows"]]
+    axes.bar(places, share, color=COLOURS["before"], alpha=0.75)
+    ends = [*sizes["from"][1:], None]
+    names = [_span(low, high) for low, high in zip(sizes["from"], ends, strict=True)]
+    axes.set_xticks(places, names)
+    axes.set_xlabel("rows with the same quasi-identifiers")
+    _shares(axes, max([*share, 0.01]))
+    axes.set_ylabel("share of rows")
+    return figure
+
+
+def few_columns(section: Json, slots: Slots) -> Figure | None:
+    """Rows that some m columns single out, and those that the best m columns do."""
+    if section["kind"] != "quasi":
+        return None
+    found = section["uniqueness"]
+    figure, axes = new_axes(*_SIZE, _MARGINS)
+    sizes = [int(m) for m in found["singled_out"]]
+    some = [one["value"] for one in found["singled_out"].values()]
+    best = [listed[0]["unique"]["value"] for listed in found["subsets"].values()]
+    axes.plot(sizes, some, "o-", color=COLOURS["before"], label="by some of the columns")
+    axes.plot(
+        sizes,
+        best,
+        "s",
+        ls=(0, _DASHES["dashed"]),
+        color=COLOURS["after"],
+        label="by the worst set of columns",
+    )
+    axes.set_xticks(sizes, [str(m) for m in sizes])
+    axes.set_xlabel("columns known, m")
+    _shares(axes, max([*some, *best, 0.01]))
+    axes.set_ylabel("rows singled out")
+    _legend(axes)
+    return figure
+
+
+def thresholds(section: Json, slots: Slots) -> Figure | None:
+    """Recall, precision, abstention and false matches by eccentricity."""
+    if section["kind"] != "records":
+        return None
+    return _curve(section["curve"], section["phi"])
+
+
+def auxiliary(section: Json, slots: Slots) -> Figure | None:
+    """The same for a real auxiliary table, or the share answered where nobody knows the truth."""
+    found = section.get("auxiliary")
+    if not found:
+        return None
+    if found["curve"] is not None:
+        return _curve(found["curve"], section["phi"])
+    figure, axes = new_axes(*_SIZE, _MARGINS)
+    places = list(range(len(found["answered"])))
+    _band(axes, places, [one["share"] for one in found["answered"]], "before", "solid", "named")
+    _phi_axis(axes, [one["phi"] for one in found["answered"]], section["phi"])
+    _shares(axes, 1.0)
+    axes.set_ylabel("share of people")
+    _legend(axes)
+    return figure
+
+
+def facts_known(section: Json, slots: Slots) -> Figure | None:
+    """People named by the number of facts that are known."""
+    if section["kind"] != "records":
+        return None
+    figure, axes = new_axes(*_SIZE, _MARGINS)
+    needed = section["needed"]["shares"]
+    sizes = [int(m) for m in needed]
+    _band(
+        axes, sizes, list(needed.values()), "before", "solid", "facts as the adversary knows them"
+    )
+    if bare := section["unicity"]:
+        known = [int(m) for m in bare]
+        _band(axes, known, list(bare.values()), "after", "dashed", "right items alone, exactly")
+    axes.set_xticks(sizes, [str(m) for m in sizes])
+    axes.set_xlabel("facts known")
+    _shares(axes, 1.0)
+    axes.set_ylabel("people named")
+    _legend(axes)
+    return figure
+
+
+def three_rates(section: Json, slots: Slots) -> Figure | None:
+    """Main attack, control and blind baseline of each attack on synthetic rows."""
+    if section["kind"] != "synthetic":
+        return None
+    attacks = section["attacks"]
+    if not attacks:
+        return None
+    figure, axes = new_axes(420.0, 70.0 + 46.0 * len(attacks), (130.0, 12.0, 30.0, 40.0))
+    for at, one in enumerate(attacks):
+        for shift, (key, colour, mark) in enumerate(
+            (("main", "after", "o"), ("control", "before", "s"), ("baseline", "muted", "D"))
+        ):
+            rate, y = one[key], -at - 0.22 * (shift - 1)
+            axes.plot([rate["low"], rate["high"]], [y, y], color=COLOURS[colour], lw=1.4)
+            label = {"main": "original", "control": "control", "baseline": "blind"}[key]
+            axes.plot(
+                [rate["value"]],
+                [y],
+                mark,
+                ms=5,
+                color=COLOURS[colour],
+                label=label if at == 0 else "",
+            )
+    axes.set_yticks(
+        [-at for at in range(len(attacks))], [slots.put(one["name"]) for one in attacks]
+    )
+    axes.set_ylim(-len(attacks) + 0.5, 0.6)
+    axes.set_xlim(0, 1)
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], [percent(x) for x in (0, 0.25, 0.5, 0.75, 1)])
+    axes.set_xlabel("attempts that succeed")
+    axes.legend(
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=3,
+        frameon=False,
+        fontsize=8,
+        labelcolor=COLOURS["ink"],
+    )
+    return figure
+
+
+NAMED: dict[str, tuple[Callable[[Json, Slots], Figure | None], str, str]] = {
+    "sizes": (class_sizes, "Rows by size of their class", "Share of rows by size of their class."),
+    "columns": (few_columns, "How few columns single a row out", "Rows singled out by m columns."),
+    "thresholds": (
+        thresholds,
+        "The simulated adversary by threshold",
+        "Recall, precision, abstention and false matches by eccentricity.",
+    ),
+    "facts": (facts_known, "How many facts name a person", "People named by facts known."),
+    "auxiliary": (
+        auxiliary,
+        "The real auxiliary table by threshold",
+        "People of the auxiliary table for whom a record is named, by eccentricity.",
+    ),
+    "rates": (
+        three_rates,
+        "Attacks on original and on control rows",
+        "Success of each attack with intervals.",
+    ),
+}
+
+
+def table_figures(section: Json) -> list[tuple[str, str]]:
+    """Titles and inline SVG of the figures that this kind of audit has."""
+    drawn = []
+    with plain_style():
+        for name, (draw, title, label) in NAMED.items():
+            slots = Slots()
+            figure = draw(section, slots)
+            if figure is not None:
+                drawn.append((title, inline(figure, f"t-{name}-", label, slots)))
+    return drawn
+
+
+def _curve(points: Sequence[Json], phi: float) -> Figure:
+    figure, axes = new_axes(*_SIZE, _MARGINS)
+    places = list(range(len(points)))
+    for key, colour, dashes, label in (
+        ("recall", "before", "solid", "named rightly"),
+        ("false_match", "after", "solid", "not in it, yet named"),
+        ("precision", "ink", "dashed", "answers that are right"),
+        ("abstention", "muted", "chain", "no answer"),
+    ):
+        known = [
+            (place, point[key])
+            for place, point in zip(places, points, strict=True)
+            if "refused" not in point[key]
+        ]
+        if known:
+            at, measured = zip(*known, strict=True)
+            _band(axes, at, measured, colour, dashes, label)
+    _phi_axis(axes, [point["phi"] for point in points], phi)
+    _shares(axes, 1.0)
+    axes.set_ylabel("share")
+    _legend(axes)
+    return figure
+
+
+def _phi_axis(axes: Axes, phis: Sequence[float], phi: float) -> None:
+    axes.set_xticks(list(range(len(phis))), [f"{one:g}" for one in phis])
+    axes.axvline(list(phis).index(phi), color=COLOURS["muted"], lw=1, dashes=_DASHES["dotted"])
+    axes.set_xlabel("eccentricity from which on an answer is given (not to scale)")
+
+
+def _band(
+    axes: Axes,
+    places: Sequence[float],
+    measured: Sequence[Json],
+    colour: str,
+    dashes: str,
+    label: str,
+) -> None:
+    low = [one["low"] for one in measured]
+    high = [one["high"] for one in measured]
+    axes.fill_between(places, low, high, color=COLOURS[colour], alpha=0.12, lw=0)
+    axes.plot(
+        places,
+        [one["value"] for one in measured],
+        color=COLOURS[colour],
+        lw=1.5,
+        dashes=_DASHES[dashes],
+        label=label,
+    )
+
+
+def _shares(axes: Axes, top: float) -> None:
+    step = next((step for step in (0.002, 0.01, 0.02, 0.05, 0.1, 0.2) if top <= 6 * step), 0.25)
+    ticks = [at * step for at in range(int(1 / step) + 1) if at * step <= top + step]
+    axes.set_yticks(ticks, [percent(round(share, 6)) for share in ticks])
+    axes.set_ylim(0, min(top * 1.05, 1.02))
+
+
+def _legend(axes: Axes) -> None:
+    axes.legend(loc="best", frameon=False, fontsize=8, labelcolor=COLOURS["ink"])
+
+
+def _span(low: int, high: int | None) -> str:
+    if high is None:
+        return f"{low}+"
+    return str(low) if high == low + 1 else f"{low}–{high - 1}"

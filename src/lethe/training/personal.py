@@ -1,0 +1,41 @@
+"""Tables of a run that are personal data: written on request, for their owner alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from lethe.training.folder import RunFolder
+
+
+def write_personal(folder: RunFolder, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Write `records.parquet`, or `records.csv` where pyarrow is missing; returns the name.
+
+    Nobody else on the machine can read it.
+
+    Args:
+        folder: of the run.
+        rows: all with the same columns.
+    """
+    if find_spec("pyarrow") is None:
+        path = folder.write("records.csv", _csv(rows))
+    else:
+        import pyarrow
+        import pyarrow.parquet
+
+        buffer = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), buffer)
+        path = folder.write("records.parquet", buffer.getvalue())
+    path.chmod(0o600)
+    return path.name
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else ["rank"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()

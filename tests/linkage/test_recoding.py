@@ -1,0 +1,153 @@
+"""k-anonymity by recoding, the counts that are kept, and the answers that stay right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.errors import InputError, NotMeasurable
+from lethe.linkage.anonymity import anonymity
+from lethe.linkage.answers import answers_kept, ask, error_of
+from lethe.linkage.kept import counts_kept
+from lethe.linkage.recoding import coarsen, ladder, recode, released_columns
+
+
+def text(*cells: str) -> np.ndarray:
+    column = np.empty(len(cells), dtype=object)
+    column[:] = cells
+    return column
+
+
+def test_a_ladder_goes_from_all_apart_to_all_together() -> None:
+    zips = ladder("zip", text("15213", "15217", "15106", "94110"))
+    assert zips.kind == "prefix"
+    assert [len(np.unique(step)) for step in zips.steps] == [4, 3, 2, 1]
+    names = ladder("town", text("a", "a", "b", "c", "b", "a"))
+    assert names.kind == "categories"
+    assert [step.tolist() for step in names.steps] == [[0, 1, 2], [0, 1, 1], [0, 0, 0]]
+    ages = ladder("age", np.array([30.0, 31, 32, 33, np.nan]))
+    assert ages.kind == "ordered"
+    # Two neighbours each, the missing one by itself; then all together.
+    assert [step.tolist() for step in ages.steps[1:]] == [[0, 0, 1, 1, 2], [0, 0, 0, 0, 0]]
+
+
+def test_the_released_table_says_what_a_group_stands_for() -> None:
+    columns = {
+        "zip": text("15213", "15217", "15106", "94110"),
+        "age": np.array([20, 22, 40, 44]),
+        "sick": np.array([0, 1, 0, 1]),
+    }
+    ladders = [ladder(name, columns[name]) for name in ("zip", "age")]
+    kept = np.array([True, True, True, False])
+    found = released_columns(columns, ladders, coarsen(ladders, 1), kept)
+    assert found["zip"].tolist() == ["1521*", "1521*", "15106"]
+    assert found["age"].tolist() == [21.0, 21.0, 42.0]
+    assert found["sick"].tolist() == [0, 1, 0]
+    whole = released_columns(columns, ladders, coarsen(ladders, 99), kept)
+    assert whole["zip"].tolist() == ["*"] * 3
+    assert whole["age"].tolist() == [31.5] * 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), min_size=10, max_size=80),
+    st.integers(2, 6),
+    st.sampled_from([0.0, 0.05, 0.3]),
+)
+def test_recoded_rows_are_k_anonymous_and_few_are_left_out(
+    rows: list[tuple[int, int]], k: int, suppress: float
+) -> None:
+    numbers, letters = zip(*rows, strict=True)
+    ladders = [
+        ladder("n", np.array(numbers)),
+        ladder("l", text(*(f"value {letter}" for letter in letters))),
+    ]
+    found = recode(ladders, k, suppress)
+    assert (~found.kept).mean() <= suppress
+    groups = [one.at(step)[found.kept] for one, step in zip(ladders, found.steps, strict=True)]
+    assert anonymity(groups).k >= k
+    # Each step merges groups of the last one and never splits one.
+    for one in ladders:
+        for fine, coarse in zip(one.steps, one.steps[1:], strict=False):
+            pairs = np.unique(np.stack([fine, coarse]), axis=1)
+            assert len(np.unique(pairs[0])) == pairs.shape[1]
+
+
+def test_recoding_refuses_what_cannot_be() -> None:
+    one = ladder("n", np.arange(3))
+    with pytest.raises(NotMeasurable, match="k=4 needs at least 4 rows, got 3"):
+        recode([one], 4)
+    with pytest.raises(InputError, match="at least 1 column"):
+        recode([], 2)
+
+
+def naive(original, released, groups):
+    """Overlap of one table of two columns, cell by cell."""
+    total = 0.0
+    for a in range(len(groups[0])):
+        for b in range(len(groups[1])):
+            count = np.sum((original[0] == a) & (original[1] == b))
+            ga, gb = groups[0][a], groups[1][b]
+            held = np.sum((released[0] == ga) & (released[1] == gb))
+            cells = np.sum(groups[0] == ga) * np.sum(groups[1] == gb)
+            total += min(count, held / cells)
+    return total / len(original[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_counts_kept_is_the_overlap_of_the_tables(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    levels = rng.integers(1, 6, 2)
+    original = [rng.integers(0, size, 40) for size in levels]
+    groups = [np.unique(rng.integers(0, size, size), return_inverse=True)[1] for size in levels]
+    kept = rng.random(40) < 0.7
+    kept[0] = True
+    released = [group[column][kept] for group, column in zip(groups, original, strict=True)]
+    found = counts_kept(original, released, groups)
+    assert found == pytest.approx(naive(original, released, groups))
+    assert 0 <= found <= kept.mean() + 1e-12
+    whole = [np.arange(size) for size in levels]
+    assert counts_kept(original, original, whole) == 1.0
+
+
+def test_counts_kept_by_hand() -> None:
+    column = np.array([0, 0, 0, 1])
+    together = np.zeros(2, int)
+    # 4 rows spread over 2 values: 2 of the 3, and 1 of the 1, are right.
+    assert counts_kept([column], [np.zeros(4, int)], [together]) == 0.75
+    # Half of the rows, known to be half: 1 of 3 drawn stands for 2, 1 of 1 for 2.
+    half = np.array([0, 1])
+    assert counts_kept([column], [half], [np.arange(2)], scale=2.0) == 0.75
+    # A value that the original does not have is nowhere right.
+    assert counts_kept([column], [np.array([0, 0, -1, 1])], [np.arange(2)]) == 0.75
+    with pytest.raises(InputError, match="same columns on both sides"):
+        counts_kept([column], [], [])
+
+
+def test_error_of_answers_by_hand() -> None:
+    right = {("a",): [10.0, 4.0], ("b",): [1.0]}
+    assert error_of(right, right) == 0.0
+    # 10 and 5: half wrong; 4 and 4: right; b is missing: wrong; c is made up: wrong.
+    assert error_of(right, {("a",): [5.0, 4.0], ("c",): [1.0]}) == pytest.approx(2.5 / 4)
+    assert error_of({(): [np.nan]}, {(): [np.nan]}) == 0.0
+    assert error_of({(): [np.nan]}, {(): [1.0]}) == 1.0
+    assert error_of({(): [1.0]}, {(): [-1.0]}) == 1.0
+
+
+def test_queries_are_answered_by_duckdb_and_see_nothing_else(tmp_path) -> None:
+    pytest.importorskip("duckdb")
+    columns = {"sex": text("f", "m", "f"), "pay": np.array([1.0, 2.0, 3.0])}
+    found = ask(columns, "SELECT sex, count(*), avg(pay) FROM release GROUP BY sex")
+    assert found == {("f",): [2.0, 2.0], ("m",): [1.0, 2.0]}
+    fewer = {name: column[:2] for name, column in columns.items()}
+    assert answers_kept(columns, fewer, ["SELECT count(*) FROM release"]) == pytest.approx(2 / 3)
+    with pytest.raises(InputError, match="Ask the table 'release'"):
+        ask(columns, "SELECT count(*) FROM elsewhere")
+    with pytest.raises(InputError, match="gives no number"):
+        ask(columns, "SELECT sex FROM release")
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    with pytest.raises(InputError, match="disabled"):
+        ask(columns, f"SELECT count(*) FROM '{tmp_path / 'secret.csv'}'")

@@ -1,0 +1,394 @@
+"""The audit of representations as a whole, against naive computations of its parts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import jsonschema
+import numpy as np
+import pytest
+import torch
+from reidentification_people import population, quick
+from scipy.special import ndtr
+
+import lethe
+from lethe.errors import InputError, NotMeasurable
+from lethe.evidence.findings import Findings, schema
+from lethe.evidence.roc import auc
+from lethe.reidentification.audit import audit_embeddings, audit_released, measure
+from lethe.reidentification.candidates import RECOMMENDED
+from lethe.reidentification.clean import RAW, split_of
+from lethe.reidentification.document import compose, people
+from lethe.reidentification.released import Released
+from lethe.reidentification.settings import EmbeddingSettings
+
+PEOPLE = population()
+
+
+@pytest.fixture(scope="module")
+def findings():
+    features = np.c_[PEOPLE["representations"][:, 1:3], np.ones(len(PEOPLE["labels"]))]
+    settings = quick(gate=("lift<=2", "bound<=0.9"), release="noise-2", norm=3.0, diameter=6.0)
+    return audit_embeddings(**PEOPLE, features=features, settings=settings)
+
+
+@pytest.fixture(scope="module")
+def model(findings):
+    return findings.to_json()["representations"]["models"][0]
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return measure(Released("one", **PEOPLE), quick(), lambda text: None)
+
+
+def candidate(findings, name):
+    return next(one for one in findings.candidates if one["name"] == name)
+
+
+def test_the_document_fits_the_schema_and_reads_back(findings):
+    document = findings.to_json()
+    jsonschema.Draft202012Validator(schema()).validate(document)
+    assert Findings.from_json(json.loads(findings.to_bytes())).to_bytes() == findings.to_bytes()
+
+
+def test_what_was_handed_in_is_left_alone(findings):
+    for name, fresh in population().items():
+        if name != "head":
+            np.testing.assert_array_equal(PEOPLE[name], fresh)
+
+
+def test_the_same_call_gives_the_same_bytes(findings):
+    features = np.c_[PEOPLE["representations"][:, 1:3], np.ones(len(PEOPLE["labels"]))]
+    settings = quick(gate=("lift<=2", "bound<=0.9"), release="noise-2", norm=3.0, diameter=6.0)
+    again = lethe.audit_embeddings(**PEOPLE, features=features, settings=settings)
+    assert again.to_bytes() == findings.to_bytes()
+
+
+@pytest.mark.parametrize("metric", ["cosine", "l2"])
+def test_the_clean_attack_is_that_of_a_full_sort(model, metric):
+    split = split_of(Released("one", **PEOPLE), quick())
+    vectors = PEOPLE["representations"]
+    gallery = np.stack(
+        [vectors[split.gallery_rows[split.gallery_user == u]].mean(0) for u in range(40)]
+    )
+    probes = vectors[split.probe_rows]
+    if metric == "cosine":
+        gallery = gallery / np.linalg.norm(gallery, axis=1, keepdims=True)
+        probes = probes / np.linalg.norm(probes, axis=1, keepdims=True)
+    apart = np.linalg.norm(probes[:, None] - gallery[None], axis=2)
+    place = np.argsort(apart, axis=1).argsort(axis=1)[np.arange(len(probes)), split.probe_user]
+    found = next(one for one in model["attacks"] if one["name"] == metric)
+    assert found["top"]["1"]["value"] == pytest.approx(np.mean(place == 0))
+    assert found["top"]["5"]["value"] == pytest.approx(np.mean(place < 5))
+    assert found["mrr"]["value"] == pytest.approx(np.mean(1 / (place + 1)))
+    assert found["lift"]["1"]["value"] == pytest.approx(40 * np.mean(place == 0))
+
+
+def test_utility_is_three_quantities(model):
+    """Smoothed: that of the clean logit. One draw: the mean over all pairs, in closed form."""
+    z, labels = PEOPLE["representations"][:, 0], PEOPLE["labels"].astype(bool)
+    utility = model["utility"]
+    assert utility["smoothed"]["value"] == pytest.approx(auc(labels, z), abs=2e-5)
+    for level in utility["levels"]:
+        sigma = level["sigma"]
+        gaps = z[labels][:, None] - z[~labels][None]
+        pairs = ndtr(gaps / (np.sqrt(2) * sigma)) if sigma else (gaps > 0)
+        assert level["value"]["value"] == pytest.approx(np.mean(pairs), abs=2e-5)
+    four = {row["sigma"]: row["value"] for row in utility["averaged"]["4"]}
+    one = {row["sigma"]: row["value"] for row in utility["levels"]}
+    assert four[2.0] == pytest.approx(one[1.0])
+    assert four[1.0]["value"] > one[1.0]["value"]
+
+
+def test_sigma_and_draws_count_only_together(model):
+    cells = {(cell["sigma"], cell["draws"]): cell for cell in model["surface"]}
+    assert cells[2.0, 4]["lift"] == cells[1.0, 1]["lift"]
+    assert cells[2.0, 4]["lift"]["value"] > cells[2.0, 1]["lift"]["value"]
+
+
+def test_radii_of_a_linear_head_are_distances_to_the_hyperplane(measured, model):
+    exact = np.abs(PEOPLE["representations"][:, 0])
+    study = measured.radii
+    np.testing.assert_allclose(study.closed.radius, exact[study.rows])
+    assert model["radii"]["closed_form"]["mean"] == pytest.approx(exact[study.rows].mean())
+    for sigma, radii in study.sampled.items():
+        # One certificate in a thousand may be wrong; of 120 more than 3 never are by chance.
+        assert (radii.radius > exact[study.rows] + 1e-12).sum() <= 3
+        assert radii.radius.max() <= radii.cap + 1e-12 <= 2.47 * sigma
+    right = ((PEOPLE["representations"][:, 0] > 0) == PEOPLE["labels"])[study.rows]
+    assert model["radii"]["accuracy"]["closed form"][0]["value"] == pytest.approx(right.mean())
+
+
+def test_no_attack_exceeds_what_nobody_exceeds(findings, model):
+    for level in model["levels"]:
+        assert level["top"]["1"]["low"] <= level["bound"]
+        if level["optimal"] is not None:
+            assert level["top"]["1"]["low"] <= level["optimal"]["high"]
+    check = next(one for one in findings.checks if one["name"] == "no attack beats a proof")
+    assert check["status"] == "pass"
+
+
+def test_an_attack_above_a_proof_would_be_said(measured):
+    broken = replace(measured, bounds=dict.fromkeys(measured.bounds, 0.0))
+    checks = compose([broken], quick()).checks
+    check = next(one for one in checks if one["name"] == "no attack beats a proof")
+    assert check["status"] == "fail"
+
+
+def test_permuted_names_give_chance(model):
+    permuted = model["controls"]["permuted_lift"]
+    assert permuted["low"] <= 1 <= permuted["high"]
+
+
+def test_rules_are_judged_on_the_named_release(findings):
+    outcomes = {one["rule"]: one for one in findings.rules}
+    lift = candidate(findings, "noise-2")["risk"]
+    assert outcomes["lift <= 2"]["evidence"] == lift
+    wanted = "pass" if lift["high"] <= 2 else "fail" if lift["low"] > 2 else "not-enough-evidence"
+    assert outcomes["lift <= 2"]["outcome"] == wanted
+    assert outcomes["bound <= 0.9"]["outcome"] == "pass"
+
+
+def test_every_mechanism_stands_on_the_frontier_with_its_label(findings):
+    kinds = {}
+    for one in findings.guarantees:
+        kinds.setdefault(one["candidate"].rstrip("0123456789."), set()).add(
+            one["guarantee"]["kind"]
+        )
+    assert kinds["baseline"] == {"empirical-only"}
+    assert kinds["noise-"] == {"identification-bound", "gdp"}
+    assert kinds["subspace-noise-"] == {"empirical-only"}
+    assert kinds["adaptive-noise-"] == {"identification-bound", "empirical-only"}
+    assert kinds["clipped-noise-"] == {"gdp"}
+    assert kinds["logit-only"] == {"empirical-only"}
+    assert kinds["label-only"] == {"identification-bound"}
+    subspace = next(one for one in findings.candidates if one["name"].startswith("subspace"))
+    assert subspace["utility"] == candidate(findings, "baseline")["utility"]
+    assert candidate(findings, "label-only")["bound"] < 0.2
+    assert candidate(findings, "logit-only")["bound"] == 1
+
+
+def test_without_a_diameter_no_differential_privacy_is_claimed(measured):
+    found = compose([measured], quick())
+    assert "gdp" not in {one["guarantee"]["kind"] for one in found.guarantees}
+    assert any("no differential privacy" in text for text in found.limits)
+
+
+def test_risk_and_utility_are_compared_in_pairs(findings):
+    base, noisy = candidate(findings, "baseline"), candidate(findings, "noise-1")
+    change = noisy["risk"]["value"] - base["risk"]["value"]
+    assert noisy["risk_change"]["value"] == pytest.approx(change)
+    assert noisy["risk_change"]["high"] < 0
+    loss = base["utility"]["value"] - noisy["utility"]["value"]
+    assert noisy["utility_loss"]["value"] == pytest.approx(loss)
+    apart = base["utility"]["high"] - base["utility"]["low"]
+    assert noisy["utility_loss"]["high"] - noisy["utility_loss"]["low"] < apart
+
+
+def test_scaling_vectors_against_the_head_only_renames_sigma():
+    twice = {**PEOPLE, "representations": 2 * PEOPLE["representations"]}
+    twice["head"] = (PEOPLE["head"][0] / 2, 0.0)
+    models = [Released("one", **PEOPLE), Released("two", **twice)]
+    found = audit_released(models, quick(plays=0))
+    one, two = candidate(found, "one: noise-1"), candidate(found, "two: noise-2")
+    assert one["risk"]["value"] == pytest.approx(two["risk"]["value"])
+    assert one["utility"]["value"] == pytest.approx(two["utility"]["value"])
+    assert one["bound"] == pytest.approx(two["bound"])
+    relative = [c["settings"]["sigma_over_rms"] for c in (one, two)]
+    assert relative[0] == pytest.approx(relative[1])
+    assert found.baseline == {"candidate": "one: baseline"}
+    jsonschema.validate(found.to_json(), schema())
+
+
+def test_an_operating_point_is_found_where_there_is_room():
+    """People differ by little and the task by much: noise hides the one and spares the other."""
+    close = population(spread=0.1, task=20.0)
+    close["representations"][:, 1:] *= 0.2
+    found = audit_embeddings(**close, settings=quick(metric="l2", lift=3.0))
+    point = found.representations["models"][0]["point"]
+    assert point["privacy"] < point["utility"]
+    assert point["recommended"] == pytest.approx((point["privacy"] + point["utility"]) / 2)
+    assert found.frontier["operating_point"] == RECOMMENDED
+    assert candidate(found, RECOMMENDED)["settings"]["sigma"] == pytest.approx(
+        point["recommended"], rel=1e-6
+    )
+
+
+def test_where_there_is_no_room_both_sides_are_priced():
+    found = audit_embeddings(**PEOPLE, settings=quick(plays=0, lift=1.001))
+    point = found.representations["models"][0]["point"]
+    assert point["recommended"] is None
+    assert found.frontier["operating_point"] is None
+    assert "no measured sigma is private enough, utility ends at" in point["words"]
+
+
+def test_nobody_is_named_unless_asked(findings):
+    assert findings.records == {"kept": False, "exposed": []}
+    assert b"reader-9" not in findings.to_bytes()
+
+
+def test_exposed_people_get_pseudonyms_and_a_table_of_their_own(measured):
+    settings = quick(keep_records=True)
+    found = compose([measured], settings)
+    exposed = found.records["exposed"]
+    assert [one["id"] for one in exposed[:2]] == ["person 1", "person 2"]
+    assert len(exposed) == 40
+    named = [one["named"] for one in exposed]
+    assert named == sorted(named, reverse=True)
+    assert b"reader-9" not in found.to_bytes()
+    table = people([measured], settings)
+    assert {row["id"] for row in table} == set(PEOPLE["user_ids"].tolist())
+    mean = np.average([row["named"] for row in table], weights=[row["probes"] for row in table])
+    assert mean == pytest.approx(measured.clean.attacks["cosine"].top[1].value)
+
+
+def test_missing_labels_leave_utility_out_and_say_so():
+    found = audit_embeddings(
+        PEOPLE["representations"], PEOPLE["user_ids"], head=PEOPLE["head"], settings=quick(plays=0)
+    )
+    section = found.representations["models"][0]
+    assert "labels" in section["utility"]["refused"]
+    assert section["radii"]["closed_form"] is not None
+    assert all(one["utility"]["value"] is None for one in found.candidates)
+    assert any("utility was not measured" in text for text in found.limits)
+    jsonschema.validate(found.to_json(), schema())
+
+
+def test_vectors_alone_are_enough():
+    found = audit_embeddings(PEOPLE["representations"], PEOPLE["user_ids"], settings=quick(plays=0))
+    section = found.representations["models"][0]
+    assert "refused" in section["radii"]
+    assert {one["name"] for one in found.candidates} == {
+        "baseline",
+        "noise-0.5",
+        "noise-1",
+        "noise-2",
+    }
+    assert {one["name"] for one in found.frontier["skipped"]} >= {"subspace", "logit", "label"}
+
+
+@pytest.mark.parametrize("kind", ["module", "classes"])
+def test_other_heads_are_measured_by_drawing(kind):
+    rng = np.random.default_rng(5)
+    if kind == "module":
+        torch.manual_seed(0)
+        head = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+        labels = PEOPLE["labels"]
+    else:
+        head = (rng.standard_normal((3, 6)), np.zeros(3))
+        labels = (PEOPLE["representations"] @ head[0].T).argmax(axis=1)
+    found = audit_embeddings(
+        PEOPLE["representations"],
+        PEOPLE["user_ids"],
+        labels,
+        head,
+        settings=quick(plays=0, repeats=3, radius_points=20, radius_draws=50),
+    )
+    section = found.representations["models"][0]
+    assert section["utility"]["measure"] == ("AUC" if kind == "module" else "accuracy")
+    assert not section["utility"]["closed_form"]
+    values = [level["value"]["value"] for level in section["utility"]["levels"]]
+    if kind == "classes":
+        assert values[0] == 1
+        assert values[1] > values[-1]
+    jsonschema.validate(found.to_json(), schema())
+
+
+def test_copied_inputs_are_warned_of_and_raw_features_attacked():
+    owner = np.unique(PEOPLE["user_ids"], return_inverse=True)[1]
+    copied = np.random.default_rng(1).standard_normal((40, 2))[owner]
+    found = audit_embeddings(**PEOPLE, features=copied, settings=quick(plays=0))
+    check = next(one for one in found.checks if one["name"] == "copied inputs")
+    assert check["status"] == "warn"
+    raw = next(a for a in found.representations["models"][0]["attacks"] if a["name"] == RAW)
+    assert raw["top"]["1"]["value"] == 1
+
+
+def test_gallery_and_probes_of_two_periods():
+    n = len(PEOPLE["labels"])
+    period = np.where(np.arange(n) % 2, "later", "before")
+    found = audit_embeddings(
+        **PEOPLE, period=period, settings=quick(plays=0, known="before", later="later")
+    )
+    assert found.data["probes"] <= (period == "later").sum()
+    assert "period before" in found.threat_model["knowledge"]
+    with pytest.raises(InputError, match="needs a period"):
+        audit_embeddings(**PEOPLE, settings=quick(known="before", later="later"))
+
+
+def changed(**arrays):
+    return {**PEOPLE, **arrays}
+
+
+def with_nan():
+    vectors = PEOPLE["representations"].copy()
+    vectors[3, 1] = np.nan
+    return vectors
+
+
+def with_zeros():
+    vectors = PEOPLE["representations"].copy()
+    vectors[3] = 0
+    return vectors
+
+
+MIXED = np.array(
+    [7, "7"] * (len(PEOPLE["labels"]) // 2) + [7] * (len(PEOPLE["labels"]) % 2), object
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (changed(representations=with_nan()), "NaN"),
+        (changed(representations=with_zeros()), "zero vectors"),
+        (changed(user_ids=MIXED), "mixes types"),
+        (changed(user_ids=PEOPLE["user_ids"][:-1]), "user_ids has"),
+        (changed(head=(np.ones(5), 0.0)), "5 dimensions"),
+        (changed(labels=PEOPLE["labels"] * 3), "0 and 1"),
+        (changed(labels=PEOPLE["labels"] * 0), "both 0 and 1"),
+        (changed(head=(np.ones((2, 6)), np.zeros(2)), labels=PEOPLE["labels"] + 1), "0 to 1"),
+    ],
+)
+def test_bad_arrays_are_named(given, words):
+    with pytest.raises(InputError, match=words):
+        audit_embeddings(**given, settings=quick(plays=0))
+
+
+def test_too_few_people_or_rows():
+    with pytest.raises(NotMeasurable, match="2"):
+        audit_embeddings(np.eye(6), np.repeat(["a"], 6))
+    with pytest.raises(NotMeasurable, match="rows"):
+        audit_embeddings(np.eye(6), np.repeat(["a", "b"], 3))
+
+
+def test_models_of_other_people_are_refused():
+    other = changed(user_ids=PEOPLE["user_ids"][::-1])
+    with pytest.raises(InputError, match="not those of"):
+        audit_released([Released("one", **PEOPLE), Released("two", **other)])
+    with pytest.raises(InputError, match="different names"):
+        audit_released([Released("one", **PEOPLE), Released("one", **PEOPLE)])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"sigmas": (-1.0,)}, "sigma"),
+        ({"metric": "whitened"}, "metric"),
+        ({"gate": ("tpr@0.1<=0.5",)}, "unknown metric"),
+        ({"known": "a"}, "both periods"),
+        ({"lift": 1.0}, "lift"),
+        ({"averaged": (0,)}, "averaged"),
+        ({"norm": 0.0}, "norm"),
+    ],
+)
+def test_bad_settings_are_named(given, words):
+    with pytest.raises(InputError, match=words):
+        EmbeddingSettings(**given)
+
+
+def test_an_unknown_release_is_refused(measured):
+    with pytest.raises(InputError, match="no candidate"):
+        compose([measured], quick(release="noise-7"))

@@ -1,0 +1,48 @@
+"""A small population whose vectors tell who they are, and a task that they serve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lethe.reidentification.settings import EmbeddingSettings
+
+QUICK = {
+    "sigmas": (0.5, 1.0, 2.0),
+    "surface": (1.0, 2.0),
+    "averaged": (1, 4),
+    "draws": 4,
+    "plays": 400,
+    "refine": 2,
+    "radius_points": 120,
+    "radius_sigmas": (0.5, 1.0),
+    "common": (10,),
+}
+
+
+def quick(**changed: Any) -> EmbeddingSettings:
+    """Settings of an audit that takes a second."""
+    return EmbeddingSettings(**{**QUICK, **changed})
+
+
+def population(
+    users: int = 40, dimensions: int = 6, spread: float = 0.6, seed: int = 0, task: float = 1.0
+) -> dict[str, Any]:
+    """Rows about each person's own centre; `task` scales the coordinate that the head reads."""
+    rng = np.random.default_rng([seed, 71])
+    rows = rng.integers(4, 12, users)
+    owner = np.repeat(np.arange(users), rows)
+    vectors = spread * rng.standard_normal((users, dimensions))[owner]
+    vectors += 0.4 * rng.standard_normal((len(owner), dimensions))
+    vectors[:, 0] = task * rng.standard_normal(len(owner))
+    logits = vectors[:, 0]
+    labels = (logits + 0.5 * task * rng.standard_normal(len(owner)) > 0).astype(int)
+    weight = np.zeros(dimensions)
+    weight[0] = 1.0
+    return {
+        "representations": vectors,
+        "user_ids": np.char.add("reader-", (900_000 + owner).astype(str)),
+        "labels": labels,
+        "head": (weight, 0.0),
+    }
