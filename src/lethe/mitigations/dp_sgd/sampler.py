@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lethe.errors import check_between
 from lethe.training.batches import generator
 
-_COINS = 6  # purpose of the stream, beside those of `lethe.training.batches`
+_COINS = 6  # purpose of the stream: also that of mixup, which no treatment has beside DP-SGD
 
 
 class PoissonSampler:
