@@ -96,6 +96,29 @@ def test_batches_of_nobody_are_noisy_steps_too() -> None:
     assert min(moved) > 0.5
 
 
+def test_an_example_counts_once_whatever_its_copies() -> None:
+    """One step on 8 examples in 3 changed copies: means over copies, clipped, then summed."""
+    inputs, labels = examples(8)
+    shifts = torch.tensor([0.0, 1.0, -1.0]).repeat(8)[:, None]
+
+    def moved(batch: Any) -> Any:
+        return batch[0] + shifts, batch[1]
+
+    module = small()
+    before, own = values(module), []
+    for at in range(8):
+        module.zero_grad()
+        three = inputs[at] + shifts[:3]
+        nn.functional.cross_entropy(module(three), labels[at].repeat(3)).backward()
+        slope = torch.cat([value.grad.flatten() for value in module.parameters()])
+        own.append(slope * min(1.0, 0.2 / float(slope.norm())))
+    module = small()
+    settings = asked(noise_multiplier=1e-5, clip=0.2, batch_size=8, epochs=1, copies=3, part_size=3)
+    train_privately(module, (inputs, labels), settings, seed=0, augment=moved)
+    found = (before - values(module)) / 0.1
+    torch.testing.assert_close(found, torch.stack(own).sum(0) / 8, rtol=1e-4, atol=1e-6)
+
+
 def test_the_noise_on_the_sum_has_deviation_sigma_times_clip() -> None:
     module, data = small(), examples(40)
     steps, batch, sigma, clip = 100, 10, 300.0, 1e-4

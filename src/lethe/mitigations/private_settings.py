@@ -37,6 +37,7 @@ class PrivateSettings:
             of one person.
         tuning: how these settings were chosen, see `lethe.evidence.dp_statement.DpSgdRun`.
         runs: trainings on the private data that are charged, >= 1.
+        copies: rows of each drawn example in a step, >= 1, for `augment` to change.
         part_size: most examples computed at a time; larger batches are added up in parts.
         precision: ``float32``, or ``bfloat16`` products in the forward and backward pass.
     """
@@ -57,6 +58,7 @@ class PrivateSettings:
     unit: str = "record"
     tuning: str = "none"
     runs: int = 1
+    copies: int = 1
     part_size: int = 64
     precision: str = "float32"
 
@@ -71,7 +73,7 @@ class PrivateSettings:
             value = getattr(self, name)
             if value is not None:
                 check_between(name, value, 0, math.inf, open_low=True, open_high=True)
-        for name in ("batch_size", "part_size", "runs"):
+        for name in ("batch_size", "copies", "part_size", "runs"):
             check_at_least(name, getattr(self, name), 1)
         check_between("momentum", self.momentum, 0, 1, open_high=True)
         check_at_least("weight_decay", self.weight_decay, 0)

@@ -66,6 +66,7 @@ def train_privately(
     settings: PrivateSettings,
     *,
     loss: Loss | None = None,
+    augment: Callable[[Any], Any] | None = None,
     weights: ArrayLike | None = None,
     weights_from: str = "public",
     seed: int | None = None,
@@ -81,6 +82,9 @@ def train_privately(
         settings: see `PrivateSettings`.
         loss: ``loss(module, batch)`` gives one number an example, (B,); by default cross-entropy
             of ``module(batch[0])`` against ``batch[1]``.
+        augment: changes a batch at random, each row by itself, drawing from torch's global
+            generator; with `copies` of `settings` an example's gradient is the mean over so many
+            changed copies, clipped once (De et al. 2022, section 3.2).
         weights: (n,) factors w_j in [0, 1] on the clipped gradients: example j then has the noise
             multiplier sigma / w_j and an epsilon of its own.
         weights_from: ``public`` (or held-out) or ``private`` data; the latter proves nothing.
@@ -102,7 +106,8 @@ def train_privately(
         `PrivateModel.statement`: (epsilon, delta)-DP of all parameters that are released.
 
     Assumes:
-        What the statement lists. In particular the settings were not tuned on these data.
+        What the statement lists. In particular the settings were not tuned on these data. And
+        `augment` does not mix rows.
     """
     count = size(data)
     check_choice("weights_from", weights_from, SOURCES)
@@ -138,12 +143,14 @@ def train_privately(
         drawn = np.flatnonzero(_stream(secret, step, _SAMPLE).random(count) < rate)
         layers = int(_stream(secret, step, _LAYERS).integers(2**63))
         with seeded(layers):
+            batch = rows(data, np.repeat(drawn, settings.copies).tolist())
             sums, _ = clipped_sum_in_parts(
                 clipping,
-                rows(data, drawn.tolist()),
+                batch if augment is None else augment(batch),
                 settings.clip,
                 None if factors is None else factors[torch.from_numpy(drawn)],
                 part_size=settings.part_size,
+                copies=settings.copies,
             )
         _add_noise(sums, noise * settings.clip, _stream(secret, step, _NOISE))
         for key, value in trained.items():
