@@ -1,14 +1,16 @@
 """Released rows on real data: who is found, which columns identify, and how long it takes.
 
-    python benchmarks/linkage.py [--data FOLDER] [--targets 300] [--facts 10000000] [--rounds 5]
+    python benchmarks/linkage.py [--data FOLDER] [--targets 300] [--size medium] [--rounds 5]
+        [--speed-only]
         [--out FILE]
 
 Real linkage: the two releases of MovieLens latest-small share three people under other names.
 Simulated adversaries on MovieLens, MovieTweetings and Globo (clicks as items, no values), beside
 the published values of the Netflix Prize. Anonymity of four tables with their quasi-identifiers,
 and the three columns that identify most. Speed, round by round in one process: the index and a
-query of 8 dated facts on synthetic power-law facts, and all checks of a table against one pandas
-groupby of the same columns. Data folders are those of LETHE_DATA.
+query of 8 dated facts on synthetic power-law facts (NumPy and numba on the same index), and all
+checks of a table against one pandas groupby of the same columns, where pandas is installed. Data
+folders are those of LETHE_DATA.
 """
 
 from __future__ import annotations
@@ -60,6 +62,8 @@ TABLES: dict[str, tuple[str, list[str], str]] = {
         "two_year_recid",
     ),
 }
+SIZES = {"medium": (100_000, 5_000, 100), "netflix": (480_189, 17_770, 209)}
+"""People, items and facts a person; the second is that of the Netflix Prize."""
 FIFTEEN = (
     "race gender age weight admission_type_id discharge_disposition_id admission_source_id "
     "time_in_hospital payer_code medical_specialty num_lab_procedures num_procedures "
@@ -198,13 +202,14 @@ def checks_of_a_table(data: Path, rounds: int) -> dict[str, Any]:
     return {**told, "over_one_groupby": median_ratio(*zip(*timed, strict=True))}
 
 
-def scoreboard_speed(facts: int, rounds: int, queries: int = 20) -> dict[str, Any]:
-    """Index and query on power-law facts: 100 a person, 1 item for 20 people."""
-    people, items = facts // 100, facts // 2000
+def scoreboard_speed(size: str, rounds: int, queries: int = 100) -> dict[str, Any]:
+    """Index and query on power-law facts: as many a person, repeated ones left out."""
+    people, items, each = SIZES[size]
+    facts = people * each
     rng = np.random.default_rng(0)
     weight = 1 / np.arange(10, items + 10)
     item = rng.choice(items, facts, p=weight / weight.sum()).astype(np.int32)
-    person = np.repeat(np.arange(people, dtype=np.int32), 100)
+    person = np.repeat(np.arange(people, dtype=np.int32), each)
     joint = np.unique(person.astype(np.int64) * items + item)
     person, item = (joint // items).astype(np.int32), (joint % items).astype(np.int32)
     value = rng.integers(1, 6, len(joint)).astype(np.int8)
@@ -214,7 +219,13 @@ def scoreboard_speed(facts: int, rounds: int, queries: int = 20) -> dict[str, An
     adversary = Adversary(8, 6)
     who = draw_targets(index, adversary, queries)
     known = simulate(index, who, adversary)
-    asked = [seconds(lambda: link(index, known)) / queries for _ in range(rounds)]
+
+    def ask(backend: str, entropy: bool = False) -> float:
+        return seconds(lambda: link(index, known, backend=backend, entropy=entropy)) / queries
+
+    ask("numba")
+    timed = [(ask("numpy"), ask("numba")) for _ in range(rounds)]
+    whole = [ask("numba", entropy=True) for _ in range(rounds)]
     postings = float(index.support[known.item].sum() / queries)
     return {
         "people": people,
@@ -222,7 +233,10 @@ def scoreboard_speed(facts: int, rounds: int, queries: int = 20) -> dict[str, An
         "facts": len(joint),
         "index_seconds": statistics.median(build),
         "bytes_a_fact": index.nbytes / len(joint),
-        "query_milliseconds": 1000 * statistics.median(asked),
+        "query_milliseconds": 1000 * statistics.median(fast for _, fast in timed),
+        "query_milliseconds_numpy": 1000 * statistics.median(slow for slow, _ in timed),
+        "query_milliseconds_with_entropy": 1000 * statistics.median(whole),
+        "numpy_over_numba": median_ratio(*zip(*timed, strict=True)),
         "postings_a_query": postings,
         "top_1": float(np.mean(link(index, known).matched(0.0) == who)),
     }
@@ -233,10 +247,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("LETHE_DATA", "data")))
     parser.add_argument("--targets", type=int, default=300)
-    parser.add_argument("--facts", type=int, default=10_000_000)
+    parser.add_argument("--size", choices=SIZES, default="medium")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=RESULTS / "linkage.json")
+    parser.add_argument("--speed-only", action="store_true", help="the scoreboard alone")
     asked = parser.parse_args()
+    if asked.speed_only:
+        save({"load": load(), "scoreboard": scoreboard_speed(asked.size, asked.rounds)}, asked.out)
+        return
     found = {
         "load": load(),
         "people_in_common": people_in_common(asked.data, asked.targets),
@@ -244,7 +262,7 @@ def main() -> None:
         "tables": tables(asked.data),
         "subsets": subsets(asked.data),
         "checks": checks_of_a_table(asked.data, asked.rounds),
-        "scoreboard": scoreboard_speed(asked.facts, asked.rounds),
+        "scoreboard": scoreboard_speed(asked.size, asked.rounds),
     }
     save(found, asked.out)
 

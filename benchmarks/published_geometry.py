@@ -3,7 +3,7 @@
     python benchmarks/published_geometry.py [--users 28361] [--probes 40000] [--draws 2]
 
 The population of `tests/reidentification_published.py`: dimension, norms, rows per user, nearest
-neighbours and the clean attack follow the publication, nothing was fitted under noise. The gallery
+neighbours and the clean attack follow the publication (how they were set stands there). The gallery
 is whole, the probes are a random part. Beside the lift stand MRR and median rank, which rest on all
 probes where few are named.
 """

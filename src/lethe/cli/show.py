@@ -10,6 +10,7 @@ from typing import Any
 from lethe.cli import interrupt
 from lethe.cli.show_embeddings import print_embeddings
 from lethe.cli.show_f1 import print_f1
+from lethe.cli.show_rest import print_rest
 from lethe.cli.show_table import print_table
 from lethe.evidence.findings import Findings
 
@@ -142,15 +143,4 @@ def print_findings(findings: Findings, folder: str) -> None:
         console.print(Text(f"* no other candidate is better in both risk and {merit}"))
         console.print(Text(f"> the one to take: {frontier['rule']}"))
     print_f1(console, findings)
-    for ruling in findings.rules:
-        console.print(Text(f"{ruling['outcome']}: {ruling['rule']} on {ruling['candidate']}"))
-    for check in findings.checks:
-        if check["status"] != "pass":
-            console.print(
-                Text(
-                    f"{check['status']}: {check['name']} ({check['candidate']}): {check['detail']}"
-                )
-            )
-    for words in findings.verdict["words"]:
-        console.print(Text(words))
-    console.print(Text(f"report: {folder}/report.html"))
+    print_rest(console, findings, folder)

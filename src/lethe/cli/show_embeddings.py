@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from lethe.cli.show_rest import print_rest
 from lethe.evidence.findings import Findings
 
 
@@ -50,12 +51,4 @@ def print_embeddings(findings: Findings, folder: str) -> None:
     console.print(Text("nobody above: share of single vectors that no attacker can exceed naming"))
     console.print(Text("* no other candidate is better in both measured lift and utility"))
     console.print(Text(f"> the one to take: {frontier['rule']}"))
-    for ruling in findings.rules:
-        console.print(Text(f"{ruling['outcome']}: {ruling['rule']} on {ruling['candidate']}"))
-    for check in findings.checks:
-        if check["status"] != "pass":
-            told = f"{check['status']}: {check['name']} ({check['candidate']}): {check['detail']}"
-            console.print(Text(told))
-    for words in findings.verdict["words"]:
-        console.print(Text(words))
-    console.print(Text(f"report: {folder}/report.html"))
+    print_rest(console, findings, folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from lethe.cli.show_rest import print_rest
 from lethe.evidence.findings import Findings
 
 _COLUMNS = {
@@ -61,13 +62,5 @@ def print_table(findings: Findings, folder: str) -> None:
     console.print(shown)
     console.print(Text("* no other candidate is better in both risk and utility"))
     console.print(Text(f"> the one to take: {frontier['rule']}"))
-    for ruling in findings.rules:
-        console.print(Text(f"{ruling['outcome']}: {ruling['rule']} on {ruling['candidate']}"))
-    for check in findings.checks:
-        if check["status"] != "pass":
-            told = f"{check['status']}: {check['name']} ({check['candidate']}): {check['detail']}"
-            console.print(Text(told))
-    for words in findings.verdict["words"]:
-        console.print(Text(words))
     console.print(Text("Nothing here is proven: k-anonymity, too, is measured only."))
-    console.print(Text(f"report: {folder}/report.html"))
+    print_rest(console, findings, folder)

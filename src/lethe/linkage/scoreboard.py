@@ -6,16 +6,19 @@ Narayanan and Shmatikov, "Robust De-anonymization of Large Sparse Datasets", IEE
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, check_at_least, check_choice
+from lethe.errors import InputError, check_at_least, check_choice, require
 from lethe.linkage.facts import Facts, Float, Int, Known
 
 RULES = ("sum", "minimum")
 SIMILARITIES = ("exponential", "threshold")
+BACKENDS = ("auto", "numpy", "numba")
 NO_MATCH = -1
+_WORTH = 20_000_000  # scores; below, numba would take longer to load than NumPy to count
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,13 @@ class Links:
 
 
 def link(
-    facts: Facts, known: Known, board: Scoreboard = RH, *, true: NDArray[np.int64] | None = None
+    facts: Facts,
+    known: Known,
+    board: Scoreboard = RH,
+    *,
+    true: NDArray[np.int64] | None = None,
+    entropy: bool = True,
+    backend: str = "auto",
 ) -> Links:
     """Look for each target among all released records.
 
@@ -91,6 +100,11 @@ def link(
         board: how records are scored.
         true: (Q,) the record of each target, NO_MATCH for people who are not released; used for
             `Links.surprise` only.
+        entropy: False leaves `Links.entropy` and `Links.surprise` out (NaN), which takes about
+            as long as the scores.
+        backend: "numpy"; "numba" (extra `fast`), which looks only at people who share an item
+            with the target, where it can (see `scoreboard_numba.fits`); "auto" takes it where
+            there is enough to do. Both name the same records.
 
     Raises:
         InputError: items or persons that the release does not have, or fewer than 2 records.
@@ -99,10 +113,26 @@ def link(
     targets = np.full(len(known), NO_MATCH) if true is None else np.asarray(true)
     if targets.shape != (len(known),) or (targets >= facts.people).any():
         raise InputError(f"true needs {len(known)} records below {facts.people}, or -1.")
-    columns = [_judged(scores(facts, known, at, board), t, board) for at, t in enumerate(targets)]
-    table = np.array(columns, dtype=np.float64).reshape(-1, 5).T
-    best, (eccentricity, deviation, entropy, surprise) = table[0].astype(np.int64), table[1:]
-    return Links(best, eccentricity, deviation, entropy, surprise, facts.people)
+    check_choice("backend", backend, BACKENDS)
+    if _fast(facts, known, board, backend):
+        from lethe.linkage.scoreboard_numba import judge_all
+
+        table = judge_all(
+            facts,
+            known,
+            lambda gap: _near(gap, board.value_scale, board),
+            lambda gap: _near(gap, board.time_scale, board),
+            targets,
+            entropy,
+        )
+    else:
+        columns = [
+            _judged(scores(facts, known, at, board), t, board, entropy)
+            for at, t in enumerate(targets)
+        ]
+        table = np.array(columns, dtype=np.float64).reshape(-1, 5).T
+    best, (eccentricity, deviation, left, surprise) = table[0].astype(np.int64), table[1:]
+    return Links(best, eccentricity, deviation, left, surprise, facts.people)
 
 
 def scores(facts: Facts, known: Known, target: int, board: Scoreboard = RH) -> Float:
@@ -200,9 +230,27 @@ def check_known(facts: Facts, known: Known) -> None:
         )
 
 
-def _judged(record_scores: Float, true: int, board: Scoreboard) -> tuple[float, ...]:
+def _fast(facts: Facts, known: Known, board: Scoreboard, backend: str) -> bool:
+    if backend == "numpy" or board.rule != "sum":
+        return False
+    if backend == "auto" and len(known) * facts.people < _WORTH:
+        return False
+    if backend == "auto" and find_spec("numba") is None:
+        return False
+    from lethe.linkage.scoreboard_numba import fits
+
+    if backend == "numba":
+        require("numba", "fast")
+    # Both parts at once must add up; the threshold takes the smaller.
+    alone = known.value is None or known.time is None or facts.value is None or facts.time is None
+    return (board.similarity == "exponential" or alone) and fits(facts, known)
+
+
+def _judged(
+    record_scores: Float, true: int, board: Scoreboard, entropic: bool
+) -> tuple[float, ...]:
     best, eccentricity, deviation = stand_out(record_scores)
-    if board.rule == "minimum":
+    if board.rule == "minimum" or not entropic:
         return best, eccentricity, deviation, np.nan, np.nan
     chance = _softmax(record_scores, deviation)
     some = chance[chance > 0]
