@@ -16,8 +16,8 @@ from lethe.reidentification.attack import (
     over_ties,
     permuted_names,
 )
-from lethe.reidentification.gallery import split_rows
-from lethe.reidentification.ranks import Ranks
+from lethe.reidentification.gallery import gallery_means, split_rows
+from lethe.reidentification.ranks import Ranks, ranks
 
 
 def found(closer, tied, users):
@@ -143,6 +143,42 @@ def test_several_probes_together_name_more():
         for options in ({}, {"together": True, "at_most": 3}, {"together": True})
     )
     assert one < three < all_of_them
+
+
+def test_a_person_whose_directions_cancel_is_tied_with_all():
+    """Probes in opposite directions leave no mean direction: a chance of 1/G each, and no error."""
+    vectors, owner = simulated(users=20, rows=4, dimensions=3, noise=0.3)
+    split, cancelled = split_rows(owner), np.array([2, 7, 11])
+    for user in cancelled:
+        first, second = split.probe_rows[split.probe_user == user]
+        vectors[second] = -3.1 * vectors[first]
+    exposure = attack(vectors, split, together=True).exposure
+    assert exposure.named[cancelled] == pytest.approx([1 / 20] * 3)
+    assert exposure.rank[cancelled].tolist() == [10.5] * 3
+    # The others are as they are without them.
+    kept = np.setdiff1d(np.arange(20), cancelled)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    joined = np.stack([unit[split.probe_rows[split.probe_user == u]].mean(axis=0) for u in kept])
+    alone = ranks(joined, gallery_means(vectors, split), kept)
+    assert exposure.rank[kept].tolist() == alone.rank.tolist()
+
+
+def test_where_all_directions_cancel_the_joined_attack_is_chance():
+    vectors, owner = simulated(users=20, rows=4)
+    split = split_rows(owner)
+    order = np.argsort(split.probe_user, kind="stable")
+    vectors[split.probe_rows[order[1::2]]] = -vectors[split.probe_rows[order[::2]]]
+    assert attack(vectors, split, together=True).lift[1].value == pytest.approx(1)
+
+
+def test_one_dimension_does_not_stop_the_joined_attack():
+    vectors = np.random.default_rng(0).normal(size=(80, 1))
+    split = split_rows(np.repeat(np.arange(20), 4))
+    result = attack(vectors, split, together=True)
+    signs = np.sign(vectors[:, 0])
+    cancelled = [u for u in range(20) if signs[split.probe_rows[split.probe_user == u]].sum() == 0]
+    assert cancelled
+    assert result.exposure.named[cancelled] == pytest.approx([1 / 20] * len(cancelled))
 
 
 def test_intervals_take_people_not_probes():

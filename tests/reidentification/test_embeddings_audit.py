@@ -13,7 +13,7 @@ from reidentification_people import population, quick
 from scipy.special import ndtr
 
 import lethe
-from lethe.errors import InputError, NotMeasurable
+from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.roc import auc
 from lethe.reidentification.audit import audit_embeddings, audit_released, measure
@@ -21,7 +21,6 @@ from lethe.reidentification.candidates import RECOMMENDED
 from lethe.reidentification.clean import RAW, split_of
 from lethe.reidentification.document import compose, people
 from lethe.reidentification.released import Released
-from lethe.reidentification.settings import EmbeddingSettings
 
 PEOPLE = population()
 
@@ -316,77 +315,6 @@ def test_gallery_and_probes_of_two_periods():
     assert "period before" in found.threat_model["knowledge"]
     with pytest.raises(InputError, match="needs a period"):
         audit_embeddings(**PEOPLE, settings=quick(known="before", later="later"))
-
-
-def changed(**arrays):
-    return {**PEOPLE, **arrays}
-
-
-def with_nan():
-    vectors = PEOPLE["representations"].copy()
-    vectors[3, 1] = np.nan
-    return vectors
-
-
-def with_zeros():
-    vectors = PEOPLE["representations"].copy()
-    vectors[3] = 0
-    return vectors
-
-
-MIXED = np.array(
-    [7, "7"] * (len(PEOPLE["labels"]) // 2) + [7] * (len(PEOPLE["labels"]) % 2), object
-)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (changed(representations=with_nan()), "NaN"),
-        (changed(representations=with_zeros()), "zero vectors"),
-        (changed(user_ids=MIXED), "mixes types"),
-        (changed(user_ids=PEOPLE["user_ids"][:-1]), "user_ids has"),
-        (changed(head=(np.ones(5), 0.0)), "5 dimensions"),
-        (changed(labels=PEOPLE["labels"] * 3), "0 and 1"),
-        (changed(labels=PEOPLE["labels"] * 0), "both 0 and 1"),
-        (changed(head=(np.ones((2, 6)), np.zeros(2)), labels=PEOPLE["labels"] + 1), "0 to 1"),
-    ],
-)
-def test_bad_arrays_are_named(given, words):
-    with pytest.raises(InputError, match=words):
-        audit_embeddings(**given, settings=quick(plays=0))
-
-
-def test_too_few_people_or_rows():
-    with pytest.raises(NotMeasurable, match="2"):
-        audit_embeddings(np.eye(6), np.repeat(["a"], 6))
-    with pytest.raises(NotMeasurable, match="rows"):
-        audit_embeddings(np.eye(6), np.repeat(["a", "b"], 3))
-
-
-def test_models_of_other_people_are_refused():
-    other = changed(user_ids=PEOPLE["user_ids"][::-1])
-    with pytest.raises(InputError, match="not those of"):
-        audit_released([Released("one", **PEOPLE), Released("two", **other)])
-    with pytest.raises(InputError, match="different names"):
-        audit_released([Released("one", **PEOPLE), Released("one", **PEOPLE)])
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"sigmas": (-1.0,)}, "sigma"),
-        ({"metric": "whitened"}, "metric"),
-        ({"gate": ("tpr@0.1<=0.5",)}, "unknown metric"),
-        ({"known": "a"}, "both periods"),
-        ({"lift": 1.0}, "lift"),
-        ({"averaged": (0,)}, "averaged"),
-        ({"norm": 0.0}, "norm"),
-    ],
-)
-def test_bad_settings_are_named(given, words):
-    with pytest.raises(InputError, match=words):
-        EmbeddingSettings(**given)
 
 
 def test_an_unknown_release_is_refused(measured):

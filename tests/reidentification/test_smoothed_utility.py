@@ -12,6 +12,7 @@ from scipy.special import ndtr
 from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 
 from lethe.errors import InputError, NotMeasurable
+from lethe.evidence.intervals import clustered_share
 from lethe.reidentification.by_user import mean_by_user, mean_of_pools, share_of_users
 from lethe.reidentification.drawn_utility import drawn_utility
 from lethe.reidentification.head import AnyHead, LinearHead
@@ -208,6 +209,51 @@ def test_shares_by_user_cover_when_rows_of_a_user_are_alike():
     assert (rows.low, rows.high) == (found.low, found.high)
 
 
+def test_a_share_by_users_by_hand():
+    """Hits 4, 0, 0 of 6, 1, 1: p = 1/2, N = 8, and one user holds 3/4 of all trials."""
+    found = share_of_users([4, 0, 0], [6, 1, 1])
+    # e = 1, -1/2, -1/2 and 1 - n/N = 1/4, 7/8, 7/8: quotients 4, -4/7, -4/7, that is each n times
+    # (own share - share of the others) = 6 (2/3 - 0), 1 (0 - 4/7), 1 (0 - 4/7).
+    variance = (16 + 2 * (4 / 7) ** 2) / 8**2 * 2 / 3
+    degrees = (36 + 1 + 1) ** 2 / (6**4 + 1 + 1)  # 1.11, though there are 3 users
+    wanted = clustered_share(0.5, variance, degrees, 8, 3)
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), rel=1e-12)
+    assert found.n == 8
+
+
+def test_a_share_by_users_is_the_jackknife():
+    """Oracle: leave each user out, and pull apart by n / N what that does to the share."""
+    rng = np.random.default_rng(35)
+    tried = rng.integers(1, 60, 12)
+    hit = rng.binomial(tried, rng.random(12))
+    total, share = tried.sum(), hit.sum() / tried.sum()
+    moved = [
+        (share - (hit.sum() - hit[u]) / (total - tried[u])) * (total - tried[u]) / total
+        for u in range(12)
+    ]
+    variance = 11 / 12 * sum(one**2 / (1 - tried[u] / total) ** 2 for u, one in enumerate(moved))
+    wanted = clustered_share(
+        share, variance, (tried**2).sum() ** 2 / (tried.astype(float) ** 4).sum(), total, 12
+    )
+    found = share_of_users(hit, tried)
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), rel=1e-9)
+
+
+def test_heavy_users_with_a_signal_of_their_own_are_covered():
+    """400 samples of 40 users, log-normal rows, heavier ones hit more: 95 % hold the truth.
+
+    Truth is E[n q] / E[n] with n = 8 exp(X), q = Phi(X - 2): by shifting X it is Phi(-1 / sqrt 2).
+    """
+    truth, held = float(ndtr(-1 / math.sqrt(2))), 0
+    for seed in range(400):
+        rng = np.random.default_rng([seed, 36])
+        size = rng.standard_normal(40)
+        tried = 8 * np.exp(size)
+        found = share_of_users(tried * (rng.random(40) < ndtr(size - 2)), tried)
+        held += found.low <= truth <= found.high
+    assert held >= 400 * 0.95 - 3 * math.sqrt(400 * 0.05 * 0.95)
+
+
 def test_no_hit_leaves_the_limit_of_the_users_alone():
     """More noise draws of the same 20 people prove no more than 20 people can."""
     few, many = (
@@ -230,6 +276,8 @@ def test_no_hit_leaves_the_limit_of_the_users_alone():
         (lambda: expected_auc([1.0, 2.0], [0, 1], 1.0, users=[1, 1]), NotMeasurable, "2 users"),
         (lambda: binormal_auc(1.0, 0.0, 0.0), InputError, "spread"),
         (lambda: share_of_users([3.0, 0.0], [2, 2]), InputError, "hits"),
+        (lambda: share_of_users([1.0], [2]), NotMeasurable, "2 users"),
+        (lambda: share_of_users([1.0, 0.0], [1e20, 1.0]), NotMeasurable, "holds all trials"),
         (lambda: mean_of_pools([0.1]), InputError, "pools"),
     ],
 )

@@ -29,6 +29,7 @@ class World:
         metric: "cosine" or "l2".
         users: in the gallery.
         sigma: of the noise.
+        tail: log-normal spread of how far from the centre a user is.
         floor: the least coverage of a nominal 95 % interval that is let pass.
     """
 
@@ -41,6 +42,7 @@ class World:
     metric: str = "cosine"
     users: int = 120
     sigma: float = 2.0
+    tail: float = 0.0
     floor: float = 0.93
 
     def sample(self, seed: int) -> Sample:
@@ -52,6 +54,8 @@ class World:
             probes = np.clip(many, 2, 250).astype(int)
             gallery = np.clip(many * rng.lognormal(0, 0.5, self.users), 2, 250).astype(int)
         vectors = self.spread * rng.standard_normal((self.users, self.dimension))
+        if self.tail:
+            vectors *= np.exp(self.tail * rng.standard_normal((self.users, 1)))
         vectors[:, 0] += 1
         owner = np.repeat(np.arange(self.users), probes)
         return Sample(vectors, gallery, vectors[owner], owner)
@@ -115,10 +119,10 @@ def coverage(world: World, repetitions: int) -> Coverage:
     )
 
 
-SHORT = 0.87
+SHORT = 0.91
 """Where rows per user are log-normal and people differ, few heavy users carry the result (of 120 as
-many as 48 by Kish's count), and the interval misses more often than 1 in 20, mostly from below. It
-is the same with independent draws: the people are too few, not the noise."""
+many as 48 by Kish's count). With 40 draws of one pool the interval then still misses more often
+than 1 in 20, mostly from below: over 1,500 repetitions it held 0.913, with 4 draws 0.948."""
 
 WORLDS = {
     "nobody differs, 4 draws": World(False, 0.0, 64, 4, 2),
@@ -127,6 +131,7 @@ WORLDS = {
     "nobody differs, uneven rows, L2": World(True, 0.0, 64, 4, 2, metric="l2"),
     "few dimensions: hubs": World(True, 0.3, 3, 4, 2),
     "some signal": World(False, 0.3, 64, 4, 2),
+    "much signal": World(False, 0.3, 64, 4, 2, sigma=0.4, tail=0.6),
     "some signal, 40 draws of one pool": World(False, 0.3, 64, 40, 1),
     "some signal, uneven rows": World(True, 0.3, 64, 4, 2, floor=SHORT),
     "the same, independent draws": World(True, 0.3, 64, 4, 2, mode="independent", floor=SHORT),
@@ -141,7 +146,7 @@ def holds(world: World, repetitions: int) -> None:
     assert seen.ratio >= 0.93 - 3 / math.sqrt(2 * repetitions), seen
 
 
-@pytest.mark.parametrize("name", ["nobody differs, uneven rows, 4 draws", "some signal"])
+@pytest.mark.parametrize("name", ["nobody differs, uneven rows, 4 draws", "much signal"])
 def test_intervals_of_a_level_hold_the_truth(name):
     holds(WORLDS[name], 80)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -138,7 +138,8 @@ def attack(
         representations: (n, d); raw input features for the baseline of what goes in.
         split: who is known and who is to be named.
         metric: "cosine", "l2", or "whitened" (fitted on the gallery rows here).
-        together: join all probes of a person, as an attacker does who knows that they are one's.
+        together: join all probes of a person, as an attacker does who knows that they are one's;
+            shares are then of people. Who has no direction left under cosine is tied with all.
         at_most: of which only that many.
         permuted: seed of a control in which every person is looked for under another's name:
             lift must be 1 within its interval.
@@ -152,16 +153,25 @@ def attack(
         NotMeasurable: whitening where nobody's rows differ.
     """
     gallery = gallery_means(representations, split)
-    probes, owner = representations, split.probe_user
+    nowhere = None
     if together:
         probes, owner = probes_together(representations, split, metric, at_most)
+        if metric == "cosine":
+            nowhere = ~probes.any(axis=1)
+            probes[nowhere] = 1  # any direction: the ranks of these are set below
     else:
-        probes = representations[split.probe_rows]
+        probes, owner = representations[split.probe_rows], split.probe_user
     looked_for = owner if permuted is None else permuted_names(len(gallery), permuted)[owner]
     matrix = whitening(representations, split) if metric == "whitened" else None
     found = ranks(
         probes, gallery, looked_for, metric, whitening=matrix, backend=backend, workers=workers
     )
+    if nowhere is not None:
+        found = replace(
+            found,
+            closer=np.where(nowhere, 0, found.closer),
+            tied=np.where(nowhere, len(gallery) - 1, found.tied),
+        )
     return measure(found, owner, common=common, confidence=confidence)
 
 

@@ -18,7 +18,10 @@ from lethe.reidentification.vectors import Float
 def share_of_users(hits: ArrayLike, trials: ArrayLike, confidence: float = 0.95) -> Estimate:
     """A share of trials from each user's hits and trials; interval by users.
 
-    The linearised variance of a ratio, sum (h - p n)^2 / (sum n)^2 * G / (G - 1), inside an
+    With N = sum n the variance of the ratio is sum (e / (1 - n / N))^2 / N^2 * (G - 1) / G, where
+    e = h - p n: the jackknife over users. Few heavy users pull p
+    towards themselves, so their plain e would be too small. It stands on (sum n^2)^2 / sum n^4
+    degrees of freedom, G where all users have equally many trials (Satterthwaite 1946), inside an
     interval of exact type (Korn and Graubard 1998). Repeated noise draws of one user add to the
     same h and n, so they never count as independent people.
 
@@ -29,10 +32,10 @@ def share_of_users(hits: ArrayLike, trials: ArrayLike, confidence: float = 0.95)
 
     Raises:
         InputError: shapes differ, or hits outside [0, trials].
-        NotMeasurable: fewer than 2 users.
+        NotMeasurable: fewer than 2 users, or one holds all trials to the last digit.
 
     >>> print(share_of_users([1, 0, 0, 1], [2, 2, 2, 2]))
-    0.25 [0.008588, 0.7834]
+    0.25 [0.01731, 0.7211]
     """
     hit, tried = np.asarray(hits, np.float64), np.asarray(trials, np.float64)
     if hit.shape != tried.shape or hit.ndim != 1:
@@ -44,11 +47,19 @@ def share_of_users(hits: ArrayLike, trials: ArrayLike, confidence: float = 0.95)
         raise InputError("hits must lie in [0, trials] and trials above 0, for every user.")
     total = float(tried.sum())
     share = min(1.0, float(hit.sum()) / total)
-    variance = float(((hit - share * tried) ** 2).sum()) / total**2 * users / (users - 1)
+    weight = tried / total
+    if float(weight.max()) >= 1:
+        raise NotMeasurable(
+            "one user holds all trials, so nothing is known about others: give trials of 2 users "
+            "or more, of like number."
+        )
+    error = (hit - share * tried) / (1 - weight)
+    variance = float((error**2).sum()) / total**2 * (users - 1) / users
+    degrees = float((weight**2).sum()) ** 2 / float((weight**4).sum())
     return clustered_share(
         share,
         variance,
-        users - 1,
+        max(degrees, 1.0),
         int(total),
         users,
         confidence,

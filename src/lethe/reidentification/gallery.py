@@ -215,7 +215,8 @@ def probes_together(
         at_most: probes of a person that are joined, the first in the file; all by default.
 
     Returns:
-        one vector (people, d) a person with a probe, and whose it is.
+        one vector (people, d) a person with a probe, and whose it is. Under cosine it is 0 where
+        a person's directions cancel: then they speak for nobody.
     """
     rows, user = split.probe_rows, split.probe_user
     if at_most is not None:
@@ -236,7 +237,10 @@ def probes_together(
             "cosine. Remove them, or use metric='l2'."
         )
     chosen /= length
-    return means(chosen, np.arange(len(rows)), position, len(people)), people
+    joined = means(chosen, np.arange(len(rows)), position, len(people))
+    # What rounding leaves of directions that cancel would name somebody at random.
+    joined[np.linalg.norm(joined, axis=1) <= 8 * np.finfo(np.float64).eps] = 0
+    return joined, people
 
 
 def whitening(vectors: NDArray[Any], split: Split) -> Float:

@@ -26,7 +26,7 @@ class EmbeddingSettings:
         known: period of the gallery, for the cross-window protocol; None splits within one.
         later: period of the probes.
         draws: noise draws a level, at most.
-        pools: independent pools that share them, see `unit_noises`.
+        pools: independent pools that share them, see `noise_pools`.
         precision: stop drawing at a level when half its interval is this share of the lift; 0
             never stops.
         refine: levels that may be added around the thresholds.

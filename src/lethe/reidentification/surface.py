@@ -139,7 +139,7 @@ def attack_curve(
         sigmas: noise of one draw, >= 0.
         averaged: numbers M of draws that an attacker averages.
         draws: most noise draws a level; sigma 0 needs one.
-        pools: pools that share them (see `unit_noises`).
+        pools: pools that share them (see `noise_pools`).
         mode: ``pooled`` or ``independent``.
         precision: a level draws no further pool once half its interval is at most this share of
             max(lift, 1), >= 0; 0 never stops. Looking in between makes the last interval

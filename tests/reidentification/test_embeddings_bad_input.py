@@ -1,0 +1,140 @@
+"""What an audit of representations does with odd input: refused by name, or measured and said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from reidentification_people import population, quick
+
+from lethe.errors import InputError, NotMeasurable
+from lethe.loaders.embeddings import read_embeddings
+from lethe.reidentification.audit import audit_embeddings, audit_released
+from lethe.reidentification.clean import TOGETHER
+from lethe.reidentification.released import Released
+from lethe.reidentification.settings import EmbeddingSettings
+
+PEOPLE = population()
+
+
+def changed(**arrays):
+    return {**PEOPLE, **arrays}
+
+
+def with_nan():
+    vectors = PEOPLE["representations"].copy()
+    vectors[3, 1] = np.nan
+    return vectors
+
+
+def with_zeros():
+    vectors = PEOPLE["representations"].copy()
+    vectors[3] = 0
+    return vectors
+
+
+def with_zero_reader():
+    vectors = PEOPLE["representations"].copy()
+    vectors[PEOPLE["user_ids"] == PEOPLE["user_ids"][0]] = 0
+    return vectors
+
+
+MIXED = np.array(
+    [7, "7"] * (len(PEOPLE["labels"]) // 2) + [7] * (len(PEOPLE["labels"]) % 2), object
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (changed(representations=with_nan()), "NaN"),
+        (changed(representations=with_zeros()), "zero vectors"),
+        (changed(representations=with_zero_reader()), "gallery has 1 zero vectors"),
+        (changed(user_ids=MIXED), "mixes types"),
+        (changed(user_ids=PEOPLE["user_ids"][:-1]), "user_ids has"),
+        (changed(head=(np.ones(5), 0.0)), "5 dimensions"),
+        (changed(head=(np.ones((3, 6)), np.zeros(2))), "must be \\(3,\\)"),
+        (changed(head=(np.ones(6), np.zeros(3))), "must be \\(\\)"),
+        (changed(head=(np.full(6, np.nan), 0.0)), "finite"),
+        (changed(labels=PEOPLE["labels"][:-1]), "labels has 306 rows"),
+        (changed(labels=PEOPLE["labels"] * 3), "0 and 1"),
+        (changed(labels=PEOPLE["labels"] * 0), "both 0 and 1"),
+        (changed(head=(np.ones((2, 6)), np.zeros(2)), labels=PEOPLE["labels"] + 1), "0 to 1"),
+    ],
+)
+def test_bad_arrays_are_named(given, words):
+    with pytest.raises(InputError, match=words):
+        audit_embeddings(**given, settings=quick(plays=0))
+
+
+def test_too_few_people_or_rows():
+    with pytest.raises(NotMeasurable, match="2"):
+        audit_embeddings(np.eye(6), np.repeat(["a"], 6))
+    with pytest.raises(NotMeasurable, match="rows"):
+        audit_embeddings(np.eye(6), np.repeat(["a", "b"], 3))
+
+
+@pytest.mark.parametrize("value", [1.0, 0.1])
+def test_constant_vectors_are_chance_and_said_to_be_tied(value):
+    """Nobody can be told from anybody; 0.1 leaves roundings that must not name."""
+    constant = np.full_like(PEOPLE["representations"], value)
+    found = audit_embeddings(**changed(representations=constant), settings=quick(plays=0))
+    attacks = found.representations["models"][0]["attacks"]
+    assert {one["name"] for one in attacks} == {"cosine", "l2", TOGETHER}
+    assert [one["lift"]["1"]["value"] for one in attacks] == pytest.approx([1.0] * 3)
+    ties = next(one for one in found.checks if one["name"] == "ties")
+    assert ties["status"] == "warn" and ties["detail"].startswith("100.00%")
+
+
+def test_vectors_of_one_dimension_are_audited():
+    """Under cosine only signs are left: all probes of a person may cancel."""
+    line = changed(representations=PEOPLE["representations"][:, :1], head=(np.ones(1), 0.0))
+    found = audit_embeddings(**line, settings=quick(plays=0))
+    attacks = {one["name"]: one for one in found.representations["models"][0]["attacks"]}
+    assert attacks[TOGETHER]["lift"]["1"]["low"] <= 1 <= attacks[TOGETHER]["lift"]["1"]["high"]
+    assert attacks[TOGETHER]["top"]["1"]["n"] == 40 < attacks["cosine"]["top"]["1"]["n"]
+
+
+def test_models_of_other_people_are_refused():
+    other = changed(user_ids=PEOPLE["user_ids"][::-1])
+    with pytest.raises(InputError, match="not those of"):
+        audit_released([Released("one", **PEOPLE), Released("two", **other)])
+    fewer = {name: one if name == "head" else one[:-1] for name, one in PEOPLE.items()}
+    with pytest.raises(InputError, match="not those of"):
+        audit_released([Released("one", **PEOPLE), Released("two", **fewer)])
+    with pytest.raises(InputError, match="different names"):
+        audit_released([Released("one", **PEOPLE), Released("one", **PEOPLE)])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"sigmas": (-1.0,)}, "sigma"),
+        ({"metric": "whitened"}, "metric"),
+        ({"gate": ("tpr@0.1<=0.5",)}, "unknown metric"),
+        ({"known": "a"}, "both periods"),
+        ({"lift": 1.0}, "lift"),
+        ({"averaged": (0,)}, "averaged"),
+        ({"norm": 0.0}, "norm"),
+    ],
+)
+def test_bad_settings_are_named(given, words):
+    with pytest.raises(InputError, match=words):
+        EmbeddingSettings(**given)
+
+
+class Trap:
+    """Would leave a file behind if it were unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def test_objects_in_a_file_are_never_unpickled(tmp_path):
+    held = np.array([Trap(str(tmp_path / "harm"))] * len(PEOPLE["labels"]), object)
+    np.savez(tmp_path / "one.npz", representations=PEOPLE["representations"], user_ids=held)
+    with pytest.raises(InputError, match="Python objects"):
+        read_embeddings(tmp_path / "one.npz")
+    assert not (tmp_path / "harm").exists()
