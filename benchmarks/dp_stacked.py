@@ -10,10 +10,10 @@ more). All build their models, take their steps and predict every record. Given 
 rounds of the ratio of seconds a model within a round; `times_opacus` is against the faster of the
 two. Needs opacus==1.6.0 in the same Python; without it, only our own two are compared.
 
-Measured (32 models, 11 rounds, AMD EPYC, torch 2.13.0, load 4 to 5 on 2 cores): 8.5 times as fast
-a model as Opacus with ghost clipping (7.2 to 11.1), 10.6 times as with hooks; a step of DP-SGD
-costs 2.0 steps of plain stacked SGD: batches padded to the longest of the stack, one normal draw a
-parameter, coins and norms. Under heavier load (10) it was 6.4 times (3.4 to 9.4).
+Measured (32 models, 11 rounds, AMD EPYC with AVX-512, torch 2.13.0, one thread, idle machine): 8.3
+times as fast as the faster of Opacus' ghost and hooks (8.2 to 8.4), 10.3 times as hooks, and twice
+a plain stacked step: noise for every parameter, coins and norms. With OPENBLAS_CORETYPE=Haswell,
+which halves the vectors of NumPy's products and not of torch's, it is 5.9 times (5.5 to 6.7).
 """
 
 from __future__ import annotations
