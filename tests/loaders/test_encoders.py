@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -150,7 +149,6 @@ def test_a_damaged_configuration_is_refused(tmp_path: Path) -> None:
         find_encoder(place)
 
 
-@pytest.mark.skipif(importlib.util.find_spec(PACKAGE.replace("-", "_")) is None, reason="not there")
 def test_the_packaged_encoder_knows_what_is_alike() -> None:
     found = find_encoder()
     assert (found.name, found.pooling, found.tokens) == (PACKAGE, "mean", 256)

@@ -121,9 +121,8 @@ def kill(worker: int) -> None:
         os.kill(worker, signal.SIGKILL)
 
 
-needs_proc = pytest.mark.skipif(
-    not Path("/proc/self/status").exists(), reason="finds workers in Linux's /proc"
-)
+PROC = Path("/proc/self/status")
+needs_proc = pytest.mark.skipif(not PROC.exists(), reason="finds workers in Linux's /proc")
 
 
 @needs_proc

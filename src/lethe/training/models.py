@@ -9,8 +9,9 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from lethe.errors import InputError, did_you_mean, require
@@ -93,12 +94,20 @@ def _load_module(name: str) -> Any:
         ) from error
 
 
+class _Fresh(SourceFileLoader):
+    """Reads the file itself: bytecode kept beside it would hide an edit of the same second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The source as it is now, compiled."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _load_file(path: Path) -> Any:
     if not path.is_file():
         raise InputError(f"recipe file {path} does not exist.")
     name = f"lethe_recipe_{digest(str(path.resolve()))[:12]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Fresh(name, str(path)))
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # Modules beside the file are importable, as when it is run as a script.
     folder = str(path.resolve().parent)
@@ -106,8 +115,7 @@ def _load_file(path: Path) -> Any:
         sys.path.insert(0, folder)
     sys.modules[name] = module
     try:
-        # Not by its loader: bytecode kept beside the file would hide an edit of the same second.
-        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+        spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise InputError(f"recipe file {path} fails: {type(error).__name__}: {error}") from error

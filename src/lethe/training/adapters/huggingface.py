@@ -178,26 +178,27 @@ class Records:
 
 def _weighted_trainer(transformers: Any, torch: Any) -> type:
     """A `Trainer` whose loss is each record's own times its weight, over the batch size."""
+    plain = transformers.Trainer
 
-    class Weighted(transformers.Trainer):  # type: ignore[misc]  # a base known at run time only
-        def __init__(self, **given: Any) -> None:
-            super().__init__(**given)
-            # The loss is a mean over each batch: accumulated gradients must be averaged.
-            self.model_accepts_loss_kwargs = False
+    def begin(self: Any, **given: Any) -> None:
+        plain.__init__(self, **given)
+        # The loss is a mean over each batch: accumulated gradients must be averaged.
+        self.model_accepts_loss_kwargs = False
 
-        def compute_loss(
-            self, model: Any, inputs: Any, return_outputs: bool = False, **rest: Any
-        ) -> Any:
-            labels, weight = inputs.pop("labels"), inputs.pop("weight")
-            outputs = model(**inputs)
-            if labels.is_floating_point():
-                each = (outputs.logits[:, 0] - labels) ** 2
-            else:
-                each = torch.nn.functional.cross_entropy(outputs.logits, labels, reduction="none")
-            loss = (each * weight).mean()
-            return (loss, outputs) if return_outputs else loss
+    def compute_loss(
+        self: Any, model: Any, inputs: Any, return_outputs: bool = False, **rest: Any
+    ) -> Any:
+        labels, weight = inputs.pop("labels"), inputs.pop("weight")
+        outputs = model(**inputs)
+        if labels.is_floating_point():
+            each = (outputs.logits[:, 0] - labels) ** 2
+        else:
+            each = torch.nn.functional.cross_entropy(outputs.logits, labels, reduction="none")
+        loss = (each * weight).mean()
+        return (loss, outputs) if return_outputs else loss
 
-    return Weighted
+    # Made at run time, since its base is known only when transformers is loaded.
+    return type("Weighted", (plain,), {"__init__": begin, "compute_loss": compute_loss})
 
 
 @contextlib.contextmanager
