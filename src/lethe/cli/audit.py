@@ -99,12 +99,10 @@ def model(
         for key, value in locals().items()
         if key not in ("target", "subject", "config", "context", "quiet")
     }
-    from lethe.cli.options import audit_settings, begin, command_line, finish, merged
-    from lethe.cli.show import Progress
+    from lethe.cli.options import audit_settings, finish, merged, running
     from lethe.cli.subject import find_subject
     from lethe.membership.audit import audit_model
     from lethe.training.engines import check_engine, choose_engine
-    from lethe.training.folder import RunFolder
 
     options = merged(config, {**asdict(subject), **given})
     settings = audit_settings(options)
@@ -112,9 +110,8 @@ def model(
     check_engine(where, details)
     data, chosen, name, folder = find_subject(target, options, settings)
     command = {"command": "audit model", "target": target, **options}
-    with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
+    with running(folder, name, command, quiet) as (run, progress):
         warn_models(options["models"], settings.models, progress)
-        begin(run, command)
         there = choose_engine(where, folder, options["workers"], details, progress.say)
         findings = audit_model(
             data, chosen, settings, run, progress, options["workers"], there, options["memory"]
@@ -179,16 +176,13 @@ def scores(
     }
     from lethe.cli.options import (
         audit_settings,
-        begin,
-        command_line,
         finish,
         merged,
         run_folder,
+        running,
         scores_name,
     )
-    from lethe.cli.show import Progress
     from lethe.membership.audit import audit_scores
-    from lethe.training.folder import RunFolder
     from lethe.training.handed_in import read_models
 
     options = merged(config, given)
@@ -197,9 +191,8 @@ def scores(
     name = scores_name(shadows, targets, settings.seed)
     folder = run_folder(options["out"], file.stem, name)
     command = {"command": "audit scores", "file": str(file), **options}
-    with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
+    with running(folder, name, command, quiet) as (run, progress):
         warn_models(None, shadows.models, progress)
-        begin(run, command)
         findings = audit_scores(file.stem, shadows, settings, run, targets)
         return finish(findings, run, context)
 

@@ -118,12 +118,10 @@ def embeddings(
         if key not in ("files", "config", "context", "quiet")
     }
     from lethe.cli.embeddings_subject import models_name, read_models
-    from lethe.cli.options import begin, command_line, finish, merged, run_folder, settings_of
-    from lethe.cli.show import Progress
+    from lethe.cli.options import finish, merged, run_folder, running, settings_of
     from lethe.errors import InputError
     from lethe.reidentification.audit import audit_released
     from lethe.reidentification.settings import EmbeddingSettings
-    from lethe.training.folder import RunFolder
 
     if not files:
         raise InputError("lethe audit embeddings needs a file of vectors, such as reps.npz.")
@@ -134,8 +132,7 @@ def embeddings(
     name = models_name(models, settings.seed)
     folder = run_folder(options["out"], files[0].stem, name)
     command = {"command": "audit embeddings", "file": list(files), **options}
-    with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
-        begin(run, command)
+    with running(folder, name, command, quiet) as (run, progress):
         for note in (note for model in models for note in model.notes):
             progress.say(note)
         findings = audit_released(models, settings, progress.say, run)

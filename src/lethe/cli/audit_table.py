@@ -146,10 +146,8 @@ def table(
         for key, value in locals().items()
         if key not in ("file", "config", "context", "quiet")
     }
-    from lethe.cli.options import begin, command_line, finish, merged, run_folder
-    from lethe.cli.show import Progress
+    from lethe.cli.options import finish, merged, run_folder, running
     from lethe.cli.table_subject import subject_of
-    from lethe.training.folder import RunFolder
 
     options = merged(config, given)
     wanted = {
@@ -158,8 +156,7 @@ def table(
     subject = subject_of(file, options, wanted)
     folder = run_folder(options["out"], file.stem, subject.name)
     command = {"command": "audit table", "file": str(file), **options}
-    with RunFolder(folder, subject.name, command_line()) as run, Progress(quiet) as progress:
-        begin(run, command)
+    with running(folder, subject.name, command, quiet) as (run, progress):
         for note in subject.notes:
             progress.say(note)
         return finish(subject.audit(say=progress.say, folder=run), run, context)

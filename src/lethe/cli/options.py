@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,7 @@ from lethe.errors import InputError, check_known_keys
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from lethe.cli.show import Progress
     from lethe.evidence.findings import Findings
     from lethe.membership.settings import AuditSettings
     from lethe.training.folder import RunFolder
@@ -125,6 +127,26 @@ def begin(run: RunFolder, command: Mapping[str, Any]) -> None:
     from lethe.training.folder import to_toml
 
     run.write("audit.toml", to_toml(command).encode())
+
+
+@contextlib.contextmanager
+def running(
+    folder: Path, name: str, command: Mapping[str, Any], quiet: bool
+) -> Iterator[tuple[RunFolder, Progress]]:
+    """The run folder, with what was asked written down in it, and where to tell how far it is.
+
+    Args:
+        folder: of the run.
+        name: what it is bound to.
+        command: what was asked, plain values.
+        quiet: tell nothing.
+    """
+    from lethe.cli.show import Progress
+    from lethe.training.folder import RunFolder
+
+    with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
+        begin(run, command)
+        yield run, progress
 
 
 def finish(findings: Findings, run: RunFolder, context: Path | None) -> int:
