@@ -5,6 +5,7 @@ Both search on `dp_sgd_epsilon` and return a setting at which it was seen to be 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -52,19 +53,17 @@ def noise_for(
     check_between("epsilon", epsilon, 0, math.inf, open_low=True, open_high=True)
     check_between("most", most, LEAST_NOISE, math.inf, open_low=True, open_high=True)
 
-    def epsilon_at(noise: float) -> float:
-        return dp_sgd_epsilon(
-            noise_multiplier=noise,
-            sampling_rate=sampling_rate,
-            steps=steps,
-            delta=delta,
-            sensitivity=sensitivity,
-            relation=relation,
-            sampling=sampling,
-            grid=grid,
-        )
-
-    return _least_noise(epsilon_at, epsilon, most)
+    epsilon_at = functools.partial(
+        dp_sgd_epsilon,
+        sampling_rate=sampling_rate,
+        steps=steps,
+        delta=delta,
+        sensitivity=sensitivity,
+        relation=relation,
+        sampling=sampling,
+        grid=grid,
+    )
+    return _least_noise(lambda noise: epsilon_at(noise_multiplier=noise), epsilon, most)
 
 
 def steps_for(
