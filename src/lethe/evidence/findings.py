@@ -17,7 +17,7 @@ from typing import Any
 from lethe.errors import InputError, check_known_keys
 
 SCHEMA = "lethe-findings/1"
-OPTIONAL = ("representations", "table")
+OPTIONAL = ("representations", "table", "queries")
 RELEASES = ("model", "embeddings", "table", "queries")
 
 Json = dict[str, Any]
@@ -47,6 +47,8 @@ class Findings:
         representations: of released vectors, by model: attacks, sweep, utility, radii, proofs;
             left out where something else was audited.
         table: of released rows: anonymity, linkage or synthetic risks; left out elsewhere.
+        queries: of released answers: budgets and what was spent (`ledger`), tests of a mechanism
+            (`mechanism`); left out elsewhere.
     """
 
     subject: Json
@@ -68,6 +70,7 @@ class Findings:
     schema: str = field(default=SCHEMA)
     representations: Json | None = None
     table: Json | None = None
+    queries: Json | None = None
 
     def to_json(self) -> Json:
         """Plain JSON values, schema first, numbers rounded to 8 significant digits."""

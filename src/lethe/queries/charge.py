@@ -1,0 +1,105 @@
+"""What a guarantee costs under a budget's rule, in whole units, rounded against the spender.
+
+A budget is kept in one currency that was fixed when it was made: the sum of epsilon (and of
+delta), the sum of rho (zero-concentrated DP), or the sum of mu squared (Gaussian DP). Whole
+numbers of units add up exactly, in any order and on any machine.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from lethe.errors import InputError, check_choice
+from lethe.evidence.guarantee import Guarantee
+
+RULES = ("epsilon", "rho", "mu2")
+UNIT = Fraction(1, 10**9)  # of epsilon, rho or mu squared
+DELTA_UNIT = Fraction(1, 10**18)
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A cost, or a budget.
+
+    Attributes:
+        rule: one of `RULES`.
+        units: whole billionths of epsilon, rho or mu squared.
+        delta_units: whole 10^-18 of delta; spent under the rule "epsilon" only.
+    """
+
+    rule: str
+    units: int
+    delta_units: int = 0
+
+    @property
+    def amount(self) -> float:
+        """In epsilon, rho or mu squared."""
+        return float(self.units * UNIT)
+
+    @property
+    def delta(self) -> float:
+        """In delta."""
+        return float(self.delta_units * DELTA_UNIT)
+
+
+def charge_of(guarantee: Guarantee, rule: str) -> Charge:
+    """What this guarantee costs under the rule; always rounded up.
+
+    Under "rho" an epsilon-DP answer costs epsilon^2/2 (Bun and Steinke 2016, proposition 1.4);
+    under "mu2" it costs the mu of the Gaussian curve that lies below its trade-off curve
+    everywhere: mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)) (Dong, Roth and Su 2022).
+
+    Args:
+        guarantee: of kind pure-dp, approx-dp, zcdp or gdp.
+        rule: of the budget.
+
+    Returns:
+        A charge of at least one unit.
+
+    Raises:
+        InputError: a guarantee that the rule cannot add up, or without a finite positive cost.
+
+    >>> charge_of(Guarantee("pure-dp", {"epsilon": 0.5}, "add/remove", "record"), "epsilon").units
+    500000000
+    """
+    check_choice("rule", rule, RULES)
+    kind, given = guarantee.kind, guarantee.parameters
+    amount: float | Fraction
+    delta = Fraction(0)
+    if rule == "epsilon" and kind in ("pure-dp", "approx-dp"):
+        amount, delta = given["epsilon"], _exact("delta", given.get("delta", 0.0))
+    elif rule == "rho" and kind in ("pure-dp", "zcdp"):
+        pure = kind == "pure-dp"
+        amount = _exact("epsilon", given["epsilon"]) ** 2 / 2 if pure else given["rho"]
+    elif rule == "mu2" and kind in ("pure-dp", "gdp"):
+        mu = _mu_of_pure(given["epsilon"]) if kind == "pure-dp" else given["mu"]
+        amount = _exact("mu", mu) ** 2
+    else:
+        raise InputError(
+            f"an answer of kind {kind!r} cannot be added up under the rule {rule!r}: "
+            "use a mechanism whose cost is of that kind, or a budget with another rule."
+        )
+    exact = _exact(rule, amount)
+    if exact <= 0:
+        raise InputError(f"a cost of {float(exact)!r} under the rule {rule!r} must be above 0.")
+    if not 0 <= delta < 1:
+        raise InputError(f"delta={float(delta)!r} must be in [0, 1).")
+    return Charge(rule, math.ceil(exact / UNIT), math.ceil(delta / DELTA_UNIT))
+
+
+def _exact(name: str, number: float | Fraction) -> Fraction:
+    if not isinstance(number, Fraction) and not math.isfinite(number):
+        raise InputError(f"{name}={number!r} must be a finite number.")
+    return Fraction(repr(float(number))) if isinstance(number, float | int) else number
+
+
+def _mu_of_pure(epsilon: float) -> float:
+    from scipy.special import ndtri
+
+    # 1 / (1 + e^epsilon) keeps its digits where e^epsilon / (1 + e^epsilon) is 1; one part in
+    # 10^12 more than ndtri gives covers its rounding.
+    return (
+        float(-2 * ndtri(1 / (1 + math.exp(epsilon)))) * (1 + 1e-12) if epsilon < 700 else math.inf
+    )
