@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from lethe.report.drawing import DASHES, MARGINS, SIZE, band, legend
 from lethe.report.numbers import percent
 from lethe.report.static_svg import COLOURS, inline, new_axes, plain_style
 
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 Json = Mapping[str, Any]
 
-_SIZE = (420.0, 270.0)
 _SMALL = (250.0, 190.0)
-_MARGINS = (52.0, 12.0, 10.0, 40.0)
 # Light paper, for files; the page decides its own colours.
 _PAPER = {
     "ink": "#1c2127",
@@ -29,13 +28,12 @@ _PAPER = {
     "before": "#0072b2",
     "after": "#d55e00",
 }
-_DASHES = {"solid": (), "dashed": (5, 2), "dotted": (1, 2), "chain": (6, 2, 1, 2)}
 
 
 def decay(model: Json) -> Figure | None:
     """Top-1, Top-5 and Top-10 by noise, with what naming at random gives."""
     levels = model["levels"]
-    figure, axes = new_axes(*_SIZE, _MARGINS)
+    figure, axes = new_axes(*SIZE, MARGINS)
     places = _places(axes, [level["sigma"] for level in levels])
     chance = model["attacks"][0]["chance"]["top"]
     for k, colour, dashes in (
@@ -43,27 +41,43 @@ def decay(model: Json) -> Figure | None:
         ("5", "after", "dashed"),
         ("10", "ink", "chain"),
     ):
-        _band(axes, places, [level["top"][k] for level in levels], colour, dashes, f"Top-{k}")
-    axes.axhline(chance["1"], color=COLOURS["muted"], lw=1, dashes=_DASHES["dotted"])
+        band(
+            axes,
+            places,
+            [level["top"][k] for level in levels],
+            colour,
+            dashes,
+            f"Top-{k}",
+            logarithmic=True,
+        )
+    axes.axhline(chance["1"], color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
     _end_label(axes, places[-1], chance["1"], "chance (Top-1)")
     _log_shares(axes)
     axes.set_ylabel("share of vectors named")
-    _legend(axes, "lower left")
+    legend(axes, "lower left")
     return figure
 
 
 def proof(model: Json) -> Figure | None:
     """Top-1 of the attack below the two limits that no attacker exceeds."""
     levels = [level for level in model["levels"] if level["bound"] is not None]
-    figure, axes = new_axes(*_SIZE, _MARGINS)
+    figure, axes = new_axes(*SIZE, MARGINS)
     places = _places(axes, [level["sigma"] for level in levels])
-    _band(axes, places, [level["top"]["1"] for level in levels], "before", "solid", "this attack")
+    band(
+        axes,
+        places,
+        [level["top"]["1"] for level in levels],
+        "before",
+        "solid",
+        "this attack",
+        logarithmic=True,
+    )
     axes.plot(
         places,
         [level["bound"] for level in levels],
         color=COLOURS["ink"],
         lw=1.4,
-        dashes=_DASHES["dashed"],
+        dashes=DASHES["dashed"],
         label="nobody exceeds (closed form)",
     )
     played = [(x, level["optimal"]) for x, level in zip(places, levels, strict=True)]
@@ -78,7 +92,7 @@ def proof(model: Json) -> Figure | None:
         )
     _log_shares(axes)
     axes.set_ylabel("Top-1")
-    _legend(axes, "lower left")
+    legend(axes, "lower left")
     return figure
 
 
@@ -88,11 +102,11 @@ def utility(model: Json) -> Figure | None:
     if "refused" in found:
         return None
     levels = found["levels"]
-    figure, axes = new_axes(*_SIZE, (*_MARGINS[:1], 66.0, *_MARGINS[2:]))
+    figure, axes = new_axes(*SIZE, (*MARGINS[:1], 66.0, *MARGINS[2:]))
     places = _places(axes, [level["sigma"] for level in levels])
     if found["smoothed"] is not None:
         smoothed = [found["smoothed"]] * len(levels)
-        _band(axes, places, smoothed, "muted", "chain", "smoothed: holder of the clean vector")
+        band(axes, places, smoothed, "muted", "chain", "smoothed: holder of the clean vector")
     at = {level["sigma"]: place for level, place in zip(levels, places, strict=True)}
     for draws, rows in found["averaged"].items():
         if draws == "1" or not rows:
@@ -102,7 +116,7 @@ def utility(model: Json) -> Figure | None:
             [row["value"]["value"] for row in rows],
             color=COLOURS["after"],
             lw=1.1,
-            dashes=_DASHES["dashed"],
+            dashes=DASHES["dashed"],
         )
         last = rows[-1]
         axes.annotate(
@@ -114,11 +128,11 @@ def utility(model: Json) -> Figure | None:
             fontsize=8,
             annotation_clip=False,
         )
-    _band(axes, places, [level["value"] for level in levels], "before", "solid", "one draw")
-    axes.axhline(found["floor"], color=COLOURS["muted"], lw=1, dashes=_DASHES["dotted"])
+    band(axes, places, [level["value"] for level in levels], "before", "solid", "one draw")
+    axes.axhline(found["floor"], color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
     _end_label(axes, places[0], found["floor"], f"floor {found['floor']:g}", left=True)
     axes.set_ylabel(found["measure"])
-    _legend(axes, "lower left")
+    legend(axes, "lower left")
     return figure
 
 
@@ -127,7 +141,7 @@ def certified(model: Json) -> Figure | None:
     radii = model["radii"]
     if not radii.get("accuracy"):
         return None
-    figure, axes = new_axes(*_SIZE, _MARGINS)
+    figure, axes = new_axes(*SIZE, MARGINS)
     styles = [
         ("ink", "solid"),
         ("before", "dashed"),
@@ -143,13 +157,13 @@ def certified(model: Json) -> Figure | None:
             [share["value"] for share in shares],
             color=COLOURS[colour],
             lw=1.5,
-            dashes=_DASHES[dashes],
+            dashes=DASHES[dashes],
             label=name if name == "closed form" else f"draws at sigma {name}",
         )
     axes.set_ylim(0, 1)
     axes.set_xlabel("radius")
     axes.set_ylabel("certified accuracy")
-    _legend(axes, "upper right")
+    legend(axes, "upper right")
     return figure
 
 
@@ -170,7 +184,7 @@ def histograms(model: Json) -> list[tuple[str, Figure]]:
                 radii["closed_form"]["counts"], radii["edges"], color=COLOURS["before"], lw=1.3
             )
         if apart is not None:
-            axes.axvline(apart, color=COLOURS["ink"], lw=1.2, dashes=_DASHES["dashed"])
+            axes.axvline(apart, color=COLOURS["ink"], lw=1.2, dashes=DASHES["dashed"])
         axes.set_xlabel("certified radius")
         drawn.append((f"sigma {one['sigma']:g}", figure))
     return drawn
@@ -316,22 +330,6 @@ def _log_shares(axes: Axes) -> None:
     axes.set_ylim(low / 4, 1.3)
 
 
-def _band(
-    axes: Axes,
-    places: Sequence[float],
-    measured: Sequence[Json],
-    colour: str,
-    dashes: str,
-    label: str,
-) -> None:
-    values = [one["value"] for one in measured]
-    # A logarithmic axis has no place for 0.
-    low = [max(one["low"] or 0.0, (one["value"] or 0.0) / 20, 1e-9) for one in measured]
-    high = [one["value"] if one["high"] is None else one["high"] for one in measured]
-    axes.fill_between(places, low, high, color=COLOURS[colour], alpha=0.15, lw=0)
-    axes.plot(places, values, color=COLOURS[colour], lw=1.6, dashes=_DASHES[dashes], label=label)
-
-
 def _end_label(
     axes: Axes, x: float, y: float, words: str, colour: str = "muted", left: bool = False
 ) -> None:
@@ -344,7 +342,3 @@ def _end_label(
         color=COLOURS[colour],
         fontsize=8,
     )
-
-
-def _legend(axes: Axes, place: Literal["best", "lower left", "upper right"] = "best") -> None:
-    axes.legend(loc=place, frameon=False, fontsize=8, labelcolor=COLOURS["ink"])

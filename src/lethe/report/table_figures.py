@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lethe.report.drawing import DASHES, MARGINS, SIZE, band, legend
 from lethe.report.numbers import percent
 from lethe.report.static_svg import COLOURS, Slots, inline, new_axes, plain_style
 
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Json = Mapping[str, Any]
-_SIZE = (420.0, 260.0)
-_MARGINS = (52.0, 12.0, 12.0, 42.0)
-_DASHES = {"solid": (), "dashed": (5, 2), "dotted": (1, 2), "chain": (6, 2, 1, 2)}
 
 
 def class_sizes(section: Json, slots: Slots) -> Figure | None:
@@ -23,7 +21,7 @@ def class_sizes(section: Json, slots: Slots) -> Figure | None:
     if section["kind"] != "quasi":
         return None
     sizes = section["anonymity"]["sizes"]
-    figure, axes = new_axes(*_SIZE, _MARGINS)
+    figure, axes = new_axes(*SIZE, MARGINS)
     places = list(range(len(sizes["from"])))
     share = [count / section["rows"] for count in sizes["rows"]]
     axes.bar(places, share, color=COLOURS["before"], alpha=0.75)
@@ -41,7 +39,7 @@ def few_columns(section: Json, slots: Slots) -> Figure | None:
     if section["kind"] != "quasi":
         return None
     found = section["uniqueness"]
-    figure, axes = new_axes(*_SIZE, _MARGINS)
+    figure, axes = new_axes(*SIZE, MARGINS)
     sizes = [int(m) for m in found["singled_out"]]
     some = [one["value"] for one in found["singled_out"].values()]
     best = [listed[0]["unique"]["value"] for listed in found["subsets"].values()]
@@ -50,7 +48,7 @@ def few_columns(section: Json, slots: Slots) -> Figure | None:
         sizes,
         best,
         "s",
-        ls=(0, _DASHES["dashed"]),
+        ls=(0, DASHES["dashed"]),
         color=COLOURS["after"],
         label="by the worst set of columns",
     )
@@ -58,7 +56,7 @@ def few_columns(section: Json, slots: Slots) -> Figure | None:
     axes.set_xlabel("columns known, m")
     _shares(axes, max([*some, *best, 0.01]))
     axes.set_ylabel("rows singled out")
-    _legend(axes)
+    legend(axes)
     return figure
 
 
@@ -76,13 +74,13 @@ def auxiliary(section: Json, slots: Slots) -> Figure | None:
         return None
     if found["curve"] is not None:
         return _curve(found["curve"], section["phi"])
-    figure, axes = new_axes(*_SIZE, _MARGINS)
+    figure, axes = new_axes(*SIZE, MARGINS)
     places = list(range(len(found["answered"])))
-    _band(axes, places, [one["share"] for one in found["answered"]], "before", "solid", "named")
+    band(axes, places, [one["share"] for one in found["answered"]], "before", "solid", "named")
     _phi_axis(axes, [one["phi"] for one in found["answered"]], section["phi"])
     _shares(axes, 1.0)
     axes.set_ylabel("share of people")
-    _legend(axes)
+    legend(axes)
     return figure
 
 
@@ -90,20 +88,18 @@ def facts_known(section: Json, slots: Slots) -> Figure | None:
     """People named by the number of facts that are known."""
     if section["kind"] != "records":
         return None
-    figure, axes = new_axes(*_SIZE, _MARGINS)
+    figure, axes = new_axes(*SIZE, MARGINS)
     needed = section["needed"]["shares"]
     sizes = [int(m) for m in needed]
-    _band(
-        axes, sizes, list(needed.values()), "before", "solid", "facts as the adversary knows them"
-    )
+    band(axes, sizes, list(needed.values()), "before", "solid", "facts as the adversary knows them")
     if bare := section["unicity"]:
         known = [int(m) for m in bare]
-        _band(axes, known, list(bare.values()), "after", "dashed", "right items alone, exactly")
+        band(axes, known, list(bare.values()), "after", "dashed", "right items alone, exactly")
     axes.set_xticks(sizes, [str(m) for m in sizes])
     axes.set_xlabel("facts known")
     _shares(axes, 1.0)
     axes.set_ylabel("people named")
-    _legend(axes)
+    legend(axes)
     return figure
 
 
@@ -183,7 +179,7 @@ def table_figures(section: Json) -> list[tuple[str, str]]:
 
 
 def _curve(points: Sequence[Json], phi: float) -> Figure:
-    figure, axes = new_axes(*_SIZE, _MARGINS)
+    figure, axes = new_axes(*SIZE, MARGINS)
     places = list(range(len(points)))
     for key, colour, dashes, label in (
         ("recall", "before", "solid", "named rightly"),
@@ -198,39 +194,18 @@ def _curve(points: Sequence[Json], phi: float) -> Figure:
         ]
         if known:
             at, measured = zip(*known, strict=True)
-            _band(axes, at, measured, colour, dashes, label)
+            band(axes, at, measured, colour, dashes, label)
     _phi_axis(axes, [point["phi"] for point in points], phi)
     _shares(axes, 1.0)
     axes.set_ylabel("share")
-    _legend(axes)
+    legend(axes)
     return figure
 
 
 def _phi_axis(axes: Axes, phis: Sequence[float], phi: float) -> None:
     axes.set_xticks(list(range(len(phis))), [f"{one:g}" for one in phis])
-    axes.axvline(list(phis).index(phi), color=COLOURS["muted"], lw=1, dashes=_DASHES["dotted"])
+    axes.axvline(list(phis).index(phi), color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
     axes.set_xlabel("eccentricity from which on an answer is given (not to scale)")
-
-
-def _band(
-    axes: Axes,
-    places: Sequence[float],
-    measured: Sequence[Json],
-    colour: str,
-    dashes: str,
-    label: str,
-) -> None:
-    low = [one["low"] for one in measured]
-    high = [one["high"] for one in measured]
-    axes.fill_between(places, low, high, color=COLOURS[colour], alpha=0.12, lw=0)
-    axes.plot(
-        places,
-        [one["value"] for one in measured],
-        color=COLOURS[colour],
-        lw=1.5,
-        dashes=_DASHES[dashes],
-        label=label,
-    )
 
 
 def _shares(axes: Axes, top: float) -> None:
@@ -238,10 +213,6 @@ def _shares(axes: Axes, top: float) -> None:
     ticks = [at * step for at in range(int(1 / step) + 1) if at * step <= top + step]
     axes.set_yticks(ticks, [percent(round(share, 6)) for share in ticks])
     axes.set_ylim(0, min(top * 1.05, 1.02))
-
-
-def _legend(axes: Axes) -> None:
-    axes.legend(loc="best", frameon=False, fontsize=8, labelcolor=COLOURS["ink"])
 
 
 def _span(low: int, high: int | None) -> str:
