@@ -146,7 +146,7 @@ class Swag:
         return self._layout.named(self._squares / self.count, self._layout.dtype)
 
     def deviations(self) -> dict[str, Tensor]:
-        """The last K deviations D by name, (K, *shape), in the order of the ring."""
+        """The last K deviations D by name, ``(K, *shape)``, in the order of the ring."""
         self._need(1)
         return self._layout.named(self._deviations[: self.stored], self._layout.dtype)
 
@@ -175,7 +175,7 @@ class Swag:
                 more than its rounding step, only a wider type holds the draw exactly.
 
         Returns:
-            name -> (S, *shape); ready for ``torch.func.vmap`` over ``functional_call``.
+            name -> ``(S, *shape)``; ready for ``torch.func.vmap`` over ``functional_call``.
 
         Raises:
             InputError: fewer than 2 collections, which have no spread.
@@ -253,7 +253,7 @@ class Swag:
         """Log-density of models under this Gaussian, by Woodbury in float64.
 
         Args:
-            draw: name -> (*shape), or (S, *shape) as `draw` gives.
+            draw: name -> ``(*shape)``, or ``(S, *shape)`` as `draw` gives.
             scale: instead of `self.scale`.
 
         Returns:

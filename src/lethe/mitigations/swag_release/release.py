@@ -75,9 +75,12 @@ def release_draw(
     draw when all is done. Another draw costs another epsilon, and is refused unless `releases`
     asked for it at the first call.
 
-    Guarantee: asymptotic, an estimate on the observed records and on few draws; never a proof.
-    Assumes: only ``released-*.safetensors`` leaves. The folder ``private`` beside it holds
-        weights, risks and the seed of the draw.
+    Guarantee:
+        Asymptotic, an estimate on the observed records and on few draws; never a proof.
+
+    Assumes:
+        Only ``released-*.safetensors`` leaves. The folder ``private`` beside it holds weights,
+        risks and the seed of the draw.
 
     Args:
         module: as in `swag_ppm`, like what is not named here.

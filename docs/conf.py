@@ -1,0 +1,34 @@
+"""Sphinx: the pages of this folder, and an API reference made from the docstrings."""
+
+from importlib.metadata import version as installed
+
+project = "Lethe"
+author = "The Lethe authors"
+version = release = installed("lethe-privacy")
+html_title = "Lethe"
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.autosummary",
+]
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+suppress_warnings = ["myst.xref_missing"]  # links to files outside this folder, such as benchmarks
+
+autosummary_generate = True
+autosummary_ignore_module_all = False
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_attr_annotations = False
+napoleon_custom_sections = ["Guarantee", "Assumes"]
+
+html_theme = "furo"
+html_static_path = []
+html_show_copyright = False
+html_show_sphinx = False
