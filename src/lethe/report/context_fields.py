@@ -119,7 +119,8 @@ def groups(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Gro
     """
     given = _known(document, manifest)
     for name, item in _flat(document["context"]):
-        given[_ALIASES.get(name, name)] = plain(item)
+        if text := plain(item):  # an empty line of the form takes nothing away
+            given[_ALIASES.get(name, name)] = text
     if not given.get("ratio"):
         given["ratio"] = _ratio(given)
     blocks = []

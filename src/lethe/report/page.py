@@ -6,10 +6,11 @@ for the same input; whatever has a time, host or path comes from the manifest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.files import write_whole
 
@@ -32,15 +33,79 @@ def render(findings: Findings, manifest: Mapping[str, Any] | None = None) -> str
     Returns:
         HTML that needs no other file and makes no request.
     """
-    from lethe.report.view import build
+    return render_several([(findings, manifest)])
 
-    document = findings.to_json()
-    template = _environment().get_template("page.html.j2")
-    page = template.render(
-        **build(document, manifest or {}), **_figures(document), content_policy=CONTENT_POLICY
+
+def render_several(
+    runs: Sequence[tuple[Findings, Mapping[str, Any] | None]], title: str | None = None
+) -> str:
+    """The report on all releases of one system as one HTML page.
+
+    Args:
+        runs: findings and manifest of each, as in `render`, in the order of the page.
+        title: of the system; the name of the first release without one.
+
+    Returns:
+        As `render`; with several runs there is one verdict on all of them first.
+
+    Raises:
+        InputError: no run.
+    """
+    from lethe.report.several import apart, glance, joint, title_of
+    from lethe.report.words import RELEASES
+
+    if not runs:
+        raise InputError("a report needs at least one run.")
+    documents = [findings.to_json() for findings, _ in runs]
+    several = len(documents) > 1
+    environment = _environment()
+    parts = []
+    for at, (document, (_, manifest)) in enumerate(zip(documents, runs, strict=True), start=1):
+        part = _part(environment, document, manifest or {}, several)
+        if several:
+            part = {
+                name: apart(piece, f"r{at}-", f"{at}, {title_of(document)}")
+                for name, piece in part.items()
+            }
+        parts.append(
+            {
+                "id": f"r{at}",
+                "title": title_of(document),
+                "summary": document["subject"]["summary"],
+                **part,
+            }
+        )
+    subject = documents[0]["subject"]
+    page = environment.get_template("page.html.j2").render(
+        several=several,
+        parts=parts,
+        glance=glance(documents) if several else [],
+        outcome=joint(documents),
+        title=title or subject["name"],
+        summary="" if several else subject["summary"],
+        release=f"{len(runs)} releases"
+        if several
+        else RELEASES.get(subject["release"], subject["release"]),
+        content_policy=CONTENT_POLICY,
     )
     # Templates leave empty lines where a block prints nothing.
     return "\n".join(line for line in page.splitlines() if line.strip()) + "\n"
+
+
+def _part(
+    environment: Environment,
+    document: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    several: bool,
+) -> dict[str, str]:
+    """The sections of one run, and the links to them."""
+    from lethe.report.view import build
+
+    shown = {**build(document, manifest), **_figures(document), "several": several}
+    return {
+        name: environment.get_template(f"{template}.html.j2").render(**shown)
+        for name, template in (("body", "part"), ("links", "links"))
+    }
 
 
 def write(findings: Findings, path: Path, manifest: Mapping[str, Any] | None = None) -> None:

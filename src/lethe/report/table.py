@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
-from lethe.report.numbers import Cell, facts, fixed, grouped, measured, rate, score
+from lethe.report.blocks import Block, Json, share_cell, share_text, text_cell
+from lethe.report.numbers import Cell, facts, fixed, grouped
 from lethe.report.table_figures import table_figures
-
-Json = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Block:
-    """A heading, words, rows of facts and a table; what is empty is not printed.
-
-    Attributes:
-        title: heading.
-        words: paragraphs.
-        facts: label and text.
-        heads: of the table; the first is the name of a row.
-        rows: name, and cells or texts.
-    """
-
-    title: str
-    words: Sequence[str] = ()
-    facts: Sequence[tuple[str, str]] = ()
-    heads: Sequence[str] = ()
-    rows: Sequence[tuple[str, Sequence[Cell]]] = field(default_factory=list)
+from lethe.report.table_records import record_blocks
 
 
 def table_view(document: Json) -> dict[str, Any] | None:
@@ -44,7 +24,7 @@ def table_view(document: Json) -> dict[str, Any] | None:
     if section is None:
         return None
     kind = section["kind"]
-    made = {"quasi": _quasi, "records": _records, "synthetic": _synthetic}[kind]
+    made = {"quasi": _quasi, "records": record_blocks, "synthetic": _synthetic}[kind]
     return {
         "kind": kind,
         "blocks": [*made(section), *_candidates(document, kind)],
@@ -60,10 +40,6 @@ def words_of_table(document: Json) -> list[tuple[str, list[str]]]:
     return [("What was found", list(document["table"]["words"])), ("Proof", [proven])]
 
 
-def _text(text: str) -> Cell:
-    return Cell("estimate", text)
-
-
 def _quasi(section: Json) -> list[Block]:
     found = section["anonymity"]
     rows = [
@@ -74,30 +50,30 @@ def _quasi(section: Json) -> list[Block]:
             "Prosecutor: highest chance to find a person known to be in the table",
             fixed(found["prosecutor"], 4),
         ),
-        ("Marketer: rows that a linkage of everybody gets right", _value(found["marketer"])),
-        ("Alone in their class", _value(found["unique"])),
-        *((f"In classes below {k}", _value(one)) for k, one in found["below"].items()),
+        ("Marketer: rows that a linkage of everybody gets right", share_text(found["marketer"])),
+        ("Alone in their class", share_text(found["unique"])),
+        *((f"In classes below {k}", share_text(one)) for k, one in found["below"].items()),
     ]
     if "journalist" in section:
         told = section["journalist"]
         rows += [
             ("Journalist: highest chance against the population table", fixed(told["highest"], 4)),
-            ("Journalist: mean chance", _value(told["mean"])),
-            ("Unique in the population table too", _value(told["unique"])),
+            ("Journalist: mean chance", share_text(told["mean"])),
+            ("Unique in the population table too", share_text(told["unique"])),
         ]
     if population := section.get("population"):
         if "refused" in population:
-            rows.append(("Unique in the population", str(_rate(population))))
+            rows.append(("Unique in the population", str(share_cell(population))))
         else:
             said = f"estimate, {population['model']} model, {grouped(population['people'])} people"
             rows += [
                 (
                     f"Unique rows that are unique in the population ({said})",
-                    str(_rate(population["of_uniques"])),
+                    str(share_cell(population["of_uniques"])),
                 ),
                 (
                     "Rows that are unique in the population (same estimate)",
-                    str(_rate(population["of_rows"])),
+                    str(share_cell(population["of_rows"])),
                 ),
             ]
     blocks = [
@@ -119,7 +95,7 @@ def _quasi(section: Json) -> list[Block]:
 def _disclosure(section: Json) -> Block:
     told, varied = section["disclosure"], section["diversity"]
     rows = [
-        (f"{j} ruled out", [_rate(told["certain"][j]), _rate(told["guessed"][j])])
+        (f"{j} ruled out", [share_cell(told["certain"][j]), share_cell(told["guessed"][j])])
         for j in told["certain"]
     ]
     return Block(
@@ -130,7 +106,7 @@ def _disclosure(section: Json) -> Block:
             "classes (background knowledge). This is why k-anonymity alone is not enough.",
         ],
         [
-            ("Guessed right without the classes", _value(told["blind"])),
+            ("Guessed right without the classes", share_text(told["blind"])),
             ("Fewest different values in a class (distinct l)", grouped(varied["distinct_l"])),
             ("Entropy l", fixed(varied["entropy_l"], 3)),
             (f"t-closeness ({varied['distance']})", fixed(varied["t"], 4)),
@@ -143,7 +119,7 @@ def _disclosure(section: Json) -> Block:
 
 def _subsets(found: Json) -> Block:
     rows = [
-        (", ".join(one["columns"]), [_text(m), _rate(one["unique"])])
+        (", ".join(one["columns"]), [text_cell(m), share_cell(one["unique"])])
         for m, listed in found["subsets"].items()
         for one in listed[:5]
     ]
@@ -151,106 +127,11 @@ def _subsets(found: Json) -> Block:
         "Which few columns single people out",
         ["The five worst sets of each size, of all that there are."],
         [
-            (f"Singled out by some {m} column(s) or fewer", _value(one))
+            (f"Singled out by some {m} column(s) or fewer", share_text(one))
             for m, one in found["singled_out"].items()
         ],
         ("Columns", "How many", "Rows that are unique"),
         rows,
-    )
-
-
-def _records(section: Json) -> list[Block]:
-    phi = section["phi"]
-    rows = [
-        (
-            one["name"],
-            [
-                _text(grouped(one["targets"])),
-                _rate(one["top_1"]),
-                _rate(one["match"]),
-                _rate(one["precision"]),
-                _rate(one["abstention"]),
-                _rate(one["false_match"]),
-                score(one["bits"]["gained"]),
-            ],
-        )
-        for one in section["adversaries"]
-    ]
-    published = [
-        (f"{one['facts']} facts", [_text(f"{one['days']} days"), _text(fixed(one["top_1"], 3))])
-        for one in section["published"]
-    ]
-    blocks = [
-        Block(
-            "Simulated adversaries",
-            [
-                "Each knows a few facts of a person, some of them wrong, and scores every record "
-                f"(Scoreboard-RH). Top-1 is the best guess without any threshold; at eccentricity "
-                f"{phi:g} an answer is given only where one record stands out. False matches are "
-                "records named for people who were taken out of the release. Facts are drawn from "
-                "the release at random.",
-                f"There are {section['people']:,} people here. Fewer people, and items that few of "
-                "them have, make right facts tell more, and wrong facts mislead more, than in the "
-                "published attack on 480,189 people.",
-            ],
-            (),
-            (
-                "Known",
-                "People",
-                "Top-1",
-                f"Named rightly, {phi:g}",
-                "Answers that are right",
-                "No answer",
-                "Not in it, yet named",
-                "Bits gained",
-            ),
-            rows,
-        ),
-        Block(
-            "For comparison: published, Netflix Prize, 480,189 people",
-            ["Best guess right, in an independent reproduction; 6 of 8 means 2 of 8 are wrong."],
-            (),
-            ("Known", "Dates within", "Top-1"),
-            published,
-        ),
-    ]
-    if section["auxiliary"] is not None:
-        blocks.append(_auxiliary(section["auxiliary"]))
-    return blocks
-
-
-def _auxiliary(found: Json) -> Block:
-    points = found["curve"]
-    known = found["known_pairs"]
-    told = [
-        ("Auxiliary table", found["name"]),
-        ("People looked for", grouped(found["people"])),
-        ("Items in both", grouped(found["shared_items"])),
-        ("People with a fact about such an item", grouped(found["people_with_a_shared_item"])),
-        ("People known to be in both", "not told" if known is None else grouped(known)),
-    ]
-    if found["clear"] is not None:
-        clear = found["clear"]
-        label = (
-            f"Known pairs beyond eccentricity {clear['eccentricity']:.3g}, where nobody is wrong"
-        )
-        told.append((label, f"{grouped(clear['known_pairs'])} (a limit found afterwards)"))
-    if points is None:
-        rows = [(f"{one['phi']:g}", [_rate(one["share"])]) for one in found["answered"]]
-        return Block("A real auxiliary table", (), told, ("Eccentricity", "A record named"), rows)
-    keys = ("recall", "precision", "wrong", "false_match")
-    return Block(
-        "A real auxiliary table",
-        ["People who are not known to be in both are taken as outside the release."],
-        told,
-        (
-            "Eccentricity",
-            "Known pairs named rightly",
-            "Answers that are right",
-            "Known pairs named wrongly",
-            "Not in it, yet named",
-        ),
-        [(f"{point['phi']:g}", [_rate(point[key]) for key in keys]) for point in points],
     )
 
 
@@ -282,8 +163,8 @@ def _rates(attacks: Sequence[Json]) -> list[tuple[str, Sequence[Cell]]]:
         (
             one["name"],
             [
-                *(_rate(one[key]) for key in ("main", "control", "baseline", "excess")),
-                _text("yes" if one["works"] else "no"),
+                *(share_cell(one[key]) for key in ("main", "control", "baseline", "excess")),
+                text_cell("yes" if one["works"] else "no"),
             ],
         )
         for one in attacks
@@ -301,12 +182,16 @@ def _candidates(document: Json, kind: str) -> list[Block]:
             (
                 one["name"],
                 [
-                    _text(grouped(one["k"])),
-                    _text(grouped(one["released"])),
-                    _rate(one["unique"]),
-                    _rate(one["risk_change"]),
+                    text_cell(grouped(one["k"])),
+                    text_cell(grouped(one["released"])),
+                    share_cell(one["unique"]),
+                    share_cell(one["risk_change"]),
                     *(
-                        [_rate(one["certain"]), _rate(one["guessed"]), _text(fixed(one["t"], 4))]
+                        [
+                            share_cell(one["certain"]),
+                            share_cell(one["guessed"]),
+                            text_cell(fixed(one["t"], 4)),
+                        ]
                         if secret
                         else []
                     ),
@@ -330,12 +215,12 @@ def _candidates(document: Json, kind: str) -> list[Block]:
             (
                 one["name"],
                 [
-                    _text(grouped(one["facts"])),
-                    _text(grouped(one["people"])),
-                    _rate(one["risk"]),
-                    _rate(one["risk_change"]),
-                    _rate(one["match"]),
-                    _rate(one["false_match"]),
+                    text_cell(grouped(one["facts"])),
+                    text_cell(grouped(one["people"])),
+                    share_cell(one["risk"]),
+                    share_cell(one["risk_change"]),
+                    share_cell(one["match"]),
+                    share_cell(one["false_match"]),
                 ],
             )
             for one in listed
@@ -343,18 +228,6 @@ def _candidates(document: Json, kind: str) -> list[Block]:
         words = ["The same people are looked for, with the same facts known of them."]
         return [Block("After each mitigation", words, (), heads, rows)]
     return []
-
-
-def _rate(one: Json | None) -> Cell:
-    """A share; without its interval where that is the share itself, for it was counted."""
-    if one is None or "refused" in one or not one["low"] == one["value"] == one["high"]:
-        return rate(one)
-    return _text(_value(one))
-
-
-def _value(one: Json) -> str:
-    """A share that was counted, without an interval of no width."""
-    return measured({**one, "low": None, "high": None}, 4).value
 
 
 def _people(records: Json) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from lethe.report.context_fields import groups, run_facts
 from lethe.report.embeddings import embeddings_view, words_of
 from lethe.report.epsilons import epsilon_views, parameter
 from lethe.report.f1 import f1_view
+from lethe.report.mechanism import mechanism_view, words_of_mechanism
 from lethe.report.numbers import (
     Cell,
     facts,
@@ -58,9 +59,12 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         if document.get("table")
         else words_of(document)
         if document.get("representations")
+        else words_of_mechanism(document)
+        if (document.get("queries") or {}).get("mechanism")
         else words.plain_words(document, chosen, baseline),
         "embeddings": embeddings_view(document),
         "table": table_view(document),
+        "mechanism": mechanism_view(document),
         "frontier": document["frontier"],
         "utility_name": utility_name(document["frontier"]["utility"]),
         "candidates": [_candidate_row(document, at) for at in range(len(candidates))],

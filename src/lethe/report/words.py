@@ -8,6 +8,7 @@ from typing import Any
 from lethe.errors import InputError
 from lethe.evidence.rules import (
     EMBEDDING_METRICS,
+    MECHANISM_METRICS,
     METRICS,
     RECORD_METRICS,
     SYNTHETIC_METRICS,
@@ -205,6 +206,7 @@ def rule_in_words(text: str) -> str:
         TABLE_METRICS,
         RECORD_METRICS,
         SYNTHETIC_METRICS,
+        MECHANISM_METRICS,
     ):
         try:
             rule = parse_rule(text, metrics)

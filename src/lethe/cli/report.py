@@ -1,0 +1,83 @@
+"""`lethe report`: one page, or one PDF, from one or several finished runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from lethe.evidence.findings import Findings
+
+
+def report(
+    run: Annotated[list[Path], Parameter(consume_multiple=True, negative=())],
+    /,
+    *,
+    out: Path | None = None,
+    pdf: Path | None = None,
+    md: Path | None = None,
+    context: Path | None = None,
+    title: str | None = None,
+) -> int:
+    """Render finished runs again: all releases of a system in one document.
+
+    With one run its own report.html is made again, for instance after context.toml was filled in.
+    With several there is one verdict on all of them, and a part for each. The page needs no other
+    file and no network.
+
+    Parameters
+    ----------
+    run
+        Run folders, or findings.json files: model, embeddings, table and queries in any order.
+    out
+        HTML file. [report.html in the folder of a single run, else ./report.html]
+    pdf
+        Also print to this PDF; Chromium does it, if it is installed.
+    md
+        Also write the short form as Markdown, for a merge request.
+    context
+        TOML file with what only people know, for all runs. [context.toml in each run folder]
+    title
+        Name of the system, at the head of a page on several runs.
+    """
+    from lethe.files import write_whole
+    from lethe.report import markdown, render_several, to_pdf
+
+    runs = [_read(one, context) for one in run]
+    page = out or (_folder(run[0]) if len(run) == 1 else Path()) / "report.html"
+    write_whole(page, render_several(runs, title).encode())
+    print(f"report: {page}")
+    if md is not None:
+        write_whole(md, markdown(runs, title).encode())
+        print(f"markdown: {md}")
+    if pdf is not None:
+        to_pdf(page, pdf)
+        print(f"pdf: {pdf}")
+    return 0
+
+
+def _folder(run: Path) -> Path:
+    return run if run.is_dir() else run.parent
+
+
+def _read(run: Path, context: Path | None) -> tuple[Findings, dict[str, Any]]:
+    from dataclasses import replace
+
+    from lethe.cli.options import read_toml
+    from lethe.errors import InputError
+    from lethe.evidence.findings import Findings
+    from lethe.training.folder import RunFolder
+
+    folder = _folder(run)
+    file = folder / "findings.json" if run.is_dir() else run
+    if not file.is_file():
+        raise InputError(
+            f"{run} has no findings.json: it is no finished run. Run its audit to the end first."
+        )
+    findings = Findings.load(file)
+    filled = context or folder / "context.toml"
+    if context is not None or filled.is_file():
+        findings = replace(findings, context=read_toml(filled))
+    return findings, RunFolder.read_manifest(folder) or {}
