@@ -30,5 +30,6 @@ napoleon_custom_sections = ["Guarantee", "Assumes"]
 
 html_theme = "furo"
 html_static_path = []
+html_extra_path = ["../src/lethe/evidence/findings.schema.json"]
 html_show_copyright = False
 html_show_sphinx = False
