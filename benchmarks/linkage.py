@@ -32,12 +32,12 @@ from lethe.columns import read_columns
 from lethe.linkage.adversary import Adversary, draw_targets, simulate
 from lethe.linkage.anonymity import anonymity, diversity
 from lethe.linkage.audit import audit_records, audit_table
-from lethe.linkage.codes import encode
 from lethe.linkage.facts import index_facts
 from lethe.linkage.homogeneity import disclosure
 from lethe.linkage.scoreboard import link
 from lethe.linkage.settings import RecordSettings, TableSettings
 from lethe.linkage.uniqueness import uniqueness
+from lethe.loaders.coded import encode
 from lethe.loaders.ratings import load_ratings
 
 TABLES: dict[str, tuple[str, list[str], str]] = {
@@ -202,8 +202,8 @@ def checks_of_a_table(data: Path, rounds: int) -> dict[str, Any]:
     return {**told, "over_one_groupby": median_ratio(*zip(*timed, strict=True))}
 
 
-def scoreboard_speed(size: str, rounds: int, queries: int = 100) -> dict[str, Any]:
-    """Index and query on power-law facts: as many a person, repeated ones left out."""
+def power_law(size: str) -> tuple[Any, Any, Any, Any]:
+    """Person, item, value and day of each fact; a few items have most of them."""
     people, items, each = SIZES[size]
     facts = people * each
     rng = np.random.default_rng(0)
@@ -211,9 +211,15 @@ def scoreboard_speed(size: str, rounds: int, queries: int = 100) -> dict[str, An
     item = rng.choice(items, facts, p=weight / weight.sum()).astype(np.int32)
     person = np.repeat(np.arange(people, dtype=np.int32), each)
     joint = np.unique(person.astype(np.int64) * items + item)
-    person, item = (joint // items).astype(np.int32), (joint % items).astype(np.int32)
     value = rng.integers(1, 6, len(joint)).astype(np.int8)
     day = rng.integers(0, 2000, len(joint)).astype(np.int32)
+    return (joint // items).astype(np.int32), (joint % items).astype(np.int32), value, day
+
+
+def scoreboard_speed(size: str, rounds: int, queries: int = 100) -> dict[str, Any]:
+    """Index and query on power-law facts: as many a person, repeated ones left out."""
+    people, items, _ = SIZES[size]
+    person, item, value, day = power_law(size)
     build = [seconds(lambda: index_facts(person, item, value, day)) for _ in range(rounds)]
     index = index_facts(person, item, value, day)
     adversary = Adversary(8, 6)
@@ -230,9 +236,9 @@ def scoreboard_speed(size: str, rounds: int, queries: int = 100) -> dict[str, An
     return {
         "people": people,
         "items": items,
-        "facts": len(joint),
+        "facts": len(item),
         "index_seconds": statistics.median(build),
-        "bytes_a_fact": index.nbytes / len(joint),
+        "bytes_a_fact": index.nbytes / len(item),
         "query_milliseconds": 1000 * statistics.median(fast for _, fast in timed),
         "query_milliseconds_numpy": 1000 * statistics.median(slow for slow, _ in timed),
         "query_milliseconds_with_entropy": 1000 * statistics.median(whole),

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 import lethe.columns
-from lethe.columns import as_text, infer, list_names, missing, read_columns
+from lethe.cells import infer
+from lethe.columns import as_text, list_names, missing, read_columns
 from lethe.errors import InputError, MissingExtra
 
 
@@ -286,9 +287,9 @@ def test_list_names() -> None:
 
 
 def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> bytes:
+    def refuse(path: Path, mode: str = "r", **how: str | None) -> None:
         raise PermissionError(13, "Permission denied")
 
     path = write(tmp_path, "a\n1\n")
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     assert "cannot be read: Permission denied" in refusal(path)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lethe.mitigations.swag import Swag
     from lethe.mitigations.swag_release.release import read_release, release_draw
     from lethe.mitigations.swag_release.settings import ReleaseSettings
+    from lethe.queries.ask import ask
     from lethe.reidentification.audit import audit_embeddings, audit_released
     from lethe.reidentification.released import Released
     from lethe.reidentification.settings import EmbeddingSettings
@@ -75,6 +76,7 @@ _HOME = {
     "TableSettings": "lethe.linkage.settings",
     "TorchRecipe": "lethe.training.recipe",
     "Treatment": "lethe.training.recipe",
+    "ask": "lethe.queries.ask",
     "auc": "lethe.evidence.roc",
     "audit_embeddings": "lethe.reidentification.audit",
     "audit_model": "lethe.membership.audit",
@@ -142,6 +144,7 @@ __all__ = [
     "TableSettings",
     "TorchRecipe",
     "Treatment",
+    "ask",
     "auc",
     "audit_embeddings",
     "audit_model",

@@ -7,11 +7,7 @@ all others.
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 import zipfile
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,18 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.cells import check_names, csv_rows, infer, text_column
 from lethe.errors import InputError, did_you_mean, require
 
 Columns = dict[str, NDArray[Any]]
 
 SUFFIXES = (".csv", ".parquet", ".npz", ".safetensors")
-_EXACT = 2**53  # float64 holds every integer up to here
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_LEADING_ZERO = re.compile(r"[+-]?0[0-9]+")  # a zip code or an id, not a number
-_FLOAT = re.compile(
-    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE
-)
-_BOOL = {"true": True, "false": False}
 
 
 def read_columns(path: str | Path, *, drop: Collection[str] = ()) -> Columns:
@@ -147,109 +137,22 @@ def _check_file(path: Path) -> None:
         raise InputError(f"{path} is empty (0 bytes). Save it again.")
 
 
-def _check_names(path: Path, names: Sequence[str], drop: Collection[str]) -> None:
-    """Names must be there, be unique, and include those to be dropped."""
-    for at, (name, times) in enumerate(Counter(names).items(), 1):
-        if not name:
-            raise InputError(
-                f"{path}: column {at} has no name. Name it; a row index of pandas is left out "
-                "with index=False."
-            )
-        if times > 1:
-            raise InputError(f"{path} has {times} columns named {name!r}. Rename all but one.")
+def _check_drop(path: Path, names: Sequence[str], drop: Collection[str]) -> None:
+    """What is to be dropped must be there."""
     for name in drop:
         check_column("drop", name, names, path)
 
 
 def _read_csv(path: Path, drop: Collection[str]) -> Columns:
-    raw = path.read_bytes()
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} is not UTF-8: byte 0x{raw[error.start]:02x} at offset {error.start}. "
-            "Save it as UTF-8."
-        ) from error
-    if "\0" in text:
-        raise InputError(
-            f"{path} holds a zero byte at offset {raw.index(0)}, so it is not a text file. "
-            "Save it as UTF-8."
-        )
-    del raw
-    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
-    header: list[str] = []
-    rows: list[list[str]] = []
-    try:
-        for row in reader:
-            if not row:  # a blank line
-                continue
-            if not header:
-                header = row
-                continue
-            if len(row) != len(header):
-                raise InputError(
-                    f"{path}, line {reader.line_num}: {len(row)} cells where the header has "
-                    f"{len(header)}. Repair the line; a cell that holds a comma needs quotes."
-                )
-            rows.append(row)
-    except csv.Error as error:
-        raise InputError(
-            f"{path}, line {reader.line_num}: {error}. Repair the quotes there, or save the "
-            "table as .parquet."
-        ) from error
-    if len(header) == 1 and (odd := re.search("[;\t|]", header[0])):
-        raise InputError(
-            f"{path} has the single column {header[0]!r}, as if separated by {odd.group()!r}. "
-            "Save it with commas."
-        )
-    _check_names(path, header, drop)
+    rows = csv_rows(path)
+    header = next(rows, [])
+    _check_drop(path, header, drop)
+    cells = list(rows)
     return {
-        name: infer([row[at] for row in rows]) for at, name in enumerate(header) if name not in drop
+        name: infer([row[at] for row in cells])
+        for at, name in enumerate(header)
+        if name not in drop
     }
-
-
-def infer(cells: Sequence[str]) -> NDArray[Any]:
-    """The narrowest column that keeps every cell: bool, int64, float64, else text.
-
-    Integers with a leading zero, or too large for their number type, stay text: they are names,
-    and turning them into numbers would merge or change them.
-
-    >>> infer(["1", "", "3"]).tolist()
-    [1.0, nan, 3.0]
-    >>> infer(["01", "2"]).tolist()
-    ['01', '2']
-    """
-    distinct = {cell: cell.strip() for cell in set(cells)}
-    present = [cell for cell in distinct.values() if cell]
-    gaps = len(present) < len(distinct)
-    values: dict[str, Any] = distinct
-    kind: type = object
-    if present and not gaps and all(cell.lower() in _BOOL for cell in present):
-        kind, values = np.bool_, {cell: _BOOL[cell.strip().lower()] for cell in distinct}
-    elif any(map(_LEADING_ZERO.fullmatch, present)):
-        pass
-    elif present and all(map(_INTEGER.fullmatch, present)):
-        largest = max(abs(int(cell)) if len(cell) < 25 else 2**64 for cell in present)
-        if not gaps and largest < 2**63:
-            kind, values = np.int64, {cell: int(cell) for cell in distinct}
-        elif largest <= _EXACT:
-            kind = np.float64
-    elif all(map(_FLOAT.fullmatch, present)):  # a column with no value at all is numeric
-        kind = np.float64
-    if kind is object:
-        return _text(cells)
-    if kind is np.float64:
-        values = {cell: float(bare) if bare else np.nan for cell, bare in distinct.items()}
-    return np.array([values[cell] for cell in cells], dtype=kind)
-
-
-def _text(cells: Iterable[str | None]) -> NDArray[Any]:
-    """An object array of `str`; equal cells share one object, None is ''."""
-    known: dict[str, str] = {"": ""}
-    listed = [known.setdefault(cell or "", cell or "") for cell in cells]
-    column = np.empty(len(listed), dtype=object)
-    column[:] = listed
-    return column
 
 
 def _read_parquet(path: Path, drop: Collection[str]) -> Columns:
@@ -258,20 +161,26 @@ def _read_parquet(path: Path, drop: Collection[str]) -> Columns:
     try:
         with parquet.ParquetFile(path) as file:
             names = list(file.schema_arrow.names)
-            _check_names(path, names, drop)
+            check_names(path, names)
+            _check_drop(path, names, drop)
             # Only after the types are known to be readable, so that a refusal costs nothing.
             for field in file.schema_arrow:
                 if field.name not in drop:
-                    _check_arrow_type(pa.types, path, field.name, field.type)
+                    check_arrow_type(pa.types, path, field.name, field.type)
             table = file.read(columns=[name for name in names if name not in drop])
     except pa.ArrowException as error:
         raise InputError(
             f"{path} is not a readable parquet file: {str(error).splitlines()[0]}. Save it again."
         ) from error
-    return {name: _from_arrow(pa, table[name]) for name in table.column_names}
+    return {name: from_arrow(pa, table[name]) for name in table.column_names}
 
 
-def _check_arrow_type(types: Any, path: Path, name: str, kind: Any) -> None:
+def check_arrow_type(types: Any, path: Path, name: str, kind: Any) -> None:
+    """Refuse a type of pyarrow that is no plain column.
+
+    Raises:
+        InputError: lists, bytes and the like.
+    """
     value = kind.value_type if types.is_dictionary(kind) else kind
     plain = (
         types.is_boolean,
@@ -293,7 +202,7 @@ def _check_arrow_type(types: Any, path: Path, name: str, kind: Any) -> None:
         )
 
 
-def _from_arrow(pa: Any, column: Any) -> NDArray[Any]:
+def from_arrow(pa: Any, column: Any) -> NDArray[Any]:
     """One column as NumPy; missing values as in the head of this file."""
     types, kind = pa.types, column.type
     if types.is_dictionary(kind):
@@ -312,7 +221,7 @@ def _from_arrow(pa: Any, column: Any) -> NDArray[Any]:
         except pa.ArrowInvalid:  # beyond 2**53: as in `infer`, rather text than rounded
             column, kind = column.cast(pa.string()), pa.string()
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return _text(column.to_pylist())
+        return text_column(column.to_pylist())
     array: NDArray[Any] = column.to_numpy()
     return array
 
@@ -324,7 +233,8 @@ def _read_npz(path: Path, drop: Collection[str]) -> Columns:
     columns: Columns = {}
     try:
         with np.load(path, allow_pickle=False) as archive:
-            _check_names(path, archive.files, drop)
+            check_names(path, archive.files)
+            _check_drop(path, archive.files, drop)
             for name in archive.files:
                 if name not in drop:
                     columns[name] = _plain_array(path, name, archive[name])
@@ -350,7 +260,8 @@ def _read_safetensors(path: Path, drop: Collection[str]) -> Columns:
     try:
         with safe_open(path, framework="numpy") as file:
             names = list(file.keys())
-            _check_names(path, names, drop)
+            check_names(path, names)
+            _check_drop(path, names, drop)
             for name in names:
                 if name in drop:
                     continue

@@ -31,6 +31,7 @@ HEAVY = (
         "from lethe.cli import run; run(['audit', 'model', '--help'])",
         "from lethe.cli import run; run(['audit', 'embeddings', '--help'])",
         "from lethe.cli import run; run(['plan', '--help'])",
+        "from lethe.cli import run; run(['query', '--help'])",
         "from lethe.cli import run; run(['shadow', '--help'])",
         "from lethe.cli import run; run(['--version'])",
     ],

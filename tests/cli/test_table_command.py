@@ -104,3 +104,34 @@ def test_names_come_by_comma_or_one_by_one() -> None:
     assert split_names("a, b") == ("a", "b")
     assert split_names(["a,b", "c"]) == ("a", "b", "c")
     assert split_names(None) == ()
+
+
+def test_a_use_a_population_and_what_was_skipped_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{age},{sex},{'high' if age > 50 else 'low'}"
+        for age, sex in zip(rng.integers(20, 80, 200), rng.integers(0, 2, 200), strict=True)
+    ]
+    (tmp_path / "people.csv").write_text("\n".join(["age,sex,income", *rows]) + "\n")
+    (tmp_path / "use.py").write_text("def size(released, held_out): return len(released['age'])\n")
+    monkeypatch.chdir(tmp_path)
+    asked = ("people.csv", "--quasi", "age,sex", "--out")
+    assert audit(*asked, "one", "--predict", "income", "--population", "people.csv") == 0
+    told = capsys.readouterr().out
+    assert "journa" in told and "Nothing here is proven" in told
+    found = json.loads((tmp_path / "one" / "findings.json").read_text())
+    assert found["candidates"][0]["utility"]["value"] > 0.9
+    assert found["reproduction"]["predict"] == "income"
+    assert audit(*asked, "two", "--utility-model", "use.py:size", "--ks", "500") == 0
+    told = capsys.readouterr().out
+    assert "skipped: k-500: k=500 needs at least 500 rows, got 200." in told
+    assert "140.0000" in told
+    page = (tmp_path / "two" / "report.html").read_text()
+    assert "Not measured" in page and "k=500 needs at least 500 rows" in page
+    assert audit(*asked, "three", "--epsilon", "1", "--domains", "no.toml") == 2
+    assert "no.toml cannot be read" in capsys.readouterr().err
+    (tmp_path / "dom.toml").write_text("[age]\nfrom = 20\nto = 79\n")
+    assert audit(*asked, "four", "--domains", "dom.toml") == 2
+    assert "--domains is about synthetic rows" in capsys.readouterr().err

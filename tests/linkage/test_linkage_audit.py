@@ -184,11 +184,30 @@ def test_more_facts_and_better_dates_name_more_people(records: Findings) -> None
     needed = [one["value"] for one in records.table["needed"]["shares"].values()]
     headline = found["6 of 8 facts, within 14 days"]
     assert needed[-1] == headline["top_1"]["value"] and needed[-1] > needed[0]
+    # 60 people are too few for one false match in a hundred.
+    assert "at least 99 people" in headline["calibrated"]["refused"]
+    worst = [one["value"] for one in records.table["worst"].values()]
+    drawn = [one["value"] for one in records.table["unicity"].values()]
+    assert worst == sorted(worst) and worst[3] == 1.0
+    assert all(most >= one for most, one in zip(worst, drawn, strict=True))
+
+
+def test_a_threshold_lets_few_people_through_who_are_not_released() -> None:
+    settings = RecordSettings(targets=110, false_matches=0.05)
+    table = audit_records(from_columns(service(), unit="days"), settings=settings).table
+    assert table is not None and table["false_matches"] == 0.05
+    for one in table["adversaries"]:
+        found = one["calibrated"]
+        assert found["false_match"]["value"] == pytest.approx(5 / 111)
+        assert found["match"]["value"] + found["abstention"]["value"] <= 1
+    said = [word for word in table["words"] if word.startswith("At the threshold")]
+    assert len(said) == 1 and "at most 50 of 1,000 people" in said[0]
 
 
 def test_every_mitigation_is_attacked_again(records: Findings) -> None:
     found = by_name(records)
-    assert list(found)[0] == "baseline" and not records.frontier["skipped"]
+    assert list(found)[0] == "baseline"
+    assert [one["name"] for one in records.frontier["skipped"]] == ["pseudonyms-year"]
     base = found["baseline"]["risk"]["value"]
     for name in ("no-times", "some-people", "together"):
         assert found[name]["risk"]["value"] < base
@@ -243,6 +262,10 @@ def test_a_second_release_of_the_same_people() -> None:
     assert told["known_pairs"] == 35 and told["people"] == 65 and told["shared_items"] == 60
     assert told["curve"][0]["recall"]["value"] == 1.0
     assert told["clear"]["known_pairs"] == 35
+    # 80 released people cannot set a limit of one in a hundred; facts that all fit name each pair.
+    assert "at least 99 people" in told["calibrated"]["refused"]
+    assert told["fitting"]["right"]["value"] == 1.0 and told["fitting"]["strange"]["value"] == 0.0
+    assert told["fitting"]["answered"]["value"] == pytest.approx(35 / 65)
     strangers = [point["false_match"]["value"] for point in told["curve"]]
     assert strangers[-1] == 0 and strangers == sorted(strangers, reverse=True)
     assert "A real auxiliary table" in whole(found)
@@ -273,7 +296,9 @@ def test_clicks_have_neither_values_nor_times() -> None:
     columns = {name: service()[name] for name in ("person", "item")}
     found = audit_records(from_columns(columns), settings=RecordSettings(targets=20))
     skipped = {one["name"] for one in found.frontier["skipped"]}
-    assert skipped == {"weeks", "months", "years", "no-times", "noisy-times", "two-values"}
+    dated = {"weeks", "months", "years", "no-times", "noisy-times"}
+    dated |= {"pseudonyms-month", "pseudonyms-year"}
+    assert skipped == {*dated, "two-values", "noisy-values"}
     assert found.table is not None
     assert all("no dates" in one["name"] for one in found.table["adversaries"])
     whole(found)

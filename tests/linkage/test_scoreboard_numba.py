@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from lethe.linkage import scoreboard_numba
 from lethe.linkage.adversary import Adversary, draw_targets, simulate
 from lethe.linkage.facts import Facts, Known, index_facts, known_of
 from lethe.linkage.scoreboard import Scoreboard, link
@@ -76,3 +79,23 @@ def test_entropy_can_be_left_out() -> None:
         bare = link(facts, known, entropy=False, backend=backend)
         assert np.isnan(bare.entropy).all() and np.isnan(bare.surprise).all()
         assert bare.best.tolist() == whole.best.tolist()
+
+
+@given(block=st.integers(1, 250), seed=st.integers(0, 1000))
+@settings(max_examples=25, deadline=None)
+def test_how_many_people_are_in_hand_changes_nothing(block: int, seed: int) -> None:
+    facts = power_law(seed)
+    targets = np.random.default_rng(seed).permutation(facts.people)[:5]
+    known = simulate(facts, targets, Adversary(8, 6), seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scoreboard_numba, "_BLOCK", block)
+        same(facts, known, Scoreboard(), targets)
+
+
+def test_more_people_than_are_in_hand_at_once() -> None:
+    facts = power_law(2, people=scoreboard_numba._BLOCK + 700)
+    adversary = Adversary(8, 6)
+    targets = draw_targets(facts, adversary, 10)
+    assert (targets < scoreboard_numba._BLOCK).any()
+    assert (targets >= scoreboard_numba._BLOCK).any()
+    same(facts, simulate(facts, targets, adversary), Scoreboard(), targets)

@@ -10,7 +10,7 @@ from simulated import audit, balanced, coins, gaps, nearly_balanced, paired, sha
 
 from lethe.evidence.bands import simultaneous_band
 from lethe.evidence.estimate import Estimate, Refusal
-from lethe.evidence.roc import auc, check_resolvable, tpr_at_fpr
+from lethe.evidence.roc import auc, check_resolvable, tau_of, tpr_at_fpr
 from lethe.evidence.twoway import Replicates, share_estimate
 from lethe.membership import measure
 from lethe.membership.measure import (
@@ -21,7 +21,6 @@ from lethe.membership.measure import (
     run_attacks,
     strongest,
     strongest_metric,
-    tau_of,
 )
 from lethe.membership.scoring import SIMPLE, score_all
 

@@ -45,7 +45,7 @@ def synthetic() -> Findings:
 
 @pytest.mark.parametrize(
     ("make", "figures", "blocks"),
-    [(quasi, 2, 4), (records, 3, 4), (synthetic, 1, 2)],
+    [(quasi, 2, 4), (records, 3, 7), (synthetic, 1, 3)],
     ids=["quasi", "records", "synthetic"],
 )
 def test_each_kind_has_its_blocks_and_figures(make, figures: int, blocks: int) -> None:

@@ -27,7 +27,7 @@ def test_the_message_names_the_users_innermost_line(tmp_path: Path) -> None:
         load_recipe(f"{tmp_path}/mine.py:make", None)
     said = str(caught.value)
     assert "mine.py:make fails: ValueError: need at least one array to stack" in said
-    assert said.endswith("(mine.py, line 4). Set LETHE_DEBUG=1 to see the whole traceback.")
+    assert said.endswith("(mine.py, line 4). --debug shows the whole traceback.")
     assert isinstance(caught.value.__cause__, ValueError)
 
 

@@ -6,37 +6,45 @@ import os
 import sys
 from collections.abc import Sequence
 
+BUG = 70
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line and exit with its code."""
+    asked = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        code = run(sys.argv[1:] if arguments is None else list(arguments))
+        code = run(asked)
     except KeyboardInterrupt:  # while loading, before there is anything to stop
         code = 130
+    except Exception as error:  # Python would exit with 1, as if a rule had failed
+        words = f"{type(error).__name__}: {error} (a bug; --debug shows where)"
+        _tell(words, error, asked)
+        code = BUG
     sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; returns 0, 1, 2, 3, 4 or 130 (see `lethe --help`)."""
+    given = [word for word in arguments if word != "--debug"]
+    if not given or given[0] in ("--help", "-h", "--version"):
+        from lethe.cli.commands import front_page, installed_version
+
+        print(front_page() if given[:1] != ["--version"] else f"{installed_version()}\n", end="")
+        return 0
     from cyclopts.exceptions import CycloptsError
 
     from lethe.cli.app import app
     from lethe.cli.interrupt import watched
     from lethe.errors import LetheError
 
-    debug = os.environ.get("LETHE_DEBUG") == "1"
     try:
         with watched():
-            code = app(
-                list(arguments), exit_on_error=False, print_error=True, result_action="return_value"
-            )
+            code = app(given, exit_on_error=False, print_error=True, result_action="return_value")
         return int(code or 0)
     except CycloptsError:
         return 2
     except LetheError as error:
-        if debug:
-            raise
-        print(f"lethe: {error}", file=sys.stderr)
+        _tell(str(error), error, arguments)
         return error.exit_code
     except KeyboardInterrupt:
         from lethe.training.engines import stop_processes
@@ -47,3 +55,12 @@ def run(arguments: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 130
+
+
+def _tell(words: str, error: Exception, arguments: Sequence[str]) -> None:
+    """One line on an error, after its traceback where --debug or LETHE_DEBUG=1 asks for it."""
+    if "--debug" in arguments or os.environ.get("LETHE_DEBUG") == "1":
+        import traceback
+
+        traceback.print_exception(error)
+    print(f"lethe: {words}", file=sys.stderr)

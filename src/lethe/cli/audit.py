@@ -9,19 +9,21 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from lethe.cli.audit_embeddings import embeddings
+from lethe.cli.audit_mechanism import mechanism
 from lethe.cli.audit_table import table
 from lethe.cli.audit_text import text
 from lethe.cli.subject_options import AS_USUAL, SubjectOptions
 
 audit = App(name="audit", help="Measure what a release tells about the people behind it.")
 audit.command(embeddings)
+audit.command(mechanism)
 audit.command(table)
 audit.command(text)
 
 
 @audit.command
 def model(
-    target: str,
+    target: str | None = None,
     /,
     *,
     subject: SubjectOptions = AS_USUAL,
@@ -41,6 +43,7 @@ def model(
     keep_records: Annotated[bool | None, Parameter(negative=())] = None,
     config: Path | None = None,
     context: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     quiet: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Attack a model's training, find the records at risk, mitigate, attack again, report.
@@ -51,7 +54,8 @@ def model(
     Parameters
     ----------
     target
-        Built-in data (digits, breast-cancer, diabetes) or a file (csv, parquet, npz).
+        Built-in data (digits, breast-cancer, diabetes) or a file (csv, parquet, npz). [as --config
+        names it]
     models
         Shadow models a candidate, at least 4; below 8 the intervals are very wide. With --until
         the most there may be. `lethe plan` says how many it takes. [64]
@@ -91,19 +95,22 @@ def model(
         TOML file with these options as keys; the command line wins.
     context
         TOML file with what only people know (author, purpose, ...), for the report.
+    as_json
+        Print findings.json instead of the table.
     quiet
         No progress, only the result.
     """
     given = {
         key: value
         for key, value in locals().items()
-        if key not in ("target", "subject", "config", "context", "quiet")
+        if key not in ("target", "subject", "config", "context", "as_json", "quiet")
     }
-    from lethe.cli.options import audit_settings, finish, merged, running
+    from lethe.cli.options import audit_settings, finish, merged, running, subject_named
     from lethe.cli.subject import find_subject
     from lethe.membership.audit import audit_model
     from lethe.training.engines import check_engine, choose_engine
 
+    target = str(subject_named(target, config, "audit model"))
     options = merged(config, {**asdict(subject), **given})
     settings = audit_settings(options)
     where, details = options["engine"], options["engine_option"] or ()
@@ -116,12 +123,12 @@ def model(
         findings = audit_model(
             data, chosen, settings, run, progress, options["workers"], there, options["memory"]
         )
-        return finish(findings, run, context)
+        return finish(findings, run, context, as_json)
 
 
 @audit.command
 def scores(
-    file: Path,
+    file: Path | None = None,
     /,
     *,
     signal: str | None = None,
@@ -134,6 +141,7 @@ def scores(
     keep_records: Annotated[bool | None, Parameter(negative=())] = None,
     config: Path | None = None,
     context: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     quiet: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Audit scores that you computed, in any language; nothing is trained.
@@ -166,13 +174,15 @@ def scores(
         TOML file with these options as keys; the command line wins.
     context
         TOML file with what only people know, for the report.
+    as_json
+        Print findings.json instead of the table.
     quiet
         No progress, only the result.
     """
     given = {
         key: value
         for key, value in locals().items()
-        if key not in ("file", "config", "context", "quiet")
+        if key not in ("file", "config", "context", "as_json", "quiet")
     }
     from lethe.cli.options import (
         audit_settings,
@@ -181,10 +191,12 @@ def scores(
         run_folder,
         running,
         scores_name,
+        subject_named,
     )
     from lethe.membership.audit import audit_scores
     from lethe.training.handed_in import read_models
 
+    file = Path(subject_named(file, config, "audit scores"))
     options = merged(config, given)
     settings = audit_settings(options)
     shadows, targets = read_models(file, options["signal"] or "logit")
@@ -194,7 +206,7 @@ def scores(
     with running(folder, name, command, quiet) as (run, progress):
         warn_models(None, shadows.models, progress)
         findings = audit_scores(file.stem, shadows, settings, run, targets)
-        return finish(findings, run, context)
+        return finish(findings, run, context, as_json)
 
 
 def warn_models(asked: int | None, models: int, progress: Any) -> None:

@@ -40,6 +40,7 @@ def embeddings(
     keep_records: Annotated[bool | None, Parameter(negative=())] = None,
     config: Path | None = None,
     context: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     quiet: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Audit vectors: whose is this one, what noise stops that, and what no attacker can do.
@@ -109,22 +110,30 @@ def embeddings(
         TOML file with these options as keys; the command line wins.
     context
         TOML file with what only people know, for the report.
+    as_json
+        Print findings.json instead of the table.
     quiet
         No progress, only the result.
     """
     given = {
         key: value
         for key, value in locals().items()
-        if key not in ("files", "config", "context", "quiet")
+        if key not in ("files", "config", "context", "as_json", "quiet")
     }
     from lethe.cli.embeddings_subject import models_name, read_models
-    from lethe.cli.options import finish, merged, run_folder, running, settings_of
-    from lethe.errors import InputError
+    from lethe.cli.options import (
+        finish,
+        merged,
+        run_folder,
+        running,
+        settings_of,
+        subject_named,
+    )
     from lethe.reidentification.audit import audit_released
     from lethe.reidentification.settings import EmbeddingSettings
 
-    if not files:
-        raise InputError("lethe audit embeddings needs a file of vectors, such as reps.npz.")
+    named = subject_named(files, config, "audit embeddings")
+    files = (Path(named),) if isinstance(named, str) else tuple(map(Path, named))
     options = merged(config, given)
     wanted = {_RENAMED.get(key, key): value for key, value in options.items()}
     settings = settings_of(EmbeddingSettings, wanted, _LISTS)
@@ -136,4 +145,4 @@ def embeddings(
         for note in (note for model in models for note in model.notes):
             progress.say(note)
         findings = audit_released(models, settings, progress.say, run)
-        return finish(findings, run, context)
+        return finish(findings, run, context, as_json)

@@ -11,7 +11,7 @@ _RENAMED = {"query": "queries", "people": "population"}
 
 
 def table(
-    file: Path,
+    file: Path | None = None,
     /,
     *,
     quasi: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
@@ -22,6 +22,9 @@ def table(
     suppress: float | None = None,
     most: int | None = None,
     distance: str | None = None,
+    epsilon: Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())] = None,
+    delta: float | None = None,
+    domains: Path | None = None,
     synthetic: Path | None = None,
     control: Path | None = None,
     attacks: int | None = None,
@@ -40,7 +43,11 @@ def table(
     time_error: int | None = None,
     value_error: float | None = None,
     inside: str | None = None,
+    memory: str | None = None,
     query: Annotated[list[str] | None, Parameter(negative=())] = None,
+    predict: str | None = None,
+    utility_model: str | None = None,
+    held_out: float | None = None,
     gate: Annotated[list[str] | None, Parameter(negative=())] = None,
     release: str | None = None,
     margin: float | None = None,
@@ -50,6 +57,7 @@ def table(
     keep_records: Annotated[bool | None, Parameter(negative=())] = None,
     config: Path | None = None,
     context: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     quiet: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Audit rows: whose is this one, what does it give away, and what would coarser rows change.
@@ -79,6 +87,14 @@ def table(
         Largest subset of columns that is searched for unique rows. [3]
     distance
         Of t-closeness: equal, or ordered. [equal]
+    epsilon
+        Also try synthetic rows made of noisy counts, differentially private: --epsilon 1 4. The
+        rows that are measured are written to the run folder.
+    delta
+        Of the same. [1e-6]
+    domains
+        TOML file of the values that columns may have, for the same. Of a column that is not in it
+        they are read off FILE and taken to be public.
     synthetic
         Rows that were made from FILE.
     control
@@ -115,13 +131,23 @@ def table(
         By which known values may be off. [0]
     inside
         Name of the table in a DuckDB file.
+    memory
+        That may be used for FILE, such as 4GB; larger files are sorted on disk. [what is free]
     query
         SQL over the table "release" that it must still answer; may be repeated. Utility is 1 -
         the mean error. Without any it is the share of counts that stay right.
+    predict
+        Or: column that a model of the released rows predicts. Utility is its accuracy (of numbers
+        R2) on rows that were held out.
+    utility_model
+        Or: file.py:name of a function of the released rows and of held-out original rows, that
+        says how good the former are; higher = better.
+    held_out
+        Share of the rows that those two are tested on. [0.3]
     gate
         Rule that sets the exit code, such as "unique<=0.01"; may be repeated. Metrics, by kind:
-        prosecutor, marketer, unique, certain; top-1, match, false-match; singling-out,
-        linkability, inference; and utility-loss and width(...) of each.
+        prosecutor, marketer, journalist, unique, certain; top-1, match, exposed, false-match;
+        singling-out, linkability, inference; and utility-loss and width(...) of each.
     release
         Candidate that the rules judge, such as k-5. [baseline]
     margin
@@ -138,17 +164,20 @@ def table(
         TOML file with these options as keys; the command line wins.
     context
         TOML file with what only people know, for the report.
+    as_json
+        Print findings.json instead of the table.
     quiet
         No progress, only the result.
     """
     given = {
         key: value
         for key, value in locals().items()
-        if key not in ("file", "config", "context", "quiet")
+        if key not in ("file", "config", "context", "as_json", "quiet")
     }
-    from lethe.cli.options import finish, merged, run_folder, running
+    from lethe.cli.options import finish, merged, run_folder, running, subject_named
     from lethe.cli.table_subject import subject_of
 
+    file = Path(subject_named(file, config, "audit table"))
     options = merged(config, given)
     wanted = {
         _RENAMED.get(key, key): value for key, value in options.items() if key != "population"
@@ -159,4 +188,4 @@ def table(
     with running(folder, subject.name, command, quiet) as (run, progress):
         for note in subject.notes:
             progress.say(note)
-        return finish(subject.audit(say=progress.say, folder=run), run, context)
+        return finish(subject.audit(say=progress.say, folder=run), run, context, as_json)

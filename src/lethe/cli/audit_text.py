@@ -21,7 +21,7 @@ FEW = 8
 
 
 def text(
-    file: str,
+    file: str | None = None,
     /,
     *,
     text: str | None = None,
@@ -42,6 +42,7 @@ def text(
     keep_records: Annotated[bool | None, Parameter(negative=())] = None,
     config: Path | None = None,
     context: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     quiet: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Audit an autocoder: a model that reads free text and gives it a code.
@@ -92,22 +93,32 @@ def text(
         TOML file with these options as keys; the command line wins.
     context
         TOML file with what only people know, for the report.
+    as_json
+        Print findings.json instead of the table.
     quiet
         No progress, only the result.
     """
     given = {
         key: value
         for key, value in locals().items()
-        if key not in ("file", "subject", "config", "context", "quiet")
+        if key not in ("file", "subject", "config", "context", "as_json", "quiet")
     }
     from lethe.cli.audit import warn_models
-    from lethe.cli.options import audit_settings, begin, command_line, finish, merged
+    from lethe.cli.options import (
+        audit_settings,
+        begin,
+        command_line,
+        finish,
+        merged,
+        subject_named,
+    )
     from lethe.cli.show import Progress
     from lethe.cli.subject import find_subject
     from lethe.membership.audit import audit_model
     from lethe.training.engines import check_engine, choose_engine
     from lethe.training.folder import RunFolder
 
+    file = str(subject_named(file, config, "audit text"))
     options = merged(config, {**asdict(subject), **given, "predictions": None})
     options["predictions"] = True
     if options["fine_tune"]:
@@ -136,7 +147,7 @@ def text(
                 there,
                 options["memory"],
             )
-            return finish(findings, run, context)
+            return finish(findings, run, context, as_json)
 
 
 def _say_time(

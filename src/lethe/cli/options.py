@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lethe.cli.rules_file import criteria_in
 from lethe.errors import InputError, check_known_keys
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from lethe.cli.show import Progress
     from lethe.evidence.findings import Findings
+    from lethe.evidence.gate import Criterion
     from lethe.membership.settings import AuditSettings
     from lethe.training.folder import RunFolder
     from lethe.training.shadows import Shadows
@@ -40,7 +42,11 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def merged(config: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of the command line over those of a file; unknown keys are refused."""
+    """Options of the command line over those of a file; unknown keys are refused.
+
+    A table `[rules]` in the file stands for `gate`; it stays beside it under ``rules``, for the
+    names and reasons, unless the command line has a gate of its own.
+    """
     options = dict(given)
     if config is None:
         return options
@@ -48,11 +54,38 @@ def merged(config: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
     # Written by ourselves into audit.toml; they repeat the positional argument.
     for key in ("command", "target", "file"):
         table.pop(key, None)
+    if "rules" in table and "gate" in given:
+        criteria = criteria_in(table, str(config))
+        rules = table.pop("rules")
+        if options["gate"] is None:
+            options["rules"] = rules
+            table["gate"] = [one.text for one in criteria]
     check_known_keys(str(config), table, given)
     for key, value in table.items():
         if options[key] is None:
             options[key] = value
     return options
+
+
+def subject_named(given: Any, config: Path | None, command: str) -> Any:
+    """What is audited: as it was given, or as a file of options names it.
+
+    Args:
+        given: the argument, or None or empty.
+        config: such as the audit.toml of a run.
+        command: as it is typed, for the message.
+
+    Raises:
+        InputError: neither names anything.
+    """
+    if given:
+        return given
+    table = {} if config is None else read_toml(config)
+    found = table.get("target") or table.get("file")
+    if not found:
+        lacks = "" if config is None else f"; {config} names none with target = or file ="
+        raise InputError(f"lethe {command} needs a file to audit{lacks}.")
+    return found
 
 
 def audit_settings(options: Mapping[str, Any]) -> AuditSettings:
@@ -126,7 +159,15 @@ def begin(run: RunFolder, command: Mapping[str, Any]) -> None:
     """Write down what was asked, before anything is trained: `lethe shadow` reads it."""
     from lethe.training.folder import to_toml
 
-    run.write("audit.toml", to_toml(command).encode())
+    criteria = criteria_in(command, "audit.toml")
+    run.settle("rules", [one.to_json() for one in criteria])
+    # [rules] holds the gate already, with names and reasons; a table must stand last.
+    flat = {key: value for key, value in command.items() if key != "rules"}
+    named = command.get("rules")
+    if named:
+        flat["gate"] = [one.text for one in criteria if not one.name]
+    text = to_toml(flat) + ("" if not named else f"\n[rules]\n{to_toml(named)}")
+    run.write("audit.toml", text.encode())
 
 
 @contextlib.contextmanager
@@ -149,9 +190,16 @@ def running(
         yield run, progress
 
 
-def finish(findings: Findings, run: RunFolder, context: Path | None) -> int:
-    """Write the documents of a run, print the result, and return the exit code."""
+def criteria_of_run(run: RunFolder) -> list[Criterion]:
+    """The rules that the command in progress was given, as its audit.toml has them."""
+    file = run.path / "audit.toml"
+    return criteria_in(read_toml(file), str(file)) if file.is_file() else []
+
+
+def finish(findings: Findings, run: RunFolder, context: Path | None, as_json: bool = False) -> int:
+    """Write the documents of a run, print the result or the findings, return the exit code."""
     from lethe.cli.show import print_findings
+    from lethe.evidence.gate import stamped
     from lethe.evidence.rules import exit_code
     from lethe.report import write
     from lethe.report.embedding_figures import figure_files
@@ -159,10 +207,15 @@ def finish(findings: Findings, run: RunFolder, context: Path | None) -> int:
     beside = run.path / "context.toml"
     if context is not None or beside.is_file():
         findings = replace(findings, context=read_toml(context or beside))
+    fixed = [str(one["rule"]) for one in run.manifest.get("rules", ())]
+    findings = stamped(findings, criteria_of_run(run), fixed)
     run.write("findings.json", findings.to_bytes())
     write(findings, run.path / "report.html", run.manifest)
     if findings.representations is not None:
         for name, drawn in figure_files(findings):
             run.write(name, drawn)
-    print_findings(findings, str(run.path))
+    if as_json:
+        print(findings.to_bytes().decode(), end="")
+    else:
+        print_findings(findings, str(run.path))
     return exit_code(ruling["outcome"] for ruling in findings.rules)

@@ -10,7 +10,8 @@ from typing import Any
 from lethe.cli import interrupt
 from lethe.cli.show_embeddings import print_embeddings
 from lethe.cli.show_f1 import print_f1
-from lethe.cli.show_rest import print_rest
+from lethe.cli.show_mechanism import print_mechanism
+from lethe.cli.show_rest import print_rest, print_words
 from lethe.cli.show_table import print_table
 from lethe.evidence.findings import Findings
 
@@ -111,6 +112,12 @@ def print_findings(findings: Findings, folder: str) -> None:
         return
     if findings.table is not None:
         print_table(findings, folder)
+        return
+    if findings.queries is not None and "mechanism" in findings.queries:
+        print_mechanism(findings, findings.queries["mechanism"], folder)
+        return
+    if findings.queries is not None:
+        print_words(findings, folder)
         return
     console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
     frontier = findings.frontier

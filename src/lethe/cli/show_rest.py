@@ -11,11 +11,15 @@ if TYPE_CHECKING:
 
 
 def print_rest(console: Console, findings: Findings, folder: str) -> None:
-    """Rules, self-checks that did not pass, the words of the verdict, and where the report is."""
+    """What was skipped, rules, self-checks that did not pass, words, and where the report is."""
     from rich.text import Text
 
+    for skipped in findings.frontier.get("skipped", ()):
+        console.print(Text(f"skipped: {skipped['name']}: {skipped['why']}"))
     for ruling in findings.rules:
-        console.print(Text(f"{ruling['outcome']}: {ruling['rule']} on {ruling['candidate']}"))
+        late = "" if ruling.get("fixed", True) else " (fixed after the run)"
+        told = f"{ruling['outcome']}: {ruling['rule']} on {ruling['candidate']}{late}"
+        console.print(Text(told))
     for check in findings.checks:
         if check["status"] != "pass":
             told = f"{check['status']}: {check['name']} ({check['candidate']}): {check['detail']}"
@@ -23,3 +27,17 @@ def print_rest(console: Console, findings: Findings, folder: str) -> None:
     for words in findings.verdict["words"]:
         console.print(Text(words))
     console.print(Text(f"report: {folder}/report.html"))
+
+
+def print_words(findings: Findings, folder: str) -> None:
+    """Of a ledger: the plain words, and what stands below them."""
+    import sys
+
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+    for words in (findings.queries or {})["words"]:
+        if words not in findings.verdict["words"]:
+            console.print(Text(words))
+    print_rest(console, findings, folder)

@@ -10,7 +10,7 @@ from lethe.evidence.findings import Findings
 
 _COLUMNS = {
     "quasi": [("k", "k"), ("unique", "unique"), ("certain", "secret certain")],
-    "records": [("match", "match"), ("false_match", "false match")],
+    "records": [("match", "match"), ("exposed", "exposed"), ("false_match", "false match")],
     "synthetic": [("strongest", "strongest")],
 }
 
@@ -21,7 +21,7 @@ def _shown(found: Any) -> str:
     if found.get("value") is None:
         return "-"
     value, low, high = (found[key] for key in ("value", "low", "high"))
-    if low == high == value:  # counted, not estimated
+    if low == high == value or low is high is None:  # counted, or without an interval
         return f"{value:.4f}"
     ends = ["-" if end is None else f"{end:.4f}" for end in (low, high)]
     return f"{value:.4f}\n{ends[0]} to {ends[1]}"
@@ -46,7 +46,9 @@ def print_table(findings: Findings, folder: str) -> None:
     )
     shown.add_column("candidate", no_wrap=True, min_width=16)
     risk = frontier["risk"].split(":")[0] if ":" in frontier["risk"] else "excess"
-    extra = _COLUMNS[kind]
+    extra = [*_COLUMNS[kind]]
+    if any("journalist" in one for one in findings.candidates):
+        extra.insert(1, ("journalist", "journalist"))
     for heading in (risk, *(title for _, title in extra), "utility", "lost"):
         shown.add_column(heading, overflow="fold")
     for candidate in findings.candidates:
@@ -62,5 +64,9 @@ def print_table(findings: Findings, folder: str) -> None:
     console.print(shown)
     console.print(Text("* no other candidate is better in both risk and utility"))
     console.print(Text(f"> the one to take: {frontier['rule']}"))
-    console.print(Text("Nothing here is proven: k-anonymity, too, is measured only."))
+    proven = [one["candidate"] for one in findings.guarantees if one["guarantee"]["proven"]]
+    said = "Nothing here is proven"
+    if proven:
+        said = f"Proven, as the report says, is {', '.join(proven)}; nothing else is"
+    console.print(Text(f"{said}: k-anonymity, too, is measured only."))
     print_rest(console, findings, folder)

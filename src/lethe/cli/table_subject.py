@@ -9,17 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lethe.cli.options import settings_of
+from lethe.cli.options import read_toml, settings_of
 from lethe.columns import as_text, check_column, read_columns
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.loaders.ratings import Ratings, load_ratings
+from lethe.loaders.large import read_facts, read_table
 from lethe.loaders.rows import read_rows
+from lethe.loaders.sorted_ratings import Release
 from lethe.training.fingerprint import digest
 
-_LISTS = ("ks", "queries", "gate")
+_LISTS = ("ks", "queries", "gate", "epsilon")
 _OF_RECORDS: tuple[str, ...] = (
     "item",
     "value",
@@ -32,7 +33,8 @@ _OF_RECORDS: tuple[str, ...] = (
     "targets",
 )
 _OF_RECORDS += ("phi", "facts", "time_error", "value_error")
-_OF_TABLES = ("ks", "suppress", "most", "distance", "population", "people")
+_OF_TABLES: tuple[str, ...] = ("ks", "suppress", "most", "distance", "population", "people")
+_OF_TABLES += ("epsilon", "delta", "domains")
 
 
 @dataclass(frozen=True)
@@ -101,24 +103,31 @@ def _refuse(options: Mapping[str, Any], names: Sequence[str]) -> None:
 def _table(
     file: Path, options: Mapping[str, Any], wanted: Mapping[str, Any], quasi: tuple[str, ...]
 ) -> Subject:
-    settings = settings_of(TableSettings, wanted, _LISTS)
+    domains = options["domains"]
+    given = {**wanted, "domains": None if domains is None else read_toml(Path(domains))}
+    settings = settings_of(TableSettings, given, _LISTS)
+    if settings.domains and not settings.epsilon:
+        raise InputError("--domains is about synthetic rows; --epsilon says how private.")
     secret = options["sensitive"]
-    # Queries may ask for any column; without them, only those that are named are read.
+    # Queries and models may use any column; without them, only those that are named are read.
     named = (
         None
-        if settings.queries
-        else list(dict.fromkeys([*quasi, *([] if secret is None else [secret])]))
+        if settings.queries or settings.predict or settings.utility_model
+        else list(dict.fromkeys([*quasi, *([] if secret is None else [secret]), *settings.domains]))
     )
-    columns = read_rows(file, named, options["inside"])
+    whole = "epsilon" if settings.epsilon else "keep-records" if settings.keep_records else None
+    memory: str | None = options["memory"]
+    columns, notes = read_table(file, named, options["inside"], memory=memory, whole=whole)
     everybody = None
     if options["population"] is not None:
-        everybody = read_rows(Path(options["population"]), list(quasi))
+        everybody, more = read_table(Path(options["population"]), list(quasi), memory=memory)
+        notes += more
     files = [file, *([] if everybody is None else [Path(options["population"])])]
 
     audit = partial(
         audit_table, columns, quasi, secret, population=everybody, name=file.stem, settings=settings
     )
-    return Subject(_name(files, [*quasi, str(secret), str(settings.seed)]), audit)
+    return Subject(_name(files, [*quasi, str(secret), str(settings.seed)]), audit, notes)
 
 
 def _synthetic(
@@ -138,7 +147,7 @@ def _synthetic(
 def _records(file: Path, options: Mapping[str, Any], wanted: Mapping[str, Any]) -> Subject:
     settings = settings_of(RecordSettings, wanted, _LISTS)
     names = [options[name] for name in ("person", "item", "value", "time")]
-    ratings = _read(file, names, options, options["inside"])
+    ratings, said = _read(file, names, options, options["inside"])
     files, aux, truth = [file], None, None
     if options["aux"] is not None:
         files.append(Path(options["aux"]))
@@ -150,7 +159,8 @@ def _records(file: Path, options: Mapping[str, Any], wanted: Mapping[str, Any]) 
             )
         theirs = iter(given)
         others = [next(theirs) if given and name is not None else name for name in names]
-        aux = replace(_read(files[-1], others, options, None), name=files[-1].stem)
+        found, more = _read(files[-1], others, options, None)
+        aux, said = replace(found, name=files[-1].stem), (*said, *more)
     elif options["truth"] is not None or options["aux_columns"] is not None:
         raise InputError("--truth and --aux-columns are about --aux FILE, which is missing.")
     if options["truth"] is not None:
@@ -163,16 +173,19 @@ def _records(file: Path, options: Mapping[str, Any], wanted: Mapping[str, Any]) 
     audit = partial(audit_records, ratings, aux=aux, truth=truth, settings=settings)
     told = [*map(str, names), str(options["unit"]), str(options["keep"]), str(settings.seed)]
     notes = tuple(f"{one.name}: {note}" for one in (ratings, aux) if one for note in one.notes)
-    return Subject(_name(files, told), audit, notes)
+    return Subject(_name(files, told), audit, (*said, *notes))
 
 
 def _read(
-    file: Path, names: Sequence[str | None], options: Mapping[str, Any], inside: str | None
-) -> Ratings:
+    file: Path,
+    names: Sequence[str | None],
+    options: Mapping[str, Any],
+    inside: str | None,
+) -> tuple[Release, tuple[str, ...]]:
     person, item, value, time = names
     if (person is None or item is None) and file.suffix.lower() != ".npz":
         raise InputError("--person and --item go together: name both columns.")
-    return load_ratings(
+    return read_facts(
         file,
         person or "person",
         item or "item",
@@ -181,6 +194,7 @@ def _read(
         unit=options["unit"] or "auto",
         keep=options["keep"] or "first",
         table=inside,
+        memory=options["memory"],
     )
 
 

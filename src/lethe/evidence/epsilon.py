@@ -121,7 +121,7 @@ def epsilon_bound(
     check_delta(delta)
 
     def merit(tpr_low: Float, fpr_high: Float) -> Float:
-        return _largest(tpr_low, fpr_high, delta)
+        return best_ratio(tpr_low, fpr_high, delta)
 
     rates = _measured(inside, outside, delta, thresholds or Split(), confidence, relation, merit)
     n = sum(rates.trials)
@@ -131,7 +131,7 @@ def epsilon_bound(
         return EpsilonBound(nothing, delta, relation, note=CONSTANT)
     each = merit(rates.tpr_low, rates.fpr_high)
     best = int(np.argmax(each))
-    value = float(_largest(rates.tpr[[best]], rates.fpr[[best]], delta)[0])
+    value = float(best_ratio(rates.tpr[[best]], rates.fpr[[best]], delta)[0])
     low = max(0.0, float(each[best]))
     point = max(0.0, value) if math.isfinite(value) else None
     estimate = Estimate(point, low, None, confidence, method, n)
@@ -166,15 +166,17 @@ def gdp_bound(
         InputError, NotMeasurable: as `epsilon_bound`; delta = 0, where epsilon is infinite.
     """
     check_between("delta", delta, 0, 1, open_low=True, open_high=True)
-    rates = _measured(inside, outside, 0.0, thresholds or Bonferroni(1), confidence, relation, _mu)
+    rates = _measured(
+        inside, outside, 0.0, thresholds or Bonferroni(1), confidence, relation, mu_of
+    )
     n = sum(rates.trials)
     method = f"Gaussian DP, Clopper-Pearson rates, {rates.method}, one-sided"
     if _constant(inside, outside):
         nothing = Estimate(None, 0.0, None, confidence, method, n)
         return EpsilonBound(nothing, delta, relation, nothing, True, CONSTANT)
-    each = _mu(rates.tpr_low, rates.fpr_high)
+    each = mu_of(rates.tpr_low, rates.fpr_high)
     best = int(np.argmax(each))
-    value = float(_mu(rates.tpr[[best]], rates.fpr[[best]])[0])
+    value = float(mu_of(rates.tpr[[best]], rates.fpr[[best]])[0])
     point = max(0.0, value) if math.isfinite(value) else None
     mu = Estimate(point, max(0.0, float(each[best])), None, confidence, method, n)
     return gaussian(mu, delta, relation)
@@ -282,8 +284,8 @@ def _constant(inside: ArrayLike, outside: ArrayLike) -> bool:
     return bool((both == both[0]).all())
 
 
-def _largest(tpr: Float, fpr: Float, delta: float) -> Float:
-    """The larger of both log ratios; -inf where a rate is not above delta."""
+def best_ratio(tpr: Float, fpr: Float, delta: float) -> Float:
+    """The larger of ln((TPR - delta)/FPR) and ln((TNR - delta)/FNR); -inf where neither is one."""
     with np.errstate(divide="ignore", invalid="ignore"):
         accused = np.log(np.maximum(tpr - delta, 0)) - np.log(fpr)
         spared = np.log(np.maximum(1 - fpr - delta, 0)) - np.log(1 - tpr)
@@ -291,7 +293,7 @@ def _largest(tpr: Float, fpr: Float, delta: float) -> Float:
     return np.nan_to_num(both, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
 
 
-def _mu(tpr: Float, fpr: Float) -> Float:
+def mu_of(tpr: Float, fpr: Float) -> Float:
     """mu of a Gaussian mechanism with these rates; -inf where they say nothing."""
     # A rate of 0 or 1 makes a lower limit useless, not infinite.
     useful = (tpr > 0) & (fpr < 1)

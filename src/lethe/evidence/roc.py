@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lethe.errors import InputError, NotMeasurable, check_between
+from lethe.evidence.estimate import Estimate
 
 NON_MEMBERS_PER_FPR = 10
 """A rate at FPR f needs this many times 1/f non-member scores, else it is refused."""
@@ -210,3 +211,19 @@ def log_ratio(tpr: float, fpr: float) -> float | None:
     5.2
     """
     return math.log(tpr / fpr) if tpr > 0 else None
+
+
+def tau_of(rate: Estimate, fpr: float) -> Estimate:
+    """ln(TPR/FPR) of a TPR and of its limits; None where the TPR or a limit is 0."""
+    value, low, high = (
+        None if share is None else log_ratio(share, fpr)
+        for share in (rate.value, rate.low, rate.high)
+    )
+    return Estimate(
+        value,
+        low,
+        high,
+        rate.confidence,
+        "ln of the TPR and of its limits, divided by the FPR",
+        rate.n,
+    )

@@ -31,6 +31,7 @@ EMBEDDING_METRICS = {
 TABLE_METRICS = {
     "prosecutor": "highest chance to find the row of a person who is in the table, 1 / k",
     "marketer": "share of rows that a linkage of everybody gets right",
+    "journalist": "highest chance to find a released row's person in the population table",
     "unique": "share of rows that are alone with their quasi-identifiers",
     "certain": "share of rows whose sensitive value the quasi-identifiers give away for certain",
     "utility-loss": "utility lost against the table as it is",
@@ -38,6 +39,7 @@ TABLE_METRICS = {
 RECORD_METRICS = {
     "top-1": "share of people whose record the best guess names rightly",
     "match": "share of people whose record is named rightly beyond the threshold",
+    "exposed": "share of a person's facts in the record that the best guess rightly names, mean",
     "false-match": "share of people outside the release for whom a record is named",
     "utility-loss": "utility lost against the records as they are",
 }
@@ -45,6 +47,19 @@ SYNTHETIC_METRICS = {
     "singling-out": "excess of the singling-out attacks over their control",
     "linkability": "excess of the linkability attack over its control",
     "inference": "excess of the attribute inference attack over its control",
+}
+MECHANISM_METRICS = {
+    "epsilon-lower": "lower confidence limit on epsilon",
+    "rho-lower": "lower confidence limit on rho of zero-concentrated DP",
+    "mu-lower": "lower confidence limit on mu of Gaussian DP",
+    "reuse": "rank correlation of successive answers",
+}
+QUERY_METRICS = {
+    "spent": "what was spent, in the budget's currency: epsilon, rho or mu squared",
+    "share": "share of the budget that was spent",
+    "delta": "delta that was spent",
+    "queries": "answers that were paid for",
+    "raises": "how often the budget was raised",
 }
 AT_FPR = ("tpr", "tau")
 PASS, FAIL, UNDECIDED, NOT_TESTED = "pass", "fail", "not-enough-evidence", "not-tested"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, check_at_least, check_choice
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.codes import Classes, Int, classes_of, counted, whole_codes
+from lethe.loaders.coded import Codes
 
 Float = NDArray[np.float64]
 DISTANCES = ("equal", "ordered")
@@ -93,7 +94,11 @@ class Pairs:
 
 
 def anonymity(
-    quasi: Sequence[Int], *, ks: Sequence[int] = (2, 3, 5, 10), confidence: float = 0.95
+    quasi: Sequence[Codes],
+    *,
+    ks: Sequence[int] = (2, 3, 5, 10),
+    confidence: float = 0.95,
+    times: Int | None = None,
 ) -> Anonymity:
     """Count the equivalence classes of the joint quasi-identifiers.
 
@@ -101,6 +106,7 @@ def anonymity(
         quasi: codes (rows,) of each column, see `encode`.
         ks: sizes for `below`, each at least 1.
         confidence: named in the estimates; every figure is counted in all rows, not estimated.
+        times: see `Classes`.
 
     Raises:
         InputError: no column, no rows or other lengths.
@@ -110,8 +116,8 @@ def anonymity(
     """
     for k in ks:
         check_at_least("k", k, 1)
-    found = classes_of(quasi)
-    rows = len(found.of_row)
+    found = classes_of(quasi, times)
+    rows = found.rows
 
     def smaller(k: int) -> Estimate:
         return counted(int(found.size[found.size < k].sum()) / rows, rows, confidence)
@@ -128,7 +134,7 @@ def anonymity(
     )
 
 
-def diversity(classes: Classes, sensitive: Int, *, distance: str = "equal") -> Diversity:
+def diversity(classes: Classes, sensitive: Codes, *, distance: str = "equal") -> Diversity:
     """Look at the sensitive values of each class.
 
     Args:
@@ -149,7 +155,7 @@ def diversity(classes: Classes, sensitive: Int, *, distance: str = "equal") -> D
     distinct = np.diff(np.append(pairs.first, len(pairs.count)))
     entropy = np.maximum(-np.add.reduceat(share * np.log(share), pairs.first), 0.0)
     most = np.maximum.reduceat(share, pairs.first)
-    overall = np.bincount(pairs.value, pairs.count) / len(pairs.of_row)
+    overall = np.bincount(pairs.value, pairs.count) / classes.rows
     if distance == "equal":
         away = _total_variation(pairs, share, overall)
     else:
@@ -167,7 +173,7 @@ def diversity(classes: Classes, sensitive: Int, *, distance: str = "equal") -> D
     )
 
 
-def pairs_of(classes: Classes, sensitive: Int) -> Pairs:
+def pairs_of(classes: Classes, sensitive: Codes) -> Pairs:
     """Count sensitive values within classes.
 
     Raises:
@@ -178,7 +184,7 @@ def pairs_of(classes: Classes, sensitive: Int) -> Pairs:
         raise InputError(
             f"sensitive has {len(codes)} values for {len(classes.of_row)} rows; one each is needed."
         )
-    joint = classes_of([classes.of_row, codes])  # numbered by class, then by value
+    joint = classes_of([classes.of_row, codes], classes.times)  # numbered by class, then by value
     of_class, value = np.zeros(len(joint.size), np.int64), np.zeros(len(joint.size), np.int64)
     of_class[joint.of_row], value[joint.of_row] = classes.of_row, codes
     return Pairs(
@@ -186,7 +192,7 @@ def pairs_of(classes: Classes, sensitive: Int) -> Pairs:
         value,
         joint.size,
         joint.of_row,
-        np.searchsorted(of_class, range(len(classes.size))),
+        np.flatnonzero(np.diff(of_class, prepend=-1)),
     )
 
 
@@ -222,12 +228,11 @@ def journalist(classes: Classes, population: Int, *, confidence: float = 0.95) -
             f"population needs {len(classes.size)} counts, none below the rows of its class: "
             "released persons belong to the population."
         )
-    rows = len(classes.of_row)
-    one = 1 / people[classes.of_row]
-    alone = float(np.mean(people[classes.of_row] == 1))
+    rows, one = classes.rows, 1 / people
+    alone = int(classes.size[people == 1].sum()) / rows
     return Journalist(
         float(one.max()),
-        counted(float(one.mean()), rows, confidence),
+        counted(float((classes.size * one).sum()) / rows, rows, confidence),
         counted(alone, rows, confidence),
     )
 

@@ -14,6 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from lethe.columns import as_text
+from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.linkage.auxiliary import link_auxiliary
 from lethe.linkage.document import Account, compose
@@ -23,8 +24,10 @@ from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSetti
 from lethe.linkage.synthetic_document import account_of_synthetic
 from lethe.linkage.synthetic_study import study_synthetic
 from lethe.linkage.table_document import account_of_table
-from lethe.linkage.table_study import Table, study_table
-from lethe.loaders.ratings import Ratings
+from lethe.linkage.table_rows import Table
+from lethe.linkage.table_study import study_table
+from lethe.loaders.coded import Grouped
+from lethe.loaders.sorted_ratings import Release
 from lethe.training.fingerprint import digest, hash_array
 from lethe.training.folder import RunFolder
 from lethe.training.personal import write_personal
@@ -34,11 +37,11 @@ Say = Callable[[str], None]
 
 
 def audit_table(
-    columns: Columns,
+    columns: Columns | Grouped,
     quasi: Sequence[str],
     sensitive: str | None = None,
     *,
-    population: Columns | None = None,
+    population: Columns | Grouped | None = None,
     name: str = "table",
     settings: TableSettings | None = None,
     say: Say | None = None,
@@ -48,6 +51,7 @@ def audit_table(
 
     Args:
         columns: (rows,) by name, as `lethe.columns.read_columns` gives them; one row a person.
+            Or the different rows with their number, see `lethe.loaders.coded.read_grouped`.
         quasi: columns that an adversary may know of a person.
         sensitive: column that nobody should learn; None leaves inference out.
         population: the same columns of everybody the rows may be of, the rows' own people
@@ -55,19 +59,23 @@ def audit_table(
         name: of the release.
         settings: see `TableSettings`; its rules are fixed before anything is measured.
         say: told what is being done, one line each.
-        folder: an open run folder, needed to keep the table of people.
+        folder: an open run folder, needed to keep the table of people; synthetic rows of the
+            candidates are written there, as NAME.csv.
 
     Returns:
         The findings; `lethe.render` makes the report of them.
 
     Guarantee:
-        None: all candidates are labelled ``empirical-only``, the k-anonymous ones too.
+        None: all candidates are labelled ``empirical-only``, the k-anonymous ones too, but for the
+        synthetic rows of `TableSettings.epsilon`, see `lethe.linkage.dp_rows.dp_rows`.
 
     Assumes:
         The adversary knows nothing but the quasi-identifiers; each row is another person's.
 
     Raises:
-        InputError: unknown columns, lengths that differ, or a column that cannot be read.
+        InputError: unknown columns, lengths that differ, or a column that cannot be read;
+            queries, a utility model, synthetic rows or `keep_records`, which need every row,
+            where rows are grouped.
 
     >>> import numpy as np
     >>> ages = {"age": np.array([30, 30, 41, 52]), "sick": np.array([1, 0, 1, 1])}
@@ -75,16 +83,28 @@ def audit_table(
     0.5
     """
     settings = settings or TableSettings()
-    table = Table(name, columns, tuple(quasi), sensitive, population)
+    if isinstance(columns, Grouped):
+        for option in ("queries", "predict", "utility_model", "epsilon", "keep_records"):
+            if getattr(settings, option):
+                raise InputError(
+                    f"{option} needs every row in memory, but equal rows of {name} are grouped. "
+                    f"Leave {option} out, or read the table whole."
+                )
+        table = Table(name, columns.columns, tuple(quasi), sensitive, population, columns.times)
+    else:
+        table = Table(name, columns, tuple(quasi), sensitive, population)
     (say or _silent)(f"{name}: {table.rows} rows, {len(table.quasi)} quasi-identifiers")
     study = study_table(table, settings)
+    if folder is not None:
+        for made, rows in study.synthetic.items():
+            folder.write(f"{made}.csv", rows.to_csv())
     return _finished(account_of_table(study, settings), settings, folder)
 
 
 def audit_records(
-    ratings: Ratings,
+    ratings: Release,
     *,
-    aux: Ratings | None = None,
+    aux: Release | None = None,
     truth: tuple[NDArray[Any], NDArray[Any]] | None = None,
     settings: RecordSettings | None = None,
     say: Say | None = None,
@@ -93,7 +113,8 @@ def audit_records(
     """How few facts name a person in sparse records, and who of another table is in them?
 
     Args:
-        ratings: the release, see `lethe.loaders.ratings.load_ratings`.
+        ratings: the release, see `lethe.loaders.ratings.load_ratings` and, for files beyond
+            memory, `lethe.loaders.sorted_ratings.sort_ratings`.
         aux: what an adversary really has of some people, or an earlier release; None = nothing.
         truth: names in `aux` and names in `ratings` of the same people; None = not known.
         settings: see `RecordSettings`.
@@ -111,7 +132,7 @@ def audit_records(
         NotMeasurable: fewer than 2 people have enough facts.
     """
     settings, say = settings or RecordSettings(), say or _silent
-    say(f"{ratings.name}: {len(ratings.item)} facts of {len(ratings.people)} people")
+    say(f"{ratings.name}: {ratings.facts} facts of {len(ratings.people)} people")
     study = study_records(ratings, settings)
     linked = None
     if aux is not None:
@@ -124,6 +145,9 @@ def audit_records(
             scoring=board(settings),
             phi=settings.phi,
             most=settings.sought,
+            rate=settings.false_matches,
+            drawn=settings.facts,
+            within=(settings.value_error, settings.time_error),
             seed=settings.seed,
             confidence=settings.confidence,
         )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable, check_at_least, check_between
 from lethe.linkage.facts import Facts, Float, Int, index_facts
+from lethe.loaders.coded import Codes
 
 MONTH = 28  # days; a year of 13 months is 364, so that each step is a whole number of the last
 
@@ -27,8 +28,8 @@ class Sheet:
         items: as in the original.
     """
 
-    person: Int
-    item: Int
+    person: Codes
+    item: Codes
     value: Float | None
     time: Int | None
     people: int
@@ -64,10 +65,11 @@ class Coarsened:
 
     Attributes:
         sheet: what is released.
-        out: (people,) whose records are not in it at all.
+        out: (records,) which are not in it at all.
         share: of facts, or of people, that were drawn; users of the release know it.
         days: width of the released times; 0 = none are released.
         values: (values,) released value of each original one; None = as they are.
+        owner: (records,) person behind each record; None = record i is person i.
     """
 
     sheet: Sheet
@@ -75,6 +77,12 @@ class Coarsened:
     share: float = 1.0
     days: int = 1
     values: Float | None = None
+    owner: Int | None = None
+
+    @property
+    def owners(self) -> Int:
+        """(records,) person behind each record."""
+        return np.arange(len(self.out)) if self.owner is None else self.owner
 
 
 Change = Callable[[Sheet, np.random.Generator], Coarsened]
@@ -127,6 +135,22 @@ def without_rare(sheet: Sheet, support: int) -> Coarsened:
     return as_it_is(sheet.take(held[sheet.item] >= support))
 
 
+def without_popular(sheet: Sheet, share: float) -> Coarsened:
+    """The most popular items are left out: this share of all that somebody has, 1 at least.
+
+    Of equally popular ones those with the lowest numbers go.
+
+    Raises:
+        NotMeasurable: no other item is left.
+    """
+    check_between("share", share, 0, 1, open_low=True, open_high=True)
+    held = np.bincount(sheet.item, minlength=sheet.items)
+    count = max(1, round(share * int((held > 0).sum())))
+    top = np.zeros(sheet.items, bool)
+    top[np.argsort(-held, kind="stable")[:count]] = True
+    return as_it_is(sheet.take(~top[sheet.item]))
+
+
 def some_facts(sheet: Sheet, share: float, rng: np.random.Generator) -> Coarsened:
     """Each fact is released with chance `share`."""
     check_between("share", share, 0, 1, open_low=True)
@@ -156,3 +180,33 @@ def noisy_times(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsened:
     time = np.clip(moved, sheet.time.min(), sheet.time.max())
     made = Sheet(sheet.person, sheet.item, sheet.value, time, sheet.people, sheet.items)
     return Coarsened(made, np.zeros(sheet.people, bool))
+
+
+def noisy_values(sheet: Sheet, steps: int, rng: np.random.Generator) -> Coarsened:
+    """Each value is moved by up to `steps` places on the scale of the release, drawn alike.
+
+    The scale is the different values, in order; who would leave it stays at its end, so that no
+    released value tells that it was moved.
+
+    Raises:
+        NotMeasurable: there are no values, or they are all equal.
+    """
+    check_at_least("steps", steps, 1)
+    if sheet.value is None:
+        raise NotMeasurable("the release has no values.")
+    table, place = np.unique(sheet.value, return_inverse=True)
+    if len(table) < 2:
+        raise NotMeasurable("all values are equal.")
+    moved = place + rng.integers(-steps, steps + 1, len(place))
+    value = table[np.clip(moved, 0, len(table) - 1)]
+    made = Sheet(sheet.person, sheet.item, value, sheet.time, sheet.people, sheet.items)
+    return as_it_is(made)
+
+
+def value_steps(sheet: Sheet) -> int:
+    """Places that `noisy_values` moves by: a fifth of the scale, 1 at least.
+
+    >>> value_steps(Sheet(np.zeros(10, int), np.arange(10), np.arange(10.0), None, 1, 10))
+    2
+    """
+    return 1 if sheet.value is None else max(1, len(np.unique(sheet.value)) // 5)

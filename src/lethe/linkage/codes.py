@@ -1,73 +1,19 @@
-"""Columns as whole numbers, and rows as classes: what every check of a table counts."""
+"""Rows as classes of equal codes: what every check of a table counts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.columns import is_text, missing
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
+from lethe.loaders.coded import Codes
 
 Int = NDArray[np.int64]
 _DENSE = 4  # a table of counts may have this many cells a row before rows are sorted instead
-
-
-@dataclass(frozen=True, eq=False)
-class Encoded:
-    """One column as whole numbers.
-
-    Attributes:
-        codes: (rows,) place of each value among the levels; missing values are a level too, the
-            last one.
-        levels: number of different values, the missing one included.
-    """
-
-    codes: Int
-    levels: int
-
-
-def encode(column: NDArray[Any]) -> Encoded:
-    """Number the different values of a column, in ascending order; missing is a value, the last.
-
-    A row without a zip code is told from others by just that, so gaps are neither dropped nor
-    equal to everything.
-
-    Args:
-        column: (rows,) bool, integer, float (NaN = missing), datetime64 or text ('' = missing).
-
-    Raises:
-        InputError: no plain column.
-
-    >>> encode(np.array([40.0, np.nan, 30.0])).codes.tolist()
-    [1, 2, 0]
-    """
-    if column.ndim != 1 or column.dtype.kind not in "biufMOUS":
-        raise InputError(f"a column of shape {column.shape} and type {column.dtype} is no column.")
-    if is_text(column):
-        return _encode_text(column)
-    gaps = missing(column)
-    codes = np.zeros(len(column), np.int64)
-    table, found = np.unique(column[~gaps], return_inverse=True)
-    codes[~gaps] = found
-    codes[gaps] = len(table)
-    return Encoded(codes, len(table) + bool(gaps.any()))
-
-
-def _encode_text(column: NDArray[Any]) -> Encoded:
-    """A dictionary numbers text faster than a sort of it."""
-    cells = column.tolist()
-    there = set(cells)
-    if odd := [cell for cell in there if not isinstance(cell, str)]:
-        raise InputError(f"a text column holds {odd[0]!r}. Write text, '' where it is missing.")
-    names = [*sorted(there - {""}), *([""] if "" in there else [])]
-    place = {name: at for at, name in enumerate(names)}
-    codes = np.fromiter(map(place.__getitem__, cells), np.int64, len(cells))
-    return Encoded(codes, len(names))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,23 +22,31 @@ class Classes:
 
     Attributes:
         of_row: (rows,) class of each row, 0 to C - 1.
-        size: (C,) rows in each class, at least 1.
+        size: (C,) rows in each class, at least 1; a row that stands for several counts as many.
+        times: (rows,) how many equal rows each row stands for; None = one each.
     """
 
     of_row: Int
     size: Int
+    times: Int | None = None
 
     @property
     def of_size(self) -> Int:
         """(rows,) size of each row's class."""
         return self.size[self.of_row]
 
+    @property
+    def rows(self) -> int:
+        """Rows of the table."""
+        return int(self.size.sum())
 
-def classes_of(columns: Sequence[Int]) -> Classes:
+
+def classes_of(columns: Sequence[Codes], times: Int | None = None) -> Classes:
     """Group rows by the JOINT value of some columns; no column at all is one class.
 
     Args:
         columns: codes (rows,) of each, whole numbers from 0.
+        times: see `Classes`.
 
     Raises:
         InputError: no column, no rows, other lengths or negative codes.
@@ -112,13 +66,27 @@ def classes_of(columns: Sequence[Int]) -> Classes:
         if levels * width > max(_DENSE * rows, 2**20) and levels > 1:
             # Joint codes stay small, so they never overflow and are counted without a sort.
             joint, levels = _packed(joint, levels)
-        joint, levels = joint * width + codes, levels * width
+        joint = joint * width
+        joint += codes
+        levels *= width
     joint, levels = _packed(joint, levels)
-    return Classes(joint, np.bincount(joint, minlength=levels))
+    return Classes(joint, count(joint, levels, times), times)
 
 
-def whole_codes(column: ArrayLike) -> Int:
-    """The column as int64 codes.
+def count(codes: Codes, levels: int, times: Int | None = None) -> Int:
+    """(levels,) rows that have each code.
+
+    >>> count(np.array([0, 2]), 3, np.array([5, 1])).tolist()
+    [5, 0, 1]
+    """
+    if times is None:
+        return np.bincount(codes, minlength=levels)
+    # Sums of whole numbers are exact in float64 up to 2^53 rows.
+    return np.bincount(codes, times, minlength=levels).astype(np.int64)
+
+
+def whole_codes(column: ArrayLike) -> Codes:
+    """The column as codes: narrow ones as they are, others as int64.
 
     Raises:
         InputError: not one column of whole numbers from 0.
@@ -129,7 +97,8 @@ def whole_codes(column: ArrayLike) -> Int:
             f"a column of shape {codes.shape} and type {codes.dtype} is not whole numbers from 0. "
             "Number its values first, with encode."
         )
-    return codes.astype(np.int64, copy=False)
+    narrow = codes.dtype.kind == "u" and codes.dtype.itemsize < 8
+    return codes if narrow else codes.astype(np.int64, copy=False)
 
 
 def counted(value: float, rows: int, confidence: float = 0.95) -> Estimate:
@@ -142,7 +111,7 @@ def _packed(joint: Int, levels: int) -> tuple[Int, int]:
     if levels <= max(_DENSE * len(joint), 2**20):
         there = np.zeros(levels, bool)
         there[joint] = True
-        new = np.cumsum(there) - 1
-        return new[joint], int(new[-1]) + 1
+        new = np.cumsum(there, dtype=np.int64 if levels >= 2**31 else np.int32) - 1
+        return new[joint].astype(np.int64, copy=False), int(new[-1]) + 1
     table, found = np.unique(joint, return_inverse=True)
     return found.astype(np.int64, copy=False), len(table)

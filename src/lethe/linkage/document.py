@@ -126,6 +126,7 @@ def compose(account: Account, settings: Settings) -> Findings:
             "confidence": settings.confidence,
             **account.settings,
             "queries": list(settings.queries),
+            **_model(settings),
             "gate": list(settings.gate),
             "versions": versions("lethe-privacy", "numpy", "scipy"),
         },
@@ -141,6 +142,42 @@ def check(name: str, status: str, detail: str, candidate: str | None = BASELINE)
 def attack(name: str, title: str, paper: str, threat: str, settings: Json) -> Json:
     """One attack that was run."""
     return {"name": name, "title": title, "paper": paper, "threat": threat, "settings": settings}
+
+
+def utility_in_words(settings: Settings, counts: str) -> str:
+    """What utility is: a model, queries, or counts.
+
+    >>> utility_in_words(TableSettings(), "counts that are still right")
+    'counts that are still right'
+    """
+    if settings.predict is not None:
+        return f"held-out score of a model that predicts {settings.predict} (accuracy or R²)"
+    if settings.utility_model is not None:
+        return f"what {model_name(settings)} says on held-out rows"
+    return "answers to the queries that are still right" if settings.queries else counts
+
+
+def utility_left(now: Way, base: Way) -> str:
+    """How much of its use a release keeps: a share of it where the original has all of it."""
+    value, whole = now.utility.value or 0.0, base.utility.value or 0.0
+    if whole == 1:
+        return f"{100 * value:.0f} % of the utility"
+    return f"a utility of {value:.3g} (as it is: {whole:.3g})"
+
+
+def model_name(settings: Settings) -> str:
+    """Of the user's function."""
+    given = settings.utility_model
+    return given if isinstance(given, str) else str(getattr(given, "__qualname__", "a function"))
+
+
+def _model(settings: Settings) -> Json:
+    """What is reproduced of a model as utility; nothing without one."""
+    if settings.predict is not None:
+        return {"predict": settings.predict, "held_out": settings.held_out}
+    if settings.utility_model is not None:
+        return {"utility_model": model_name(settings), "held_out": settings.held_out}
+    return {}
 
 
 def _rulings(ways: Sequence[Way], rules: Sequence[Rule], release: str) -> list[Ruling]:

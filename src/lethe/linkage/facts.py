@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lethe.errors import InputError
+from lethe.loaders.sorted_ratings import Release, SortedRatings
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -57,21 +59,26 @@ class Facts:
         """How many there are."""
         return len(self.person)
 
+    @cached_property
+    def latest(self) -> int:
+        """Largest time in steps after `origin`; 0 without times. Looked for once."""
+        return 0 if self.time is None else int(self.time.max(initial=0))
+
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays together."""
         held = (self.start, self.person, self.value, self.values, self.time)
         return sum(array.nbytes for array in held if array is not None)
 
-    def values_at(self, places: ArrayLike) -> Float | None:
+    def values_at(self, places: NDArray[Any] | slice) -> Float | None:
         """Values of the facts at `places`."""
-        return None if self.value is None else self.values[self.value[np.asarray(places)]]
+        return None if self.value is None else self.values[self.value[places]]
 
-    def times_at(self, places: ArrayLike) -> Int | None:
+    def times_at(self, places: NDArray[Any] | slice) -> Int | None:
         """Times of the facts at `places`, in steps as they were given."""
         if self.time is None:
             return None
-        steps: Int = self.time[np.asarray(places)].astype(np.int64) + self.origin
+        steps: Int = self.time[places].astype(np.int64) + self.origin
         return steps
 
 
@@ -181,6 +188,17 @@ def index_facts(
         None if steps is None else steps[order],
         origin,
     )
+
+
+def index_of(ratings: Release) -> Facts:
+    """The facts of a file, ordered by item; those that are sorted already stay where they are."""
+    people, items = len(ratings.people), len(ratings.items)
+    one = ratings
+    if isinstance(one, SortedRatings):
+        return Facts(
+            people, items, one.start, one.person, one.value, one.values, one.time, one.origin
+        )
+    return index_facts(one.person, one.item, one.value, one.time, people=people, items=items)
 
 
 def facts_of(facts: Facts, people: ArrayLike) -> Known:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError
 from lethe.linkage.mixed import Mixed
 
-_CELLS = 2**20  # distances held at once
+_CELLS = 2**17  # distances held at once: two such tables stay in the processor's near memory
 
 
 def nearest_rows(
@@ -38,19 +38,24 @@ def nearest_rows(
     ready = [_ready(rows, among, at) for at in columns]
     found = np.empty((len(rows), k), np.int64)
     step = max(1, _CELLS // len(among))
+    tables = np.empty((2, min(step, len(rows)), len(among)), np.float32)
     for first in range(0, len(rows), step):
         part = slice(first, first + step)
-        table = np.zeros((len(found[part]), len(among)), np.float32)
+        table, gap = tables[:, : len(found[part])]
+        table[:] = 0
         for mine, theirs in ready:
-            table += _apart(mine[part], theirs)
+            table += _apart(mine[part], theirs, gap)
         for at, distance in enumerate(table, first):
             found[at] = _least(distance, k, rng)
     return found
 
 
 def _least(distance: NDArray[np.float32], k: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    last = distance.min() if k == 1 else np.partition(distance, k - 1)[k - 1]
-    sure, tied = np.flatnonzero(distance < last), np.flatnonzero(distance == last)
+    if k == 1:
+        sure, tied = np.zeros(0, np.int64), np.flatnonzero(distance == distance.min())
+    else:
+        last = np.partition(distance, k - 1)[k - 1]
+        sure, tied = np.flatnonzero(distance < last), np.flatnonzero(distance == last)
     if len(sure) + len(tied) > k:
         tied = rng.choice(tied, k - len(sure), replace=False)
     return np.concatenate([sure, tied])
@@ -69,12 +74,16 @@ def _ready(rows: Mixed, among: Mixed, at: int) -> tuple[NDArray[np.float32], NDA
         return left.astype(np.float32), right.astype(np.float32)
 
 
-def _apart(mine: NDArray[np.float32], theirs: NDArray[np.float32]) -> NDArray[np.float32]:
+def _apart(
+    mine: NDArray[np.float32], theirs: NDArray[np.float32], gap: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """(n, m) distances in one column, in the place of `gap`."""
     with np.errstate(invalid="ignore"):
-        gap = np.abs(mine[:, None] - theirs[None, :])
+        np.subtract(mine[:, None], theirs, out=gap)
+    np.abs(gap, out=gap)
     np.minimum(gap, np.float32(1), out=gap)
     gone, missing = np.isnan(mine), np.isnan(theirs)
     if gone.any() or missing.any():
         gap[np.isnan(gap)] = 1
         gap[np.ix_(gone, missing)] = 0
-    return np.asarray(gap, dtype=np.float32)
+    return gap

@@ -14,6 +14,7 @@ from lethe.errors import check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.anonymity import Float, pairs_of
 from lethe.linkage.codes import Classes, Int, counted
+from lethe.loaders.coded import Codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,7 @@ class Disclosure:
 
 def disclosure(
     classes: Classes,
-    sensitive: Int,
+    sensitive: Codes,
     *,
     ruled_out: Sequence[int] = (0, 1, 2),
     confidence: float = 0.95,
@@ -65,7 +66,7 @@ def disclosure(
     (0.5, 0.75, 1.0)
     """
     pairs = pairs_of(classes, sensitive)
-    rows = len(pairs.of_row)
+    rows = classes.rows
     distinct = np.bincount(pairs.of_class)
     closer, tied = _rank_in_class(pairs.of_class, pairs.count)
     weight = pairs.count / rows

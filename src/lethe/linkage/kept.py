@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from lethe.errors import InputError, check_at_least
-from lethe.linkage.codes import Int
+from lethe.linkage.codes import Int, count
+from lethe.loaders.coded import Codes
+
+_DENSE = 2**20  # cells that are counted in a table, beside as many as there are rows
 
 
 def pairs_of_columns(columns: int) -> list[tuple[int, ...]]:
@@ -22,12 +26,13 @@ def pairs_of_columns(columns: int) -> list[tuple[int, ...]]:
 
 
 def counts_kept(
-    original: Sequence[Int],
-    released: Sequence[Int],
-    groups: Sequence[Int],
+    original: Sequence[Codes],
+    released: Sequence[Codes],
+    groups: Sequence[Codes],
     tables: Sequence[tuple[int, ...]] | None = None,
     *,
     scale: float = 1.0,
+    times: tuple[Int, Int] | None = None,
 ) -> float:
     """Mean overlap of contingency tables, 1 = every count is right, 0 = none is.
 
@@ -41,6 +46,7 @@ def counts_kept(
         groups: (levels,) of each column: the group that stands for each original value.
         tables: places of the columns of each table; all pairs by default.
         scale: of released counts: 1 / share, where a known share of rows was drawn.
+        times: (n,) and (m,) how many equal rows each row stands for; None = one each.
 
     Raises:
         InputError: other numbers of columns, no rows, or a scale below 0.
@@ -60,6 +66,7 @@ def counts_kept(
             [released[at] for at in table],
             [groups[at] for at in table],
             scale,
+            times or (None, None),
         )
         for table in (tables or pairs_of_columns(len(original)))
     ]
@@ -67,14 +74,20 @@ def counts_kept(
 
 
 def _overlap(
-    original: Sequence[Int], released: Sequence[Int], groups: Sequence[Int], scale: float
+    original: Sequence[Codes],
+    released: Sequence[Codes],
+    groups: Sequence[Codes],
+    scale: float,
+    times: tuple[Int | None, Int | None],
 ) -> float:
     wide = [len(group) for group in groups]
-    cells, count = np.unique(_joint(original, wide), return_counts=True)
+    cells, held = _cells(original, wide, times[0])
     inside = np.logical_and.reduce([column >= 0 for column in released])
     most = [int(group.max()) + 1 for group in groups]
-    keys, of_group = np.unique(
-        _joint([column[inside] for column in released], most), return_counts=True
+    keys, of_group = _cells(
+        [column[inside] for column in released],
+        most,
+        None if times[1] is None else times[1][inside],
     )
     levels = np.unravel_index(cells, wide)
     asked = _joint([group[level] for group, level in zip(groups, levels, strict=True)], most)
@@ -85,11 +98,23 @@ def _overlap(
     if len(keys):
         at = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
         expected = np.where(keys[at] == asked, of_group[at], 0) * share * scale
-    return float(np.minimum(count, expected).sum() / len(original[0]))
+    return float(np.minimum(held, expected).sum() / int(held.sum()))
 
 
-def _joint(columns: Sequence[Int], levels: Sequence[int]) -> Int:
+def _cells(columns: Sequence[Codes], levels: Sequence[int], times: Int | None) -> tuple[Int, Int]:
+    """Joint codes that occur, ascending, and the rows that have each."""
+    joint, width = _joint(columns, levels), math.prod(levels)
+    if width <= _DENSE + len(joint):
+        held = count(joint, width, times)
+        cells = np.flatnonzero(held)
+        return cells, held[cells]
+    cells, place = np.unique(joint, return_inverse=True)
+    return cells, count(place, len(cells), times)
+
+
+def _joint(columns: Sequence[Codes], levels: Sequence[int]) -> Int:
     total = np.zeros(len(columns[0]), np.int64)
     for column, width in zip(columns, levels, strict=True):
-        total = total * width + column
+        total *= width
+        total += column
     return total

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lethe.columns import check_column, list_names
 from lethe.errors import InputError
-from lethe.linkage.codes import encode
+from lethe.loaders.coded import encode
 
 
 @dataclass(frozen=True, eq=False)

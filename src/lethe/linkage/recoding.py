@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import as_text, is_text
+from lethe.columns import as_text, is_text, missing
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
-from lethe.linkage.codes import Int, classes_of, encode
+from lethe.linkage.codes import Int, classes_of, count
+from lethe.loaders.coded import Coded, Codes, encode, narrow
 
 GROUPS = (64, 32, 16, 8, 4, 2)
 REST, ALL = "other", "*"
@@ -37,11 +38,11 @@ class Ladder:
     """
 
     name: str
-    codes: Int
-    steps: tuple[Int, ...]
+    codes: Codes
+    steps: tuple[Codes, ...]
     kind: str
 
-    def at(self, step: int) -> Int:
+    def at(self, step: int) -> Codes:
         """(rows,) codes of the groups on a step."""
         return self.steps[step][self.codes]
 
@@ -61,8 +62,8 @@ class Recoded:
     k: int
 
 
-def ladder(name: str, column: NDArray[Any]) -> Ladder:
-    """The ladder of a column, by its type.
+def ladder(name: str, column: NDArray[Any] | Coded, times: Int | None = None) -> Ladder:
+    """The ladder of a column, by its type and by how many rows have each value.
 
     Numbers and times are ordered; text of digits, all of one length, loses its last digits; other
     text and bool are categories. A missing value of an ordered column stays a group of its own
@@ -72,10 +73,10 @@ def ladder(name: str, column: NDArray[Any]) -> Ladder:
     [10, 8, 4, 2, 1]
     """
     read = encode(column)
-    counts = np.bincount(read.codes, minlength=read.levels)
-    if column.dtype.kind in "iufM":
-        kind, between = "ordered", _neighbours(column, read.codes, counts)
-    elif (names := _digits(column, read.codes)) is not None:
+    counts = count(read.codes, read.levels, times)
+    if read.values.dtype.kind in "iufM":
+        kind, between = "ordered", _neighbours(counts, bool(missing(read.values[-1:]).any()))
+    elif (names := _digits(read.values)) is not None:
         kind, between = "prefix", _prefixes(names)
     else:
         kind, between = "categories", _most_frequent(counts)
@@ -83,16 +84,20 @@ def ladder(name: str, column: NDArray[Any]) -> Ladder:
     for groups in (*between, np.zeros(read.levels, np.int64)):
         if groups.max() < steps[-1].max():
             steps.append(groups)
-    return Ladder(name, read.codes, tuple(steps), kind)
+    small = tuple(step.astype(narrow(int(step.max()) + 1)) for step in steps)
+    return Ladder(name, read.codes, small, kind)
 
 
-def recode(ladders: Sequence[Ladder], k: int, suppress: float = 0.05) -> Recoded:
+def recode(
+    ladders: Sequence[Ladder], k: int, suppress: float = 0.05, times: Int | None = None
+) -> Recoded:
     """Recode until at most a share of the rows is in classes smaller than k; leave those out.
 
     Args:
         ladders: of the quasi-identifiers.
         k: smallest class, at least 2.
         suppress: largest share of rows that may be left out, in [0, 1).
+        times: (rows,) how many equal rows each row stands for; None = one each.
 
     Guarantee:
         Every released row agrees in all quasi-identifiers with at least k - 1 others. That is no
@@ -106,15 +111,14 @@ def recode(ladders: Sequence[Ladder], k: int, suppress: float = 0.05) -> Recoded
     check_between("suppress", suppress, 0, 1, open_high=True)
     if not ladders:
         raise InputError("recode needs at least 1 column.")
-    rows = len(ladders[0].codes)
+    rows = len(ladders[0].codes) if times is None else int(times.sum())
     if rows < k:
         raise NotMeasurable(f"k={k} needs at least {k} rows, got {rows}.")
     steps = [0] * len(ladders)
     while True:
-        found = classes_of([one.at(step) for one, step in zip(ladders, steps, strict=True)])
-        small = found.of_size < k
-        if small.mean() <= suppress:
-            return Recoded(tuple(steps), ~small, k)
+        found = classes_of([one.at(step) for one, step in zip(ladders, steps, strict=True)], times)
+        if found.size[found.size < k].sum() / rows <= suppress:
+            return Recoded(tuple(steps), found.of_size >= k, k)
         left = [int(one.steps[step].max()) for one, step in zip(ladders, steps, strict=True)]
         steps[int(np.argmax(left))] += 1
 
@@ -155,8 +159,8 @@ def _written(column: NDArray[Any], one: Ladder, step: int) -> NDArray[Any]:
     if column.dtype.kind in "iuf":
         numbers = column.astype(np.float64)
         there = ~np.isnan(numbers)
-        weight = np.bincount(groups[there], minlength=groups.max() + 1)
-        total = np.bincount(groups[there], numbers[there], minlength=groups.max() + 1)
+        weight = np.bincount(groups[there], minlength=int(groups.max()) + 1)
+        total = np.bincount(groups[there], numbers[there], minlength=int(groups.max()) + 1)
         with np.errstate(invalid="ignore"):
             return np.asarray((total / weight)[groups])
     texts = as_text(column).tolist()
@@ -182,9 +186,8 @@ def _name(members: list[str], kind: str) -> str:
     return REST
 
 
-def _neighbours(column: NDArray[Any], codes: Int, counts: Int) -> list[Int]:
-    gap = np.isnat(column) if column.dtype.kind == "M" else np.isnan(column.astype(np.float64))
-    levels = len(counts) - bool(gap.any())
+def _neighbours(counts: Int, gap: bool) -> list[Int]:
+    levels = len(counts) - gap
     if levels < 1:
         return []
     # The middle of each value's rows decides its group, so that one frequent value is no two.
@@ -204,13 +207,11 @@ def _most_frequent(counts: Int) -> list[Int]:
     return [np.minimum(rank, groups - 1) for groups in GROUPS if groups < len(counts)]
 
 
-def _digits(column: NDArray[Any], codes: Int) -> list[str] | None:
-    """Names of the levels, where all are digits of one length above 1."""
-    if not is_text(column):
+def _digits(values: NDArray[Any]) -> list[str] | None:
+    """The values, where all are digits of one length above 1."""
+    if not is_text(values):
         return None
-    names = [""] * (int(codes.max()) + 1)
-    for code, text in zip(codes.tolist(), column.tolist(), strict=True):
-        names[code] = text
+    names: list[str] = values.tolist()
     size = len(names[0])
     fits = size > 1 and all(len(text) == size and text.isdecimal() for text in names)
     return names if fits else None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lethe.linkage.auxiliary import Auxiliary
-from lethe.linkage.document import Account, attack, check
+from lethe.evidence.estimate import Measured, Refusal
+from lethe.linkage.auxiliary import Answers, Auxiliary
+from lethe.linkage.calibration import Calibrated
+from lethe.linkage.document import Account, attack, check, utility_in_words, utility_left
 from lethe.linkage.matching import Point
 from lethe.linkage.record_study import RecordStudy, Simulated
 from lethe.linkage.settings import RecordSettings
@@ -33,12 +37,10 @@ def account_of_records(
     ratings, first = study.ratings, study.simulated[0]
     columns = [
         name
-        for name, there in (("values", ratings.value), ("times", ratings.time))
+        for name, there in (("values", study.facts.value), ("times", study.facts.time))
         if there is not None
     ]
     with_what = " and ".join(columns) if columns else "neither values nor times"
-    arrays = [ratings.people, ratings.items, ratings.person, ratings.item]
-    arrays += [column for column in (ratings.value, ratings.time) if column is not None]
     return Account(
         name=ratings.name,
         summary=(
@@ -58,13 +60,13 @@ def account_of_records(
             "items": study.facts.items,
             "facts_a_person": float(study.facts.facts / study.facts.people),
             "notes": list(ratings.notes),
-            "fingerprint": digest(*map(hash_array, arrays)),
+            "fingerprint": _fingerprint(study),
         },
         attacks=_attacks(study, aux, settings),
         not_run=_not_run(study, aux),
-        utility="answers to the queries that are still right"
-        if settings.queries
-        else "counts by item and value, and by item and month, that are still right",
+        utility=utility_in_words(
+            settings, "counts by item and value, and by item and month, that are still right"
+        ),
         risk=f"top-1: share of people named rightly by the best guess ({first.name})",
         ways=study.ways,
         skipped=study.skipped,
@@ -75,6 +77,8 @@ def account_of_records(
             "really tell elsewhere is not drawn at random.",
             "Fewer people make everybody easier to find: shares of a small sample are not those "
             "of the whole service, and those of other data are not yours.",
+            "Counts by item do not look at whole records: new pseudonyms cost them nothing. What "
+            "follows a person over time loses: queries or a utility model show how much.",
             "Each mitigation is attacked by somebody who scores as before; one who knows the "
             "mitigation may do better.",
         ],
@@ -93,9 +97,20 @@ def account_of_records(
                 "support",
                 "share",
                 "sought",
+                "false_matches",
             )
         },
     )
+
+
+def _fingerprint(study: RecordStudy) -> str:
+    """Hash of all facts with their names, whatever the order of the file."""
+    facts = study.facts
+    arrays: tuple[NDArray[Any] | None, ...]
+    arrays = (facts.start, facts.person, facts.value, facts.values, facts.time)
+    parts = [hash_array(array) for array in arrays if array is not None]
+    names = (digest(*column.tolist()) for column in (study.ratings.people, study.ratings.items))
+    return digest(*parts, str(facts.origin), *names)
 
 
 def plain_words(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings) -> list[str]:
@@ -108,6 +123,12 @@ def plain_words(study: RecordStudy, aux: Auxiliary | None, settings: RecordSetti
         f"stands out (eccentricity {settings.phi:g}), of {_of_1000(sure.recall)}, and names "
         f"a record for {_of_1000(sure.false_match)} of 1,000 people who are not in the release."
     ]
+    if first.sure is not None and isinstance(first.calibrated, Calibrated):
+        words.append(
+            f"At the threshold {first.calibrated.phi:.3g}, set so that at most "
+            f"{1000 * settings.false_matches:.3g} of 1,000 people who are not in the release are "
+            f"expected to be given a record, {_of_1000(first.sure.recall)} are named rightly."
+        )
     if study.needed.half is None:
         words.append("The facts of this adversary do not name half of the people.")
     else:
@@ -129,19 +150,33 @@ def plain_words(study: RecordStudy, aux: Auxiliary | None, settings: RecordSetti
                     f"{aux.clear[1]} of the {known} rightly; that limit was found afterwards"
                 )
         words.append(text + ".")
+        if aux.sure is not None and isinstance(aux.calibrated, Calibrated):
+            words.append(_calibrated_words(aux.calibrated, aux.sure))
     lowest = min(study.ways, key=lambda way: getattr(way.risk, "value", 1.0))
     if lowest is not study.ways[0]:
         words.append(
             f"Of the releases that were tried, {lowest.name} ({lowest.mitigation}) is found least: "
-            f"{_of_1000(lowest.risk)} of 1,000, at {100 * (lowest.utility.value or 0):.0f} % of "
-            "the utility."
+            f"{_of_1000(lowest.risk)} of 1,000, at {utility_left(lowest, study.ways[0])}."
         )
     return words
 
 
+def _calibrated_words(found: Calibrated, sure: Answers) -> str:
+    text = (
+        f"At the threshold {found.phi:.3g}, which released people who were looked for without "
+        f"their own record set, a record is named for {_of_1000(sure.answered)} of 1,000"
+    )
+    if isinstance(sure.right, Refusal):
+        return text + "."
+    return (
+        f"{text}: for {_of_1000(sure.right)} of 1,000 of those known to be in both, rightly, and "
+        f"for {_of_1000(sure.strange)} of 1,000 of the others."
+    )
+
+
 def _of_1000(measured: Any) -> str:
     value = getattr(measured, "value", None)
-    return "an unknown number" if value is None else f"{1000 * value:.3g}"
+    return "an unknown number" if value is None else f"{float(f'{1000 * value:.3g}'):,g}"
 
 
 def _attacks(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings) -> list[Json]:
@@ -179,7 +214,7 @@ def _not_run(study: RecordStudy, aux: Auxiliary | None) -> list[Json]:
     rows.append(
         {
             "name": "plain scoreboard (minimum)",
-            "why": "one wrong fact defeats it; lethe.linkage.scoreboard has it",
+            "why": "one wrong fact defeats it; a real auxiliary table is given to it",
         }
     )
     return rows
@@ -188,7 +223,7 @@ def _not_run(study: RecordStudy, aux: Auxiliary | None) -> list[Json]:
 def _checks(study: RecordStudy, settings: RecordSettings) -> list[Json]:
     first = study.simulated[0]
     answered = first.at(settings.phi).abstention.value != 1
-    held = np.bincount(study.ratings.person, minlength=study.facts.people)
+    held = np.bincount(study.facts.person, minlength=study.facts.people)
     few = int((held < first.adversary.total).sum())
     rows = [
         check(
@@ -227,7 +262,9 @@ def _section(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings
             "half": study.needed.half,
         },
         "unicity": {str(m): one.share.to_json() for m, one in study.unicity.items()},
+        "worst": {str(k): one.to_json() for k, one in study.worst.unique.items()},
         "auxiliary": None if aux is None else _auxiliary(aux),
+        "false_matches": settings.false_matches,
     }
 
 
@@ -242,12 +279,29 @@ def _adversary(one: Simulated, settings: RecordSettings) -> Json:
         "precision": point.precision.to_json(),
         "abstention": point.abstention.to_json(),
         "false_match": point.false_match.to_json(),
+        "calibrated": _calibrated(
+            one.calibrated,
+            {}
+            if one.sure is None
+            else {"match": one.sure.recall, "abstention": one.sure.abstention},
+        ),
         "bits": {
             "prior": one.bits.prior,
             "left": one.bits.left.to_json(),
             "gained": one.bits.gained.to_json(),
         },
     }
+
+
+def _calibrated(found: Calibrated | Refusal, measured: Mapping[str, Measured]) -> Json:
+    if isinstance(found, Refusal):
+        return found.to_json()
+    rates = {"false_match": found.false_match, **measured}
+    return {"phi": found.phi, **{name: one.to_json() for name, one in rates.items()}}
+
+
+def _answers(found: Answers) -> dict[str, Measured]:
+    return {"answered": found.answered, "right": found.right, "strange": found.strange}
 
 
 def _point(point: Point) -> Json:
@@ -275,6 +329,8 @@ def _auxiliary(aux: Auxiliary) -> Json:
         "clear": None
         if aux.clear is None
         else {"eccentricity": aux.clear[0], "known_pairs": aux.clear[1]},
+        "calibrated": _calibrated(aux.calibrated, {} if aux.sure is None else _answers(aux.sure)),
+        "fitting": {name: one.to_json() for name, one in _answers(aux.fitting).items()},
     }
 
 
@@ -282,7 +338,7 @@ def _people(first: Simulated, study: RecordStudy, settings: RecordSettings) -> l
     """The people looked for, those whose record stands out most first."""
     right = first.links.best == first.targets
     standing = np.where(right, first.links.eccentricity, -1.0)
-    held = np.bincount(study.ratings.person, minlength=study.facts.people)
+    held = np.bincount(study.facts.person, minlength=study.facts.people)
     return [
         {
             "rank": rank,

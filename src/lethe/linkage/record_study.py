@@ -5,41 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable
-from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.estimate import Refusal
 from lethe.linkage.adversary import Adversary, draw_targets, simulate
-from lethe.linkage.coarsening import (
-    MONTH,
-    Change,
-    Coarsened,
-    Sheet,
-    as_it_is,
-    coarser_times,
-    noisy_times,
-    some_facts,
-    some_people,
-    two_values,
-    without_rare,
-)
-from lethe.linkage.facts import Facts, Int, Known, without
+from lethe.linkage.calibration import Calibrated, calibrate, outside
+from lethe.linkage.coarsening import Change, Sheet, as_it_is
+from lethe.linkage.facts import Facts, Int, Known, index_of, without
 from lethe.linkage.matching import PHIS, Bits, FactsNeeded, Point, bits, curve, facts_needed
-from lethe.linkage.record_utility import utility_of
+from lethe.linkage.record_changes import changes
+from lethe.linkage.record_utility import Value
+from lethe.linkage.record_way import Attack, Measurement, measure, pick
 from lethe.linkage.scoreboard import NO_MATCH, Links, Scoreboard, link
 from lethe.linkage.settings import RecordSettings
 from lethe.linkage.uniqueness import Unicity, unicity
-from lethe.linkage.way import BASELINE, Way, paired_change
-from lethe.loaders.ratings import Ratings
-
-_ASSUMED = (
-    "targets are drawn at random from people with enough facts, and what is known of them too",
-    "the scoreboard of the audit; a better attack may name more",
-)
+from lethe.linkage.way import BASELINE, Way
+from lethe.linkage.worst_case import WorstCase, worst_case
+from lethe.loaders.sorted_ratings import Release
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +39,9 @@ class Simulated:
         links: of the targets.
         points: recall, precision, abstention and false matches at each threshold.
         bits: left and gained.
+        calibrated: threshold at which few people outside the release are named a record, from all
+            targets looked for without their own.
+        sure: recall and silence there; None where there is no such threshold.
     """
 
     name: str
@@ -65,6 +52,8 @@ class Simulated:
     links: Links
     points: list[Point]
     bits: Bits
+    calibrated: Calibrated | Refusal
+    sure: Point | None
 
     def at(self, phi: float) -> Point:
         """The point of one threshold."""
@@ -81,27 +70,29 @@ class RecordStudy:
         simulated: adversaries; the first sets the risk of the candidates.
         needed: facts that it takes, of the first.
         unicity: by number of items known without value or time, people who are alone with them.
+        worst: the same for the items that give most away.
         ways: the release as it is, then the candidates.
         skipped: name and reason of what could not be measured.
     """
 
-    ratings: Ratings
+    ratings: Release
     facts: Facts
     simulated: tuple[Simulated, ...]
     needed: FactsNeeded
     unicity: dict[int, Unicity]
+    worst: WorstCase
     ways: tuple[Way, ...]
     skipped: Mapping[str, str]
 
 
-def study_records(ratings: Ratings, settings: RecordSettings) -> RecordStudy:
+def study_records(ratings: Release, settings: RecordSettings) -> RecordStudy:
     """Simulate adversaries, then give the first of them each coarser release.
 
     Raises:
         NotMeasurable: fewer than 2 people have enough facts for the adversary that sets the risk.
     """
-    sheet = sheet_of(ratings)
-    facts = sheet.index()
+    facts = index_of(ratings)
+    sheet = sheet_of(facts)
     skipped: dict[str, str] = {}
     simulated = []
     for name, adversary in adversaries(facts, settings).items():
@@ -120,20 +111,23 @@ def study_records(ratings: Ratings, settings: RecordSettings) -> RecordStudy:
             facts, first.known, first.targets, board(settings), confidence=settings.confidence
         ),
         _unicity(facts, settings, skipped),
+        _worst(facts, settings),
         tuple(_ways(sheet, ratings, first, settings, skipped)),
         skipped,
     )
 
 
-def sheet_of(ratings: Ratings) -> Sheet:
-    """The facts of a file as columns."""
+def sheet_of(facts: Facts) -> Sheet:
+    """The facts as columns, in the order of the index, whatever that of the file was."""
+    everything = slice(None)
+    item = np.repeat(np.arange(facts.items, dtype=np.int32), facts.support)
     return Sheet(
-        ratings.person,
-        ratings.item,
-        ratings.value,
-        ratings.time,
-        len(ratings.people),
-        len(ratings.items),
+        facts.person,
+        item,
+        facts.values_at(everything),
+        facts.times_at(everything),
+        facts.people,
+        facts.items,
     )
 
 
@@ -165,18 +159,6 @@ def adversaries(facts: Facts, settings: RecordSettings) -> dict[str, Adversary]:
     return found
 
 
-def pick(known: Known, rows: NDArray[np.integer[Any]]) -> Known:
-    """What is known of some targets, in that order."""
-    spans = [np.arange(known.start[at], known.start[at + 1]) for at in rows]
-    held = np.concatenate(spans) if spans else np.zeros(0, np.int64)
-    return Known(
-        np.concatenate([[0], np.cumsum([len(span) for span in spans])]).astype(np.int64),
-        known.item[held],
-        None if known.value is None else known.value[held],
-        None if known.time is None else known.time[held],
-    )
-
-
 def joined(one: Links, other: Links) -> Links:
     """Two linkages as one, for `curve`; their releases may differ by a few people."""
     names = ("best", "eccentricity", "deviation", "entropy", "surprise")
@@ -203,6 +185,7 @@ def _simulated(
         )
         true = np.concatenate([targets, np.full(len(strangers), NO_MATCH)])
         points = curve(joined(links, absent), true, _phis(settings), settings.confidence)
+    found, sure = _calibrated(facts, known, targets, links, settings)
     return Simulated(
         name,
         adversary,
@@ -212,7 +195,20 @@ def _simulated(
         links,
         points,
         bits(links, settings.confidence),
+        found,
+        sure,
     )
+
+
+def _calibrated(
+    facts: Facts, known: Known, targets: Int, links: Links, settings: RecordSettings
+) -> tuple[Calibrated | Refusal, Point | None]:
+    try:
+        alone = outside(facts, known, targets, board(settings), settings.seed)
+        found = calibrate(alone, settings.false_matches, settings.confidence)
+    except NotMeasurable as error:
+        return Refusal(str(error)), None
+    return found, curve(links, targets, [found.phi], settings.confidence)[0]
 
 
 def _phis(settings: RecordSettings) -> list[float]:
@@ -232,48 +228,15 @@ def _unicity(facts: Facts, settings: RecordSettings, skipped: dict[str, str]) ->
     return found
 
 
-def changes(settings: RecordSettings) -> dict[str, tuple[str, Change]]:
-    """The mitigations, by name, with their words."""
-    half = f"{settings.share:g}"
-    return {
-        "weeks": ("times to the week", lambda s, _: coarser_times(s, 7)),
-        "months": (f"times to {MONTH} days", lambda s, _: coarser_times(s, MONTH)),
-        "years": (f"times to {13 * MONTH} days", lambda s, _: coarser_times(s, 13 * MONTH)),
-        "no-times": ("no times", lambda s, _: coarser_times(s, 0)),
-        "noisy-times": (
-            f"times moved by up to {2 * MONTH} days at random",
-            lambda s, rng: noisy_times(s, 2 * MONTH, rng),
-        ),
-        "two-values": ("values low or high only", lambda s, _: two_values(s)),
-        "no-rare-items": (
-            f"no items that fewer than {settings.support} people have",
-            lambda s, _: without_rare(s, settings.support),
-        ),
-        "some-facts": (
-            f"each fact with chance {half}",
-            lambda s, rng: some_facts(s, settings.share, rng),
-        ),
-        "some-people": (
-            f"a share of {half} of the people",
-            lambda s, rng: some_people(s, settings.share, rng),
-        ),
-        "together": (
-            f"no times, values low or high, no rare items, each fact with chance {half}",
-            partial(_together, settings=settings),
-        ),
-    }
-
-
-def _together(sheet: Sheet, rng: np.random.Generator, *, settings: RecordSettings) -> Coarsened:
-    coarse = as_it_is(sheet) if sheet.value is None else two_values(sheet)
-    made = coarse.sheet if sheet.time is None else coarser_times(coarse.sheet, 0).sheet
-    drawn = some_facts(without_rare(made, settings.support).sheet, settings.share, rng)
-    return Coarsened(drawn.sheet, drawn.out, drawn.share, 0, coarse.values)
+def _worst(facts: Facts, settings: RecordSettings) -> WorstCase:
+    anybody = Adversary(1, value_error=None, time_error=None)
+    people = draw_targets(facts, anybody, settings.targets, settings.seed)
+    return worst_case(facts, people, confidence=settings.confidence)
 
 
 def _ways(
     sheet: Sheet,
-    ratings: Ratings,
+    ratings: Release,
     first: Simulated,
     settings: RecordSettings,
     skipped: dict[str, str],
@@ -282,72 +245,17 @@ def _ways(
         BASELINE: ("the records as they are", lambda s, _: as_it_is(s)),
         **changes(settings),
     }
-    base: tuple[Way, NDArray[np.bool_]] | None = None
+    attack = Attack(first.known, first.targets, first.strangers, board(settings))
+    value = Value(sheet, ratings, settings)
+    base: Measurement | None = None
     for at, (name, (words, change)) in enumerate(plans.items()):
         try:
-            made = change(sheet, np.random.default_rng([settings.seed, 77, at]))
-            one = _measure(name, words, sheet, made, ratings, first, settings, base)
+            rng = partial(np.random.default_rng, [settings.seed, 77, at])
+            made = change(sheet, rng())
+            worth = value.of(made, change, rng)
+            one = measure(name, words, sheet, made, worth, attack, settings, base)
         except NotMeasurable as error:
             skipped[name] = str(error)
             continue
         base = base or one
-        yield one[0]
-
-
-def _measure(
-    name: str,
-    words: str,
-    sheet: Sheet,
-    made: Coarsened,
-    ratings: Ratings,
-    first: Simulated,
-    settings: RecordSettings,
-    base: tuple[Way, NDArray[np.bool_]] | None,
-) -> tuple[Way, NDArray[np.bool_]]:
-    """Shares are of all targets, those whose record is not released included."""
-    sure, scoring = settings.confidence, board(settings)
-    facts, place = _released(made, np.zeros(0, np.int64))
-    true = place[first.targets]
-    links = link(facts, first.known, scoring)
-    right = (links.matched(0.0) == true) & (true >= 0)
-    sure_right = (links.matched(settings.phi) == true) & (true >= 0)
-    count = len(first.targets)
-    top = clopper_pearson(int(right.sum()), count, sure)
-    match = clopper_pearson(int(sure_right.sum()), count, sure)
-    strange: Measured = Refusal("nobody was looked for who is not in the release.")
-    if len(first.strangers):
-        gone, _ = _released(made, first.targets[first.strangers])
-        named = link(gone, pick(first.known, first.strangers), scoring).matched(settings.phi)
-        strange = clopper_pearson(int((named >= 0).sum()), len(named), sure)
-    value = utility_of(sheet, made, ratings, settings.queries)
-    utility = Estimate(value, value, value, sure, "counted in all facts", len(sheet.item))
-    evidence: dict[str, Measured] = {"top-1": top, "match": match, "false-match": strange}
-    loss = change = None
-    if base is not None:
-        gone_value = (base[0].utility.value or 0.0) - value
-        loss = Estimate(
-            gone_value, gone_value, gone_value, sure, "counted in all facts", len(sheet.item)
-        )
-        change = paired_change(right, base[1], sure)
-        evidence["utility-loss"] = loss
-    details = {
-        "match": match.to_json(),
-        "false_match": strange.to_json(),
-        "facts": len(made.sheet.item),
-        "people": int((~made.out).sum()),
-    }
-    way = Way(name, words, {}, top, utility, loss, change, evidence, details, _ASSUMED)
-    return way, right
-
-
-def _released(made: Coarsened, also_out: Int) -> tuple[Facts, Int]:
-    """The release as an index, and the new number of each person, -1 = not in it."""
-    out = made.out.copy()
-    out[also_out] = True
-    place = np.arange(len(out))
-    facts = made.sheet.index()
-    if out.any():
-        facts, kept = without(facts, np.flatnonzero(out))
-        place = np.full(len(out), NO_MATCH)
-        place[kept] = np.arange(len(kept))
-    return facts, place
+        yield one.way

@@ -2,20 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.linkage.answers import answers_kept
-from lethe.linkage.coarsening import MONTH, Coarsened, Sheet
+from lethe.linkage.coarsening import MONTH, Change, Coarsened, Sheet
 from lethe.linkage.codes import Int
 from lethe.linkage.kept import counts_kept
-from lethe.loaders.ratings import Ratings
+from lethe.linkage.settings import RecordSettings
+from lethe.linkage.use import Use, split, use_of
+from lethe.linkage.worth import Worth, counted_worth
+from lethe.loaders.sorted_ratings import Release
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """What releases of sparse records are good for: counts, queries, or the user's model.
+
+    The model gets facts that are released without the held-out ones, so the mitigation is applied
+    once more, to the others alone; it draws the same random numbers from the start.
+
+    Attributes:
+        sheet: the original facts.
+        ratings: names of people and items.
+        settings: of the audit.
+    """
+
+    sheet: Sheet
+    ratings: Release
+    settings: RecordSettings
+    use: Use | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        # No column is needed: predictions are refused for facts.
+        object.__setattr__(self, "use", use_of(self.settings, {}))
+
+    def of(self, made: Coarsened, change: Change, rng: Callable[[], np.random.Generator]) -> Worth:
+        """Utility of one release.
+
+        Args:
+            made: what is released.
+            change: how it was made.
+            rng: makes the generator that it was made with, anew.
+
+        Raises:
+            NotMeasurable: too few facts to hold some out, or none is released without them.
+        """
+        if self.use is None:
+            value = utility_of(self.sheet, made, self.ratings, self.settings.queries)
+            rows = len(self.sheet.item)
+            return counted_worth(value, rows, self.settings.confidence, "facts")
+        out = split(len(self.sheet.item), self.settings)
+        rest = as_it_stands(change(self.sheet.take(~out), rng()), self.ratings)
+        held_out = as_it_stands(self.sheet.take(out), self.ratings)
+        return self.use.worth(rest, held_out, held_out)
 
 
 def utility_of(
-    sheet: Sheet, made: Coarsened, ratings: Ratings, queries: Sequence[str] = ()
+    sheet: Sheet, made: Coarsened, ratings: Release, queries: Sequence[str] = ()
 ) -> float:
     """1 = all counts, or all answers, are as before.
 
@@ -30,7 +77,7 @@ def utility_of(
     """
     if queries:
         whole = as_it_stands(sheet, ratings)
-        return answers_kept(whole, as_it_stands(made.sheet, ratings), queries)
+        return answers_kept(whole, as_it_stands(made, ratings), queries)
     new = made.sheet
     original, released = [sheet.item], [new.item]
     groups, tables = [np.arange(sheet.items)], []
@@ -59,10 +106,13 @@ def utility_of(
     return counts_kept(original, released, groups, tables or [(0,)], scale=1 / made.share)
 
 
-def as_it_stands(sheet: Sheet, ratings: Ratings) -> dict[str, NDArray[np.generic]]:
-    """The facts as a table with names, as it would be handed out."""
+def as_it_stands(made: Sheet | Coarsened, ratings: Release) -> dict[str, NDArray[np.generic]]:
+    """The facts as a table with names, as it would be handed out; pseudonyms are numbers."""
+    sheet = made.sheet if isinstance(made, Coarsened) else made
+    own = isinstance(made, Sheet) or made.owner is None
+    names = ratings.people if own else np.arange(sheet.people).astype(np.str_)
     columns: dict[str, NDArray[np.generic]] = {
-        "person": ratings.people[sheet.person],
+        "person": names[sheet.person],
         "item": ratings.items[sheet.item],
     }
     if sheet.value is not None:

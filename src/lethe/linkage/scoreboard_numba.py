@@ -1,12 +1,14 @@
-"""Scoreboard-RH over the people who share an item with the target only (extra `fast`).
+"""Scoreboard-RH in one pass over the facts of the known items (extra `fast`).
 
-Everybody else has the score 0, so their number is all that the deviation and the entropy need.
-Similarities come from tables, so no exponential is taken of a fact.
+People are taken a few thousand at a time, and each list of people goes on where it stopped: the
+scores of those in hand stay in the processor's nearest memory, and are summed up, squared off and
+compared there. Similarities come from tables, so no exponential is taken of a fact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,11 @@ from lethe.training.jit import INSTALLED, compiled
 Near = Callable[[Float], Float]
 _LONGEST = 2**22  # steps in a table of decays
 _ROUNDING = 64 * np.finfo(np.float64).eps
+_BLOCK = 2048  # people in hand; 16 KB of scores
 NO_ONE = -1
 
 
-def _gather_python(
+def _score_python(
     item: Any,
     start: Any,
     person: Any,
@@ -30,69 +33,86 @@ def _gather_python(
     when: Any,
     decay: Any,
     share: Any,
+    people: int,
+    own: int,
     total: Any,
-    touched: Any,
-    scores: Any,
-) -> int:
-    """Scores of all people who share an item with one target; returns how many there are.
+    kept: Any,
+) -> tuple[int, float, float, float, float, int]:
+    """Scores of all `people` for one target: best, highest, second, deviation, own, how many kept.
 
     `item` are the released items that are known, `near_value` (facts, V) their similarities times
     the item's weight, `when` (facts,) whole steps after the origin, `decay` the similarity by
     their difference, `share` (facts,) the item's weight for it; without `values` or `times` these
-    are not looked at. `total` (people,) is 0 everywhere, before and after. `touched` and `scores`
-    (people + 1,) are filled from the front.
+    are not looked at. `own` is the person whose score is asked for. `total` has room for a block;
+    `kept` (people + 1,) is filled with the scores above 0, or has no room and stays empty.
     """
-    count, with_values, with_times = 0, len(values) > 0, len(times) > 0
-    for fact in range(len(item)):
-        first, last = np.uint64(start[item[fact]]), np.uint64(start[item[fact] + 1])
-        weight, then, near_of = share[fact], when[fact], near_value[fact]
-        for at in range(first, last):
-            near = 0.0
-            if with_values:
-                near += near_of[values[at]]
-            if with_times:
-                near += weight * decay[np.uint64(abs(np.int64(times[at]) - then))]
-            who = np.uint32(person[at])  # unsigned: no index counts from the end
-            before = total[who]
-            touched[count] = who
-            # Without a branch, which could not be foreseen; a similarity of 0 adds nobody.
-            count += (before == 0.0) & (near > 0.0)
-            total[who] = before + near
-    for at in range(count):
-        scores[at] = total[touched[at]]
-        total[touched[at]] = 0.0
-    return count
+    with_values, with_times, keep = len(values) > 0, len(times) > 0, len(kept) > people
+    at = start[item].astype(np.uint64)
+    best, top, second, mine, count = -1, -1.0, -1.0, 0.0, 0
+    mean, squares = 0.0, 0.0
+    for first in range(0, people, len(total)):
+        end = min(first + len(total), people)
+        width = end - first
+        total[:width] = 0.0
+        for fact in range(len(item)):
+            here, last = at[fact], np.uint64(start[item[fact] + 1])
+            weight, then, near_of = share[fact], when[fact], near_value[fact]
+            while here < last and person[here] < end:
+                near = 0.0
+                if with_values:
+                    near += near_of[values[here]]
+                if with_times:
+                    near += weight * decay[np.uint64(abs(np.int64(times[here]) - then))]
+                # Unsigned: no index counts from the end.
+                total[np.uint32(person[here] - first)] += near
+                here += np.uint64(1)
+            at[fact] = here
+        whole, high = 0.0, -1.0
+        for who in range(width):
+            whole += total[who]
+            high = max(high, total[who])
+        middle, apart = whole / width, 0.0
+        for who in range(width):
+            apart += (total[who] - middle) ** 2
+        # Means and squared distances of two groups as one (Chan, Golub and LeVeque 1983).
+        gap = middle - mean
+        squares += apart + gap * gap * first * width / end
+        mean += gap * width / end
+        if high > second:
+            for who in range(width):
+                score = total[who]
+                if score > top:
+                    best, second, top = first + who, top, score
+                elif score > second:
+                    second = score
+        if first <= own < end:
+            mine = total[own - first]
+        if keep:
+            for who in range(width):
+                kept[count] = total[who]
+                count += total[who] > 0.0  # without a branch, which could not be foreseen
+    return best, top, second, np.sqrt(squares / people), mine, count
 
 
-def _judge(scores: Float, touched: Any, people: int, own: float | None, entropy: bool) -> Float:
-    """(5,) best, eccentricity, deviation, entropy, surprise; who is not in `scores` has 0."""
-    rest = people - len(scores)
-    found = np.full(5, np.nan)
-    at = int(np.argmax(scores)) if len(scores) else -1
-    top = float(scores[at]) if len(scores) else 0.0
-    second = 0.0 if rest else -np.inf
-    if len(scores):
-        second = max(second, scores[:at].max(initial=second), scores[at + 1 :].max(initial=second))
-    mean = float(scores.sum()) / people
-    off = scores - mean
-    deviation = float(np.sqrt((np.dot(off, off) + rest * mean * mean) / people))
-    found[:3] = NO_ONE, 0.0, deviation
-    if top - second > _ROUNDING * abs(top):
-        found[:2] = touched[at], (top - second) / deviation
-    if not entropy:
-        return found
+@cache
+def _score() -> Callable[..., Any]:
+    """Compiled once a process: to look it up on disk takes as long as some ten queries."""
+    return compiled(_score_python, fastmath={"reassoc", "nnan", "nsz"})
+
+
+def _bits(kept: Float, people: int, top: float, deviation: float, own: float | None) -> Float:
+    """(2,) entropy and surprise of the answer; who is not in `kept` has the score 0."""
     if deviation <= _ROUNDING * abs(top):
-        found[3:] = np.log2(people), np.nan if own is None else np.log2(people)
-        return found
-    away = (scores - top) / deviation
-    low = -top / deviation
+        return np.array([np.log2(people), np.nan if own is None else np.log2(people)])
+    rest, low = people - len(kept), -top / deviation
+    away = (kept - top) / deviation
     parts, none = np.exp(away), rest * np.exp(low)
     whole = float(parts.sum()) + none
     tilted = float(np.dot(parts, away)) + none * low
-    found[3] = max(0.0, np.log2(whole) - tilted / whole / np.log(2.0))
-    if own is not None:
-        found[4] = np.log2(whole) - (own - top) / deviation / np.log(2.0)
-    return found
+    entropy = max(0.0, np.log2(whole) - tilted / whole / np.log(2.0))
+    if own is None:
+        return np.array([entropy, np.nan])
+    return np.array([entropy, np.log2(whole) - (own - top) / deviation / np.log(2.0)])
 
 
 def fits(facts: Facts, known: Known) -> bool:
@@ -136,10 +156,10 @@ def judge_all(
     if facts.time is not None and known.time is not None:
         times, steps = facts.time, known.time.astype(np.int64) - facts.origin
         decay = near_time(np.arange(_reach(facts, known.time) + 1, dtype=np.float64))
-    gather = compiled(_gather_python)
-    total, scores = np.zeros(facts.people), np.empty(facts.people + 1)
-    touched = np.empty(facts.people + 1, np.int32)
-    table = np.empty((len(known), 5))
+    score = _score()
+    total = np.empty(min(_BLOCK, facts.people))
+    kept = np.empty(facts.people + 1 if entropy else 0)
+    table = np.full((len(known), 5), np.nan)
     support = facts.support
     for target in range(len(known)):
         span = np.arange(known.start[target], known.start[target + 1])
@@ -150,7 +170,7 @@ def judge_all(
         near = np.zeros((len(span), 0))
         if len(values) and known.value is not None:
             near = near_value(facts.values[None, :] - known.value[span, None]) * share[:, None]
-        count = gather(
+        best, top, second, deviation, own, count = score(
             item,
             facts.start,
             facts.person,
@@ -160,21 +180,22 @@ def judge_all(
             steps[span],
             decay,
             share,
+            facts.people,
+            int(true[target]),
             total,
-            touched,
-            scores,
+            kept,
         )
-        own = None
-        if true[target] >= 0:
-            mine = np.flatnonzero(touched[:count] == true[target])
-            own = float(scores[mine[0]]) if len(mine) else 0.0
-        table[target] = _judge(scores[:count], touched, facts.people, own, entropy)
+        table[target, :3] = NO_ONE, 0.0, deviation
+        if top - second > _ROUNDING * abs(top):
+            table[target, :2] = best, (top - second) / deviation
+        if entropy:
+            known_own = own if true[target] >= 0 else None
+            table[target, 3:] = _bits(kept[:count], facts.people, top, deviation, known_own)
     return np.asarray(table.T, dtype=np.float64)
 
 
 def _reach(facts: Facts, when: Float) -> int:
     """Largest difference of a known and a released time, in steps, or a little more."""
-    assert facts.time is not None
-    latest = int(facts.time.max()) if len(facts.time) else 0
     away = when - facts.origin
+    latest = facts.latest
     return int(max(abs(float(away.min()) - latest), abs(float(away.max())), latest)) + 1

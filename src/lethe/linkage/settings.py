@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.rules import RECORD_METRICS, SYNTHETIC_METRICS, TABLE_METRICS, Rule, parse_rule
@@ -19,6 +21,12 @@ class CommonSettings:
         margin: loss of utility that counts as none.
         queries: SQL over the table `release`; utility is 1 - their mean error. Without any it is
             the share of counts that stay right, see `counts_kept`.
+        predict: column that a model of the released rows predicts: utility is its accuracy, or R2,
+            on original rows that were held out; None = none.
+        utility_model: a function, or ``file.py:name`` of one, that says how good released rows
+            are, see `UtilityModel`; None = none. At most one of queries, predict and
+            utility_model may be given.
+        held_out: share of the rows (or facts) that those two are tested on.
         gate: rules fixed before the run.
         release: the candidate that the rules judge.
         keep_records: list the most exposed people; it is personal data.
@@ -28,6 +36,9 @@ class CommonSettings:
     confidence: float = 0.95
     margin: float = 0.05
     queries: tuple[str, ...] = ()
+    predict: str | None = None
+    utility_model: str | Callable[..., Any] | None = None
+    held_out: float = 0.3
     gate: tuple[str, ...] = ()
     release: str = "baseline"
     keep_records: bool = False
@@ -41,6 +52,15 @@ class CommonSettings:
         check_at_least("seed", self.seed, 0)
         check_at_least("margin", self.margin, 0)
         check_between("confidence", self.confidence, 0, 1, open_low=True, open_high=True)
+        check_between("held_out", self.held_out, 0, 1, open_low=True, open_high=True)
+        asked = [name for name in ("queries", "predict", "utility_model") if getattr(self, name)]
+        if len(asked) > 1:
+            raise InputError(f"{' and '.join(asked)} each say what utility is. Give one of them.")
+        for name in ("predict", "utility_model"):
+            given = getattr(self, name)
+            if not (given is None or isinstance(given, str)):
+                if name == "predict" or not callable(given):
+                    raise InputError(f"{name}={given!r} must be text.")
 
 
 @dataclass(frozen=True)
@@ -54,6 +74,11 @@ class TableSettings(CommonSettings):
         distance: of t-closeness, see `Diversity`.
         ruled_out: values that an adversary with background knowledge can rule out.
         population: people that the rows were drawn from at random; None = not told.
+        epsilon: of the differentially private synthetic rows among the candidates, each above 0;
+            none are made without.
+        delta: of the same, in (0, 1).
+        domains: by column, the values it may have, see `lethe.linkage.domains.declared`. Of a
+            column that is not among them they are read off the table and taken to be public.
     """
 
     ks: tuple[int, ...] = (2, 5, 10)
@@ -62,6 +87,9 @@ class TableSettings(CommonSettings):
     distance: str = "equal"
     ruled_out: tuple[int, ...] = (0, 1, 2)
     population: int | None = None
+    epsilon: tuple[float, ...] = ()
+    delta: float = 1e-6
+    domains: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.check()
@@ -76,6 +104,12 @@ class TableSettings(CommonSettings):
         object.__setattr__(self, "ruled_out", tuple(sorted({0, *self.ruled_out})))
         if self.population is not None:
             check_at_least("population", self.population, 1)
+        for epsilon in self.epsilon:
+            if not isinstance(epsilon, int | float):
+                raise InputError(f"epsilon={epsilon!r} must be a number.")
+            check_between("epsilon", epsilon, 0, 100, open_low=True)
+        object.__setattr__(self, "epsilon", tuple(sorted({float(one) for one in self.epsilon})))
+        check_between("delta", self.delta, 0, 1, open_low=True, open_high=True)
         self.rules()
 
     def rules(self) -> list[Rule]:
@@ -96,8 +130,12 @@ class RecordSettings(CommonSettings):
         value_scale: rho0 of the scoreboard.
         time_scale: d0 of the scoreboard, in days.
         support: items that fewer people have are left out in one candidate.
+        popular: share of the items, the most popular ones, that one candidate leaves out.
         share: of facts and of people that are drawn in two candidates.
+        pseudonyms: that each person's facts are dealt to in one candidate.
         sought: people of the auxiliary table that are looked for, at most.
+        false_matches: share of people outside the release for whom the calibrated threshold may
+            name a record, see `lethe.linkage.calibration`.
     """
 
     targets: int = 300
@@ -108,8 +146,11 @@ class RecordSettings(CommonSettings):
     value_scale: float = 1.5
     time_scale: float = 30.0
     support: int = 5
+    popular: float = 0.01
     share: float = 0.5
+    pseudonyms: int = 4
     sought: int = 2000
+    false_matches: float = 0.01
 
     def __post_init__(self) -> None:
         self.check()
@@ -120,13 +161,19 @@ class RecordSettings(CommonSettings):
             ("time_error", 0),
             ("value_error", 0),
             ("support", 2),
+            ("pseudonyms", 2),
             ("sought", 1),
         ):
             check_at_least(name, getattr(self, name), low)
         for name in ("value_scale", "time_scale"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name}={getattr(self, name)!r} must be above 0.")
-        check_between("share", self.share, 0, 1, open_low=True, open_high=True)
+        for name in ("share", "popular", "false_matches"):
+            check_between(name, getattr(self, name), 0, 1, open_low=True, open_high=True)
+        if self.predict is not None:
+            raise InputError(
+                "predict is for tables of one row a person; give a utility_model for facts."
+            )
         self.rules()
 
     def rules(self) -> list[Rule]:

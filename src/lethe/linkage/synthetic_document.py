@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lethe.evidence.estimate import Estimate
-from lethe.linkage.document import Account, attack, check
+from lethe.linkage.document import Account, attack, check, utility_in_words
 from lethe.linkage.risk import Risk
 from lethe.linkage.settings import SyntheticSettings
 from lethe.linkage.synthetic_study import LEAKY, SyntheticStudy, worst
@@ -53,9 +53,9 @@ def account_of_synthetic(
                 "why": "the generator is not given; lethe audit model does it",
             },
         ],
-        utility="answers to the queries that are still right"
-        if settings.queries
-        else "two-way counts that are still right, numbers in 8 groups",
+        utility=utility_in_words(
+            settings, "two-way counts that are still right, numbers in 8 groups"
+        ),
         risk="largest excess over the control of singling-out, linkability and inference",
         ways=study.ways,
         skipped=study.skipped,

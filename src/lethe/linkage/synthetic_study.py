@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.linkage.answers import answers_kept
-from lethe.linkage.codes import counted
 from lethe.linkage.inference import inference
 from lethe.linkage.kept import counts_kept
 from lethe.linkage.linkability import linkability
@@ -21,7 +20,9 @@ from lethe.linkage.recoding import ladder
 from lethe.linkage.risk import Risk
 from lethe.linkage.settings import SyntheticSettings
 from lethe.linkage.singling_out import singling_out
-from lethe.linkage.way import BASELINE, Way, less
+from lethe.linkage.use import use_of
+from lethe.linkage.way import BASELINE, Way
+from lethe.linkage.worth import Worth, counted_worth, lost
 
 LEAKY = "the original rows themselves"
 _BINS = 8  # groups of neighbours of a number, so that its counts are not all 1
@@ -75,9 +76,13 @@ def study_synthetic(
     skipped: dict[str, str] = {}
     attacks = _attacks(inside, made, outside, quasi, sensitive, settings, skipped)
     leaky = _attacks(inside, inside, outside, quasi, sensitive, settings, {})
-    base = _way(BASELINE, "the synthetic rows", attacks, original, synthetic, settings, None)
-    twin = _way("original", LEAKY, leaky, original, original, settings, base)
-    ways = (base, twin)
+    made_worth, whole_worth = (
+        _worth(original, released, control, settings) for released in (synthetic, original)
+    )
+    ways = (
+        _way(BASELINE, "the synthetic rows", attacks, made_worth, settings, None),
+        _way("original", LEAKY, leaky, whole_worth, settings, made_worth),
+    )
     sizes = (len(inside), len(made), len(outside))
     return SyntheticStudy(attacks, leaky, ways, skipped, sizes, inside.names)
 
@@ -159,37 +164,53 @@ def _way(
     name: str,
     words: str,
     attacks: Mapping[str, Risk],
-    original: Mapping[str, NDArray[Any]],
-    released: Mapping[str, NDArray[Any]],
+    worth: Worth,
     settings: SyntheticSettings,
-    base: Way | None,
+    base: Worth | None,
 ) -> Way:
     strongest, risk = worst(attacks)
-    value = _utility(original, released, settings)
-    rows = len(next(iter(original.values())))
-    utility = counted(value, rows, settings.confidence)
     kinds: dict[str, Any] = {}
     for kind in ("singling-out", "linkability", "inference"):
         _, kinds[kind] = worst({key: one for key, one in attacks.items() if key.startswith(kind)})
     loss = None
     if base is not None:
-        loss = less(base.utility.value or 0.0, value, rows, settings.confidence)
+        loss = lost(base, worth, settings.confidence)
         kinds["utility-loss"] = loss
     return Way(
         name,
         words,
         {},
         risk,
-        utility,
+        worth.utility,
         loss,
         None,
         kinds,
-        {"strongest": strongest},
+        {
+            "strongest": strongest,
+            "excess": {
+                kind: one.to_json() for kind, one in kinds.items() if kind != "utility-loss"
+            },
+        },
         (
             "original and control rows are drawn alike",
             "nearest-neighbour and single-statement attacks; stronger ones may find more",
         ),
     )
+
+
+def _worth(
+    original: Mapping[str, NDArray[Any]],
+    released: Mapping[str, NDArray[Any]],
+    control: Mapping[str, NDArray[Any]],
+    settings: SyntheticSettings,
+) -> Worth:
+    """A model is tested on the control rows, which no synthetic row was made from."""
+    use = use_of(settings, original)
+    if use is not None:
+        return use.worth(released, control, control)
+    value = _utility(original, released, settings)
+    rows = len(next(iter(original.values())))
+    return counted_worth(value, rows, settings.confidence, "released rows")
 
 
 def _utility(

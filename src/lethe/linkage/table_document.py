@@ -6,16 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from lethe.columns import as_text
 from lethe.evidence.estimate import Refusal
-from lethe.linkage.document import K_IS_NOT_ENOUGH, Account, attack, check
+from lethe.linkage.document import (
+    K_IS_NOT_ENOUGH,
+    Account,
+    attack,
+    check,
+    utility_in_words,
+    utility_left,
+)
 from lethe.linkage.settings import TableSettings
-from lethe.linkage.table_study import TableStudy, warnings_of
-from lethe.training.fingerprint import digest, hash_array
+from lethe.linkage.table_study import TableStudy, fingerprint_of, warnings_of
 
 Json = dict[str, Any]
 _SIZES = (1, 2, 3, 5, 10, 20, 50, 100)
 _LISTED = 10
+_SYNTHETIC = (
+    "A synthetic row is nobody's. Its risk counts as if every synthetic row that agrees with a "
+    "person in all quasi-identifiers, in the cells that were counted, were a copy of such a row: "
+    "chance agreement is in it, so it is an upper limit of linkage, on the same axis as the "
+    "others. What is proven is in the guarantee, not in this number."
+)
 
 
 def account_of_table(study: TableStudy, settings: TableSettings) -> Account:
@@ -40,15 +51,11 @@ def account_of_table(study: TableStudy, settings: TableSettings) -> Account:
             "records": table.rows,
             "columns": len(table.columns),
             "quasi": {one.name: len(one.steps[0]) for one in study.ladders},
-            "fingerprint": digest(
-                *(f"{name}:{hash_array(as_text(table.columns[name]))}" for name in table.quasi)
-            ),
+            "fingerprint": fingerprint_of(study),
         },
         attacks=_attacks(study, settings),
         not_run=_not_run(study),
-        utility="answers to the queries that are still right"
-        if settings.queries
-        else "two-way counts that are still right",
+        utility=utility_in_words(settings, "two-way counts that are still right"),
         risk="marketer risk: share of rows that a linkage of everybody gets right",
         ways=study.ways,
         skipped=study.skipped,
@@ -62,6 +69,7 @@ def account_of_table(study: TableStudy, settings: TableSettings) -> Account:
             "Persons with several rows are not joined: audit one row a person.",
             "Shares are counted in the rows at hand, so they have no sampling error; what they "
             "would be for other rows is another question.",
+            *([_SYNTHETIC] if study.synthetic else []),
         ],
         section=_section(study, settings),
         people=_people(study) if settings.keep_records else (),
@@ -73,8 +81,19 @@ def account_of_table(study: TableStudy, settings: TableSettings) -> Account:
             "most": settings.most,
             "distance": settings.distance,
             "population": settings.population,
+            **_private(settings),
         },
     )
+
+
+def _private(settings: TableSettings) -> Json:
+    if not settings.epsilon:
+        return {}
+    return {
+        "epsilon": list(settings.epsilon),
+        "delta": settings.delta,
+        "domains": {name: dict(one) for name, one in settings.domains.items()},
+    }
 
 
 def plain_words(study: TableStudy) -> list[str]:
@@ -105,7 +124,7 @@ def plain_words(study: TableStudy) -> list[str]:
         way = made[-1]
         text = (
             f"Made {way.details['k']}-anonymous, the table keeps "
-            f"{100 * (way.utility.value or 0):.0f} % of its utility and a linkage of everybody "
+            f"{utility_left(way, study.ways[0])} and a linkage of everybody "
             f"gets {_of_1000(getattr(way.risk, 'value', 0.0))} of 1,000 right"
         )
         if study.disclosure is not None and way.details["certain"]["value"]:
@@ -114,6 +133,15 @@ def plain_words(study: TableStudy) -> list[str]:
                 f"{_of_1000(way.details['certain']['value'])} of 1,000 rows"
             )
         words.append(text + ". That is no proof of privacy.")
+    words += [
+        f"The synthetic rows {way.name} keep {utility_left(way, study.ways[0])}; who takes those "
+        "that agree with a person for copies gets at most "
+        f"{_of_1000(getattr(way.risk, 'value', 0.0))} of 1,000 right. They are proven to be "
+        f"({way.settings['epsilon']:g}, {way.settings['delta']:g})-differentially private, under "
+        "the assumptions that are listed."
+        for way in study.ways
+        if way.name in study.synthetic
+    ]
     return words
 
 
@@ -178,9 +206,11 @@ def _not_run(study: TableStudy) -> list[Json]:
 
 def _section(study: TableStudy, settings: TableSettings) -> Json:
     found, names = study.anonymity, study.table.quasi
-    size = found.of_class.of_size
+    size = found.of_class.size
     edges = [*_SIZES, np.inf]
-    counts = [int(((size >= a) & (size < b)).sum()) for a, b in zip(edges, edges[1:], strict=False)]
+    counts = [
+        int(size[(size >= a) & (size < b)].sum()) for a, b in zip(edges, edges[1:], strict=False)
+    ]
     section: Json = {
         "kind": "quasi",
         "rows": study.table.rows,

@@ -4,76 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lethe.columns import check_column, missing
-from lethe.errors import InputError, NotMeasurable
-from lethe.evidence.estimate import Measured, Refusal
+from lethe.columns import as_text, missing
+from lethe.errors import NotMeasurable
+from lethe.evidence.estimate import Refusal
 from lethe.linkage.anonymity import (
     Anonymity,
     Diversity,
     Journalist,
     anonymity,
     diversity,
-    journalist,
 )
-from lethe.linkage.answers import answers_kept
-from lethe.linkage.codes import Int, classes_of, counted, encode
+from lethe.linkage.codes import Int, classes_of, count
+from lethe.linkage.dp_rows import DpRows
+from lethe.linkage.dp_way import dp_name, measure_synthetic
 from lethe.linkage.homogeneity import Disclosure, disclosure
-from lethe.linkage.kept import counts_kept
 from lethe.linkage.population import PopulationUniqueness, population_uniqueness
-from lethe.linkage.recoding import Ladder, coarsen, ladder, recode, released_columns
+from lethe.linkage.recoding import Ladder, coarsen, recode
 from lethe.linkage.settings import TableSettings
+from lethe.linkage.table_rows import Table
+from lethe.linkage.table_way import Bench, Measurement, Plan, bench_of, measure_recoded
 from lethe.linkage.uniqueness import Uniqueness, uniqueness
-from lethe.linkage.way import BASELINE, Way, less
-
-_ASSUMED = (
-    "the adversary knows the quasi-identifiers that were named, exactly, and no other column",
-    "one row a person",
-)
-_NO_PROOF = "k-anonymity is no proof of privacy: classes can share a sensitive value"
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Rows that are released.
-
-    Attributes:
-        name: of the release.
-        columns: (rows,) each, as `lethe.columns.read_columns` gives them.
-        quasi: columns that an adversary may know.
-        sensitive: column that nobody should learn; None = there is none.
-        population: the quasi-identifiers of everybody the rows may be of; None = not known.
-    """
-
-    name: str
-    columns: Mapping[str, NDArray[Any]]
-    quasi: tuple[str, ...]
-    sensitive: str | None = None
-    population: Mapping[str, NDArray[Any]] | None = None
-
-    def __post_init__(self) -> None:
-        for name in self.quasi:
-            check_column("quasi", name, self.columns, self.name)
-        if not self.quasi or len(set(self.quasi)) != len(self.quasi):
-            raise InputError(f"quasi needs at least 1 column, each once; got {list(self.quasi)}.")
-        if self.sensitive is not None:
-            check_column("sensitive", self.sensitive, self.columns, self.name)
-            if self.sensitive in self.quasi:
-                raise InputError(
-                    f"sensitive={self.sensitive!r} is also in quasi. Take it out of one of them."
-                )
-        lengths = {len(column) for column in self.columns.values()}
-        if len(lengths) != 1 or min(lengths) < 2:
-            raise InputError(f"{self.name} needs at least 2 rows in every column, as many in each.")
-
-    @property
-    def rows(self) -> int:
-        """How many are released."""
-        return len(self.columns[self.quasi[0]])
+from lethe.linkage.way import BASELINE, Way
+from lethe.loaders.coded import encode
+from lethe.training.fingerprint import digest, hash_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +47,7 @@ class TableStudy:
         journalist: against a population table; None without one.
         ways: the table as it is, then the candidates.
         skipped: name and reason of candidates that could not be made.
+        synthetic: rows of the candidates that are synthetic, by name: those that were measured.
     """
 
     table: Table
@@ -103,6 +60,7 @@ class TableStudy:
     journalist: Journalist | None
     ways: tuple[Way, ...]
     skipped: Mapping[str, str]
+    synthetic: Mapping[str, DpRows]
 
 
 def study_table(table: Table, settings: TableSettings) -> TableStudy:
@@ -112,10 +70,10 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
         InputError: columns that cannot be read, or a population without the table's people.
     """
     sure = settings.confidence
-    ladders = tuple(ladder(name, table.columns[name]) for name in table.quasi)
+    bench = bench_of(table, settings)
+    ladders, secret = bench.ladders, bench.secret
     codes = [one.codes for one in ladders]
-    found = anonymity(codes, confidence=sure)
-    secret = None if table.sensitive is None else encode(table.columns[table.sensitive]).codes
+    found = anonymity(codes, confidence=sure, times=table.times)
     population: PopulationUniqueness | Refusal | None = None
     if settings.population is not None:
         try:
@@ -124,7 +82,10 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
             )
         except NotMeasurable as error:
             population = Refusal(str(error))
+    everyone, stay = np.ones(len(codes[0]), bool), (0,) * len(ladders)
+    base = measure_recoded(bench, (BASELINE, "the table as it is", stay, everyone), None)
     skipped: dict[str, str] = {}
+    made: dict[str, DpRows] = {}
     return TableStudy(
         table,
         ladders,
@@ -133,12 +94,28 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
         None
         if secret is None
         else disclosure(found.of_class, secret, ruled_out=settings.ruled_out, confidence=sure),
-        uniqueness(codes, settings.most, confidence=sure),
+        uniqueness(codes, settings.most, confidence=sure, times=table.times),
         population,
-        None if table.population is None else _in_population(table, sure),
-        tuple(_ways(table, ladders, secret, settings, skipped)),
+        None
+        if bench.crowd is None
+        else bench.crowd.risk(ladders, stay, everyone, table.times, sure),
+        tuple(_ways(bench, base, skipped, made)),
         skipped,
+        made,
     )
+
+
+def fingerprint_of(study: TableStudy) -> str:
+    """Hash of the rows' quasi-identifiers, whatever their order."""
+    classes = study.anonymity.of_class
+    one_of = np.empty(len(classes.size), np.int64)
+    one_of[classes.of_row] = np.arange(len(classes.of_row))
+    parts = [hash_array(classes.size)]
+    for column in study.ladders:
+        values = encode(study.table.columns[column.name]).values
+        codes = column.codes[one_of].astype(np.int64)
+        parts += [column.name, hash_array(as_text(values)), hash_array(codes)]
+    return digest(*parts)
 
 
 def warnings_of(study: TableStudy) -> list[tuple[str, str]]:
@@ -152,73 +129,61 @@ def warnings_of(study: TableStudy) -> list[tuple[str, str]]:
             )
         elif levels == 1:
             found.append((one.name, "all rows have the same value; it identifies nobody"))
-        if gaps := int(missing(study.table.columns[one.name]).sum()):
+        if gaps := _gaps(study.table, one.name):
             found.append((one.name, f"{gaps} values are missing; missing counts as a value"))
     return found
 
 
-def _in_population(table: Table, confidence: float) -> Journalist:
-    assert table.population is not None
-    both = []
-    for name in table.quasi:
-        check_column("quasi", name, table.population, "the population table")
-        sides = (table.columns[name], table.population[name])
-        kinds = {"number" if side.dtype.kind in "iuf" else side.dtype.kind for side in sides}
-        if len({"text" if kind in "OU" else kind for kind in kinds}) != 1:
-            raise InputError(
-                f"column {name!r} has other types in table and population. Give it one type."
-            )
-        both.append(encode(np.concatenate(sides)).codes)
-    of_row = classes_of(both).of_row
-    mine, theirs = of_row[: table.rows], of_row[table.rows :]
-    classes = classes_of([mine])
-    people = np.bincount(theirs, minlength=int(of_row.max()) + 1)
-    _, first = np.unique(classes.of_row, return_index=True)
-    return journalist(classes, people[mine[first]], confidence=confidence)
+def _gaps(table: Table, name: str) -> int:
+    """Rows whose value is missing; it is the last level."""
+    column = encode(table.columns[name])
+    if not missing(column.values[-1:]).any():
+        return 0
+    return int(count(column.codes, column.levels, table.times)[-1])
 
 
 def _ways(
-    table: Table,
-    ladders: Sequence[Ladder],
-    secret: Int | None,
-    settings: TableSettings,
-    skipped: dict[str, str],
+    bench: Bench, base: Measurement, skipped: dict[str, str], made: dict[str, DpRows]
 ) -> Iterator[Way]:
-    everyone = np.ones(table.rows, bool)
-    stay = (0,) * len(ladders)
-    base = _measure(
-        BASELINE, "the table as it is", table, ladders, stay, everyone, secret, settings, None
-    )
-    yield base
-    for name, words, steps, kept in _plans(ladders, settings, skipped):
+    yield base.way
+    for plan in _plans(bench.table.times, bench.ladders, bench.settings, skipped):
+        name, _, _, kept = plan
         if not kept.any():
             skipped[name] = "no row would be left"
             continue
-        yield _measure(name, words, table, ladders, steps, kept, secret, settings, base)
-
-
-Plan = tuple[str, str, tuple[int, ...], NDArray[np.bool_]]
+        try:
+            yield measure_recoded(bench, plan, base).way
+        except NotMeasurable as error:
+            skipped[name] = str(error)
+    for epsilon in bench.settings.epsilon:
+        try:
+            one, rows = measure_synthetic(bench, epsilon, base)
+        except NotMeasurable as error:
+            skipped[dp_name(epsilon)] = str(error)
+            continue
+        made[one.way.name] = rows
+        yield one.way
 
 
 def _plans(
-    ladders: Sequence[Ladder], settings: TableSettings, skipped: dict[str, str]
+    times: Int | None, ladders: Sequence[Ladder], settings: TableSettings, skipped: dict[str, str]
 ) -> Iterator[Plan]:
     everyone = np.ones(len(ladders[0].codes), bool)
     stay = (0,) * len(ladders)
-    for times in (1, 2, 3):
-        steps = coarsen(ladders, times)
-        yield f"coarser-{times}", f"every column {times} step(s) coarser", steps, everyone
+    for up in (1, 2, 3):
+        steps = coarsen(ladders, up)
+        yield f"coarser-{up}", f"every column {up} step(s) coarser", steps, everyone
     if len(ladders) > 1:
         at = _most_identifying(ladders)
         steps = tuple(len(one.steps) - 1 if at == j else 0 for j, one in enumerate(ladders))
         name = ladders[at].name
         yield f"without-{name}", f"column {name!r} is not released", steps, everyone
-    of_size = classes_of([one.codes for one in ladders]).of_size
+    of_size = classes_of([one.codes for one in ladders], times).of_size
     for k in settings.ks:
         yield f"suppress-{k}", f"rows in classes below {k} are not released", stay, of_size >= k
     for k in settings.ks:
         try:
-            made = recode(ladders, k, settings.suppress)
+            made = recode(ladders, k, settings.suppress, times)
         except NotMeasurable as error:
             skipped[f"k-{k}"] = str(error)
             continue
@@ -233,100 +198,3 @@ def _most_identifying(ladders: Sequence[Ladder]) -> int:
         for at in range(len(ladders))
     ]
     return int(np.argmin(left))
-
-
-def _measure(
-    name: str,
-    words: str,
-    table: Table,
-    ladders: Sequence[Ladder],
-    steps: tuple[int, ...],
-    kept: NDArray[np.bool_],
-    secret: Int | None,
-    settings: TableSettings,
-    base: Way | None,
-) -> Way:
-    """Everything is a share of the rows of the table, those that are not released included."""
-    rows, sure = table.rows, settings.confidence
-    columns = [one.at(step)[kept] for one, step in zip(ladders, steps, strict=True)]
-    found = anonymity(columns, confidence=sure)
-    alone = int((found.of_class.size == 1).sum())
-    marketer = counted(found.classes / rows, rows, sure)
-    prosecutor = counted(found.prosecutor, rows, sure)
-    unique = counted(alone / rows, rows, sure)
-    evidence: dict[str, Measured] = {
-        "marketer": marketer,
-        "prosecutor": prosecutor,
-        "unique": unique,
-    }
-    details: dict[str, Any] = {
-        "k": found.k,
-        "classes": found.classes,
-        "released": int(kept.sum()),
-        "unique": unique.to_json(),
-        "prosecutor": prosecutor.to_json(),
-        "steps": {
-            one.name: {
-                "step": step,
-                "of": len(one.steps) - 1,
-                "groups": int(one.steps[step].max()) + 1,
-            }
-            for one, step in zip(ladders, steps, strict=True)
-        },
-    }
-    if secret is not None:
-        told = disclosure(
-            found.of_class, secret[kept], ruled_out=settings.ruled_out, confidence=sure
-        )
-        varied = diversity(found.of_class, secret[kept], distance=settings.distance)
-        part = float(kept.mean())
-        certain = counted(part * (told.homogeneous.value or 0.0), rows, sure)
-        evidence["certain"] = certain
-        details |= {
-            "certain": certain.to_json(),
-            "guessed": told.guessed[0].to_json(),
-            "blind": told.blind.to_json(),
-            "distinct_l": varied.distinct_l,
-            "entropy_l": varied.entropy_l,
-            "t": varied.t,
-            "alpha": varied.alpha,
-        }
-    utility = counted(_utility(table, ladders, steps, kept, secret, settings), rows, sure)
-    loss = change = None
-    if base is not None and isinstance(base.risk, type(marketer)):
-        loss = less(base.utility.value or 0.0, utility.value or 0.0, rows, sure)
-        change = less(marketer.value or 0.0, base.risk.value or 0.0, rows, sure)
-        evidence["utility-loss"] = loss
-    return Way(
-        name,
-        words,
-        {f"step of {one.name}": step for one, step in zip(ladders, steps, strict=True) if step},
-        marketer,
-        utility,
-        loss,
-        change,
-        evidence,
-        details,
-        (*_ASSUMED, _NO_PROOF) if name.startswith("k-") else _ASSUMED,
-    )
-
-
-def _utility(
-    table: Table,
-    ladders: Sequence[Ladder],
-    steps: Sequence[int],
-    kept: NDArray[np.bool_],
-    secret: Int | None,
-    settings: TableSettings,
-) -> float:
-    if settings.queries:
-        released = released_columns(table.columns, ladders, steps, kept)
-        return answers_kept(table.columns, released, settings.queries)
-    original = [one.codes for one in ladders]
-    released_codes = [one.at(step)[kept] for one, step in zip(ladders, steps, strict=True)]
-    groups = [one.steps[step] for one, step in zip(ladders, steps, strict=True)]
-    if secret is not None:
-        original.append(secret)
-        released_codes.append(secret[kept])
-        groups.append(np.arange(int(secret.max()) + 1))
-    return counts_kept(original, released_codes, groups)

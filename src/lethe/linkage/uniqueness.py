@@ -13,6 +13,7 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
 from lethe.linkage.codes import Int, classes_of, counted, whole_codes
 from lethe.linkage.facts import Facts, Known
+from lethe.loaders.coded import Codes
 
 LARGEST = 200_000  # subsets in one search
 
@@ -46,7 +47,13 @@ class Uniqueness:
     singled_out: dict[int, Estimate]
 
 
-def uniqueness(columns: Sequence[Int], most: int = 3, *, confidence: float = 0.95) -> Uniqueness:
+def uniqueness(
+    columns: Sequence[Codes],
+    most: int = 3,
+    *,
+    confidence: float = 0.95,
+    times: Int | None = None,
+) -> Uniqueness:
     """Count unique rows for every subset of up to `most` columns.
 
     A row that is unique in some columns is unique in any more of them, so only the other rows are
@@ -56,6 +63,7 @@ def uniqueness(columns: Sequence[Int], most: int = 3, *, confidence: float = 0.9
         columns: codes (rows,) of each, see `encode`.
         most: largest m, at least 1; at most the number of columns is tried.
         confidence: named in the estimates; every figure is counted in all rows.
+        times: (rows,) how many equal rows each row stands for; None = one each.
 
     Raises:
         InputError: no columns or rows, other lengths, or more than 200,000 subsets.
@@ -65,9 +73,9 @@ def uniqueness(columns: Sequence[Int], most: int = 3, *, confidence: float = 0.9
     (0.0, 1.0)
     """
     check_at_least("most", most, 1)
-    classes_of(columns)  # refuses what is no table
+    rows = classes_of(columns, times).rows  # refuses what is no table
     codes = [whole_codes(column) for column in columns]
-    most, rows = min(most, len(codes)), len(codes[0])
+    most = min(most, len(codes))
     count = sum(comb(len(codes), m) for m in range(1, most + 1))
     if count > LARGEST:
         raise InputError(
@@ -75,9 +83,10 @@ def uniqueness(columns: Sequence[Int], most: int = 3, *, confidence: float = 0.9
             "searched. Take fewer columns or a smaller most."
         )
     listed: dict[int, list[tuple[int, tuple[int, ...]]]] = {m: [] for m in range(1, most + 1)}
-    needed = np.zeros(rows, np.int64)
-    everyone = np.arange(rows)
-    for chosen, alone in _search(codes, (), everyone, np.zeros(rows, np.int64), everyone[:0], most):
+    needed = np.zeros(len(codes[0]), np.int64)
+    everyone = np.arange(len(needed))
+    start = np.zeros(len(needed), np.int64)
+    for chosen, alone in _search(codes, times, (), everyone, start, everyone[:0], most):
         size = len(chosen)
         listed[size].append((len(alone), chosen))
         later = (needed[alone] == 0) | (needed[alone] > size)
@@ -92,14 +101,16 @@ def uniqueness(columns: Sequence[Int], most: int = 3, *, confidence: float = 0.9
         },
         needed,
         {
-            m: counted(float(np.mean((needed > 0) & (needed <= m))), rows, confidence)
+            # A row that is singled out stands for itself alone.
+            m: counted(int(((needed > 0) & (needed <= m)).sum()) / rows, rows, confidence)
             for m in range(1, most + 1)
         },
     )
 
 
 def _search(
-    codes: Sequence[Int],
+    codes: Sequence[Codes],
+    times: Int | None,
     chosen: tuple[int, ...],
     rows: Int,
     of_row: Int,
@@ -113,14 +124,15 @@ def _search(
     for at in range(chosen[-1] + 1 if chosen else 0, len(codes)):
         more = (*chosen, at)
         if len(rows):
-            found = classes_of([of_row, codes[at][rows]])
+            weight = None if times is None else times[rows]
+            found = classes_of([of_row, codes[at][rows]], weight)
             single = found.of_size == 1
             now, left, inside = np.append(alone, rows[single]), rows[~single], found.of_row[~single]
         else:
             now, left, inside = alone, rows, of_row
         yield more, now
         if len(more) < most:
-            yield from _search(codes, more, left, inside, now, most)
+            yield from _search(codes, times, more, left, inside, now, most)
 
 
 @dataclass(frozen=True, eq=False)

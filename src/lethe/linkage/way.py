@@ -34,6 +34,7 @@ class Way:
         evidence: by metric of the rules, what they judge.
         details: everything else, plain values.
         assumptions: under which the measured numbers are what they say.
+        proof: what the release proves; None = nothing.
     """
 
     name: str
@@ -46,10 +47,13 @@ class Way:
     evidence: Mapping[str, Measured]
     details: Json = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
+    proof: Guarantee | None = None
 
     @property
     def guarantee(self) -> Guarantee:
-        """None of these releases is proven to be private; k-anonymity is not either."""
+        """A recoded release is not proven to be private; k-anonymity is no proof either."""
+        if self.proof is not None:
+            return self.proof
         return empirical_only(
             *self.assumptions,
             voided_by=("a stronger attack, more knowledge, or another release of the same people",),

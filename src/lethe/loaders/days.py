@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,19 +50,37 @@ def whole_days(
         return column.astype("datetime64[D]").astype(np.int64), []
     if is_text(column):
         return _texts(column, name)
-    if column.dtype.kind not in "iuf":
-        raise InputError(f"{name}: times have the type {column.dtype}. Name a column of times.")
-    if not np.isfinite(column).all():
-        raise InputError(f"{name}: a time is infinite. Leave such facts out.")
+    check_times(column, name)
     said = []
     if unit == "auto":
-        unit = _told(column, name)
+        unit = unit_of(float(np.median(column)), name)
         said = [f"Times were read as {unit} since 1970-01-01."]
     return np.floor_divide(column, _A_DAY[unit]).astype(np.int64), said
 
 
-def _told(column: NDArray[Any], name: str) -> str:
-    middle = float(np.median(column))
+def check_times(column: NDArray[Any], name: str) -> None:
+    """Refuse a column that is neither numbers, nor dates, nor text.
+
+    Raises:
+        InputError: another type, or an infinite number.
+    """
+    if column.dtype.kind == "M" or is_text(column):
+        return
+    if column.dtype.kind not in "iuf":
+        raise InputError(f"{name}: times have the type {column.dtype}. Name a column of times.")
+    if not np.isfinite(column).all():
+        raise InputError(f"{name}: a time is infinite. Leave such facts out.")
+
+
+def unit_of(middle: float, name: str) -> str:
+    """The unit of times whose median is `middle`.
+
+    Raises:
+        InputError: it is too large or too small for every unit.
+
+    >>> unit_of(1.2e9, "clicks")
+    'seconds'
+    """
     for unit in _A_DAY:
         if (0 if unit == "days" else _LEAST[unit]) <= middle <= _MOST[unit]:
             return unit
@@ -73,24 +92,52 @@ def _told(column: NDArray[Any], name: str) -> str:
 
 def _texts(column: NDArray[Any], name: str) -> tuple[NDArray[np.int64], list[str]]:
     different, place = np.unique(column.astype(np.str_), return_inverse=True)
-    days = np.empty(len(different), np.int64)
     zoned: dict[bool, str] = {}
-    for at, text in enumerate(different.tolist()):
+    texts = different.tolist()
+    days = days_of_texts(
+        texts, name, zoned, lambda text: int(np.argmax(place == texts.index(text))) + 1
+    )
+    return days[place], said_of_zones(zoned, name)
+
+
+def days_of_texts(
+    texts: Iterable[str], name: str, zoned: dict[bool, str], fact_of: Callable[[str], int]
+) -> NDArray[np.int64]:
+    """Whole days of different dates.
+
+    Args:
+        texts: ascending; may be a part of them.
+        name: of the file, for messages.
+        zoned: filled with the first text that has a time zone (True) and that has none (False).
+        fact_of: number of the first fact with a text, for the message.
+
+    Raises:
+        InputError: a text is no date.
+    """
+    days = []
+    for text in texts:
         try:
             when = datetime.fromisoformat(text.strip())
         except ValueError:
-            row = int(np.argmax(place == at)) + 1
             raise InputError(
-                f"{name}: {text!r} (fact {row}) is not a date. Write dates as 2024-05-31 or "
-                "2024-05-31T12:00:00+02:00."
+                f"{name}: {text!r} (fact {fact_of(text)}) is not a date. Write dates as "
+                "2024-05-31 or 2024-05-31T12:00:00+02:00."
             ) from None
         zoned.setdefault(when.tzinfo is not None, text)
         local = when.astimezone(UTC) if when.tzinfo is not None else when.replace(tzinfo=UTC)
-        days[at] = int(local.timestamp() // 86_400)
+        days.append(int(local.timestamp() // 86_400))
+    return np.array(days, np.int64)
+
+
+def said_of_zones(zoned: dict[bool, str], name: str) -> list[str]:
+    """What was assumed of dates, after all were read.
+
+    Raises:
+        InputError: some have a time zone and others none.
+    """
     if len(zoned) == 2:
         raise InputError(
             f"{name}: {zoned[True]!r} has a time zone and {zoned[False]!r} has none. Give all "
             "times one form."
         )
-    said = ["Times without a time zone were taken as UTC."] if False in zoned else []
-    return days[place], said
+    return ["Times without a time zone were taken as UTC."] if False in zoned else []

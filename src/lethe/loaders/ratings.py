@@ -41,6 +41,11 @@ class Ratings:
     items: NDArray[np.str_]
     notes: tuple[str, ...] = ()
 
+    @property
+    def facts(self) -> int:
+        """How many there are."""
+        return len(self.person)
+
 
 def load_ratings(
     path: str | Path,
@@ -122,7 +127,7 @@ def from_columns(
     if not len(kept):
         raise InputError(f"{name}: no fact has all of {', '.join(columns)}. Name fewer columns.")
     columns = {option: column[kept] for option, column in columns.items()}
-    value = None if "value" not in columns else _numbers(name, columns["value"])
+    value = None if "value" not in columns else finite_numbers(name, columns["value"])
     time = None
     if "time" in columns:
         time, said = whole_days(columns["time"], name, unit)
@@ -159,7 +164,12 @@ def _one_each(
     return np.sort(order[new])
 
 
-def _numbers(name: str, column: NDArray[Any]) -> NDArray[np.float64]:
+def finite_numbers(name: str, column: NDArray[Any]) -> NDArray[np.float64]:
+    """Values as float64.
+
+    Raises:
+        InputError: text or dates, or an infinite number.
+    """
     if column.dtype.kind not in "biuf":
         raise InputError(
             f"{name}: values have the type {column.dtype}, for example {column[0]!r}. Name a "
@@ -190,7 +200,7 @@ def _sparse(path: Path) -> Ratings | None:
         path.stem,
         matrix.row.astype(np.int64),
         matrix.col.astype(np.int64),
-        _numbers(path.stem, matrix.data),
+        finite_numbers(path.stem, matrix.data),
         None,
         names[0],
         names[1],

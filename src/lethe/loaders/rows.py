@@ -5,12 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from lethe.cells import infer
 from lethe.columns import Columns, check_column, read_columns
 from lethe.errors import InputError, require
+from lethe.loaders.stage import DUCKDB, attached, literal, quoted
 
-DUCKDB = (".duckdb", ".db")
 LARGE = 256 * 2**20
 """Bytes from which on a .csv or .parquet file is not read whole."""
 
@@ -54,41 +54,24 @@ def _through_duckdb(path: Path, columns: Sequence[str] | None, table: str | None
     duckdb = require("duckdb", "tables")
     if not path.is_file():
         raise InputError(f"{path} does not exist. Check the path.")
-    inside = path.suffix.lower() in DUCKDB
+    text = path.suffix.lower() == ".csv"
     with tempfile.TemporaryDirectory() as folder:
         small = Path(folder) / "rows.parquet"
         try:
-            with duckdb.connect(str(path) if inside else ":memory:", read_only=inside) as base:
-                if inside:
-                    source = _quoted(_only_table(base, path, table))
-                elif path.suffix.lower() == ".csv":
-                    # Names stay text: what is a number is decided by the reader of all files.
-                    source = f"read_csv({_text(path)}, header = true, sample_size = -1)"
+            with duckdb.connect(":memory:") as base:
+                if path.suffix.lower() in DUCKDB:
+                    source = attached(base, path, table)
+                elif text:
+                    # What is a number is decided below, as for a file that is read whole.
+                    source = f"read_csv({literal(path)}, header = true, all_varchar = true)"
                 else:
-                    source = f"read_parquet({_text(path)})"
+                    source = f"read_parquet({literal(path)})"
                 there = [row[0] for row in base.sql(f"DESCRIBE SELECT * FROM {source}").fetchall()]
                 for name in columns or ():
                     check_column("column", name, there, path)
-                listed = ", ".join(map(_quoted, columns or there))
-                base.sql(f"COPY (SELECT {listed} FROM {source}) TO {_text(small)}")
+                listed = ", ".join(map(quoted, columns or there))
+                base.sql(f"COPY (SELECT {listed} FROM {source}) TO {literal(small)}")
         except duckdb.Error as error:
             raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}.") from error
-        return read_columns(small)
-
-
-def _only_table(base: Any, path: Path, table: str | None) -> str:
-    names = [row[0] for row in base.sql("SHOW TABLES").fetchall()]
-    if table is None and len(names) == 1:
-        return str(names[0])
-    if table is None:
-        raise InputError(f"{path} has the tables {', '.join(names)}. Name one with --table.")
-    check_column("table", table, names, path)
-    return table
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(path: Path) -> str:
-    return "'" + str(path).replace("'", "''") + "'"
+        found = read_columns(small)
+    return {name: infer(cells.tolist()) for name, cells in found.items()} if text else found

@@ -13,6 +13,7 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
 from lethe.evidence.guarantee import Guarantee, where_people_have_several
+from lethe.evidence.roc import tau_of
 from lethe.evidence.rules import Rule, Ruling, joint_outcome, judge
 from lethe.loaders import Dataset
 from lethe.membership import texts
@@ -21,7 +22,6 @@ from lethe.membership.exposure import Exposure, expose
 from lethe.membership.measure import (
     AttackResult,
     strongest_metric,
-    tau_of,
 )
 from lethe.membership.settings import AuditSettings
 from lethe.membership.text_tables import f1_tables
@@ -191,6 +191,7 @@ def _candidate(
         "strongest_attack": one.best,
         "models": one.shadows.models,
         "attacks": {name: result.to_json() for name, result in one.results.items()},
+        "rates": _rates(one, settings.confidence),
         "vulnerability": one.exposure.to_json(),
     }
     if one.before is not None and one.before.exposure.selected is not None:
@@ -236,6 +237,15 @@ def _candidate(
         one.risk_change,
         details,
     )
+
+
+def _rates(one: Measurement, confidence: float) -> dict[str, Any]:
+    """Of the strongest attack, what rules are judged on: `lethe check` reads it later."""
+    fprs = next(iter(one.results.values())).fprs
+    return {
+        "auc": strongest_metric(one.results, None, confidence).to_json(),
+        "tpr": {str(f): strongest_metric(one.results, f, confidence).to_json() for f in fprs},
+    }
 
 
 def guarantee_of(mitigation: Mitigation, spec: Spec | None) -> Guarantee:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lethe.errors import NotMeasurable
 from lethe.evidence.bands import simultaneous_band
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.roc import auc_of, check_resolvable, log_ratio, rate_at, roc, smallest_fpr
+from lethe.evidence.roc import auc_of, check_resolvable, rate_at, roc, smallest_fpr, tau_of
 from lethe.evidence.twoway import (
     Replicates,
     TwoWayBootstrap,
@@ -75,19 +75,6 @@ class AttackResult:
             "realised_fpr": {f"{fpr:g}": rate for fpr, rate in self.realised_fpr.items()},
             "roc": self.curve,
         }
-
-
-def tau_of(rate: Estimate, fpr: float) -> Estimate:
-    """ln(TPR/FPR) of a TPR and of its limits; None where the TPR or a limit is 0."""
-    assert rate.value is not None and rate.low is not None and rate.high is not None
-    return Estimate(
-        log_ratio(rate.value, fpr),
-        log_ratio(rate.low, fpr),
-        log_ratio(rate.high, fpr),
-        rate.confidence,
-        "ln of the TPR and of its limits, divided by the FPR",
-        rate.n,
-    )
 
 
 def record_clusters(shadows: Shadows) -> NDArray[Any]:

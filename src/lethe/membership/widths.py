@@ -12,12 +12,12 @@ from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.forecast import Forecast
 from lethe.evidence.precision import Precision
-from lethe.evidence.roc import check_resolvable
+from lethe.evidence.roc import check_resolvable, tau_of
 from lethe.evidence.rules import Rule
 from lethe.evidence.twoway import Spread, share_estimate, symmetric_estimate
 from lethe.membership.document import Measurement
 from lethe.membership.leave_one_out import scored_cells
-from lethe.membership.measure import record_clusters, strongest, tau_of
+from lethe.membership.measure import record_clusters, strongest
 
 MOST_MODELS = 4096
 

@@ -31,6 +31,7 @@ class Block:
 
 
 def text_cell(text: str) -> Cell:
+    """Plain text, shown as it is."""
     return Cell("estimate", text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lethe.report.blocks import Block
+from lethe.report.blocks import Block, text_cell
 from lethe.report.numbers import Cell, grouped, percent, score
 from lethe.report.static_svg import COLOURS, Slots, inline, new_axes, plain_style
 
@@ -62,9 +62,11 @@ def _pairs(section: Json) -> Block:
             (
                 one["name"],
                 [
-                    _text(f"{one['limit']['low']:.3f}"),
-                    _text("–" if one["limit"]["value"] is None else f"{one['limit']['value']:.3f}"),
-                    *(_text(percent(round(share, 5))) for share in one["shares"]),
+                    text_cell(f"{one['limit']['low']:.3f}"),
+                    text_cell(
+                        "–" if one["limit"]["value"] is None else f"{one['limit']['value']:.3f}"
+                    ),
+                    *(text_cell(percent(round(share, 5))) for share in one["shares"]),
                 ],
             )
             for one in section["pairs"]
@@ -112,7 +114,7 @@ def _others(section: Json) -> Block:
     rows: list[tuple[str, Sequence[Cell]]] = [
         (
             f"{one['name']}: {odd['answer']}",
-            [_text(percent(round(share, 5))) for share in odd["shares"]],
+            [text_cell(percent(round(share, 5))) for share in odd["shares"]],
         )
         for one in section["pairs"]
         for odd in one["others"]
@@ -124,10 +126,6 @@ def _others(section: Json) -> Block:
 def _share(estimate: Json) -> str:
     ends = (percent(round(estimate[key], 4)) for key in ("value", "low", "high"))
     return "{} [{}, {}]".format(*ends)
-
-
-def _text(text: str) -> Cell:
-    return Cell("estimate", text)
 
 
 def _figure(section: Json) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 from lethe.evidence.rules import joint_outcome
 from lethe.report import words
-from lethe.report.numbers import rate
+from lethe.report.epsilons import parameter
+from lethe.report.numbers import Cell, rate
 from lethe.report.view import outcome
 
 Json = Mapping[str, Any]
@@ -62,18 +63,29 @@ def _row(document: Json) -> dict[str, Any]:
     judged = document["verdict"]["candidate"]
     by_name = {candidate["name"]: candidate for candidate in document["candidates"]}
     found = by_name.get(judged) or by_name.get((document["baseline"] or {}).get("candidate"))
-    name = "" if found is None else str(found["name"])
+    name = str(judged or "") if found is None else str(found["name"])
     frontier = document["frontier"]
     return {
         "title": title_of(document),
         "outcome": outcome(document["verdict"]["outcome"]),
         "candidate": name,
-        "risk": rate(None if found is None else found["risk"]),
+        "risk": _claimed(document, name) if found is None else rate(found["risk"]),
         "risk_is": frontier.get("risk", ""),
         "utility": rate(None if found is None else found["utility"]),
         "best": frontier.get("operating_point") or "",
         "proven": _proven(document["guarantees"], name),
     }
+
+
+def _claimed(document: Json, judged: str) -> Cell:
+    """Of a release without candidates: what was proven, in its own parameters."""
+    for one in document["guarantees"]:
+        if one["candidate"] == judged and one["guarantee"]["proven"]:
+            parameters = one["guarantee"]["parameters"].items()
+            return Cell(
+                "estimate", ", ".join(f"{key} {parameter(key, v)}" for key, v in parameters)
+            )
+    return Cell("none")
 
 
 def _proven(guarantees: Sequence[Json], judged: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from lethe.report.blocks import Block, Json, share_cell, share_text, text_cell
 from lethe.report.numbers import Cell, facts, fixed, grouped
+from lethe.report.table_candidates import candidate_blocks
 from lethe.report.table_figures import table_figures
 from lethe.report.table_records import record_blocks
 
@@ -27,7 +28,7 @@ def table_view(document: Json) -> dict[str, Any] | None:
     made = {"quasi": _quasi, "records": record_blocks, "synthetic": _synthetic}[kind]
     return {
         "kind": kind,
-        "blocks": [*made(section), *_candidates(document, kind)],
+        "blocks": [*made(section), *candidate_blocks(document, kind)],
         "figures": table_figures(section),
         "people": _people(document["records"]),
     }
@@ -35,9 +36,15 @@ def table_view(document: Json) -> dict[str, Any] | None:
 
 def words_of_table(document: Json) -> list[tuple[str, list[str]]]:
     """The box in plain words."""
-    proven = "Nothing here is proven: every number says what these attacks found. k-anonymity is "
-    proven += "a property of a table and no proof of privacy."
-    return [("What was found", list(document["table"]["words"])), ("Proof", [proven])]
+    proven = [one["candidate"] for one in document["guarantees"] if one["guarantee"]["proven"]]
+    said = "Nothing here is proven: every number says what these attacks found."
+    if proven:
+        said = (
+            f"A proof comes with {', '.join(proven)} only, under the assumptions in “What is "
+            "proven”; every number says what these attacks found."
+        )
+    said += " k-anonymity is a property of a table and no proof of privacy."
+    return [("What was found", list(document["table"]["words"])), ("Proof", [said])]
 
 
 def _quasi(section: Json) -> list[Block]:
@@ -169,65 +176,6 @@ def _rates(attacks: Sequence[Json]) -> list[tuple[str, Sequence[Cell]]]:
         )
         for one in attacks
     ]
-
-
-def _candidates(document: Json, kind: str) -> list[Block]:
-    """What the candidates change beside risk and utility."""
-    listed = document["candidates"]
-    if kind == "quasi":
-        secret = document["table"]["sensitive"]
-        heads = ["Candidate", "k", "Rows released", "Unique", "Risk changed by"]
-        heads += [f"{secret} certain", "Best guess is right", "t"] if secret else []
-        rows = [
-            (
-                one["name"],
-                [
-                    text_cell(grouped(one["k"])),
-                    text_cell(grouped(one["released"])),
-                    share_cell(one["unique"]),
-                    share_cell(one["risk_change"]),
-                    *(
-                        [
-                            share_cell(one["certain"]),
-                            share_cell(one["guessed"]),
-                            text_cell(fixed(one["t"], 4)),
-                        ]
-                        if secret
-                        else []
-                    ),
-                ],
-            )
-            for one in listed
-        ]
-        words = ["k is met and a sensitive value can still be certain: compare the columns."]
-        return [Block("After each mitigation", words if secret else (), (), heads, rows)]
-    if kind == "records":
-        heads = [
-            "Candidate",
-            "Facts",
-            "People",
-            "Top-1",
-            "Changed by",
-            "Named rightly",
-            "False match",
-        ]
-        rows = [
-            (
-                one["name"],
-                [
-                    text_cell(grouped(one["facts"])),
-                    text_cell(grouped(one["people"])),
-                    share_cell(one["risk"]),
-                    share_cell(one["risk_change"]),
-                    share_cell(one["match"]),
-                    share_cell(one["false_match"]),
-                ],
-            )
-            for one in listed
-        ]
-        words = ["The same people are looked for, with the same facts known of them."]
-        return [Block("After each mitigation", words, (), heads, rows)]
-    return []
 
 
 def _people(records: Json) -> dict[str, Any] | None:

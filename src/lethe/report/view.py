@@ -25,6 +25,7 @@ from lethe.report.numbers import (
     rate,
     score,
 )
+from lethe.report.queries import ledger_view, words_of_ledger
 from lethe.report.slices import person_table, slice_tables
 from lethe.report.table import table_view, words_of_table
 
@@ -61,10 +62,13 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         if document.get("representations")
         else words_of_mechanism(document)
         if (document.get("queries") or {}).get("mechanism")
+        else words_of_ledger(document)
+        if document.get("queries")
         else words.plain_words(document, chosen, baseline),
         "embeddings": embeddings_view(document),
         "table": table_view(document),
         "mechanism": mechanism_view(document),
+        "ledger": ledger_view(document),
         "frontier": document["frontier"],
         "utility_name": utility_name(document["frontier"]["utility"]),
         "candidates": [_candidate_row(document, at) for at in range(len(candidates))],

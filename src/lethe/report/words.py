@@ -10,6 +10,7 @@ from lethe.evidence.rules import (
     EMBEDDING_METRICS,
     MECHANISM_METRICS,
     METRICS,
+    QUERY_METRICS,
     RECORD_METRICS,
     SYNTHETIC_METRICS,
     TABLE_METRICS,
@@ -207,6 +208,7 @@ def rule_in_words(text: str) -> str:
         RECORD_METRICS,
         SYNTHETIC_METRICS,
         MECHANISM_METRICS,
+        QUERY_METRICS,
     ):
         try:
             rule = parse_rule(text, metrics)

@@ -187,7 +187,7 @@ def _now() -> str:
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
-    """A flat table of strings, numbers, booleans and lists as TOML; None is left out."""
+    """A table of text, numbers, booleans, lists and tables of these as TOML; no None."""
     return "".join(
         f"{_toml_key(key)} = {_toml_value(value)}\n"
         for key, value in table.items()
@@ -200,6 +200,9 @@ def _toml_key(key: str) -> str:
 
 
 def _toml_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        pairs = (f"{_toml_key(key)} = {_toml_value(item)}" for key, item in value.items())
+        return "{" + ", ".join(pairs) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
     if isinstance(value, float) and not math.isfinite(value):

@@ -27,7 +27,7 @@ def users_code(what: str) -> Iterator[None]:
     except Exception as error:
         raise InputError(
             f"{what} fails: {type(error).__name__}: {str(error).rstrip('.')}{_place(error)}. "
-            "Set LETHE_DEBUG=1 to see the whole traceback."
+            "--debug shows the whole traceback."
         ) from error
 
 

@@ -36,10 +36,9 @@ def worker_environment() -> dict[str, str]:
     NumPy's BLAS takes 256-bit kernels on AMD's AVX-512 processors; its 512-bit ones are about
     1.5 times as fast there. What the user has set is left alone.
     """
-    text = _processor()
-    if "OPENBLAS_CORETYPE" in os.environ or not _has_wide_vectors(text):
+    if "OPENBLAS_CORETYPE" in os.environ or not has_wide_vectors():
         return {}
-    return {"OPENBLAS_CORETYPE": "SKYLAKEX"} if "AuthenticAMD" in text else {}
+    return {"OPENBLAS_CORETYPE": "SKYLAKEX"} if "AuthenticAMD" in _processor() else {}
 
 
 @functools.cache
@@ -47,7 +46,7 @@ def wide_vectors() -> bool:
     """Whether NumPy's BLAS multiplies with 512-bit kernels in this process."""
     kernels = os.environ.get("OPENBLAS_CORETYPE", "SKYLAKEX").upper()
     wide = kernels in ("SKYLAKEX", "COOPERLAKE", "SAPPHIRERAPIDS")
-    return wide and _has_wide_vectors(_processor())
+    return wide and has_wide_vectors()
 
 
 def _processor() -> str:
@@ -57,7 +56,9 @@ def _processor() -> str:
         return ""
 
 
-def _has_wide_vectors(text: str) -> bool:
+def has_wide_vectors() -> bool:
+    """Whether the processor has the 512-bit vectors that BLAS can use."""
+    text = _processor()
     needed = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
     flags = next((line.split() for line in text.splitlines() if line.startswith("flags")), [])
     return needed.issubset(flags)

@@ -1,0 +1,166 @@
+"""`lethe check`: judge finished runs by rules, for people and for CI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from lethe.evidence.findings import Findings
+    from lethe.evidence.gate import Criterion, Judged
+
+
+def check(
+    *runs: Path,
+    rule: Annotated[list[str] | None, Parameter(negative=())] = None,
+    rules: Path | None = None,
+    release: str | None = None,
+    junit: Path | None = None,
+    sarif: Path | None = None,
+    baseline: Path | None = None,
+    write_baseline: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    quiet: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Judge finished runs by rules; nothing is trained or measured.
+
+    A rule passes when the upper limit of its metric meets it and fails when the lower limit
+    breaks it. Exit codes: 1 if a rule fails, else 3 if one cannot be decided, else 0. Rules that a
+    run was not begun with are marked "fixed after the run".
+
+    Parameters
+    ----------
+    runs
+        Run folders, or files findings.json.
+    rule
+        Rule such as "tpr@0.001<=0.05"; may be repeated. It judges the runs whose kind of release
+        has its metric. [the rules of the runs themselves]
+    rules
+        TOML file with a table [rules], or with gate = [...].
+    release
+        Candidate to judge. [the one that the run judged]
+    junit
+        Write JUnit XML here, one test case a rule.
+    sarif
+        Write SARIF 2.1.0 here.
+    baseline
+        File of --write-baseline: what failed then passes, unless its metric got worse beyond both
+        intervals, which fails.
+    write_baseline
+        Write down here where every rule stands, as known; then the exit code is 0.
+    as_json
+        The result as JSON.
+    quiet
+        Print only what does not pass.
+    """
+    import json
+
+    from lethe.errors import InputError
+    from lethe.evidence.findings import Findings
+    from lethe.evidence.gate import judge_anew, judge_stored
+    from lethe.evidence.known import compare, read_baseline
+    from lethe.evidence.known import write_baseline as write_down
+    from lethe.evidence.rules import exit_code, joint_outcome
+
+    if not runs:
+        raise InputError("lethe check needs a finished run, such as lethe-runs/digits-1a2b3c4d.")
+    asked = _criteria(rule, rules)
+    paths = [run / "findings.json" if run.is_dir() else run for run in runs]
+    found = [Findings.load(path) for path in paths]
+    _check_metrics(asked, found)
+    judged: list[Judged] = []
+    for run, findings in zip(runs, found, strict=True):
+        if asked or release is not None:
+            criteria = asked or _own(findings)
+            judged += judge_anew(findings, str(run), criteria, release)
+        else:
+            judged += judge_stored(findings, str(run))
+    if not judged:
+        raise InputError(
+            'there is no rule to check: the runs were given none. Give one: --rule "METRIC <= X".'
+        )
+    before = None if baseline is None else read_baseline(baseline)
+    if write_baseline is not None:
+        write_down(write_baseline, judged)
+    judged = judged if before is None else compare(judged, before)
+    outcomes = [one.outcome for one in judged]
+    code = 0 if write_baseline is not None else exit_code(outcomes)
+    _write_files(
+        judged, {str(run): path for run, path in zip(runs, paths, strict=True)}, junit, sarif
+    )
+    if as_json:
+        told = {"outcome": joint_outcome(outcomes), "exit_code": code}
+        print(json.dumps({**told, "rules": [one.to_json() for one in judged]}, indent=1))
+    else:
+        _print(judged, quiet)
+    return code
+
+
+def _criteria(texts: list[str] | None, file: Path | None) -> list[Criterion]:
+    from lethe.cli.options import read_toml
+    from lethe.cli.rules_file import criteria_in
+    from lethe.errors import InputError
+    from lethe.evidence.gate import Criterion
+
+    found = [Criterion(text) for text in texts or ()]
+    if file is None:
+        return found
+    listed = criteria_in(read_toml(file), str(file))
+    if not listed:
+        raise InputError(
+            f'{file} holds no rules: write [rules] with entries such as tpr = "tpr@0.001 <= 0.05".'
+        )
+    return [*found, *listed]
+
+
+def _own(findings: Findings) -> list[Criterion]:
+    """The rules of a run, each once, whatever candidate they judged."""
+    from lethe.evidence.gate import Criterion
+
+    told = {one["rule"]: one for one in findings.rules}
+    return [Criterion(text, one.get("name", ""), one.get("why", "")) for text, one in told.items()]
+
+
+def _check_metrics(criteria: list[Criterion], found: list[Findings]) -> None:
+    """Refuse a rule whose metric no run has, rather than judge nothing by it."""
+    from lethe.evidence.derive import metrics_of
+    from lethe.evidence.gate import metric_of
+    from lethe.evidence.rules import parse_rule
+
+    known = {name: words for findings in found for name, words in metrics_of(findings).items()}
+    for one in criteria:
+        if metric_of(one.text) not in known:
+            parse_rule(one.text, known)
+
+
+def _write_files(
+    judged: list[Judged], paths: dict[str, Path], junit: Path | None, sarif: Path | None
+) -> None:
+    from importlib.metadata import version
+
+    from lethe.files import write_whole
+
+    if junit is not None:
+        from lethe.report.junit import junit as junit_of
+
+        write_whole(junit, junit_of(judged))
+    if sarif is not None:
+        from lethe.report.sarif import sarif as sarif_of
+
+        files = [paths[one.run].as_posix() for one in judged]
+        write_whole(sarif, sarif_of(judged, version("lethe-privacy"), files))
+
+
+def _print(judged: list[Judged], quiet: bool) -> None:
+    from lethe.evidence.rules import PASS
+
+    several = len({one.run for one in judged}) > 1
+    for one in judged:
+        if one.outcome != PASS or not quiet:
+            named = f"{one.name}: " if one.name else ""
+            where = f" in {one.run}" if several else ""
+            print(f"{one.outcome}: {named}{one.rule} on {one.candidate}{where}\n  {one.words}")
+            if one.why:
+                print(f"  {one.why}")

@@ -1,0 +1,96 @@
+"""The list of commands, and the page of `lethe --help`, which is made from it without any import.
+
+A new command is one line in `COMMANDS`: its name, where it lives, and what it does.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """One command.
+
+    Attributes:
+        name: as it is typed.
+        where: "module:attribute" of its function or App; imported when it is called.
+        does: one line.
+    """
+
+    name: str
+    where: str
+    does: str
+
+
+COMMANDS = {
+    "Measure": [
+        Command("demo", "lethe.cli.demo:demo", "All four releases on data that ship along."),
+        Command("audit", "lethe.cli.audit:audit", "Measure a release; `lethe audit --help`."),
+        Command("plan", "lethe.cli.plan:plan", "Say what an audit would take and tell."),
+        Command("shadow", "lethe.cli.shadow:shadow", "Train one chunk of models elsewhere."),
+    ],
+    "Defend and prove": [
+        Command("canaries", "lethe.cli.canaries:canaries", "Bound epsilon with one training."),
+        Command("budget", "lethe.cli.budget:budget", "The ledger that answers are paid from."),
+        Command("query", "lethe.cli.query:query", "Ask a table, with noise, within a budget."),
+        Command("serve", "lethe.cli.serve:serve", "Answer over HTTP, within budgets."),
+        Command("token", "lethe.cli.serve:token", "Let somebody ask over HTTP."),
+    ],
+    "Decide": [
+        Command("report", "lethe.cli.report:report", "Render runs: HTML, PDF, Markdown."),
+        Command("context", "lethe.cli.context:context", "Write the form that people fill in."),
+        Command(
+            "check", "lethe.cli.check:check", "Judge finished runs by rules; the gate of a CI."
+        ),
+        Command("diff", "lethe.cli.diff:diff", "What moved between two runs beyond its interval."),
+        Command("forgotten", "lethe.cli.forgotten:forgotten", "Answer those who asked to go."),
+    ],
+    "House-keeping": [
+        Command("doctor", "lethe.cli.doctor:doctor", "Versions, threads, GPU, missing extras."),
+        Command("data", "lethe.cli.data:data", "Turn raw data sets into features."),
+    ],
+}
+
+HEAD = """Usage: lethe COMMAND [ARGUMENTS]
+
+Measure what a release tells about the people behind it, make it forget, prove how far.
+"""
+
+RELEASES = """Four kinds of release; each audit writes findings.json and report.html:
+  lethe audit model digits             a trained model: who was in its training?
+  lethe audit embeddings vectors.npz   vectors of people: who is linked again?
+  lethe audit table people.csv         rows, coarsened or synthetic: who stands out?
+  lethe audit mechanism mine.py:noisy  answers to queries: does the noise hold?
+"""
+
+TAIL = """Anywhere:
+  --help, -h             this page; after a command, that of the command
+  --version              version of lethe
+  --install-completion   completion for this shell: bash, zsh or fish
+  --debug                on an error, show the whole traceback
+
+Exit codes: 0 pass or no rule, 1 a rule fails, 2 wrong input, 3 not enough evidence,
+4 stopped but resumable, 70 a crash, 130 Ctrl-C.
+"""
+
+
+def installed_version() -> str:
+    """The version that `lethe --version` prints."""
+    from importlib.metadata import version
+
+    return version("lethe-privacy")
+
+
+def front_page() -> str:
+    """What `lethe --help` shows: the releases, the commands by what they are for, exit codes."""
+    parts = [HEAD, RELEASES]
+    for group, commands in COMMANDS.items():
+        lines = [
+            textwrap.fill(
+                one.does, 88, initial_indent=f"  {one.name:<21}  ", subsequent_indent=" " * 25
+            )
+            for one in commands
+        ]
+        parts.append("\n".join([f"{group}:", *lines, ""]))
+    return "\n".join([*parts, TAIL])

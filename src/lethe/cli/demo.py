@@ -1,0 +1,80 @@
+"""`lethe demo`: all four kinds of release on data that ship along, as typed commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+_ATTACKED = ["weighted-noise", "early-stopping"]
+_QUESTIONS = [
+    "count() by diagnosis among ['malignant', 'benign']",
+    "mean(radius) in [5, 30] by diagnosis among ['malignant', 'benign']",
+    "quantile(area, 0.5) in [100, 2500] step 10",
+    "histogram(texture) in [5, 45] bins 8",
+]
+
+
+def demo(*, out: Path = Path("lethe-demo"), models: int = 16) -> int:
+    """Audit a model, vectors, rows and answers, and put all of it into one report.
+
+    Data: digits and breast cancer from scikit-learn, a sample of MovieTweetings, and vectors made
+    from digits. Each step is a command that is printed before it runs: copy it, change it. The
+    same command goes on where it was stopped.
+
+    Parameters
+    ----------
+    out
+        Folder of data, runs and report.
+    models
+        Shadow models of the audit of the model; more are slower and more exact.
+    """
+    import shlex
+
+    from lethe.cli import run
+    from lethe.loaders.shipped import write_patients, write_vectors
+
+    out.mkdir(parents=True, exist_ok=True)
+    if not (out / "vectors.npz").exists():
+        write_vectors(out / "vectors.npz", out / "head.npz")
+    if not (out / "patients.parquet").exists():
+        write_patients(out / "patients.parquet")
+    for command in _commands(out, models):
+        print(f"\n$ lethe {shlex.join(command)}", flush=True)
+        if code := run(command):
+            return code
+    print(f"\nOpen {out / 'report.html'}")
+    return 0
+
+
+def _commands(out: Path, models: int) -> Iterator[list[str]]:
+    """What to run, in order; a budget is made once."""
+    from lethe.loaders.shipped import FILMS
+
+    yield [
+        *("audit", "model", "digits", "--models", str(models), "--mitigations", *_ATTACKED),
+        *("--out", str(out / "model"), "--quiet"),
+    ]
+    yield [
+        *("audit", "embeddings", str(out / "vectors.npz"), "--head", str(out / "head.npz")),
+        *("--out", str(out / "vectors"), "--quiet"),
+    ]
+    yield [
+        *("audit", "table", str(FILMS), "--person", "person", "--item", "film"),
+        *("--value", "rating", "--time", "day", "--out", str(out / "rows"), "--quiet"),
+    ]
+    budget = str(out / "budget.db")
+    if not Path(budget).exists():
+        yield [
+            *("budget", "create", budget, "--dataset", "patients", "--epsilon", "3"),
+            *("--delta", "1e-6", "--unit", "record"),
+        ]
+    for question in _QUESTIONS:
+        yield [
+            *("query", str(out / "patients.parquet"), question, "--epsilon", "0.5"),
+            *("--budget", budget),
+        ]
+    yield ["budget", "report", budget, "--out", str(out / "answers")]
+    yield [
+        *("report", *(str(out / name) for name in ("model", "vectors", "rows", "answers"))),
+        *("--title", "The four releases of the demonstration", "--out", str(out / "report.html")),
+    ]

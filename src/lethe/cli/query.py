@@ -1,0 +1,133 @@
+"""`lethe query`: one question about a table, answered with noise and paid from a budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+FLAG = Parameter(negative=())
+
+
+def query(
+    path: Path,
+    question: str,
+    /,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    budget: str | None = None,
+    dataset: str | None = None,
+    analyst: str | None = None,
+    person: str | None = None,
+    rows: int | None = None,
+    relation: Literal["add/remove", "replace-one"] | None = None,
+    table: str | None = None,
+    dry_run: Annotated[bool, FLAG] = False,
+    explain: Annotated[bool, FLAG] = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    again: Annotated[bool, FLAG] = False,
+    no_budget: Annotated[bool, FLAG] = False,
+) -> int:
+    """Ask a question about a table; the rows stay where they are.
+
+    Such as: lethe query data.parquet "mean(age) in [18, 100] by county" --epsilon 0.5 --delta
+    1e-6 --budget b.db
+
+    Questions: count(), sum(x) in [a, b], mean(x) in [a, b], variance(x) in [a, b], median(x) in
+    [a, b], quantile(x, 0.9) in [a, b], histogram(x) in [a, b] bins n, histogram(x) among [..],
+    mode(x) among [..], regress(y in [a, b], x in [a, b]); then 'where' with a condition, and 'by'
+    with columns, whose groups are either listed ('by county among [..]') or found, which needs a
+    delta. Exit code 2 says that it was refused and nothing was spent.
+
+    Parameters
+    ----------
+    path
+        Table: .parquet, .csv or .duckdb.
+    question
+        In the grammar above.
+    epsilon
+        Cost; alone it means Laplace noise.
+    delta
+        With --epsilon: Gaussian noise, and groups that are found.
+    rho
+        Cost in zero-concentrated differential privacy, instead of --epsilon.
+    mu
+        Cost in Gaussian differential privacy, instead of --epsilon.
+    budget
+        Ledger that `lethe budget create` made: a file or postgresql://...
+    dataset
+        Its name in the ledger. [the only one]
+    analyst
+        Who asks. [local]
+    person
+        Column that names the person of a row. [every row is a person]
+    rows
+        Most rows of a person that are used; goes with --person.
+    relation
+        Neighbours: a person more or less, or another person instead. [add/remove]
+    table
+        In a .duckdb file. [the only one]
+    dry_run
+        Say what it would cost and how far off it would be; spend nothing, read no row.
+    explain
+        The same in plain words, before the answer.
+    as_json
+        Print JSON.
+    again
+        Pay once more for a question that was paid for but, after a crash, has no answer.
+    no_budget
+        Answer though nobody counts what the answers add up to.
+    """
+    import json
+    import sys
+
+    from lethe.cli.show_query import print_plan, print_reply
+    from lethe.queries.ask import ANALYST, FREE, ask
+    from lethe.queries.explain import explain as explained
+    from lethe.queries.parse import parse
+    from lethe.queries.plan import make_plan
+    from lethe.queries.privacy import Privacy
+    from lethe.queries.table import Table
+
+    asked_relation = relation or "add/remove"
+    if dry_run or explain:
+        privacy = Privacy(epsilon, delta, rho, mu, asked_relation, person, rows)
+        with Table(path, table=table) as opened:
+            plan = make_plan(parse(question), opened.schema, privacy)
+        words = explained(plan) if explain else []
+        if dry_run:
+            if as_json:
+                print(json.dumps({**plan.to_json(), "words": words, "spent": None}, indent=1))
+            else:
+                print_plan(plan, words, budget, dataset)
+            return 0
+        if not as_json:
+            print("\n".join([*words, ""]))
+    reply = ask(
+        path,
+        question,
+        budget=budget,
+        epsilon=epsilon,
+        delta=delta,
+        rho=rho,
+        mu=mu,
+        relation=asked_relation,
+        person=person,
+        rows=rows,
+        table=table,
+        dataset=dataset,
+        analyst=ANALYST if analyst is None else analyst,
+        again=again,
+        no_budget=no_budget,
+    )
+    if no_budget:
+        print(f"lethe: {FREE}. Use this on made-up data only.", file=sys.stderr)
+    if as_json:
+        print(json.dumps(reply.to_json(), indent=1))
+    else:
+        print_reply(reply)
+    return 0

@@ -1,0 +1,109 @@
+"""Which way a file is read: into memory as it is, or sorted and grouped on disk first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lethe.columns import Columns
+from lethe.errors import InputError
+from lethe.loaders.coded import Grouped, read_grouped
+from lethe.loaders.memory import available, bytes_of, outgrows
+from lethe.loaders.ratings import load_ratings
+from lethe.loaders.rows import read_rows
+from lethe.loaders.sorted_ratings import Release, sort_ratings
+from lethe.loaders.stage import DUCKDB
+
+_TABLES = (".csv", ".parquet", *DUCKDB)
+
+
+def read_table(
+    path: Path,
+    columns: Sequence[str] | None,
+    table: str | None = None,
+    *,
+    memory: str | None = None,
+    whole: str | None = None,
+) -> tuple[Columns | Grouped, tuple[str, ...]]:
+    """The columns of a table, or its different rows with their number where it is too large.
+
+    Args:
+        path: see `read_rows`.
+        columns: those that are needed; None = all, which are always read whole.
+        table: in a DuckDB file.
+        memory: that may be used, such as "4GB"; None = what is free.
+        whole: option that needs every row, so that they are not grouped; None = none does.
+
+    Returns:
+        The columns, and what there is to be said of the way.
+
+    Raises:
+        InputError: see `read_rows` and `read_grouped`.
+    """
+    limit = _limit(memory)
+    if not _large(path, limit):
+        return read_rows(path, columns, table), ()
+    if whole is not None or columns is None:
+        why = f"--{whole or 'query'} needs every row"
+        return read_rows(path, columns, table), (
+            f"{path.name} may not fit into {_gb(limit)} of memory; it was read whole, because "
+            f"{why}.",
+        )
+    grouped = read_grouped(path, columns, table, memory=limit)
+    note = (
+        f"{path.name} was read by DuckDB within {_gb(limit)} of memory: "
+        f"{int(grouped.times.sum()):,} rows, {len(grouped.times):,} of them different."
+    )
+    return grouped, (note,)
+
+
+def read_facts(
+    path: Path,
+    person: str,
+    item: str,
+    value: str | None = None,
+    time: str | None = None,
+    *,
+    memory: str | None = None,
+    **how: Any,
+) -> tuple[Release, tuple[str, ...]]:
+    """Facts as `load_ratings` reads them, or sorted on disk where the file is too large.
+
+    Args:
+        path: see `load_ratings`; so are the columns.
+        person: column.
+        item: column.
+        value: column.
+        time: column.
+        memory: that may be used, such as "4GB"; None = what is free.
+        how: unit, keep and table, see `load_ratings`.
+
+    Raises:
+        InputError: see `load_ratings` and `sort_ratings`.
+    """
+    limit = _limit(memory)
+    if not _large(path, limit):
+        return load_ratings(path, person, item, value, time, **how), ()
+    found = sort_ratings(path, person, item, value, time, memory=limit, **how)
+    note = (
+        f"{path.name} was sorted by DuckDB within {_gb(limit)} of memory: {found.facts:,} facts, "
+        f"{found.nbytes / found.facts:.3g} bytes each."
+    )
+    return found, (note,)
+
+
+def _large(path: Path, limit: int) -> bool:
+    return path.suffix.lower() in _TABLES and outgrows(path, limit)
+
+
+def _limit(memory: str | None) -> int:
+    if memory is None:
+        return available()
+    if not isinstance(memory, str):
+        raise InputError(f"memory={memory!r} must be text, such as 4GB.")
+    return bytes_of(memory)
+
+
+def _gb(size: int) -> str:
+    return f"{size / 10**9:.3g} GB"

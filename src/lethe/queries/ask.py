@@ -1,0 +1,250 @@
+"""A question from its text to its answer: plan, pay, look, add noise, store, tell; in this order.
+
+What is told was paid for, because the payment is on disk before the first private row is read.
+What was paid for may stay untold: when a machine dies in between, the budget is spent and there
+is no answer. The next try says so and asks for a new payment (`again`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lethe.errors import InputError, RunFailed
+from lethe.evidence.guarantee import Guarantee
+from lethe.queries.answer import Answer, Answers
+from lethe.queries.charge import Charge
+from lethe.queries.evaluate import measure
+from lethe.queries.ledger.chain import key_of
+from lethe.queries.ledger.contract import Ledger, NotSpent, Status
+from lethe.queries.ledger.opening import fingerprint_of, open_ledger
+from lethe.queries.parse import parse
+from lethe.queries.plan import Plan, make_plan
+from lethe.queries.privacy import Privacy
+from lethe.queries.release import release
+from lethe.queries.table import Table
+
+ANALYST = "local"
+FREE = "no budget: nobody counts what such answers add up to"
+
+
+class PaidUnanswered(NotSpent):
+    """The question was paid for before and its answer never came to be; nothing was spent now."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came of a question.
+
+    Attributes:
+        answers: with their noise.
+        plan: what was known beforehand.
+        charge: what it cost now; None where it was free.
+        left: what the analyst can still spend; None without a budget.
+        stored: whether this is the stored answer of an earlier time.
+    """
+
+    answers: Answers
+    plan: Plan
+    charge: Charge | None
+    left: Charge | None
+    stored: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "query": str(self.plan.query),
+            "privacy": str(self.plan.privacy),
+            **self.answers.to_json(),
+            "stored": self.stored,
+            "cost": _charge_json(self.charge),
+            "left": _charge_json(self.left),
+        }
+
+
+def ask(
+    path: str | Path,
+    query: str,
+    *,
+    budget: str | Path | None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    relation: str = "add/remove",
+    person: str | None = None,
+    rows: int | None = None,
+    table: str | None = None,
+    dataset: str | None = None,
+    analyst: str = ANALYST,
+    again: bool = False,
+    no_budget: bool = False,
+    threads: int | None = None,
+) -> Reply:
+    """Ask a question about a table, with noise, and pay for it from a budget.
+
+    Args:
+        path: .parquet, .csv or .duckdb; see `lethe.queries.table.Table`.
+        query: such as ``mean(age) in [18, 100] by county``.
+        budget: the ledger: a file that `lethe budget create` made, or ``postgresql://...``.
+        epsilon: cost; alone it means Laplace noise.
+        delta: with epsilon: Gaussian noise, and groups whose names are private.
+        rho, mu: instead of epsilon.
+        relation: "add/remove" or "replace-one", as the budget's.
+        person: column that names the person of a row; without it every row is a person.
+        rows: most rows of a person that are used.
+        table: in a .duckdb file.
+        dataset: name in the ledger; may be left out where it has only one.
+        analyst: who asks.
+        again: pay once more for a question that was paid for and not answered.
+        no_budget: answer without a ledger; nobody counts what such answers add up to.
+        threads: for DuckDB; None = as many as there are cores. They change no number.
+
+    Returns:
+        The answers; the stored ones, free, if this analyst has asked the same before.
+
+    Guarantee:
+        `Reply.answers.guarantee`; over all questions, the sum that the ledger's rule gives.
+    Assumes:
+        Nobody sees how long it took, what it did to the machine, or the ledger's stored answers
+        of others; every other release about these people is counted elsewhere.
+
+    Raises:
+        InputError: the question, a setting or the budget does not allow it; nothing was spent.
+        RunFailed: paid for, but the file, the disk or the ledger failed; nothing was told.
+    """
+    if (budget is None) is not no_budget:
+        raise InputError(
+            "a question needs a budget: make one with `lethe budget create`, or ask with "
+            "no_budget (--no-budget), and then nobody counts what the answers add up to."
+        )
+    asked = parse(query)
+    privacy = Privacy(epsilon, delta, rho, mu, relation, person, rows)
+    with Table(path, table=table, threads=threads) as opened:
+        plan = make_plan(asked, opened.schema, privacy)
+        if budget is None:
+            return Reply(_told(opened, plan), plan, None, None, False)
+        ledger = open_ledger(budget)
+        try:
+            name = dataset if dataset is not None else only_dataset(ledger)
+            return answer(opened, plan, ledger, name, analyst, again=again)
+        finally:
+            ledger.close()
+
+
+def answer(
+    table: Table, plan: Plan, ledger: Ledger, dataset: str, analyst: str, *, again: bool = False
+) -> Reply:
+    """Pay for a planned question and answer it, or give the stored answer; as `ask`.
+
+    Raises:
+        InputError: refused by the ledger; nothing was spent.
+        RunFailed: paid for and not told.
+    """
+    status = ledger.status(dataset)
+    fingerprint = ""
+    if status.fingerprint:
+        fingerprint = _fingerprint(str(table.path.resolve()), table.version)
+    key = f"{plan.key} | {table.name} {fingerprint or table.version}"
+    stored = ledger.stored(dataset, analyst, key)
+    if stored is not None:
+        return Reply(_from_json(json.loads(stored)), plan, None, _left(status, analyst), True)
+    if status.queries > status.answers and not again:
+        _check_answered(ledger, dataset, analyst, key)
+    receipt = ledger.spend(
+        dataset=dataset,
+        analyst=analyst,
+        query=key,
+        guarantee=plan.guarantee,
+        fingerprint=fingerprint,
+    )
+    try:
+        told = _told(table, plan)
+        ledger.answered(receipt, json.dumps(told.to_json(), allow_nan=False))
+    except RunFailed as error:
+        raise RunFailed(f"{error} The cost was spent (entry {receipt.number}).") from error
+    left = receipt.left if receipt.analyst_left is None else receipt.analyst_left
+    return Reply(told, plan, receipt.charge, left, False)
+
+
+def _told(table: Table, plan: Plan) -> Answers:
+    """The answer, which is for nobody to see before it was paid for."""
+    privacy = plan.privacy
+    groups = measure(table, plan.query, privacy.person, privacy.rows or 1, salt=plan.key)
+    if table.version != table.opened:
+        raise RunFailed(f"{table.path} was written while it was read. Ask again when it rests.")
+    told = release(plan.query, groups, plan.layout, privacy)
+    if told.guarantee != plan.guarantee:
+        raise RunFailed("the answer costs something else than was planned, so it is not told.")
+    return told
+
+
+def only_dataset(ledger: Ledger) -> str:
+    """The name of the only data set.
+
+    Raises:
+        InputError: there are several, or none.
+    """
+    names = ledger.datasets()
+    if len(names) != 1:
+        listed = ", ".join(names) or "none"
+        raise InputError(f"the ledger has the data sets {listed}: name one by dataset.")
+    return names[0]
+
+
+def _check_answered(ledger: Ledger, dataset: str, analyst: str, query: str) -> None:
+    """Refuse what this analyst has paid for without an answer, unless it is asked for again."""
+    key = key_of(query)
+    for entry in ledger.entries(dataset):
+        if entry.kind == "spend" and entry.analyst == analyst and entry.key == key:
+            raise PaidUnanswered(
+                f"this question was paid for (entry {entry.number}) and has no answer: the "
+                "machine stopped in between, or another process is still at it. What was spent "
+                "stays spent; ask with again (--again) to pay once more."
+            )
+
+
+def _left(status: Status, analyst: str) -> Charge:
+    own = [share.left for share in status.shares if share.analyst == analyst]
+    return own[0] if own else status.left
+
+
+@functools.lru_cache(maxsize=64)
+def _fingerprint(path: str, version: str) -> str:
+    """Read once for each version of a file."""
+    return fingerprint_of(path)
+
+
+def _from_json(told: Mapping[str, Any]) -> Answers:
+    rows = tuple(
+        Answer(
+            **{name: row[name] for name in ("value", "low", "high", "confidence", "mechanism")},
+            scale=row["scale"],
+            guarantee=_guarantee(row["guarantee"]),
+            key=row["key"],
+            notes=tuple(row["notes"]),
+        )
+        for row in told["rows"]
+    )
+    return Answers(rows, _guarantee(told["guarantee"]))
+
+
+def _guarantee(told: Mapping[str, Any]) -> Guarantee:
+    return Guarantee(
+        told["kind"],
+        told["parameters"],
+        told["relation"],
+        told["unit"],
+        tuple(told["assumptions"]),
+        tuple(told["voided_by"]),
+    )
+
+
+def _charge_json(charge: Charge | None) -> dict[str, Any] | None:
+    if charge is None:
+        return None
+    return {"rule": charge.rule, "amount": charge.amount, "delta": charge.delta}

@@ -1,0 +1,354 @@
+"""The ledger itself, on whatever keeps its rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from lethe.errors import InputError, check_choice, did_you_mean
+from lethe.evidence.guarantee import Guarantee
+from lethe.queries.charge import Charge, charge_of
+from lethe.queries.ledger import chain
+from lethe.queries.ledger.contract import (
+    RELATIONS,
+    UNITS,
+    BudgetExhausted,
+    Damaged,
+    Entry,
+    Mismatch,
+    NoLedger,
+    QueryLimit,
+    Receipt,
+    Share,
+    Status,
+    UnknownAnalyst,
+    Verification,
+)
+from lethe.queries.ledger.limits import check_limit, check_queries, not_enough
+from lethe.queries.ledger.replay import replay
+from lethe.queries.ledger.rows import Rows, Store, trusted
+from lethe.queries.ledger.view import tightest
+
+LONGEST_NAME, LONGEST_QUERY, LONGEST_REASON = 200, 20_000, 2_000
+
+
+class Book:
+    """See `lethe.queries.ledger.contract.Ledger`.
+
+    Args:
+        store: where the rows are kept.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rules: dict[str, str] = {}  # fixed for good, hence worth keeping
+
+    def create(
+        self,
+        dataset: str,
+        budget: Charge,
+        *,
+        fingerprint: str,
+        relation: str,
+        unit: str,
+        analysts: Mapping[str, Charge] | None = None,
+        queries: int | None = None,
+    ) -> None:
+        chain.check_text("dataset", dataset, LONGEST_NAME)
+        check_limit("budget", budget, budget.rule)
+        check_choice("relation", relation, RELATIONS)
+        check_choice("unit", unit, UNITS)
+        check_queries(queries)
+        if analysts is not None and not analysts:
+            raise InputError("analysts is empty: name at least one, or leave it out.")
+        for name, limit in (analysts or {}).items():
+            chain.check_text("analyst", name, LONGEST_NAME)
+            check_limit(f"budget of {name!r}", limit, budget.rule)
+        accounts = chain.Accounts(
+            rule=budget.rule,
+            relation=relation,
+            unit=unit,
+            fingerprint=fingerprint,
+            budget=budget,
+            spent=Charge(budget.rule, 0),
+            open=analysts is None,
+            most_each=queries,
+        )
+        self._store.prepare()
+        with self._store.writing(dataset) as rows:
+            if rows.head(dataset) is not None:
+                raise InputError(
+                    f"dataset={dataset!r} is in the ledger already; its budget can be raised, "
+                    "with a reason, but not made anew."
+                )
+            rows.begin(dataset)
+            last = _append(rows, None, dataset, "create", accounts, chain.FIRST)
+            for name, limit in sorted((analysts or {}).items()):
+                accounts = chain.after_grant(accounts, None, limit, None)
+                body = chain.canonical({"limit": chain.pair(limit), "queries": None})
+                last = _append(rows, last, dataset, "grant", accounts, body, name)
+
+    def grant(
+        self, dataset: str, analyst: str, limit: Charge, *, queries: int | None = None
+    ) -> None:
+        chain.check_text("analyst", analyst, LONGEST_NAME)
+        check_queries(queries)
+        with self._store.writing(dataset) as rows:
+            last, before = _last(rows, dataset)
+            check_limit(f"budget of {analyst!r}", limit, before.rule)
+            own = _own(rows, dataset, analyst)
+            accounts = chain.after_grant(before, own, limit, queries)
+            body = chain.canonical({"limit": chain.pair(limit), "queries": queries})
+            _append(rows, last, dataset, "grant", accounts, body, analyst)
+
+    def raise_budget(self, dataset: str, budget: Charge, *, reason: str) -> None:
+        chain.check_text("reason", reason, LONGEST_REASON)
+        with self._store.writing(dataset) as rows:
+            last, before = _last(rows, dataset)
+            check_limit("budget", budget, before.rule)
+            if not chain.fits(before.budget, budget) or budget == before.budget:
+                raise InputError(
+                    f"budget={budget.amount:g} must be above the present {before.budget.amount:g}"
+                    " and its delta not below: a budget can be raised only."
+                )
+            accounts = chain.after_raise(before, budget)
+            body = chain.canonical({"budget": chain.pair(budget), "reason": reason})
+            _append(rows, last, dataset, "raise", accounts, body)
+
+    def spend(
+        self, *, dataset: str, analyst: str, query: str, guarantee: Guarantee, fingerprint: str
+    ) -> Receipt:
+        chain.check_text("analyst", analyst, LONGEST_NAME)
+        chain.check_text("query", query, LONGEST_QUERY)
+        # All that can be done beforehand is: others wait from here on.
+        told, key, rule = chain.told_of(guarantee), chain.key_of(query), self._rule(dataset)
+        charge, rho = charge_of(guarantee, rule), chain.pure_rho(guarantee, rule)
+        body = chain.canonical({"query": query, "charge": chain.pair(charge), "guarantee": told})
+        with self._store.writing(dataset) as rows:
+            last, before = _last(rows, dataset)
+            if before.rule != rule:
+                raise Damaged(f"the rule of {dataset!r} has changed; open the ledger again.")
+            _check_same(before, guarantee, fingerprint)
+            own = before.own if last.analyst == analyst else _own(rows, dataset, analyst)
+            if own is None or (own.limit is None and not before.open):
+                if not before.open:
+                    known = rows.analysts(dataset)
+                    raise UnknownAnalyst(
+                        f"analyst={analyst!r} has no budget for {dataset!r}."
+                        f"{did_you_mean(analyst, known)} `lethe budget grant` gives one."
+                    )
+                own = own or chain.own_of(before)
+            if own.most is not None and own.queries >= own.most:
+                raise QueryLimit(
+                    f"analyst={analyst!r} has asked {own.queries} of {own.most} queries; nothing "
+                    "was spent. The same query as before is answered from the store, free."
+                )
+            if not chain.fits(charge, before.left):
+                raise BudgetExhausted(not_enough(charge, before.left, f"the data set {dataset!r}"))
+            if own.left is not None and not chain.fits(charge, own.left):
+                raise BudgetExhausted(not_enough(charge, own.left, f"analyst {analyst!r}"))
+            accounts = chain.after_spend(before, own, charge, rho)
+            entry = _append(rows, last, dataset, "spend", accounts, body, analyst, key)
+        assert accounts.own is not None
+        return Receipt(
+            dataset=dataset,
+            analyst=analyst,
+            number=entry.number,
+            charge=charge,
+            left=accounts.left,
+            analyst_left=accounts.own.left,
+            hash=entry.hash,
+        )
+
+    def answered(self, receipt: Receipt, answer: str) -> None:
+        _check_json(answer)
+        dataset, number = receipt.dataset, receipt.number
+        with self._store.writing(dataset) as rows:
+            last, before = _last(rows, dataset)
+            paid = rows.entry(dataset, number)
+            if paid is None or paid.kind != "spend" or paid.hash != receipt.hash:
+                raise InputError(
+                    f"entry {number} of {dataset!r} is not the one of this receipt; nothing stored."
+                )
+            if rows.answer_to(dataset, number) is not None:
+                raise InputError(f"entry {number} of {dataset!r} has its answer already.")
+            own = _own(rows, dataset, paid.analyst)
+            accounts = chain.after_answer(before, own or chain.own_of(before))
+            body = chain.canonical({"answer": answer})
+            _append(rows, last, dataset, "answer", accounts, body, paid.analyst, paid.key, number)
+
+    def stored(self, dataset: str, analyst: str, query: str) -> str | None:
+        chain.check_text("query", query, LONGEST_QUERY)
+        with self._store.reading() as rows:
+            _last(rows, dataset)
+            found = rows.answer(dataset, analyst, chain.key_of(query))
+            if found is None:
+                return None
+            return str(json.loads(trusted(found, "the stored answer").body)["answer"])
+
+    def datasets(self) -> Sequence[str]:
+        with self._store.reading() as rows:
+            return [name for name, _, _ in rows.heads()]
+
+    def status(self, dataset: str) -> Status:
+        with self._store.reading() as rows:
+            last, now = _last(rows, dataset)
+            whole = [trusted(one, "an entry") for one in rows.about(dataset, "")]
+            first = chain.Accounts.from_text(whole[0].state)
+            owned = [(name, _own(rows, dataset, name)) for name in rows.analysts(dataset)]
+        return Status(
+            dataset=dataset,
+            fingerprint=now.fingerprint,
+            relation=now.relation,
+            unit=now.unit,
+            budget=now.budget,
+            first_budget=first.budget,
+            spent=now.spent,
+            left=now.left,
+            shares=tuple(_share(name, own, now) for name, own in owned if own is not None),
+            open=now.open,
+            queries=now.queries,
+            answers=now.answers,
+            raises=tuple(
+                (one.number, str(json.loads(one.body)["reason"]))
+                for one in whole
+                if one.kind == "raise"
+            ),
+            head=last.hash,
+            entries=last.number + 1,
+            view=tightest(now),
+        )
+
+    def entries(self, dataset: str) -> Iterator[Entry]:
+        with self._store.reading() as rows:
+            _last(rows, dataset)
+            found = list(rows.entries(dataset))
+        yield from found
+
+    def verify(self, heads: Sequence[str] = ()) -> Verification:
+        try:
+            problems = self._store.problems()
+            with self._store.reading() as rows:
+                found = replay(rows, heads)
+        except Damaged as error:
+            return Verification((str(error),), (), {}, 0)
+        return Verification((*problems, *found.problems), found.notes, found.heads, found.entries)
+
+    def export(self, dataset: str) -> Iterator[dict[str, Any]]:
+        for entry in self.entries(dataset):
+            trusted(entry, f"entry {entry.number}")
+            told = asdict(entry)
+            yield {**told, "body": json.loads(entry.body), "state": json.loads(entry.state)}
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _rule(self, dataset: str) -> str:
+        if dataset not in self._rules:
+            with self._store.reading() as rows:
+                self._rules[dataset] = _last(rows, dataset)[1].rule
+        return self._rules[dataset]
+
+
+def now_text() -> str:
+    """The machine's clock."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def _append(
+    rows: Rows,
+    last: Entry | None,
+    dataset: str,
+    kind: str,
+    accounts: chain.Accounts,
+    body: str,
+    analyst: str = "",
+    key: str = "",
+    answers: int | None = None,
+) -> Entry:
+    entry = chain.sealed(
+        Entry(
+            dataset=dataset,
+            number=0 if last is None else last.number + 1,
+            kind=kind,
+            time=now_text(),
+            analyst=analyst,
+            key=key,
+            answers=answers,
+            body=body,
+            state=accounts.to_text(),
+            previous=chain.genesis(dataset) if last is None else last.hash,
+            hash="",
+        )
+    )
+    rows.append(entry)
+    return entry
+
+
+def _last(rows: Rows, dataset: str) -> tuple[Entry, chain.Accounts]:
+    head = rows.head(dataset)
+    if head is None:
+        known = [name for name, _, _ in rows.heads()]
+        raise NoLedger(
+            f"dataset={dataset!r} is not in this ledger.{did_you_mean(dataset, known)} "
+            "`lethe budget create` enters it."
+        )
+    entries, expected = head
+    if not isinstance(entries, int):
+        raise Damaged(f"the head of {dataset!r} is no number; `lethe budget verify` tells more.")
+    last = trusted(rows.entry(dataset, entries - 1), f"the last entry of {dataset!r}")
+    if last.hash != expected:
+        raise Damaged(
+            f"the last entry of {dataset!r} is not the one the head names. Nothing was spent; "
+            "`lethe budget verify` tells more."
+        )
+    return last, chain.Accounts.from_text(last.state)
+
+
+def _own(rows: Rows, dataset: str, analyst: str) -> chain.Own | None:
+    found = rows.latest(dataset, analyst)
+    if found is None:
+        return None
+    return chain.Accounts.from_text(trusted(found, f"the account of {analyst!r}").state).own
+
+
+def _share(name: str, own: chain.Own, now: chain.Accounts) -> Share:
+    closed = own.limit is None and not now.open
+    left = Charge(now.rule, 0) if closed else _lesser(now.left, own.left or now.left)
+    return Share(name, own.limit, own.spent, left, own.queries, own.most)
+
+
+def _lesser(one: Charge, other: Charge) -> Charge:
+    deltas = min(one.delta_units, other.delta_units)
+    return Charge(one.rule, min(one.units, other.units), deltas)
+
+
+def _check_same(before: chain.Accounts, guarantee: Guarantee, fingerprint: str) -> None:
+    for name, asked, fixed in (
+        ("relation", guarantee.relation, before.relation),
+        ("unit", guarantee.unit, before.unit),
+    ):
+        if asked != fixed:
+            raise Mismatch(
+                f"{name}={asked!r} of the answer is not the budget's {fixed!r}: costs of both "
+                f"cannot be added up. Ask for an answer with {name} {fixed!r}."
+            )
+    if before.fingerprint and fingerprint != before.fingerprint:
+        raise Mismatch(
+            f"fingerprint={fingerprint[:12]!r}... is not that of the budget's data "
+            f"({before.fingerprint[:12]!r}...): the data have changed, or are others. A budget "
+            "goes with one content; people in both need one budget over both."
+        )
+
+
+def _check_json(answer: str) -> None:
+    def refuse(name: str) -> Any:
+        raise ValueError(f"{name} is not JSON")
+
+    try:
+        json.loads(answer, parse_constant=refuse)
+    except ValueError as error:
+        raise InputError(f"the answer is not JSON: {error}.") from error

@@ -1,0 +1,270 @@
+"""How entries hang together: canonical bytes, hashes, and the accounts that each entry carries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lethe.errors import InputError
+from lethe.evidence.guarantee import Guarantee
+from lethe.queries.charge import Charge, charge_of
+from lethe.queries.ledger.contract import Damaged, Entry
+
+FORMAT = "lethe-ledger/1"
+FIRST = json.dumps({"format": FORMAT}, separators=(",", ":"))  # body of a "create"
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """Where a data set and the analyst of one entry stand after it.
+
+    Attributes:
+        rule: currency of the budget.
+        relation: neighbours.
+        unit: of privacy.
+        fingerprint: of the data.
+        budget: in all.
+        spent: in all.
+        open: whether analysts without a grant may ask.
+        most_each: most queries of an analyst whose grant says nothing else.
+        queries: paid for, in all.
+        answers: stored, in all.
+        pure_rho: the sum of epsilon^2 / 2 in units of rho, rounded up; None once an answer was
+            not of pure epsilon-DP.
+        own: of the analyst; None for entries without one.
+    """
+
+    rule: str
+    relation: str
+    unit: str
+    fingerprint: str
+    budget: Charge
+    spent: Charge
+    open: bool
+    most_each: int | None
+    queries: int = 0
+    answers: int = 0
+    pure_rho: int | None = 0
+    own: Own | None = None
+
+    @property
+    def left(self) -> Charge:
+        """Of the data set's budget."""
+        return minus(self.budget, self.spent)
+
+    def to_text(self) -> str:
+        """Canonical JSON."""
+        own = self.own
+        return canonical(
+            {
+                "rule": self.rule,
+                "relation": self.relation,
+                "unit": self.unit,
+                "fingerprint": self.fingerprint,
+                "budget": pair(self.budget),
+                "spent": pair(self.spent),
+                "open": self.open,
+                "most_each": self.most_each,
+                "queries": self.queries,
+                "answers": self.answers,
+                "pure_rho": self.pure_rho,
+                "own": None
+                if own is None
+                else {
+                    "limit": None if own.limit is None else pair(own.limit),
+                    "spent": pair(own.spent),
+                    "queries": own.queries,
+                    "most": own.most,
+                },
+            }
+        )
+
+    @staticmethod
+    def from_text(text: str) -> Accounts:
+        """Read back what `to_text` gave.
+
+        Raises:
+            Damaged: it is something else.
+        """
+        try:
+            found = json.loads(text)
+            rule, own = found["rule"], found.pop("own")
+            for name in ("budget", "spent"):
+                found[name] = Charge(rule, *found[name])
+            if own is not None:
+                limit = own["limit"] and Charge(rule, *own["limit"])
+                own = Own(limit, Charge(rule, *own["spent"]), own["queries"], own["most"])
+            return Accounts(**found, own=own)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise Damaged(f"the accounts of an entry cannot be read: {error!r}.") from error
+
+
+@dataclass(frozen=True)
+class Own:
+    """One analyst's account.
+
+    Attributes:
+        limit: own budget; None where only the data set's counts.
+        spent: so far.
+        queries: so far.
+        most: allowed in all; None without a limit.
+    """
+
+    limit: Charge | None
+    spent: Charge
+    queries: int
+    most: int | None
+
+    @property
+    def left(self) -> Charge | None:
+        """Of the own budget; 0 where a later grant is below what was spent."""
+        return None if self.limit is None else minus(self.limit, self.spent)
+
+
+def canonical(value: Any) -> str:
+    """One JSON text for one value, in ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def pair(charge: Charge) -> list[int]:
+    """Both numbers of units."""
+    return [charge.units, charge.delta_units]
+
+
+def minus(whole: Charge, part: Charge) -> Charge:
+    """What is left, never below 0.
+
+    >>> minus(Charge("rho", 5), Charge("rho", 7)).units
+    0
+    """
+    units = max(whole.units - part.units, 0)
+    return Charge(whole.rule, units, max(whole.delta_units - part.delta_units, 0))
+
+
+def plus(one: Charge, other: Charge) -> Charge:
+    """Sum of two charges under one rule."""
+    return Charge(one.rule, one.units + other.units, one.delta_units + other.delta_units)
+
+
+def fits(part: Charge, whole: Charge) -> bool:
+    """Whether both numbers of units do."""
+    return part.units <= whole.units and part.delta_units <= whole.delta_units
+
+
+def key_of(query: str) -> str:
+    """SHA-256 of the text of a query."""
+    return hashlib.sha256(query.encode()).hexdigest()
+
+
+def genesis(dataset: str) -> str:
+    """What stands for the hash before the first entry: it binds the chain to the data set."""
+    return hashlib.sha256(canonical([FORMAT, dataset]).encode()).hexdigest()
+
+
+def hash_of(entry: Entry) -> str:
+    """SHA-256 over the previous hash and all fields; a JSON list keeps them apart."""
+    fields = [
+        entry.previous,
+        entry.dataset,
+        entry.number,
+        entry.kind,
+        entry.time,
+        entry.analyst,
+        entry.key,
+        entry.answers,
+        entry.body,
+        entry.state,
+    ]
+    return hashlib.sha256(canonical(fields).encode()).hexdigest()
+
+
+def sealed(entry: Entry) -> Entry:
+    """The entry with its hash."""
+    return replace(entry, hash=hash_of(entry))
+
+
+def told_of(guarantee: Guarantee) -> Json:
+    """A guarantee as plain values for the body of a "spend".
+
+    Raises:
+        InputError: a parameter is no finite number.
+    """
+    for name, value in guarantee.parameters.items():
+        if not math.isfinite(value):
+            raise InputError(f"{name}={value!r} must be a finite number; nothing was spent.")
+    numbers = {name: float(value) for name, value in guarantee.parameters.items()}
+    return {**guarantee.to_json(), "parameters": numbers}
+
+
+def guarantee_of(found: Mapping[str, Any]) -> Guarantee:
+    """A guarantee from the body of a "spend"."""
+    return Guarantee(
+        found["kind"],
+        found["parameters"],
+        found["relation"],
+        found["unit"],
+        tuple(found["assumptions"]),
+        tuple(found["voided_by"]),
+    )
+
+
+def own_of(accounts: Accounts) -> Own:
+    """The account of an analyst who is seen for the first time."""
+    return Own(None, Charge(accounts.rule, 0), 0, accounts.most_each)
+
+
+def after_grant(before: Accounts, own: Own | None, limit: Charge, queries: int | None) -> Accounts:
+    """The accounts after a grant; the first one closes the data set to all others."""
+    own = own or own_of(before)
+    most = before.most_each if queries is None else queries
+    return replace(before, open=False, own=replace(own, limit=limit, most=most))
+
+
+def after_raise(before: Accounts, budget: Charge) -> Accounts:
+    """The accounts after the budget was raised."""
+    return replace(before, budget=budget, own=None)
+
+
+def pure_rho(guarantee: Guarantee, rule: str) -> int | None:
+    """What an answer adds to `Accounts.pure_rho`; None where it ends that sum."""
+    pure = rule == "epsilon" and guarantee.kind == "pure-dp"
+    return charge_of(guarantee, "rho").units if pure else None
+
+
+def after_spend(before: Accounts, own: Own, charge: Charge, rho: int | None) -> Accounts:
+    """The accounts after a query was paid for; `rho` is that of `pure_rho`."""
+    return replace(
+        before,
+        spent=plus(before.spent, charge),
+        queries=before.queries + 1,
+        pure_rho=None if before.pure_rho is None or rho is None else before.pure_rho + rho,
+        own=replace(own, spent=plus(own.spent, charge), queries=own.queries + 1),
+    )
+
+
+def after_answer(before: Accounts, own: Own) -> Accounts:
+    """The accounts after an answer was stored."""
+    return replace(before, answers=before.answers + 1, own=own)
+
+
+def check_text(name: str, text: str, longest: int) -> str:
+    """Return `text` if every store can hold it: not empty, printable, Unicode.
+
+    Raises:
+        InputError: it is none of these.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{name} is not valid Unicode: give plain text.") from None
+    if not text.strip() or len(text) > longest or "\x00" in text:
+        raise InputError(
+            f"{name} has {len(text)} characters; it must have 1 to {longest}, not only blanks, "
+            "and no NUL."
+        )
+    return text

@@ -1,0 +1,227 @@
+"""A ledger as findings: what was answered, what it cost, what that proves."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from lethe.evidence.findings import Findings
+from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.rules import QUERY_METRICS, Ruling, joint_outcome, judge, parse_rule
+from lethe.evidence.spending import CONFIDENCE, counted
+from lethe.queries.charge import Charge
+from lethe.queries.ledger.chain import Accounts
+from lethe.queries.ledger.contract import Entry, Ledger, Status, Verification, charge_json
+from lethe.queries.ledger.limits import in_words
+from lethe.queries.ledger.words import budget_words
+from lethe.training.fingerprint import versions
+
+Json = dict[str, Any]
+SO_FAR, WHOLE = "answers so far", "the whole budget"
+_MOST_POINTS = 200
+
+
+def compose(
+    ledger: Ledger, dataset: str, gate: Sequence[str] = (), heads: Sequence[str] = ()
+) -> Findings:
+    """The findings on a data set's budget.
+
+    Args:
+        ledger: it is read and checked whole.
+        dataset: name.
+        gate: rules on `QUERY_METRICS`.
+        heads: hashes that were kept elsewhere.
+
+    Raises:
+        InputError: a rule that cannot be read, or no such data set.
+        Damaged: the accounts cannot be trusted.
+    """
+    rules = [parse_rule(text, QUERY_METRICS) for text in gate]
+    status, entries = ledger.status(dataset), list(ledger.entries(dataset))
+    checked = ledger.verify(heads)
+    measured = counted(status.to_json())
+    rulings = [
+        Ruling(rule, SO_FAR, judge(rule, measured[rule.metric]), measured[rule.metric])
+        for rule in rules
+    ]
+    outcome = joint_outcome(ruling.outcome for ruling in rulings)
+    words = budget_words(status)
+    return Findings(
+        subject={
+            "release": "queries",
+            "name": dataset,
+            "summary": f"Answers to queries, {status.queries} so far, paid from a budget of "
+            f"{in_words(status.budget)}.",
+        },
+        threat_model={
+            "goal": "learn whether a person's data are among those that were asked, or what they "
+            "are",
+            "knowledge": "everything but that person's data",
+            "access": "all answers of all analysts, put together",
+            "budget": f"any computation; answers worth {in_words(status.budget)}",
+            "unit": f"{status.unit}, {status.relation}",
+        },
+        data={
+            "records": None,
+            "fingerprint": status.fingerprint or "not bound to a content",
+            "relation": status.relation,
+        },
+        attacks=[],
+        attacks_not_run=[
+            {
+                "name": "attacks on the answers",
+                "why": "the ledger bounds every attack by what was spent; `lethe audit mechanism` "
+                "tests whether a mechanism keeps its word",
+            }
+        ],
+        baseline=None,
+        candidates=[],
+        frontier={
+            "utility": "not measured",
+            "risk": f"{status.budget.rule} spent",
+            "margin": 0.0,
+            "pareto": [],
+            "knee": None,
+            "operating_point": None,
+            "rule": "a budget is judged by what was spent.",
+        },
+        records={"kept": False, "exposed": []},
+        checks=_checks(status, checked, heads),
+        rules=[ruling.to_json() for ruling in rulings],
+        verdict={"outcome": outcome, "candidate": SO_FAR, "words": [_told(outcome), words[0]]},
+        guarantees=[
+            {"candidate": name, "guarantee": guarantee.to_json()}
+            for name, guarantee in (
+                (SO_FAR, proven(status, status.spent)),
+                (WHOLE, proven(status, status.budget)),
+            )
+            if guarantee is not None
+        ],
+        limits=[
+            "What was told outside this ledger is not in it: other releases about the same people "
+            "add to what is known.",
+            "The ledger adds up what the mechanisms claim; it does not test them.",
+            "A chain of hashes finds changes and gaps. Somebody who can write the ledger can write "
+            "it anew, or put back an old copy; only a head kept elsewhere finds that.",
+            "An analyst's own budget bounds what one learns alone; analysts who put their answers "
+            "together learn what the data set's whole spending allows.",
+        ],
+        context={},
+        reproduction={
+            "seed": None,
+            "confidence": CONFIDENCE,
+            "gate": list(gate),
+            "head": status.head,
+            "entries": status.entries,
+            "versions": versions("lethe-privacy"),
+        },
+        queries={"ledger": _section(status, entries, checked), "words": words},
+    )
+
+
+def proven(status: Status, spent: Charge) -> Guarantee | None:
+    """What answers of this cost prove together; None before the first.
+
+    Sequential composition: epsilon and delta add up (Dwork and Roth 2014, theorem 3.16), rho adds
+    up (Bun and Steinke 2016, lemma 1.7), mu squared adds up (Dong, Roth and Su 2022). With a
+    budget fixed before, that also holds where queries and costs are chosen after seeing earlier
+    answers (Rogers, Roth, Ullman and Vadhan 2016; Smith and Thakurta 2022 for mu).
+    """
+    if not spent.units:
+        return None
+    kind, numbers = {
+        "epsilon": ("approx-dp" if spent.delta_units else "pure-dp", {"epsilon": spent.amount}),
+        "rho": ("zcdp", {"rho": spent.amount}),
+        "mu2": ("gdp", {"mu": math.sqrt(spent.amount)}),
+    }[spent.rule]
+    if spent.delta_units:
+        numbers["delta"] = spent.delta
+    return Guarantee(
+        kind,
+        numbers,
+        status.relation,
+        status.unit,
+        (
+            "every mechanism costs what it claims",
+            "all answers about these data were paid from this ledger",
+        ),
+        ("a release about the same people that was not paid here", "a ledger put back or cut"),
+    )
+
+
+def _checks(status: Status, checked: Verification, heads: Sequence[str]) -> list[Json]:
+    known = "and the head kept elsewhere is in it" if heads else "no head kept elsewhere was given"
+    rows = [
+        _check(
+            "chain of hashes",
+            "pass" if checked.ok else "fail",
+            f"all entries were read, {known}" if checked.ok else "; ".join(checked.problems[:5]),
+        ),
+        _check(
+            "order of time",
+            "warn" if checked.notes else "pass",
+            "; ".join(checked.notes[:3]) or "no entry has a time before the one before it",
+        ),
+        _check(
+            "budget as fixed at first",
+            "warn" if status.raises else "pass",
+            f"raised {len(status.raises)} times, from {in_words(status.first_budget)}"
+            if status.raises
+            else "never raised",
+        ),
+    ]
+    if not status.fingerprint:
+        rows.append(_check("bound to the data", "warn", "the budget is bound to no content"))
+    return rows
+
+
+def _check(name: str, status: str, detail: str) -> Json:
+    return {"name": name, "candidate": SO_FAR, "status": status, "detail": detail}
+
+
+def _section(status: Status, entries: Sequence[Entry], checked: Verification) -> Json:
+    kinds: Counter[str] = Counter()
+    for entry in entries:
+        if entry.kind == "spend":
+            kinds[str(json.loads(entry.body)["guarantee"]["kind"])] += 1
+    return {
+        **status.to_json(),
+        "kinds": dict(sorted(kinds.items())),
+        "burn": burn_down(entries),
+        "verified": checked.ok,
+        "problems": list(checked.problems),
+        "notes": list(checked.notes),
+    }
+
+
+def burn_down(entries: Sequence[Entry]) -> list[Json]:
+    """What was left after so many queries; at most some hundred points, ends and raises kept."""
+    points = []
+    for entry in entries:
+        if entry.kind in ("create", "spend", "raise"):
+            now = Accounts.from_text(entry.state)
+            points.append(
+                (
+                    entry.kind != "spend",
+                    {
+                        "queries": now.queries,
+                        "left": charge_json(now.left),
+                        "budget": charge_json(now.budget),
+                    },
+                )
+            )
+    step = math.ceil(len(points) / _MOST_POINTS)
+    last = len(points) - 1
+    return [one for at, (kept, one) in enumerate(points) if kept or at % step == 0 or at == last]
+
+
+def _told(outcome: str) -> str:
+    return {
+        "pass": "The spending meets every criterion that was fixed beforehand.",
+        "fail": "The spending breaks a criterion that was fixed beforehand.",
+        "not-enough-evidence": "A criterion cannot be judged by what was counted.",
+        "not-tested": "No criterion was set, so nothing passes or fails; --gate sets one.",
+    }[outcome]

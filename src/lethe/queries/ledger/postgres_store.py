@@ -1,0 +1,191 @@
+"""A ledger in PostgreSQL, for many machines: the row of a data set's head is the lock.
+
+Needs the extra ``postgres``. A commit returns when the server has it on disk: the session asks
+for ``synchronous_commit`` and a server with ``fsync`` switched off is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from lethe.errors import InputError, require
+from lethe.queries.ledger.contract import Damaged, NoLedger, Unavailable
+from lethe.queries.ledger.rows import TABLES, Rows
+
+if TYPE_CHECKING:
+    import psycopg
+
+PATIENCE = "30s"
+_LETHE = 0x4C657468
+_REFUSE = (
+    "CREATE FUNCTION lethe_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$"
+)
+_NEXT = (
+    "CREATE FUNCTION lethe_next_only() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN IF NEW.number IS DISTINCT FROM "
+    "(SELECT entries FROM lethe_heads WHERE dataset = NEW.dataset) "
+    "THEN RAISE EXCEPTION 'a ledger takes the next number only'; END IF; RETURN NEW; END $$"
+)
+_MOVE = (
+    "CREATE FUNCTION lethe_head_moves() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN IF NEW.dataset <> OLD.dataset OR NEW.entries <> OLD.entries + 1 "
+    "THEN RAISE EXCEPTION 'a head moves by one entry'; END IF; RETURN NEW; END $$"
+)
+TRIGGERS = {
+    "lethe_no_change": "BEFORE UPDATE OR DELETE ON lethe_entries FOR EACH ROW "
+    "EXECUTE FUNCTION lethe_append_only()",
+    "lethe_no_truncate": "BEFORE TRUNCATE ON lethe_entries FOR EACH STATEMENT "
+    "EXECUTE FUNCTION lethe_append_only()",
+    "lethe_next": "BEFORE INSERT ON lethe_entries FOR EACH ROW EXECUTE FUNCTION lethe_next_only()",
+    "lethe_head_stays": "BEFORE DELETE ON lethe_heads FOR EACH ROW "
+    "EXECUTE FUNCTION lethe_append_only()",
+    "lethe_heads_no_truncate": "BEFORE TRUNCATE ON lethe_heads FOR EACH STATEMENT "
+    "EXECUTE FUNCTION lethe_append_only()",
+    "lethe_head": "BEFORE UPDATE ON lethe_heads FOR EACH ROW EXECUTE FUNCTION lethe_head_moves()",
+}
+
+
+class PostgresStore:
+    """See `lethe.queries.ledger.rows.Store`.
+
+    Args:
+        url: ``postgresql://user@host/database``.
+
+    Raises:
+        MissingExtra: psycopg is not installed.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._driver = require("psycopg", "postgres")
+        self._url = url
+        self._connection: psycopg.Connection[Any] | None = None
+        self._inherited: list[Any] = []
+        self._owner, self._mutex = os.getpid(), threading.RLock()
+
+    def prepare(self) -> None:
+        """Make the tables if there are none."""
+        with self._speaking():
+            connection = self._connected()
+            with connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LETHE,))
+                if not _is_ledger(connection):
+                    for statement in (*TABLES, _REFUSE, _NEXT, _MOVE):
+                        connection.execute(statement.encode())
+                    for name, rest in TRIGGERS.items():
+                        connection.execute(f"CREATE TRIGGER {name} {rest}".encode())
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Rows]:
+        """One view that stays the same."""
+        with self._speaking():
+            connection = self._ledger()
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                yield _rows(connection)
+
+    @contextlib.contextmanager
+    def writing(self, dataset: str) -> Iterator[Rows]:
+        """Alone with the data set: others wait for the row of its head."""
+        with self._speaking():
+            connection = self._ledger()
+            with connection.transaction():
+                # What follows must see what the one before committed: no older snapshot.
+                connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                said = "SELECT 1 FROM lethe_heads WHERE dataset = %s FOR UPDATE"
+                if connection.execute(said, (dataset,)).fetchone() is None:  # it is being entered
+                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LETHE,))
+                yield _rows(connection)
+
+    def problems(self) -> list[str]:
+        """Triggers that are missing or switched off."""
+        with self._speaking():
+            said = (
+                "SELECT tgname FROM pg_trigger WHERE tgenabled = 'O' AND tgrelid IN "
+                "('lethe_entries'::regclass, 'lethe_heads'::regclass)"
+            )
+            there = {row[0] for row in self._ledger().execute(said)}
+        return [f"the trigger {name} is missing or off" for name in TRIGGERS if name not in there]
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._owner == os.getpid():
+            with self._mutex:
+                if self._connection is not None:
+                    self._connection.close()
+                    self._connection = None
+
+    def _ledger(self) -> psycopg.Connection[Any]:
+        connection = self._connected()
+        if not _is_ledger(connection):
+            raise NoLedger(
+                "this database holds no ledger. Make one with: "
+                "lethe budget create URL --data FILE --epsilon 1"
+            )
+        return connection
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        if self._connection is None or self._connection.closed:
+            fresh: psycopg.Connection[Any] = self._driver.connect(
+                self._url, autocommit=True, application_name="lethe"
+            )
+            try:
+                fresh.execute("SET synchronous_commit TO on")
+                fresh.execute(f"SET lock_timeout TO '{PATIENCE}'".encode())
+                if _setting(fresh, "fsync") != "on":
+                    raise InputError(
+                        "this server runs with fsync=off and may forget what was spent; "
+                        "switch it on, or use another server."
+                    )
+            except BaseException:
+                fresh.close()
+                raise
+            self._connection = fresh
+        return self._connection
+
+    @contextlib.contextmanager
+    def _speaking(self) -> Iterator[None]:
+        """One thread at a time, and every error of the driver in Lethe's voice."""
+        if self._owner != os.getpid():  # forked: two processes cannot share one conversation
+            self._inherited.append(self._connection)
+            self._connection = None
+            self._owner, self._mutex = os.getpid(), threading.RLock()
+        errors = self._driver.errors
+        with self._mutex:
+            try:
+                yield
+            except (errors.RaiseException, errors.IntegrityError, errors.DataError) as error:
+                raise Damaged(
+                    f"the ledger contradicts itself: {_first(error)} Nothing was spent."
+                ) from error
+            except self._driver.Error as error:
+                raise Unavailable(
+                    f"the ledger's server cannot be used: {_first(error)} No answer may leave; "
+                    "if the connection broke at the very end, the cost may have been recorded."
+                ) from error
+
+
+def _rows(connection: psycopg.Connection[Any]) -> Rows:
+    def execute(statement: str, values: tuple[Any, ...]) -> Iterable[Any]:
+        done = connection.execute(statement.replace("?", "%s").encode(), values)
+        return done.fetchall() if done.description else []
+
+    return Rows(execute)
+
+
+def _is_ledger(connection: psycopg.Connection[Any]) -> bool:
+    found = connection.execute("SELECT to_regclass('lethe_heads') IS NOT NULL").fetchone()
+    return bool(found and found[0])
+
+
+def _setting(connection: psycopg.Connection[Any], name: str) -> str:
+    found = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
+    return str(found[0]) if found else ""
+
+
+def _first(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".") + "."

@@ -1,0 +1,180 @@
+"""The statements of a ledger, once for SQLite and for PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from lethe.queries.ledger.chain import genesis, hash_of
+from lethe.queries.ledger.contract import Damaged, Entry
+
+FIELDS = "dataset, number, kind, time, analyst, key, answers, body, state, previous, hash"
+TABLES = (
+    "CREATE TABLE lethe_heads (dataset TEXT PRIMARY KEY, entries INTEGER NOT NULL, "
+    "hash TEXT NOT NULL)",
+    "CREATE TABLE lethe_entries (dataset TEXT NOT NULL, number INTEGER NOT NULL, "
+    "kind TEXT NOT NULL, time TEXT NOT NULL, analyst TEXT NOT NULL, key TEXT NOT NULL, "
+    "answers INTEGER, body TEXT NOT NULL, state TEXT NOT NULL, previous TEXT NOT NULL, "
+    "hash TEXT NOT NULL, PRIMARY KEY (dataset, number))",
+    "CREATE INDEX lethe_by_analyst ON lethe_entries (dataset, analyst, number)",
+    "CREATE INDEX lethe_by_key ON lethe_entries (dataset, analyst, key) WHERE kind = 'answer'",
+    "CREATE UNIQUE INDEX lethe_once ON lethe_entries (dataset, answers) WHERE answers IS NOT NULL",
+)
+_BATCH = 500
+
+
+class Rows:
+    """What a transaction can do.
+
+    Args:
+        execute: runs a statement with ``?`` for values and returns its rows.
+
+    Attributes:
+        appended: entries added so far.
+    """
+
+    def __init__(self, execute: Callable[[str, tuple[Any, ...]], Iterable[Any]]) -> None:
+        self._execute = execute
+        self.appended = 0
+
+    def head(self, dataset: str) -> tuple[int, str] | None:
+        """How many entries a data set has and the hash of the last; None if it is not there."""
+        said = "SELECT entries, hash FROM lethe_heads WHERE dataset = ?"
+        found = list(self._execute(said, (dataset,)))
+        return None if not found else (found[0][0], found[0][1])
+
+    def heads(self) -> list[tuple[str, int, str]]:
+        """The same for all of them, by name."""
+        found = self._execute("SELECT dataset, entries, hash FROM lethe_heads", ())
+        return sorted(((row[0], row[1], row[2]) for row in found), key=str)
+
+    def entry(self, dataset: str, number: int) -> Entry | None:
+        """One entry."""
+        return self._one("dataset = ? AND number = ?", (dataset, number))
+
+    def latest(self, dataset: str, analyst: str) -> Entry | None:
+        """The last entry about an analyst."""
+        return self._one(
+            "dataset = ? AND analyst = ? ORDER BY number DESC LIMIT 1", (dataset, analyst)
+        )
+
+    def answer(self, dataset: str, analyst: str, key: str) -> Entry | None:
+        """The last stored answer to a query."""
+        said = "dataset = ? AND analyst = ? AND key = ? AND kind = 'answer'"
+        return self._one(f"{said} ORDER BY number DESC LIMIT 1", (dataset, analyst, key))
+
+    def answer_to(self, dataset: str, number: int) -> Entry | None:
+        """The answer that belongs to the "spend" of this number."""
+        return self._one("dataset = ? AND answers = ?", (dataset, number))
+
+    def about(self, dataset: str, analyst: str) -> list[Entry]:
+        """All entries about an analyst; about the data set as a whole for an empty name."""
+        return list(self._many("dataset = ? AND analyst = ? ORDER BY number", (dataset, analyst)))
+
+    def analysts(self, dataset: str) -> list[str]:
+        """Everybody who was granted something or asked."""
+        said = "SELECT DISTINCT analyst FROM lethe_entries WHERE dataset = ? AND analyst <> ''"
+        return sorted(row[0] for row in self._execute(said, (dataset,)))
+
+    def entries(self, dataset: str) -> Iterator[Entry]:
+        """All entries in their order, read in batches."""
+        start = -1
+        while True:
+            found = list(
+                self._many(
+                    f"dataset = ? AND number > ? ORDER BY number LIMIT {_BATCH}", (dataset, start)
+                )
+            )
+            yield from found
+            if len(found) < _BATCH:
+                return
+            start = found[-1].number
+
+    def strays(self) -> list[str]:
+        """Data sets that have entries but no head."""
+        said = "SELECT DISTINCT dataset FROM lethe_entries"
+        known = {name for name, _, _ in self.heads()}
+        return sorted(str(row[0]) for row in self._execute(said, ()) if row[0] not in known)
+
+    def begin(self, dataset: str) -> None:
+        """Enter a data set without entries yet."""
+        said = "INSERT INTO lethe_heads (dataset, entries, hash) VALUES (?, 0, ?)"
+        self._execute(said, (dataset, genesis(dataset)))
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry and move the head; the store refuses any number but the next."""
+        self._execute(
+            f"INSERT INTO lethe_entries ({FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                entry.dataset,
+                entry.number,
+                entry.kind,
+                entry.time,
+                entry.analyst,
+                entry.key,
+                entry.answers,
+                entry.body,
+                entry.state,
+                entry.previous,
+                entry.hash,
+            ),
+        )
+        self._execute(
+            "UPDATE lethe_heads SET entries = ?, hash = ? WHERE dataset = ?",
+            (entry.number + 1, entry.hash, entry.dataset),
+        )
+        self.appended += 1
+
+    def _one(self, where: str, values: tuple[Any, ...]) -> Entry | None:
+        return next(iter(self._many(where, values)), None)
+
+    def _many(self, where: str, values: tuple[Any, ...]) -> Iterator[Entry]:
+        for row in self._execute(f"SELECT {FIELDS} FROM lethe_entries WHERE {where}", values):
+            yield Entry(*row)
+
+
+class Store(Protocol):
+    """Where the rows are kept."""
+
+    def prepare(self) -> None:
+        """Make the tables if there is no ledger yet.
+
+        Raises:
+            InputError: something else is there.
+        """
+
+    def reading(self) -> AbstractContextManager[Rows]:
+        """One view that stays the same."""
+
+    def writing(self, dataset: str) -> AbstractContextManager[Rows]:
+        """Alone with a data set; on leaving everything is on disk, after an error nothing is."""
+
+    def problems(self) -> list[str]:
+        """What is wrong with the file or the tables themselves."""
+
+    def close(self) -> None:
+        """Let go."""
+
+
+def trusted(entry: Entry | None, what: str) -> Entry:
+    """Return the entry if it is there and fits its own hash.
+
+    Raises:
+        Damaged: it does not.
+    """
+    if entry is None or not fits_hash(entry):
+        why = "is missing" if entry is None else "does not fit its hash"
+        raise Damaged(
+            f"{what} {why}: the ledger was changed by something else. Nothing was spent; "
+            "`lethe budget verify` tells more."
+        )
+    return entry
+
+
+def fits_hash(entry: Entry) -> bool:
+    """Whether an entry is as it was written; a value of another type does not fit either."""
+    try:
+        return hash_of(entry) == entry.hash
+    except (TypeError, ValueError):
+        return False

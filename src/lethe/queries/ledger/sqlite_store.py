@@ -1,0 +1,295 @@
+"""A ledger in one SQLite file: write-ahead log, synced at every commit, one writer at a time.
+
+SQLite's own waiting sleeps up to 100 ms while the file lies free, so writers queue at a small
+file beside it (``b.db-lock``). It also says how many entries the ledger had: if the ledger has
+fewer, its end was cut or an old copy was put back. That file is a help against accidents, no
+proof: whoever can write the ledger can write it too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from lethe.errors import InputError, LetheError
+from lethe.queries.ledger.contract import Damaged, NoLedger, Unavailable
+from lethe.queries.ledger.rows import TABLES, Rows
+
+APPLICATION = 0x4C657468  # "Leth"
+PATIENCE = 30.0  # seconds to wait for other writers
+_POLL = 0.001
+_NOTHING = "Nothing was spent."
+TRIGGERS = (
+    "CREATE TRIGGER lethe_no_update BEFORE UPDATE ON lethe_entries "
+    "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+    "CREATE TRIGGER lethe_no_delete BEFORE DELETE ON lethe_entries "
+    "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+    "CREATE TRIGGER lethe_next_only BEFORE INSERT ON lethe_entries WHEN NEW.number IS NOT "
+    "(SELECT entries FROM lethe_heads WHERE dataset = NEW.dataset) "
+    "BEGIN SELECT RAISE(ABORT, 'a ledger takes the next number only'); END",
+    "CREATE TRIGGER lethe_head_moves BEFORE UPDATE ON lethe_heads WHEN NEW.dataset IS NOT "
+    "OLD.dataset OR NEW.entries IS NOT OLD.entries + 1 "
+    "BEGIN SELECT RAISE(ABORT, 'a head moves by one entry'); END",
+    "CREATE TRIGGER lethe_head_stays BEFORE DELETE ON lethe_heads "
+    "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+    "CREATE TRIGGER lethe_head_once BEFORE INSERT ON lethe_heads WHEN EXISTS "
+    "(SELECT 1 FROM lethe_heads WHERE dataset = NEW.dataset) "
+    "BEGIN SELECT RAISE(ABORT, 'a data set is entered once'); END",
+)
+_FULL, _CORRUPT = (sqlite3.SQLITE_FULL,), (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_AWAY = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_NOMEM,
+)
+
+
+class SqliteStore:
+    """See `lethe.queries.ledger.rows.Store`.
+
+    Args:
+        path: of the file; made by `prepare` only.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._inherited: list[sqlite3.Connection] = []
+        self._connection: sqlite3.Connection | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self._owner, self._mutex = os.getpid(), threading.RLock()
+
+    def prepare(self) -> None:
+        """Make file and tables if there are none.
+
+        Raises:
+            InputError: the file is something else, or a ledger was here and is gone.
+        """
+        with self._speaking(), self._queued() as lock:
+            if (known := _read_count(lock)) and not self.path.exists():
+                raise InputError(
+                    f"{self.path} held {known} entries and is gone: put it back. To forget what "
+                    f"was spent, on purpose, delete {self.path}-lock as well."
+                )
+            with contextlib.closing(self._open("rwc")) as fresh:
+                if _application(fresh) == APPLICATION:
+                    return
+                if fresh.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+                    raise self._foreign()
+                if fresh.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+                    raise Unavailable(
+                        f"{self.path}: this file system has no write-ahead log; use a local disk, "
+                        "or PostgreSQL by URL."
+                    )
+                fresh.execute("BEGIN IMMEDIATE")
+                for statement in (*TABLES, *TRIGGERS):
+                    fresh.execute(statement)
+                fresh.execute(f"PRAGMA application_id = {APPLICATION}")
+                fresh.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Rows]:
+        """One view that stays the same."""
+        with self._speaking():
+            connection = self._connected()
+            connection.execute("BEGIN")
+            try:
+                yield Rows(connection.execute)
+            finally:
+                _undo(connection)
+
+    @contextlib.contextmanager
+    def writing(self, dataset: str) -> Iterator[Rows]:
+        """Alone with the file."""
+        with self._speaking():
+            connection = self._connected()
+            with self._queued() as lock:
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    total, known = _total(connection), _read_count(lock)
+                    if total < known:
+                        raise Damaged(f"{self._cut(total, known)} {_NOTHING}")
+                    rows = Rows(connection.execute)
+                    yield rows
+                    connection.execute("COMMIT")
+                finally:
+                    _undo(connection)
+                # Only ever behind the ledger, as the ledger is on disk before this is written.
+                os.pwrite(lock, b"%20d\n" % (total + rows.appended), 0)
+
+    def problems(self) -> list[str]:
+        """Damaged pages, and tables, indexes or triggers that are not as they were made."""
+        with self._speaking():
+            connection = self._connected()
+            found = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]
+            wrong = [] if found == ["ok"] else [f"the file is damaged: {one}" for one in found]
+            made = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql > ''"))
+            due = {_named(statement): statement for statement in (*TABLES, *TRIGGERS)}
+            wrong += [
+                f"{name} is not as Lethe made it"
+                for name in sorted({*made, *due})
+                if made.get(name) != due.get(name)
+            ]
+            total, known = _total(connection), self._known()
+            return [*wrong, self._cut(total, known)] if total < known else wrong
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._owner == os.getpid():
+            with self._mutex:
+                if self._connection is not None:
+                    self._connection.close()
+                    self._connection = None
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            if not self.path.is_file():
+                raise NoLedger(
+                    f"{self.path} is no ledger: there is no such file. Make one with: "
+                    f"lethe budget create {self.path} --data FILE --epsilon 1"
+                )
+            connection = self._open("rw")
+            try:
+                if _application(connection) != APPLICATION:
+                    raise self._foreign()
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def _open(self, mode: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=PATIENCE,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            # "full" syncs the log at every commit; fullfsync does so on Apple's disks as well.
+            for setting in (
+                "synchronous = FULL",
+                "fullfsync = ON",
+                "checkpoint_fullfsync = ON",
+                "trusted_schema = OFF",
+                "cell_size_check = ON",
+            ):
+                connection.execute(f"PRAGMA {setting}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextlib.contextmanager
+    def _speaking(self) -> Iterator[None]:
+        """One thread at a time, and every error of SQLite in Lethe's voice."""
+        if self._owner != os.getpid():  # forked: SQLite forbids to use or close the parent's
+            if self._connection is not None:
+                self._inherited.append(self._connection)
+                self._connection = None
+            self._start()
+        with self._mutex:
+            try:
+                yield
+            except sqlite3.Error as error:
+                raise self._said(error) from error
+            except UnicodeDecodeError as error:  # of a damaged text, in a message of SQLite
+                raise self._damaged("is damaged", error) from error
+            except OSError as error:
+                raise Unavailable(
+                    f"{self.path} cannot be used: {error.strerror or error}. {_NOTHING}"
+                ) from error
+
+    def _said(self, error: sqlite3.Error) -> LetheError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _FULL:
+            return Unavailable(
+                f"{self.path} cannot be written: the disk is full. {_NOTHING} Free some space "
+                "and ask again."
+            )
+        if code in _AWAY:
+            return Unavailable(f"{self.path} cannot be used: {error}. {_NOTHING}")
+        told = "is no ledger or is damaged" if code in _CORRUPT else "contradicts itself"
+        return self._damaged(told, error)
+
+    def _damaged(self, told: str, error: Exception) -> Damaged:
+        return Damaged(
+            f"{self.path} {told}: {error}. {_NOTHING} Put back a copy only if nothing was spent "
+            "since."
+        )
+
+    @contextlib.contextmanager
+    def _queued(self) -> Iterator[int]:
+        # Opened each time: a process forked from this one must not keep the lock alive.
+        lock, until = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT, 0o666), None
+        try:
+            while not _taken(lock):
+                until = until or time.monotonic() + PATIENCE
+                if time.monotonic() > until:
+                    raise Unavailable(
+                        f"{self.path} was busy for {PATIENCE:g} seconds. {_NOTHING} Ask again."
+                    )
+                time.sleep(_POLL)
+            yield lock
+        finally:
+            os.close(lock)
+
+    def _known(self) -> int:
+        with contextlib.suppress(FileNotFoundError), open(f"{self.path}-lock", "rb") as file:
+            return _read_count(file.fileno())
+        return 0
+
+    def _foreign(self) -> InputError:
+        return InputError(
+            f"{self.path} is a database of something else and no ledger; name another file."
+        )
+
+    def _cut(self, total: int, known: int) -> str:
+        return (
+            f"{self.path} has {total} entries and had {known}: its end was cut, or an old copy "
+            "was put back."
+        )
+
+
+def _named(statement: str) -> str:
+    return statement.replace("UNIQUE ", "").split()[2]
+
+
+def _application(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA application_id").fetchone()[0])
+
+
+def _taken(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _total(connection: sqlite3.Connection) -> int:
+    said = "SELECT COALESCE(SUM(entries), 0) FROM lethe_heads"
+    return int(connection.execute(said).fetchone()[0])
+
+
+def _read_count(lock: int) -> int:
+    text = os.pread(lock, 32, 0).strip()
+    return int(text) if text.isdigit() else 0
+
+
+def _undo(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")

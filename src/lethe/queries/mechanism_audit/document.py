@@ -1,0 +1,258 @@
+"""From the measurements on a mechanism to the findings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.findings import Findings
+from lethe.evidence.guarantee import empirical_only
+from lethe.evidence.rules import Rule, Ruling, joint_outcome, judge
+from lethe.queries.mechanism_audit import reach
+from lethe.queries.mechanism_audit.claim import Claim
+from lethe.queries.mechanism_audit.reuse import MOST
+from lethe.queries.mechanism_audit.settings import REUSE, MechanismSettings
+from lethe.queries.mechanism_audit.study import Measurement, Study
+from lethe.queries.mechanism_audit.words import enough, half_of, plain_words, reach_words
+from lethe.training.fingerprint import versions
+
+Json = dict[str, Any]
+_ATTACKS = (
+    (
+        "cells",
+        "Likelihood ratio, cell by cell",
+        "Ding, Wang, Wang, Zhang and Kifer, CCS 2018",
+    ),
+    ("value", "The number itself", "Wasserman and Zhou, JASA 2010"),
+    ("bits", "The lowest bit of the number", "Mironov, CCS 2012"),
+    (
+        "classifier",
+        "Classifiers on answers of several numbers",
+        "Bichsel, Steffen, Bogunovic and Vechev, IEEE S&P 2021",
+    ),
+)
+
+
+def compose(study: Study, settings: MechanismSettings, name: str, code: str) -> Findings:
+    """The findings of an audit of a mechanism.
+
+    Args:
+        study: what was measured.
+        settings: of the audit.
+        name: of the mechanism.
+        code: hash of the mechanism and its inputs.
+    """
+    claim, level = settings.claim, (1 - settings.confidence) / len(study.measured)
+    power = _power(claim, claim.value, settings.runs, level)
+    rulings = [_ruling(rule, study, settings, level, name) for rule in settings.rules()]
+    outcome = joint_outcome(ruling.outcome for ruling in rulings)
+    words = plain_words(study, settings)
+    most = reach.largest(claim, settings.runs, level)
+    told = [words[0]]
+    words.append(reach_words(claim, settings.runs, most, power))
+    needed = reach.runs_needed(claim, level) if claim.value and not enough(power) else None
+    if power is not None and not enough(power) and outcome != "fail":
+        told.append(_too_few(claim, needed))
+    return Findings(
+        subject={
+            "release": "queries",
+            "name": name,
+            "summary": f"A mechanism, run {settings.runs:,} times on each of two neighbouring "
+            f"inputs, {len(study.measured)} such pairs. Claimed: {claim}.",
+        },
+        threat_model={
+            "goal": "tell two neighbouring data sets apart by one answer",
+            "knowledge": "both data sets; of the mechanism nothing but its answers",
+            "access": "one answer, of which the attacker knows the law from other runs",
+            "budget": f"{settings.runs:,} answers on each input to learn from and to bound",
+            "unit": f"one person's record, {settings.relation}",
+        },
+        data={
+            "records": max(_records(one) for one in study.measured),
+            "pairs": len(study.measured),
+            "relation": settings.relation,
+            "fingerprint": code,
+        },
+        attacks=[
+            {"name": key, "title": title, "paper": paper, "threat": "black box", "settings": {}}
+            for key, title, paper in _ATTACKS
+        ],
+        attacks_not_run=[
+            {
+                "name": "inputs that were not tried",
+                "why": "a black box has infinitely many; name yours with --neighbours",
+            }
+        ],
+        baseline=None,
+        candidates=[],
+        frontier={
+            "utility": "not measured",
+            "risk": settings.metric,
+            "margin": 0.0,
+            "pareto": [],
+            "knee": None,
+            "operating_point": None,
+            "rule": "a mechanism is judged by its claim.",
+        },
+        records={"kept": False, "exposed": []},
+        checks=_checks(study, power, needed, settings),
+        rules=[ruling.to_json() for ruling in rulings],
+        verdict={"outcome": outcome, "candidate": name, "words": told},
+        guarantees=[
+            {
+                "candidate": name,
+                "guarantee": empirical_only(
+                    "answers are independent of each other",
+                    voided_by=("other inputs, other events, more runs",),
+                ).to_json(),
+            }
+        ],
+        limits=[
+            "A lower limit is found by attacks: it can contradict a claim and can never prove one. "
+            "A proof is about the code; so read the code as well.",
+            "Only these pairs of inputs were tried; noise that is wrong on others was not seen.",
+            "Events rarer than a few in the number of runs are out of sight: a failure of "
+            "probability 1e-6 is not found by ten thousand runs.",
+            "The time an answer takes, and what else the mechanism writes, were not looked at.",
+        ],
+        context={},
+        reproduction={
+            "seed": settings.seed,
+            "confidence": settings.confidence,
+            "runs": settings.runs,
+            "claim": str(claim),
+            "relation": settings.relation,
+            "gate": [str(rule) for rule in settings.rules()],
+            "note": "a mechanism that draws from the system's entropy answers anew each time",
+            "versions": versions("lethe-privacy", "numpy", "scipy", "scikit-learn", "opendp"),
+        },
+        queries={
+            "mechanism": _section(study, settings, most, power, level, needed),
+            "words": [*words, *told[1:]],
+        },
+    )
+
+
+def _power(claim: Claim, value: float | None, runs: int, level: float) -> Estimate | None:
+    """Of finding half the noise of a claim with this value."""
+    if value is None or value <= 0:
+        return None
+    return reach.power(Claim(claim.measure, value, claim.delta), reach.HALF, runs, level)
+
+
+def _ruling(
+    rule: Rule, study: Study, settings: MechanismSettings, level: float, name: str
+) -> Ruling:
+    evidence: Measured = study.reuse
+    if rule.metric != REUSE:
+        limit = study.limit
+        power = _power(settings.claim, rule.limit, settings.runs, level)
+        # The limit is a number, not an estimate of one: it meets the rule for good, provided
+        # that these runs would have shown it if the noise were too small.
+        high = limit.low if enough(power) else None
+        evidence = Estimate(limit.low, limit.low, high, limit.confidence, limit.method, limit.n)
+    return Ruling(rule, name, judge(rule, evidence), evidence)
+
+
+def _too_few(claim: Claim, needed: int | None) -> str:
+    text = "So these runs could not tell the claim from one that is wrong"
+    text += f"; about {needed:,} runs on each input would" if needed else ""
+    if claim.measure == "epsilon" and claim.delta:
+        text += ". If the mechanism is meant to be Gaussian, claim its mu or rho: far fewer will do"
+    return text + "."
+
+
+def _checks(
+    study: Study, power: Estimate | None, needed: int | None, settings: MechanismSettings
+) -> list[Json]:
+    shared = study.reuse
+    if not isinstance(shared, Estimate):
+        status, detail = "warn", shared.reason
+    else:
+        low, high = shared.low or 0.0, shared.high or 1.0
+        status = "fail" if low > MOST else "pass" if high <= MOST else "warn"
+        detail = f"rank correlation of an answer and the next, at most {MOST:g} wanted"
+    rows: list[Json] = [
+        {
+            "name": "fresh noise each time",
+            "candidate": None,
+            "status": status,
+            "detail": detail,
+            **({"estimate": shared.to_json()} if isinstance(shared, Estimate) else {}),
+        },
+        {
+            "name": "answers vary",
+            "candidate": None,
+            "status": "fail" if study.repeats else "pass",
+            "detail": "the answer to the same data never changes"
+            if study.repeats
+            else "the same data get different answers, or all data the same one",
+        },
+    ]
+    if power is not None:
+        more = "" if needed is None else f"; about {needed:,} runs on each input are needed"
+        rows.append(
+            {
+                "name": "power",
+                "candidate": None,
+                "status": "pass" if enough(power) else "warn",
+                "detail": f"share of audits that would find {half_of(settings.claim)}{more}",
+                "estimate": power.to_json(),
+            }
+        )
+    return rows
+
+
+def _section(
+    study: Study,
+    settings: MechanismSettings,
+    most: float,
+    power: Estimate | None,
+    level: float,
+    needed: int | None,
+) -> Json:
+    claim = settings.claim
+    less = None
+    if claim.value is not None:
+        less = reach.smallest(claim, settings.runs, level)
+    return {
+        "claim": {
+            "measure": claim.measure,
+            "value": claim.value,
+            "delta": claim.delta,
+            "words": str(claim),
+        },
+        "relation": settings.relation,
+        "runs": settings.runs,
+        "limit": study.limit.to_json(),
+        "worst": study.worst.pair.name,
+        "pairs": [
+            {
+                "name": one.pair.name,
+                "limit": one.found.limit.to_json(),
+                "event": one.found.event,
+                "statistic": one.found.statistic,
+                "shares": list(one.found.shares),
+                "bounded_runs": one.found.runs,
+                "others": [
+                    {"answer": what, "shares": list(shares)} for what, shares in one.others.items()
+                ],
+            }
+            for one in study.measured
+        ],
+        "reuse": study.reuse.to_json(),
+        "reach": {
+            "largest": most,
+            "half": half_of(claim),
+            "power_at_half": None if power is None else power.to_json(),
+            "too_small_by": less,
+            "runs_needed": needed,
+        },
+    }
+
+
+def _records(one: Measurement) -> int:
+    try:
+        return max(len(one.pair.first), len(one.pair.second))
+    except TypeError:  # data that have no length
+        return 0

@@ -1,0 +1,81 @@
+"""Which groups exist, and how many rows they have, when even the names are private.
+
+A group of one person shows by its mere presence. So noise is put on each count and only groups
+above a threshold are shown; a person alone in a group is above it with probability at most delta
+(Rogers 2023; OpenDP's threshold measurements).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from lethe.errors import InputError, check_between
+from lethe.queries.mechanisms.law import Law
+from lethe.queries.mechanisms.library import fitted, opendp
+from lethe.queries.mechanisms.spend import Spend
+
+_LEAST_DELTA = 1e-14  # OpenDP's map stops near 1e-16
+
+
+@dataclass(frozen=True)
+class Found:
+    """Groups above the threshold.
+
+    Attributes:
+        counts: noisy count by index of the group, in the order of the index.
+        threshold: least noisy count that is shown.
+        law: of the noise.
+    """
+
+    counts: dict[int, int]
+    threshold: int
+    law: Law
+
+
+def found_keys(
+    counts: dict[int, int], *, groups: int, largest: int, total: int, spend: Spend
+) -> Found:
+    """Noisy counts of the groups above a threshold.
+
+    Args:
+        counts: rows by index of the group; the index must not depend on the private counts.
+        groups: most groups that neighbours may differ in, >= 1.
+        largest: most that neighbours move one count.
+        total: most that neighbours move all counts, summed.
+        spend: epsilon with delta.
+
+    Guarantee:
+        (epsilon, delta)-DP, by OpenDP's map.
+
+    Raises:
+        InputError: no delta, or one below 1e-14.
+    """
+    if spend.epsilon is None or spend.delta is None:
+        raise InputError(
+            "groups whose names are private need epsilon and a delta: give both, or list the "
+            "groups."
+        )
+    check_between("delta", spend.delta, _LEAST_DELTA, 1)
+    dp = opendp()
+    atom = dp.atom_domain(T="i64")
+    space = dp.map_domain(atom, atom), dp.l01inf_distance(dp.absolute_distance(T="i64"))
+    distance = (groups, total, largest)
+    epsilon, delta = spend.epsilon, spend.delta
+    noise = dp.vector_domain(atom), dp.l1_distance(T="i64")
+    _, scale = fitted(lambda s: dp.m.make_laplace(*noise, scale=s), total / epsilon, total, epsilon)
+
+    def measure(threshold: int) -> Any:
+        return dp.m.make_laplace_threshold(*space, scale=scale, threshold=threshold)
+
+    threshold = largest + math.ceil(scale * max(0.0, math.log(groups / delta))) + 1
+    while True:
+        made = measure(threshold)
+        cost = made.map(distance)
+        if cost[0] <= epsilon and cost[1] <= delta:
+            break
+        threshold += max(1, math.ceil(scale / 16))
+    drawn = made({int(k): max(0, min(2**62, int(v))) for k, v in counts.items() if v > 0})
+    shown = {int(k): int(drawn[k]) for k in sorted(drawn)}
+    return Found(shown, threshold, Law("discrete laplace", scale))

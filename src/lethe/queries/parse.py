@@ -1,0 +1,387 @@
+"""Text becomes a `Query`, or an error that points at the place. Nothing here touches a table.
+
+The text is never handed to a database: what is not in this grammar is refused, column names are
+looked up, and values travel beside the SQL, not in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+from lethe.errors import InputError, did_you_mean
+from lethe.queries.grammar import (
+    KEYWORDS,
+    MIRRORED,
+    OPPOSITE,
+    Aggregate,
+    Both,
+    Bounds,
+    Categories,
+    Compare,
+    Condition,
+    Count,
+    Either,
+    Histogram,
+    IsNull,
+    Key,
+    Literal,
+    Mean,
+    Mode,
+    Number,
+    Quantile,
+    Query,
+    Regression,
+    Sum,
+    Variance,
+    among,
+    joined,
+    opposite,
+    ordered,
+)
+from lethe.queries.words import Word, cut, wrong
+
+MOST_VALUES = 10_000
+MOST_BINS = 10_000  # noise takes some 30 us a cell
+DEEPEST = 50
+EXAMPLES = {
+    "count": "count() where age >= 65 by county",
+    "sum": "sum(income) in [0, 200000]",
+    "mean": "mean(age) in [18, 100] by county",
+    "variance": "variance(age) in [18, 100]",
+    "median": "median(age) in [18, 100]",
+    "quantile": "quantile(age, 0.9) in [18, 100] step 1",
+    "histogram": "histogram(age) in [0, 100] bins 20",
+    "mode": "mode(day) among ['Mon', 'Tue', 'Wed']",
+    "regress": "regress(income in [0, 200000], age in [18, 100])",
+}
+_SIDES = "one person can move it over the whole range, so no noise short of the range hides them"
+REFUSED = {
+    "min": f"a smallest value is refused: {_SIDES}. Ask for quantile(x, 0.01) in [.., ..]",
+    "max": f"a largest value is refused: {_SIDES}. Ask for quantile(x, 0.99) in [.., ..]",
+    "avg": "the word is mean.",
+    "average": "the word is mean.",
+    "std": "ask for variance and take its root: that costs nothing more.",
+    "stddev": "ask for variance and take its root: that costs nothing more.",
+    "distinct": "different values are not counted; ask for count() by column.",
+}
+Part = TypeVar("Part")
+
+
+def parse(query: str) -> Query:
+    """Read a question.
+
+    Args:
+        query: such as ``mean(age) in [18, 100] where sex = 'F' by county``.
+
+    Raises:
+        InputError: it is not in the grammar; the message points at the place and has an example.
+
+    >>> print(parse("MEAN(age) in [18.0,1e2] by county where not (age < 18 or sex = 'F')"))
+    mean(age) in [18, 100] where age >= 18 and sex != 'F' by county
+    """
+    return _Reader(query).query()
+
+
+class _Reader:
+    def __init__(self, query: str) -> None:
+        self.text = query
+        self.words = cut(query)
+        self.at = 0
+        self.depth = 0
+        self.example = EXAMPLES["mean"]
+
+    @property
+    def next(self) -> Word:
+        return self.words[self.at]
+
+    def wrong(self, why: str, word: Word | None = None) -> InputError:
+        return wrong(self.text, (word or self.next).at, why, self.example)
+
+    def take(self) -> Word:
+        word = self.next
+        self.at += word.kind != "end"
+        return word
+
+    def has(self, *words: str) -> bool:
+        """Take the words if they come next."""
+        ahead = [word.lower for word in self.words[self.at : self.at + len(words)]]
+        if ahead != list(words):
+            return False
+        self.at += len(words)
+        return True
+
+    def must(self, sign: str, after: str) -> None:
+        if not self.has(sign):
+            raise self.wrong(f"{sign!r} must stand here, after {after}.")
+
+    def query(self) -> Query:
+        aggregate = self.aggregate()
+        where: Condition | None = None
+        by: tuple[Key, ...] = ()
+        while self.next.kind != "end":
+            start = self.next
+            if self.has("where"):
+                if where is not None:
+                    raise self.wrong("a query has one 'where'; join its parts by 'and'.", start)
+                where = self.condition()
+            elif self.has("by"):
+                if by:
+                    raise self.wrong("a query has one 'by'; list its columns with commas.", start)
+                by = self.keys()
+            else:
+                hint = did_you_mean(start.raw, ("where", "by"))
+                raise self.wrong(f"here the query ends, or 'where' or 'by' follows.{hint}")
+        return Query(aggregate, where, by)
+
+    def aggregate(self) -> Aggregate:
+        start = self.take()
+        function = start.raw.lower()
+        if start.kind != "name" or function not in EXAMPLES:
+            listed = ", ".join(EXAMPLES)
+            why = REFUSED.get(function) or (
+                f"a query starts with one of {listed}.{did_you_mean(function, EXAMPLES)}"
+            )
+            raise self.wrong(why, start)
+        self.example = EXAMPLES[function]
+        self.must("(", function)
+        if function == "count":
+            if not self.has(")"):
+                raise self.wrong(
+                    "count() counts rows and has no column; rows with a value are "
+                    "count() where x is not null."
+                )
+            return Count()
+        column = self.column()
+        if function == "regress":
+            return self.regression(column)
+        share: Number = 0.5
+        if function == "quantile":
+            self.must(",", "the column")
+            share = self.between_0_and_1()
+        self.must(")", "the column")
+        if function in ("histogram", "mode") and self.has("among"):
+            values = self.values()
+            if len(values) < 2 and function == "mode":
+                raise self.wrong("a mode is chosen among at least two values.")
+            return (Mode if function == "mode" else Categories)(column, values)
+        if function == "mode":
+            raise self.wrong("'among' and the possible values must stand here.")
+        bounds = self.bounds()
+        if function in ("median", "quantile"):
+            return Quantile(column, share, bounds, self.step(bounds))
+        if function == "histogram":
+            self.must("bins", "the bounds")
+            return Histogram(column, bounds, self.bins())
+        if function == "sum":
+            return Sum(column, bounds)
+        return Mean(column, bounds) if function == "mean" else Variance(column, bounds)
+
+    def regression(self, y: str) -> Regression:
+        y_bounds = self.bounds()
+        self.must(",", "the bounds of y")
+        x = self.column()
+        x_bounds = self.bounds()
+        self.must(")", "the bounds of x")
+        return Regression(y, y_bounds, x, x_bounds)
+
+    def column(self) -> str:
+        word = self.take()
+        if word.kind == "quoted":
+            return word.raw[1:-1].replace('""', '"')
+        if word.kind != "name" or word.lower in KEYWORDS:
+            quoted = "; a column that is called so needs double quotes" if word.lower else ""
+            raise self.wrong(f"the name of a column must stand here{quoted}.", word)
+        return word.raw
+
+    def bounds(self) -> Bounds:
+        if not self.has("in", "["):
+            raise self.wrong(
+                "bounds such as in [18, 100] must stand here: values are clamped to them, and they "
+                "are never read off the table."
+            )
+        start = self.next
+        low = self.number()
+        self.must(",", "the lower bound")
+        high = self.number()
+        if not low < high:
+            raise self.wrong("the lower bound must be below the upper one.", start)
+        if not math.isfinite(float(high) - float(low)):
+            raise self.wrong("the bounds are too far apart.", start)
+        self.must("]", "the upper bound")
+        return Bounds(low, high)
+
+    def step(self, bounds: Bounds) -> Number | None:
+        if not self.has("step"):
+            return None
+        start = self.next
+        step = self.number()
+        if not step > 0 or not (bounds.high - bounds.low) / step <= MOST_BINS:
+            raise self.wrong(
+                f"the step must be above 0 and cut the bounds into at most {MOST_BINS} parts.",
+                start,
+            )
+        if step > bounds.high - bounds.low:
+            raise self.wrong("the step must not be wider than the bounds.", start)
+        return step
+
+    def bins(self) -> int:
+        start = self.next
+        bins = self.number()
+        if not isinstance(bins, int) or not 1 <= bins <= MOST_BINS:
+            raise self.wrong(f"bins must be a whole number from 1 to {MOST_BINS}.", start)
+        return bins
+
+    def between_0_and_1(self) -> Number:
+        start = self.next
+        share = self.number()
+        if not 0 < share < 1:
+            raise self.wrong(
+                "the share of a quantile lies in (0, 1); 0.5 is the median, and 0 and 1, the "
+                "smallest and largest value, are refused.",
+                start,
+            )
+        return share
+
+    def number(self) -> Number:
+        start = self.next
+        sign = -1 if self.has("-") else 1
+        if sign == 1:
+            self.has("+")
+        word = self.take()
+        if word.kind != "number" or (value := _number(word.raw)) is None:
+            raise self.wrong("a finite number must stand here.", start)
+        return sign * value
+
+    def value(self) -> Literal:
+        word = self.next
+        if word.kind == "text":
+            return self.take().raw[1:-1].replace("''", "'")
+        if self.has("true"):
+            return True
+        if self.has("false"):
+            return False
+        if word.kind == "quoted" or (word.kind == "name" and word.lower not in KEYWORDS):
+            inner = word.raw[1:-1] if word.kind == "quoted" else word.raw
+            raise self.wrong(f"a fixed value must stand here; text has single quotes: '{inner}'.")
+        if self.has("null"):
+            raise self.wrong("null equals nothing; ask 'is null' or 'is not null'.", word)
+        return self.number()
+
+    def values(self) -> tuple[Literal, ...]:
+        """A list in brackets; sorted, each value once, all of one kind."""
+        start = self.next
+        if not self.has("["):
+            raise self.wrong("values in brackets such as ['Kent', 'Essex'] must stand here.")
+        found = [self.value()]
+        while self.has(","):
+            found.append(self.value())
+        self.must("]", "the values")
+        kinds = {_kind(value) for value in found}
+        if len(kinds) > 1:
+            raise self.wrong(f"values of one kind must stand here, not {_listed(kinds)}.", start)
+        if len(found) > MOST_VALUES:
+            raise self.wrong(f"at most {MOST_VALUES} values may stand here.", start)
+        if len(set(found)) < len(found):
+            twice = next(value for value in found if found.count(value) > 1)
+            raise self.wrong(f"{twice!r} stands here twice; each value may stand once.", start)
+        return ordered(found)
+
+    def keys(self) -> tuple[Key, ...]:
+        found: list[Key] = []
+        while not found or self.has(","):
+            start = self.next
+            column = self.column()
+            if column in [key.column for key in found]:
+                raise self.wrong(f"{column!r} is grouped by twice.", start)
+            found.append(Key(column, self.values() if self.has("among") else None))
+        if len({key.among is None for key in found}) > 1:
+            raise self.wrong(
+                "give 'among' and its values for all columns of 'by', or for none of them."
+            )
+        if found[0].among is not None:
+            cells = math.prod(len(key.among or ()) for key in found)
+            if cells > MOST_BINS:
+                raise self.wrong(f"'by' has {cells} groups; at most {MOST_BINS} are answered.")
+        return tuple(sorted(found, key=lambda key: key.column))
+
+    def condition(self) -> Condition:
+        return self.chain("or", Either, lambda: self.chain("and", Both, self.clause))
+
+    def chain(
+        self, word: str, kind: type[Both] | type[Either], part: Callable[[], Condition]
+    ) -> Condition:
+        parts = [part()]
+        while self.has(word):
+            parts.append(part())
+        return joined(kind, parts)
+
+    def deeper(self, part: Callable[[], Part]) -> Part:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise self.wrong(f"brackets and 'not' may be {DEEPEST} deep.")
+        found = part()
+        self.depth -= 1
+        return found
+
+    def clause(self) -> Condition:
+        if self.has("not"):
+            return opposite(self.deeper(self.clause))
+        if self.has("("):
+            inside = self.deeper(self.condition)
+            self.must(")", "the condition in brackets")
+            return inside
+        if self.next.kind in ("number", "text") or self.next.lower in ("-", "+", "true", "false"):
+            value = self.value()
+            return self.compared(MIRRORED[self.operator()], value)
+        column = self.column()
+        if self.has("is"):
+            negated = self.has("not")
+            self.must("null", "'is'")
+            return IsNull(column, negated)
+        negated = self.has("not")
+        if self.has("in"):
+            found = among(column, self.values())
+            return opposite(found) if negated else found
+        if self.has("between"):
+            low = self.value()
+            self.must("and", "the lower value")
+            bounds = [Compare(column, ">=", low), Compare(column, "<=", self.value())]
+            inside = joined(Both, list(bounds))
+            return opposite(inside) if negated else inside
+        if negated:
+            raise self.wrong("'in' or 'between' must follow 'not' here.")
+        return Compare(column, self.operator(), self.value())
+
+    def compared(self, operator: str, value: Literal) -> Condition:
+        return Compare(self.column(), operator, value)
+
+    def operator(self) -> str:
+        word = self.take()
+        found = {"<>": "!="}.get(word.raw, word.raw)
+        if word.kind != "sign" or found not in OPPOSITE:
+            raise self.wrong(
+                "a comparison must stand here: =, !=, <, <=, >, >=, in [..], between .. and .., "
+                "is null.",
+                word,
+            )
+        return found
+
+
+def _number(raw: str) -> Number | None:
+    """Whole numbers as such, whatever way they are written; None where it is too large."""
+    if raw.isdigit() and len(raw) <= 18:
+        return int(raw)
+    value = float(raw)
+    if not math.isfinite(value):
+        return None
+    return int(value) if value.is_integer() and abs(value) <= 2**53 else value
+
+
+def _kind(value: Literal) -> str:
+    return "text" if isinstance(value, str) else "bool" if isinstance(value, bool) else "numbers"
+
+
+def _listed(kinds: set[str]) -> str:
+    return " and ".join(sorted(kinds))

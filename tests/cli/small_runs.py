@@ -1,0 +1,102 @@
+"""Finished runs of each kind of release, small and real, for the commands that read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from reidentification_people import population
+
+from lethe.cli import run
+
+ALL_RULES = {
+    "model": ["auc<=0.9", "tpr@0.1<=0.9", "tau@0.1<=3", "top-t<=9"],
+    "quasi": ["prosecutor<=1", "marketer<=1", "journalist<=1", "unique<=0.01", "certain<=1"],
+    "records": ["top-1<=1", "match<=1", "exposed<=1", "false-match<=1"],
+    "synthetic": ["singling-out<=1", "linkability<=1", "inference<=1"],
+    "embeddings": ["lift<=99", "top-1<=1", "bound<=1"],
+}
+
+
+def gates(rules: list[str]) -> list[str]:
+    """As options."""
+    return [word for rule in rules for word in ("--gate", rule)]
+
+
+def leaky_scores(folder: Path, shift: float = 0.8, seed: int = 0) -> Path:
+    """Signals of 16 models on 500 records; members lie `shift` higher, each record its own."""
+    rng = np.random.default_rng(seed)
+    half = rng.random((8, 500)) < 0.5
+    members = np.concatenate([half, ~half])
+    signals = rng.normal(size=members.shape) + members * shift * rng.gamma(2, 0.5, 500)
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(folder / "scores.npz", signals=signals, members=members)
+    return folder / "scores.npz"
+
+
+def scores_run(folder: Path, *more: str, shift: float = 0.8, seed: int = 0) -> Path:
+    """An audit of a model, of scores that were handed in."""
+    file = leaky_scores(folder, shift, seed)
+    out = folder / "run"
+    few = ("--attack", "lira-online", "loss-threshold")
+    assert run(["audit", "scores", str(file), "--out", str(out), "--quiet", *few, *more]) in (
+        0,
+        1,
+        3,
+    )
+    return out
+
+
+def people_files(folder: Path) -> None:
+    """Rows with quasi-identifiers: originals, others, and made ones; and facts of people."""
+    rng = np.random.default_rng(0)
+    ages, towns = rng.integers(20, 70, 120), rng.choice(["a", "b", "c"], 120)
+    sick = rng.integers(0, 2, 120)
+    rows = [f"{a},{t},{s}" for a, t, s in zip(ages, towns, sick, strict=True)]
+    for name, part in (("people", rows[:60]), ("control", rows[60:]), ("made", rows[30:90])):
+        (folder / f"{name}.csv").write_text("\n".join(["age,town,sick", *part]) + "\n")
+    facts = [
+        f"{person},{item},{rng.integers(1, 6)},2020-01-{rng.integers(1, 29):02d}"
+        for person in range(30)
+        for item in rng.choice(40, 9, replace=False)
+    ]
+    (folder / "films.csv").write_text("\n".join(["who,film,stars,day", *facts]) + "\n")
+
+
+def rows_run(folder: Path, kind: str, *more: str) -> Path:
+    """An audit of rows: "quasi", "records" or "synthetic"."""
+    people_files(folder)
+    at = {name: str(folder / f"{name}.csv") for name in ("people", "control", "made", "films")}
+    asked = {
+        "quasi": [
+            *(at["people"], "--quasi", "age,town", "--sensitive", "sick", "--ks", "2", "3"),
+            *("--population", at["people"]),
+        ],
+        "records": [
+            *(at["films"], "--person", "who", "--item", "film", "--value", "stars"),
+            *("--time", "day", "--targets", "20", "--facts", "4"),
+        ],
+        "synthetic": [
+            *(at["people"], "--synthetic", at["made"], "--control", at["control"]),
+            *("--quasi", "age,town", "--sensitive", "sick", "--attacks", "40"),
+        ],
+    }[kind]
+    out = folder / f"run-{kind}"
+    assert run(["audit", "table", *asked, "--out", str(out), "--quiet", *more]) in (0, 1, 3)
+    return out
+
+
+def vectors_run(folder: Path, *more: str) -> Path:
+    """An audit of representations."""
+    people = population()
+    weight, bias = people.pop("head")
+    np.savez(folder / "mlp.npz", **{k: v for k, v in people.items() if v is not None})
+    np.savez(folder / "head.npz", w=weight, b=bias)
+    few = [
+        *("--sigma", "0.5", "2", "--averaged", "1", "--draws", "2", "--plays", "200"),
+        *("--radius-points", "50", "--radius-draws", "100"),
+    ]
+    file, out = str(folder / "mlp.npz"), folder / "run"
+    asked = ["audit", "embeddings", file, "--head", str(folder / "head.npz"), "--out", str(out)]
+    assert run([*asked, "--quiet", *few, *more]) in (0, 1, 3)
+    return out

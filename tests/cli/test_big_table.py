@@ -1,0 +1,87 @@
+"""A file that is larger than all the memory the process may take, from file to report."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lethe.cli import run
+
+duckdb = pytest.importorskip("duckdb")
+pytest.importorskip("pyarrow")
+
+LIMIT = 2**27
+UNDER_A_LIMIT = """
+import re, resource, sys
+from pathlib import Path
+import duckdb, pyarrow.parquet, scipy.optimize, scipy.stats
+import lethe.report
+from lethe.cli import run
+
+duckdb.connect(":memory:").close()
+before = int(re.search(r"VmData:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+resource.setrlimit(resource.RLIMIT_DATA, (before + int(sys.argv[1]),) * 2)
+raise SystemExit(run(sys.argv[2:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is one of Linux")
+def test_a_file_beyond_a_hard_limit_is_audited_whole(tmp_path: Path) -> None:
+    file, out = tmp_path / "people.csv", tmp_path / "run"
+    rows = """
+        SELECT 18 + i % 70 AS age, printf('%05d', i % 45 * 100) AS zip, i % 4 AS sick,
+            repeat('remark ', 40) || i AS remark
+        FROM range(630000) t(i)
+    """
+    duckdb.sql(f"COPY ({rows}) TO '{file}' (HEADER)")
+    assert file.stat().st_size > 1.3 * LIMIT
+    asked = ["audit", "table", file, "--quasi", "age,zip", "--sensitive", "sick", "--memory"]
+    done = subprocess.run(
+        [sys.executable, "-c", UNDER_A_LIMIT, str(LIMIT), *map(str, asked), "128MiB", "--out", out],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+        | {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = json.loads((out / "findings.json").read_text())["table"]
+    # 630 people of every age and zip code: 70 and 45 have a common divisor of 5.
+    assert table["rows"] == 630_000 and table["anonymity"]["k"] == 1000
+    assert table["anonymity"]["classes"] == 630
+
+
+def test_the_command_finds_the_same_both_ways(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lethe.loaders import memory
+
+    facts = [f"p{at % 40},{at * 7 % 33},{at % 5},2020-01-{1 + at % 28:02d}" for at in range(600)]
+    (tmp_path / "films.csv").write_text("\n".join(["who,film,stars,day", *facts]) + "\n")
+    (tmp_path / "older.csv").write_text("\n".join(["who,film,stars,day", *facts[:99]]) + "\n")
+    people = [f"{at % 7},{at % 4:03d},{at % 3}" for at in range(200)]
+    (tmp_path / "people.csv").write_text("\n".join(["age,zip,sick", *people]) + "\n")
+    monkeypatch.chdir(tmp_path)
+    asked = {
+        "people.csv": "--quasi age,zip --sensitive sick --population people.csv",
+        "films.csv": "--person who --item film --value stars --time day --targets 20 "
+        "--aux older.csv",
+    }
+    for file, options in asked.items():
+        command = ["audit", "table", file, *options.split(), "--quiet", "--memory", "128MiB"]
+        assert run([*command, "--out", f"small-{file}"]) == 0
+        with monkeypatch.context() as patch:
+            patch.setattr(memory, "_GROWTH", 2**30)
+            assert run([*command, "--out", f"large-{file}"]) == 0
+        small, large = (
+            json.loads((tmp_path / f"{way}-{file}" / "findings.json").read_text())
+            for way in ("small", "large")
+        )
+        assert small == large
+    assert run(["audit", "table", "people.csv", "--quasi", "age", "--memory", "much"]) == 2

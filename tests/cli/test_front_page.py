@@ -1,0 +1,109 @@
+"""`lethe --help`, and how commands are found: quickly, without importing any."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import command
+from small_runs import leaky_scores
+
+import lethe.cli
+from lethe.cli import BUG, main, run
+from lethe.cli.commands import COMMANDS, front_page
+
+LISTED = [one for group in COMMANDS.values() for one in group]
+
+
+@pytest.mark.parametrize("one", LISTED, ids=lambda one: one.name)
+def test_every_command_of_the_page_is_there(one: object) -> None:
+    module, attribute = one.where.split(":")
+    assert callable(getattr(importlib.import_module(module), attribute))
+    assert f"\n  {one.name} " in front_page()
+
+
+def test_the_page_teaches_releases_and_exit_codes_within_the_width_of_a_terminal() -> None:
+    page = front_page()
+    for words in (
+        "audit model",
+        "audit embeddings",
+        "audit table",
+        "audit mechanism",
+        "130 Ctrl-C",
+    ):
+        assert words in page
+    assert max(map(len, page.splitlines())) <= 90
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["--debug", "--help"]])
+def test_the_page_needs_no_parser(arguments: list[str]) -> None:
+    code = (
+        f"import sys; from lethe.cli import run; code = run({arguments!r}); "
+        "seen = [m for m in ('cyclopts', 'numpy', 'rich', 'lethe.cli.audit') if m in sys.modules]; "
+        "print(seen, file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == front_page() and done.stderr.strip() == "[]"
+
+
+def test_one_command_does_not_import_the_others() -> None:
+    code = (
+        "import sys; from lethe.cli import run; run(['check', '--help']); "
+        "print([m for m in sys.modules if m.startswith('lethe.cli.')], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "'lethe.cli.check'" in done.stderr and "'lethe.cli.audit'" not in done.stderr
+
+
+def test_an_error_is_one_line_and_debug_shows_where(tmp_path: Path) -> None:
+    asked = ("check", tmp_path / "none")
+    plain, debugged = command(*asked), command("--debug", *asked)
+    assert plain.returncode == debugged.returncode == 2
+    assert plain.stderr.startswith("lethe: ") and plain.stderr.count("\n") == 1
+    assert "Traceback" in debugged.stderr and debugged.stderr.endswith(plain.stderr)
+
+
+def test_a_crash_is_not_taken_for_a_rule_that_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def crash(arguments: list[str]) -> int:
+        raise ZeroDivisionError("no rule fails here")
+
+    monkeypatch.setattr(lethe.cli, "run", crash)
+    for arguments, shown in (["check"], False), (["check", "--debug"], True):
+        with pytest.raises(SystemExit) as stopped:
+            main(arguments)
+        assert stopped.value.code == BUG not in (0, 1, 2, 3, 4)
+        told = capsys.readouterr().err
+        assert "ZeroDivisionError: no rule fails here" in told
+        assert ("Traceback" in told) is shown
+
+
+def test_json_is_the_findings_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = leaky_scores(tmp_path), tmp_path / "run"
+    few = ["--attack", "loss-threshold"]
+    assert run(["audit", "scores", str(file), "--out", str(out), "--json", *few]) == 0
+    assert capsys.readouterr().out == (out / "findings.json").read_text()
+    # The file of a run names its subject; without it something must be named.
+    assert run(["audit", "scores", "--config", str(out / "audit.toml"), "--json", "--quiet"]) == 0
+    assert capsys.readouterr().out == (out / "findings.json").read_text()
+    for kind in ("model", "scores", "table", "embeddings", "text"):
+        assert run(["audit", kind]) == 2
+        assert f"lethe audit {kind} needs a file to audit" in capsys.readouterr().err
+
+
+def test_completion_for_a_shell(tmp_path: Path) -> None:
+    script = tmp_path / "lethe.bash"
+    done = command("--install-completion", "--shell", "bash", "--output", script)
+    assert done.returncode == 0, done.stderr
+    words = script.read_text()
+    assert all(one.name in words for one in LISTED) and "--gate" in words

@@ -1,0 +1,141 @@
+"""`lethe query`: the table of answers, what it cost, and refusals with exit code 2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command import command
+
+from lethe.cli import run
+from lethe.queries.charge import Charge
+from lethe.queries.ledger.opening import open_ledger
+
+MEAN = "mean(age) in [18, 100] by county"
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    path = tmp_path / "people.parquet"
+    ages = np.arange(3000) % 60 + 20
+    pq.write_table(pa.table({"age": ages, "county": ["Kent", "Essex", "Kent"] * 1000}), path)
+    return path
+
+
+@pytest.fixture
+def budget(tmp_path: Path) -> Path:
+    path = tmp_path / "b.db"
+    ledger = open_ledger(path)
+    ledger.create(
+        "people",
+        Charge("epsilon", 10**9, 10**13),
+        fingerprint="",
+        relation="add/remove",
+        unit="record",
+    )
+    ledger.close()
+    return path
+
+
+def spent(budget: Path) -> int:
+    ledger = open_ledger(budget)
+    units = ledger.status("people").spent.units
+    ledger.close()
+    return units
+
+
+def asked(*words: object) -> int:
+    return run(["query", *map(str, words)])
+
+
+def test_the_command_of_the_manual(people: Path, budget: Path) -> None:
+    """In a process of its own, where warnings are errors."""
+    done = command("query", people, MEAN, "--epsilon", 0.5, "--delta", 1e-6, "--budget", budget)
+    assert done.returncode == 0, done.stderr
+    for word in ("county", "Essex", "Kent", "95 % error interval", "Cost: epsilon 0.5", "Left:"):
+        assert word in done.stdout
+    assert spent(budget) == 500_000_000
+
+
+def test_the_same_again_is_free(
+    people: Path, budget: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        assert asked(people, "count()", "--epsilon", 0.5, "--budget", budget) == 0
+    first, second = capsys.readouterr().out.split("Cost: epsilon 0.5. Left: epsilon 0.5")
+    assert "it costs nothing" in second and first.splitlines()[2] in second
+    assert spent(budget) == 500_000_000
+
+
+def test_json_is_json(people: Path, budget: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    among = "histogram(county) among ['Kent', 'Essex']"
+    assert asked(people, among, "--epsilon", 0.5, "--budget", budget, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [row["key"] for row in told["rows"]] == [{"county": "Essex"}, {"county": "Kent"}]
+    assert told["cost"] == {"rule": "epsilon", "amount": 0.5, "delta": 0.0}
+    assert told["left"]["amount"] == 0.5 and told["stored"] is False
+
+
+def test_a_dry_run_spends_nothing(
+    people: Path, budget: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (people, "count()", "--epsilon", 0.5, "--budget", budget, "--dry-run")
+    assert asked(*words) == 0
+    told = capsys.readouterr().out
+    for word in (
+        "sensitivity: one person moves a count by at most 1",
+        "expected 95 % error of the noise: +- 6",
+        "It would cost epsilon 0.5 of the epsilon 1, delta 1e-05 left.",
+        "Nothing was spent",
+    ):
+        assert word in told
+    assert asked(*words, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["scale"] == 2.0
+    assert asked(*words, "--explain") == 0
+    assert "e^0.5 = 1.65 times as likely" in capsys.readouterr().out
+    assert spent(budget) == 0
+
+
+def test_an_explanation_comes_before_the_answer(
+    people: Path, budget: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert asked(people, "count()", "--epsilon", 0.5, "--budget", budget, "--explain") == 0
+    told = capsys.readouterr().out
+    assert told.index("You ask: count().") < told.index("Cost: epsilon 0.5.")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["count()", "--epsilon", "-0.5"], "epsilon=-0.5"),
+        (["count()", "--epsilon", "0.5", "--delta", "1"], "delta=1.0"),
+        (["count()", "--epsilon", "2"], "does not fit|left|not enough"),
+        (["count(); drop table rows", "--epsilon", "0.5"], "has no place"),
+        (["mean(age) in [18, 18]", "--epsilon", "0.5"], "the lower bound must be below"),
+        (["mean(county) in [18, 100]", "--epsilon", "0.5"], "holds text, not numbers"),
+        ([MEAN, "--epsilon", "0.5"], "--delta 1e-6"),
+    ],
+)
+def test_refusals_have_exit_code_2_and_cost_nothing(
+    people: Path,
+    budget: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    why: str,
+) -> None:
+    assert asked(people, *words, "--budget", budget) == 2
+    told = capsys.readouterr()
+    assert any(word in told.err for word in why.split("|")) and not told.out
+    assert spent(budget) == 0
+
+
+def test_without_a_budget_it_must_be_said(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(people, "count()", "--epsilon", 1) == 2
+    assert "lethe budget create" in capsys.readouterr().err
+    assert asked(people, "count()", "--epsilon", 1, "--no-budget") == 0
+    told = capsys.readouterr()
+    assert "nobody counts" in told.err and "No budget was charged." in told.out

@@ -1,0 +1,108 @@
+"""`[rules]` in a file: names, reasons, and whether they were fixed before the run."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+from small_runs import leaky_scores, scores_run
+
+from lethe.cli import run
+from lethe.cli.rules_file import criteria_in
+from lethe.errors import InputError
+from lethe.evidence.findings import schema
+from lethe.evidence.gate import Criterion
+
+RULES = """
+[rules]
+area = {rule = "auc <= 0.99", why = "far from telling all"}
+rate = "tpr@0.1 <= 0.95"
+"""
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> list[str]:
+    """A first audit with rules from a file."""
+    (tmp_path / "rules.toml").write_text('attack = ["lira-online"]\n' + RULES)
+    file = leaky_scores(tmp_path)
+    return ["audit", "scores", str(file), "--out", str(tmp_path / "run"), "--quiet"]
+
+
+def rulings(folder: Path) -> list[dict[str, object]]:
+    document = json.loads((folder / "run" / "findings.json").read_text())
+    jsonschema.validate(document, schema())
+    return document["rules"]
+
+
+def test_rules_with_names_and_reasons_are_stamped(asked: list[str], tmp_path: Path) -> None:
+    assert run([*asked, "--config", str(tmp_path / "rules.toml")]) == 0
+    told = [
+        {key: one.get(key) for key in ("rule", "name", "why", "fixed")} for one in rulings(tmp_path)
+    ]
+    assert told == [
+        {"rule": "auc <= 0.99", "name": "area", "why": "far from telling all", "fixed": True},
+        {"rule": "tpr@0.1 <= 0.95", "name": "rate", "why": None, "fixed": True},
+    ]
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert [one["rule"] for one in manifest["rules"]] == ["auc <= 0.99", "tpr@0.1 <= 0.95"]
+    # What is written down reads back: the same command from it, with no file named.
+    before = (tmp_path / "run" / "findings.json").read_bytes()
+    written = tmp_path / "run" / "audit.toml"
+    assert tomllib.loads(written.read_text())["rules"]["area"]["why"] == "far from telling all"
+    assert run(["audit", "scores", "--config", str(written), "--quiet"]) == 0
+    assert (tmp_path / "run" / "findings.json").read_bytes() == before
+
+
+def test_a_rule_that_comes_later_is_called_that(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = ["--config", str(tmp_path / "rules.toml")]
+    assert run([*asked, *config]) == 0
+    assert "(fixed after the run)" not in capsys.readouterr().out
+    assert run([*asked, *config, "--gate", "auc<=0.99", "--gate", "auc<=0.995"]) == 0
+    assert [one["fixed"] for one in rulings(tmp_path)] == [True, False]
+    shown = capsys.readouterr().out
+    assert "pass: auc <= 0.995 on baseline (fixed after the run)" in shown
+    assert "Set after the run had begun, when results could be known: auc <= 0.995." in shown
+    assert run(["check", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().out.count("Fixed after the run") == 1
+
+
+def test_no_rule_at_first_fixes_none(tmp_path: Path) -> None:
+    scores_run(tmp_path)
+    scores_run(tmp_path, "--gate", "auc<=0.99")
+    assert [one["fixed"] for one in rulings(tmp_path)] == [False]
+
+
+def test_both_forms_beside_each_other() -> None:
+    table = {"rules": {"a": "auc <= 0.6"}, "gate": ["auc <= 0.6", "top-t <= 3"]}
+    assert criteria_in(table, "f") == [Criterion("auc <= 0.6", "a"), Criterion("top-t <= 3")]
+    assert criteria_in({"gate": "auc <= 1"}, "f") == [Criterion("auc <= 1")]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"rules": ["auc <= 1"]}, "must be a table"),
+        ({"gate": [1]}, "must be a table of rules, and gate a list"),
+        ({"rules": {"a": 3}}, "must be a rule such as"),
+        ({"rules": {"a": {"rule": "auc <= 1", "why": 3}}}, "must be a rule such as"),
+        ({"rules": {"a": {"why": "because"}}}, "lacks rule"),
+        ({"rules": {"a": {"rule": "auc <= 1", "reason": "x"}}}, "unknown key 'reason'"),
+    ],
+)
+def test_bad_tables(table: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        criteria_in(table, "rules.toml")
+
+
+def test_a_bad_rule_in_a_file_stops_before_anything_is_measured(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rules.toml").write_text('[rules]\na = "nonsense <= 1"\n')
+    assert run([*asked, "--config", str(tmp_path / "rules.toml")]) == 2
+    assert "unknown metric 'nonsense'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

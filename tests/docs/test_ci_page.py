@@ -1,0 +1,54 @@
+"""The page on CI: its file of rules and its commands work as they stand."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from doc_pages import page
+
+from lethe.cli import run
+
+PAGE = page("ci.md")
+SHELL = [
+    line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
+]
+# In the recipes a command may go on after ||, which is the shell's.
+RECIPES = [
+    found.split(" || ")[0]
+    for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    for found in re.findall(r"^[ -]*(lethe .*)$", block, re.MULTILINE)
+]
+
+
+def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    half = rng.random((4, 200)) < 0.5
+    members = np.concatenate([half, ~half])
+    signals = rng.normal(size=members.shape) + 0.8 * members
+    monkeypatch.chdir(tmp_path)
+    np.savez("scores.npz", signals=signals, members=members)
+    [rules] = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    Path("privacy.toml").write_text(rules)
+    codes = {}
+    for line in [*SHELL, *RECIPES]:
+        assert line.startswith("lethe ")
+        codes[line] = run(shlex.split(line)[1:])
+    failing = {line for line, code in codes.items() if code != 0}
+    assert len(codes) == 10 and not failing
+    suite = ET.parse("privacy.xml").getroot()[0]
+    assert [case.attrib["name"] for case in suite] == [
+        "tpr@0.1 <= 0.5 on baseline",
+        "auc <= 0.9 on baseline",
+    ]
+    # Without the baseline file the rule that it accepts does fail.
+    assert run(["check", "run", "--rule", "auc<=0.5"]) == 1
+
+
+def test_every_exit_code_of_the_check_is_on_the_page() -> None:
+    listed = re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)
+    assert listed == ["0", "1", "2", "3", "70"]

@@ -1,0 +1,41 @@
+"""The page on questions: its example prints what it says, and its commands work."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from doc_pages import examples, page, printed
+
+from lethe.cli import run
+from lethe.queries.parse import EXAMPLES, parse
+
+PAGE = page("queries.md")
+
+
+def test_the_example_prints_what_the_page_says() -> None:
+    ((code, told),) = examples(PAGE)
+    assert printed(code, "queries.md") == told
+
+
+def test_the_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ages = [20 + at % 60 for at in range(600)]
+    pq.write_table(pa.table({"age": ages, "county": ["Kent", "Essex"] * 300}), "people.parquet")
+    (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    commands = block.strip().splitlines()
+    assert len(commands) == 4
+    for line in commands:
+        assert run(shlex.split(line)[1:]) == 0, line
+
+
+def test_the_table_of_questions_is_the_grammar() -> None:
+    rows = re.findall(r"^\| `(\w+)\(", PAGE, re.MULTILINE)
+    assert set(rows) | {"quantile"} == set(EXAMPLES)
+    for inside in re.findall(r"`((?:count|mean|sum|median)\([^`]*)`", PAGE):
+        if "[a, b]" not in inside:
+            parse(inside)

@@ -1,0 +1,163 @@
+"""A threshold set by people outside the release: by hand, its guarantee, and on a real linkage."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta
+
+from lethe.errors import InputError, NotMeasurable
+from lethe.linkage.adversary import Adversary, draw_targets, simulate
+from lethe.linkage.auxiliary import link_auxiliary
+from lethe.linkage.calibration import calibrate, outside, records_like
+from lethe.linkage.facts import facts_of, index_facts, without
+from lethe.linkage.record_way import pick
+from lethe.linkage.scoreboard import link
+from lethe.loaders.ratings import Ratings, from_columns
+
+
+def test_a_case_worked_by_hand() -> None:
+    # Of 199 and one more, 2 may be answered in expectation: just above the second largest.
+    found = calibrate(np.arange(199.0), 0.01)
+    assert found.phi == pytest.approx(197.0) and found.phi > 197.0
+    assert found.false_match.value == 2 / 200 and found.false_match.n == 199
+    law = beta(2, 198)
+    assert found.false_match.low == pytest.approx(law.ppf(0.025))
+    assert found.false_match.high == pytest.approx(law.ppf(0.975))
+    # Nobody outside is named anything: any answer at all is let through.
+    silent = calibrate(np.zeros(99), 0.01)
+    assert 0 < silent.phi < 1e-12
+    # 99 people are just enough for one in a hundred.
+    with pytest.raises(NotMeasurable, match="at least 99 people outside the release, got 98"):
+        calibrate(np.zeros(98), 0.01)
+
+
+def test_bad_input() -> None:
+    for numbers in ([[1.0]], [-1.0], [np.nan]):
+        with pytest.raises(InputError, match="eccentricity"):
+            calibrate(np.array(numbers), 0.5)
+    with pytest.raises(InputError, match="rate"):
+        calibrate(np.zeros(9), 0.0)
+    facts = index_facts([0, 1], [0, 0])
+    with pytest.raises(NotMeasurable, match="3 released people"):
+        outside(facts, facts_of(facts, [0]), np.array([0]))
+
+
+@given(
+    numbers=st.lists(st.integers(0, 5), min_size=9, max_size=60),
+    rate=st.floats(0.1, 0.9),
+)
+@settings(max_examples=60, deadline=None)
+def test_few_of_those_who_set_it_pass_it(numbers: list[int], rate: float) -> None:
+    column = np.array(numbers, float)
+    found = calibrate(column, rate)
+    above = int((column >= found.phi).sum())
+    assert above / (len(column) + 1) < found.false_match.value <= rate + 1e-9
+    # No lower threshold between two eccentricities would do.
+    assert ((column >= found.phi - 1e-9).sum() + 1) / (len(column) + 1) > rate - 1e-9
+    assert calibrate(column * 3, rate).phi == pytest.approx(3 * found.phi)
+
+
+def test_the_rate_of_false_matches_is_the_one_that_was_asked_for() -> None:
+    # 400 thresholds from 199 draws each: the mean chance beyond them is 2 / 200, and the interval
+    # covers the chance in 95 % of the cases.
+    rng = np.random.default_rng(0)
+    found = [calibrate(rng.exponential(size=199), 0.01) for _ in range(400)]
+    chance = np.exp([-one.phi for one in found])
+    law = beta(2, 198)
+    assert abs(chance.mean() - 0.01) < 4 * law.std() / 20
+    low, high = np.array([(one.false_match.low, one.false_match.high) for one in found]).T
+    covered = (low <= chance) & (chance <= high)
+    assert abs(np.mean(covered) - 0.95) < 4 * (0.95 * 0.05 / 400) ** 0.5
+
+
+def service(people: int, seed: int) -> Ratings:
+    rng = np.random.default_rng(seed)
+    weight = 1 / np.arange(3, 63)
+    item = [rng.choice(60, 12, replace=False, p=weight / weight.sum()) for _ in range(people)]
+    columns = {
+        "person": np.repeat(np.arange(people), 12),
+        "item": np.concatenate(item),
+        "value": rng.integers(1, 6, 12 * people).astype(float),
+        "time": rng.integers(10_000, 10_400, 12 * people),
+    }
+    return from_columns(columns, name=f"service {seed}", unit="days")
+
+
+def facts_in(ratings: Ratings):
+    return index_facts(ratings.person, ratings.item, ratings.value, ratings.time)
+
+
+def test_people_are_looked_for_in_a_release_without_them() -> None:
+    facts = facts_in(service(30, 0))
+    adversary = Adversary(4)
+    targets = draw_targets(facts, adversary, 7)
+    known = simulate(facts, targets, adversary)
+    found = outside(facts, known, targets)
+    assert found.shape == (7,)
+    # A tenth, three people, at a time: each is found as in one of the releases without two others.
+    order = np.random.default_rng([0, 84]).permutation(7)
+    for first in (0, 3, 6):
+        rows = np.sort(order[first : first + 3])
+        rest, _ = without(facts, targets[rows])
+        one = link(rest, pick(known, rows), entropy=False)
+        assert found[rows].tolist() == one.eccentricity.tolist()
+    assert (found < link(facts, known).eccentricity).mean() > 0.5
+
+
+def test_records_like_those_of_another_table() -> None:
+    facts = facts_in(service(40, 1))
+    known = records_like(facts, np.arange(40), np.array([0, 3, 5, 99]))
+    sizes = np.diff(known.start)
+    assert set(sizes.tolist()) == {3, 5, 12}
+    own = facts_of(facts, np.arange(40))
+    for at in range(40):
+        mine = own.item[own.start[at] : own.start[at + 1]]
+        part = known.item[known.start[at] : known.start[at + 1]]
+        assert len(np.unique(part)) == len(part) and np.isin(part, mine).all()
+
+
+def test_a_real_linkage_names_the_shared_people_and_hardly_anybody_else() -> None:
+    """Ten of 160 people are in both; the others are strangers, as in the calibration."""
+    release, other = service(300, 2), service(150, 3)
+    facts = facts_in(release)
+    shared = release.person < 10
+    aux = from_columns(
+        {
+            "person": np.concatenate([other.person, 1000 + release.person[shared]]),
+            "item": np.concatenate(
+                [
+                    other.items[other.item].astype(int),
+                    release.items[release.item[shared]].astype(int),
+                ]
+            ),
+            "value": np.concatenate([other.value, release.value[shared]]),
+            "time": np.concatenate([other.time, release.time[shared]]),
+        },
+        name="aux",
+        unit="days",
+    )
+    pairs = (
+        np.array([str(1000 + at) for at in range(10)]),
+        release.people[:10],
+    )
+    found = link_auxiliary(release, facts, aux, pairs, within=(0.0, 3.0))
+    assert found.sure is not None
+    assert found.sure.right.value == 1.0
+    # At most 1 % are expected; 150 strangers stay below the upper limit of that expectation.
+    most = beta(3, 298).ppf(0.9999)
+    assert found.sure.strange.value <= most + 4 * (most / 150) ** 0.5
+    at_paper = next(point for point in found.points if point.phi == 1.5)
+    assert at_paper.false_match.value > found.sure.strange.value
+    # Eight facts that all must fit within 3 days: nobody else has them.
+    assert found.fitting.right.value == 1.0 and found.fitting.strange.value == 0.0
+    untold = link_auxiliary(release, facts, aux)
+    assert untold.sure is not None and "refused" in untold.sure.right.to_json()
+    assert untold.sure.answered.value == pytest.approx((10 + 150 * found.sure.strange.value) / 160)
+    # Two pairs that are told the wrong way round are named, but not rightly.
+    swapped = (pairs[0], pairs[1][[1, 0, *range(2, 10)]])
+    found = link_auxiliary(release, facts, aux, swapped, within=(0.0, 3.0))
+    assert found.sure is not None
+    assert found.sure.right.value == found.fitting.right.value == 0.8

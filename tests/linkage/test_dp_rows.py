@@ -1,0 +1,120 @@
+"""Synthetic rows with differential privacy: what they keep, and how they stand on the frontier."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import jsonschema
+import numpy as np
+import pytest
+
+from lethe.evidence.findings import Findings, schema
+from lethe.linkage.audit import audit_table
+from lethe.linkage.dp_rows import DpRows, dp_rows
+from lethe.linkage.dp_way import _told, agreement
+from lethe.linkage.settings import TableSettings
+from lethe.report import render
+from lethe.training.folder import RunFolder
+
+
+def people(rows: int = 1500) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    age = rng.integers(20, 80, rows)
+    sick = np.where(rng.random(rows) < np.where(age > 50, 0.8, 0.2), "yes", "no").astype(object)
+    return {"age": age, "sex": rng.integers(0, 2, rows), "sick": sick}
+
+
+def test_what_agreeing_rows_tell_by_hand() -> None:
+    # Class 0: synthetic say 1, 1; class 1: 0 and 1, a tie; class 2: none, the usual value is 1.
+    drawn, told = np.array([0, 0, 1, 1]), np.array([1, 1, 0, 1])
+    own, secret = np.array([0, 0, 1, 2, 2]), np.array([1, 0, 0, 1, 0])
+    certain, guessed = _told(own, secret, drawn, told)
+    assert certain == pytest.approx(1 / 5)
+    assert guessed == pytest.approx((1 + 0 + 0.5 + 1 + 0) / 5)
+
+
+def test_a_class_is_shown_where_a_synthetic_row_agrees_in_every_column() -> None:
+    mine = [np.array([0, 0, 1, 2]), np.array([5, 5, 6, 7])]
+    # (0, 5) is shown; (1, 7) is in no row of the table, though each of its values is.
+    own, drawn, size, shown = agreement(mine, [np.array([0, 1, 9]), np.array([5, 7, 9])])
+    assert size[shown].tolist() == [2] and int(shown.sum()) / 4 == 0.25
+    assert own[0] == own[1] == drawn[0] and not set(own.tolist()) & set(drawn[1:].tolist())
+
+
+@pytest.fixture(scope="module")
+def made() -> DpRows:
+    pytest.importorskip("mbi")
+    domains = {"age": {"from": 20, "to": 79, "bins": 6}}
+    return dp_rows(people(), 20.0, 1e-6, domains=domains)
+
+
+def test_rows_keep_the_counts_of_chosen_pairs(made: DpRows) -> None:
+    original = people()
+    assert abs(len(made.columns["age"]) - 1500) < 60
+    assert [column.dtype for column in made.columns.values()] == [
+        column.dtype for column in original.values()
+    ]
+    assert ("age", "sick") in made.pairs
+    for low, high in ((20, 50), (50, 80)):
+        share = [
+            np.mean(one["sick"][(one["age"] >= low) & (one["age"] < high)] == "yes")
+            for one in (original, made.columns)
+        ]
+        assert abs(share[0] - share[1]) < 0.06
+    assert made.columns["age"].min() >= 20 and made.columns["age"].max() <= 79
+
+
+def test_rows_become_a_file(made: DpRows) -> None:
+    lines = list(csv.reader(io.StringIO(made.to_csv().decode())))
+    assert lines[0] == ["age", "sex", "sick"] and len(lines) == len(made.columns["age"]) + 1
+    assert lines[1][0] == str(made.columns["age"][0])
+
+
+def test_synthetic_rows_stand_beside_the_recoded_ones(tmp_path) -> None:
+    pytest.importorskip("mbi")
+    columns = people(600)
+    settings = TableSettings(
+        ks=(5,), epsilon=(5.0,), domains={"age": {"from": 20, "to": 79, "bins": 6}}, most=1
+    )
+    with RunFolder(tmp_path / "run", "name", "command") as folder:
+        found = audit_table(columns, ["age", "sex"], "sick", settings=settings, folder=folder)
+    one = {made["name"]: made for made in found.candidates}["dp-synthetic-5"]
+    # 6 groups of ages by two sexes, all of them shown: 12 classes for 600 rows.
+    assert one["classes"] == 12 and one["risk"]["value"] == pytest.approx(12 / 600)
+    assert one["prosecutor"]["value"] == pytest.approx(1 / one["k"])
+    assert one["guarantee"]["proven"] and one["guarantee"]["kind"] == "approx-dp"
+    assert one["guarantee"]["parameters"]["epsilon"] == 5.0
+    # Sex was not declared: the guarantee says so. Ages were.
+    assumed = " ".join(one["guarantee"]["assumptions"])
+    assert "sex, sick was read off" in assumed and "age" not in assumed.split("of ")[-1]
+    assert 0.7 < one["utility"]["value"] <= 1
+    assert one["utility_loss"]["value"] == pytest.approx(1 - one["utility"]["value"])
+    lines = (tmp_path / "run" / "dp-synthetic-5.csv").read_text().splitlines()
+    assert len(lines) == one["released"] + 1
+    document = json.loads(found.to_bytes())
+    jsonschema.validate(document, schema())
+    assert Findings.from_json(document).to_bytes() == found.to_bytes()
+    page = render(found)
+    assert "A proof comes with dp-synthetic-5 only" in page and "upper limit" in page
+    assert any("differentially private" in words for words in found.verdict["words"])
+
+
+def test_a_model_of_synthetic_rows_never_saw_the_held_out_ones(monkeypatch) -> None:
+    pytest.importorskip("mbi")
+    from lethe.linkage import dp_way
+
+    seen = []
+    real = dp_way.dp_rows
+
+    def counted(columns, *args, **kwargs):
+        seen.append(len(columns["age"]))
+        return real(columns, *args, **kwargs)
+
+    monkeypatch.setattr(dp_way, "dp_rows", counted)
+    settings = TableSettings(ks=(5,), epsilon=(8.0,), predict="sick", most=1)
+    found = audit_table(people(600), ["age", "sex"], settings=settings)
+    assert seen == [600, 420]
+    assert found.candidates[-1]["utility"]["n"] == 180
+    assert found.candidates[-1]["utility"]["value"] > 0.6

@@ -1,0 +1,100 @@
+"""Noisy counts and what they cost; the synthetic rows made of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from lethe.errors import InputError, MissingExtra
+from lethe.linkage import dp_rows as rows_module
+from lethe.linkage.domains import declared
+from lethe.linkage.noisy_marginals import epsilon_of, measure, promise, rho_of
+from lethe.linkage.settings import TableSettings
+
+pytest.importorskip("opendp")
+
+
+def test_rho_and_epsilon_are_inverse_and_below_the_simple_bound() -> None:
+    rho = rho_of(1.0, 1e-6)
+    assert epsilon_of(rho, 1e-6) == pytest.approx(1.0, rel=1e-6)
+    assert epsilon_of(rho, 1e-6) <= 1.0
+    # Bun and Steinke 2016, proposition 1.3: rho + 2 sqrt(rho ln(1 / delta)) always holds.
+    assert 1.0 <= rho + 2 * math.sqrt(rho * math.log(1e6))
+    assert epsilon_of(0.1, 1e-6) < epsilon_of(0.2, 1e-6) < epsilon_of(0.2, 1e-9)
+
+
+def test_what_is_spent_adds_up_to_what_was_allowed() -> None:
+    rng = np.random.default_rng(0)
+    sizes = [4, 3, 5]
+    cells = [rng.integers(0, size, 300) for size in sizes]
+    found = measure(cells, sizes, 0.05)
+    assert 0.05 * (1 - 1e-6) < found.rho <= 0.05
+    assert [one.columns for one in found.marginals[:3]] == [(0,), (1,), (2,)]
+    pairs = [one.columns for one in found.marginals[3:]]
+    assert len(pairs) == 2 and len({at for pair in pairs for at in pair}) == 3
+    # Of the Gaussian: rho = 1 / (2 scale^2) for each; the choice costs the rest, a third.
+    counted = sum(1 / (2 * one.scale**2) for one in found.marginals)
+    assert counted == pytest.approx(0.05 * 2 / 3, rel=1e-6)
+    alone = measure(cells[:1], sizes[:1], 0.05)
+    assert len(alone.marginals) == 1 and alone.marginals[0].scale == pytest.approx(
+        math.sqrt(10), rel=1e-6
+    )
+
+
+def test_noise_has_the_scale_it_says() -> None:
+    cells = [np.zeros(1000, int)]
+    found = measure(cells, [4000], 0.005)
+    noise = found.marginals[0].counts.copy()
+    noise[0] -= 1000
+    assert found.marginals[0].scale == pytest.approx(10, rel=1e-6)
+    # Five standard errors of a standard deviation of 4,000 draws; whole numbers only.
+    assert abs(noise.std() - 10) < 5 * 10 / math.sqrt(2 * 4000)
+    assert abs(noise.mean()) < 5 * 10 / math.sqrt(4000)
+    assert np.array_equal(noise, np.rint(noise))
+
+
+def test_columns_that_belong_together_are_counted_together() -> None:
+    rng = np.random.default_rng(0)
+    first, third = rng.integers(0, 4, 5000), rng.integers(0, 4, 5000)
+    cells = [first, third, first.copy(), third.copy()]
+    found = measure(cells, [4] * 4, 5.0)
+    pairs = {one.columns for one in found.marginals if len(one.columns) == 2}
+    assert {(0, 2), (1, 3)} <= pairs
+    assert abs(found.rows - 5000) < 100
+
+
+def test_the_guarantee_says_what_it_rests_on() -> None:
+    columns = {"age": np.arange(50), "flag": np.arange(50) % 2 == 0}
+    found = measure([np.zeros(50, int)], [2], 0.1)
+    read = promise(found, 1.0, 1e-6, declared(columns))
+    assert read.proven and read.kind == "approx-dp" and read.relation == "add/remove"
+    assert read.parameters["rho"] == found.rho <= 0.1
+    assert any("age was read off the table" in text for text in read.assumptions)
+    assert any("without noise" in text for text in read.voided_by)
+    told = promise(found, 1.0, 1e-6, declared(columns, {"age": {"from": 0, "to": 99}}))
+    assert not any("read off" in text for text in told.assumptions)
+
+
+def test_bad_input() -> None:
+    with pytest.raises(InputError, match="rho"):
+        measure([np.zeros(2, int)], [1], 0.0)
+    with pytest.raises(InputError, match="at least 1 column"):
+        measure([], [], 1.0)
+    with pytest.raises(InputError, match="must be in 0..1"):
+        measure([np.array([0, 2])], [2], 1.0)
+    with pytest.raises(InputError, match="delta"):
+        rho_of(1.0, 0.0)
+    for bad in ({"epsilon": (0.0,)}, {"epsilon": (1.0,), "delta": 1.0}, {"epsilon": ("a",)}):
+        with pytest.raises(InputError):
+            TableSettings(**bad)
+
+
+def test_nothing_is_spent_where_the_model_is_missing(monkeypatch) -> None:
+    def absent(module: str, extra: str):
+        raise MissingExtra(f"{module} [{extra}]")
+
+    monkeypatch.setattr(rows_module, "require", absent)
+    with pytest.raises(MissingExtra, match="synthetic"):
+        rows_module.dp_rows({"age": np.arange(5)}, 1.0)

@@ -1,0 +1,126 @@
+"""How few items identify a person at worst: by hand, and against trying every set."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.errors import InputError
+from lethe.linkage.facts import Facts, index_facts
+from lethe.linkage.worst_case import worst_case
+
+
+def by_trying(facts: Facts, person: int, most: int) -> int:
+    """Fewest items, by one look at everybody for each set."""
+    held: list[set[int]] = [set() for _ in range(facts.people)]
+    for who, what in zip(facts.person.tolist(), facts.item.tolist(), strict=True):
+        held[who].add(what)
+    for k in range(1, most + 1):
+        for chosen in combinations(sorted(held[person]), k):
+            if sum(set(chosen) <= one for one in held) == 1:
+                return k
+    return 0
+
+
+def released(rows: list[list[int]]) -> Facts:
+    person = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    return index_facts(person, np.concatenate(rows).astype(np.int64))
+
+
+def test_a_case_worked_by_hand() -> None:
+    # 0 alone has item 9; 1 is alone with 0 and 3; 2 and 3 have all that the other one has.
+    facts = released([[0, 9], [0, 1, 3], [0, 1, 2], [0, 1, 2], [3, 4], [3, 4, 5], [1, 2, 3, 5]])
+    found = worst_case(facts, np.arange(7))
+    assert found.needed.tolist() == [1, 2, 0, 0, 0, 2, 2]
+    assert found.searched.tolist() == [4] * 7
+    assert [round(7 * found.unique[k].value) for k in (1, 2, 3, 4)] == [1, 4, 4, 4]
+
+
+def test_three_and_four_items() -> None:
+    # Everybody else lacks exactly one of 0's items, so all of them are needed.
+    for size in (3, 4, 5):
+        whole = list(range(size))
+        facts = released([whole, *([i for i in whole if i != out] for out in whole)])
+        found = worst_case(facts, [0])
+        assert found.needed.tolist() == [size if size <= 4 else 0]
+        assert worst_case(facts, [0], size - 1).needed.tolist() == [0]
+
+
+def test_the_only_set_holds_nothing_of_the_person_who_shares_most() -> None:
+    # 1 has three of 0's five items, and everybody else one of these with one of the other two.
+    rows = [[0, 1, 2, 3, 4], [0, 1, 2]]
+    rows += [[one, other] for one in (0, 1, 2) for other in (3, 4)]
+    assert worst_case(released(rows), [0]).needed.tolist() == [2]
+    assert worst_case(released([*rows, [3, 4]]), [0]).needed.tolist() == [3]
+
+
+@given(
+    seed=st.integers(0, 100_000),
+    people=st.integers(2, 25),
+    items=st.integers(1, 9),
+    share=st.floats(0.3, 0.95),
+)
+@settings(max_examples=80, deadline=None)
+def test_the_same_as_trying_every_set(seed: int, people: int, items: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    table = rng.random((people, items)) < share
+    table[np.arange(people), rng.integers(0, items, people)] = True
+    person, item = np.nonzero(table)
+    facts = index_facts(person, item, people=people, items=items)
+    found = worst_case(facts, np.arange(people))
+    assert found.needed.tolist() == [by_trying(facts, at, 4) for at in range(people)]
+
+
+@given(seed=st.integers(0, 100_000))
+@settings(max_examples=20, deadline=None)
+def test_numbers_of_people_and_items_and_more_people(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    person, item = np.nonzero(rng.random((20, 8)) < 0.7)
+    who = np.unique(person)
+    found = worst_case(index_facts(person, item, people=20, items=8), who)
+    names, kinds = rng.permutation(20), rng.permutation(8)
+    other = worst_case(index_facts(names[person], kinds[item], people=20, items=8), names[who])
+    assert other.needed.tolist() == found.needed.tolist()
+    # Somebody more to hide behind never makes fewer items enough.
+    more = np.flatnonzero(rng.random(8) < 0.7)
+    larger = index_facts(
+        np.concatenate([person, np.full(len(more), 20)]), np.concatenate([item, more])
+    )
+    after = worst_case(larger, who).needed
+    assert (np.where(after == 0, 9, after) >= np.where(found.needed == 0, 9, found.needed)).all()
+
+
+def test_long_lists_are_searched_and_short_ones_marked() -> None:
+    # A rare item beside one that nearly everybody has takes the search in the long list.
+    rng = np.random.default_rng(0)
+    rows = [[0, *rng.choice(np.arange(1, 6), 2, replace=False).tolist()] for _ in range(400)]
+    rows += [[0, 6, 7], [6, 1], [7, 1], [0, 6, 1], [0, 7, 2]]
+    facts = released(rows)
+    chosen = np.arange(395, 405)
+    found = worst_case(facts, chosen, 3)
+    assert found.needed.tolist() == [by_trying(facts, int(at), 3) for at in chosen]
+    assert found.needed[5] == 2
+
+
+def test_what_is_not_settled_widens_the_interval() -> None:
+    whole = list(range(6))
+    facts = released([whole, *([i for i in whole if i != out] for out in whole), [9]])
+    stopped = worst_case(facts, [0, 7], limit=0)
+    assert stopped.needed.tolist() == [0, 1] and stopped.searched.tolist() == [1, 4]
+    assert stopped.unique[1].high < 1 and stopped.unique[2].high == 1
+    assert stopped.unique[4].value == 0.5
+    whole_search = worst_case(facts, [0, 7])
+    assert whole_search.searched.tolist() == [4, 4] and whole_search.unique[4].high < 1
+
+
+def test_bad_input() -> None:
+    facts = index_facts([0, 2], [0, 0], people=3)
+    for people in ([], [1]):
+        with pytest.raises(InputError, match="a fact of each"):
+            worst_case(facts, people)
+    with pytest.raises(InputError, match="most"):
+        worst_case(facts, [0], 0)

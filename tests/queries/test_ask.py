@@ -1,0 +1,291 @@
+"""Pay first, then look, then tell: what is told was paid for, and a refusal costs nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lethe
+from lethe.errors import InputError, RunFailed
+from lethe.queries import ask as asking
+from lethe.queries.ask import PaidUnanswered, ask
+from lethe.queries.charge import Charge
+from lethe.queries.ledger.contract import (
+    BudgetExhausted,
+    Mismatch,
+    NoLedger,
+    UnknownAnalyst,
+)
+from lethe.queries.ledger.opening import fingerprint_of, open_ledger
+from lethe.queries.table import Table
+
+MEAN = "mean(age) in [18, 100]"
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    random = np.random.default_rng(0)
+    path = tmp_path / "people.parquet"
+    columns = {
+        "user": np.arange(4000) // 2,
+        "age": random.integers(18, 100, 4000),
+        "county": np.where(random.random(4000) < 0.75, "Kent", "Essex"),
+    }
+    columns["county"][7] = "Nowhere"
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+@pytest.fixture
+def budget(tmp_path: Path, people: Path) -> Iterator[Path]:
+    path = tmp_path / "b.db"
+    ledger = open_ledger(path)
+    ledger.create(
+        "people",
+        Charge("epsilon", 2 * 10**9, 10**15),
+        fingerprint=fingerprint_of(people),
+        relation="add/remove",
+        unit="record",
+    )
+    ledger.close()
+    yield path
+
+
+def spent(budget: Path, name: str = "people") -> tuple[int, int, int]:
+    ledger = open_ledger(budget)
+    status = ledger.status(name)
+    ledger.close()
+    return status.spent.units, status.queries, status.answers
+
+
+def test_a_question_is_paid_for_once_and_then_free(people: Path, budget: Path) -> None:
+    first = lethe.ask(people, MEAN, epsilon=0.5, budget=budget)
+    (row,) = first.answers.rows
+    exact = float(pq.read_table(people)["age"].to_numpy().mean())
+    assert row.low is not None and row.high is not None
+    assert abs(float(row.value) - exact) < 1 and row.low < row.value < row.high
+    assert first.charge == Charge("epsilon", 500_000_000) and not first.stored
+    assert first.left == Charge("epsilon", 1_500_000_000, 10**15)
+    again = ask(people, "MEAN( age ) IN [18.0,1e2]", epsilon=0.5, budget=budget)
+    assert again.stored and again.charge is None
+    assert again.answers == first.answers and again.left == first.left
+    assert spent(budget) == (500_000_000, 1, 1)
+    other = ask(people, MEAN, epsilon=0.25, budget=budget)
+    assert not other.stored and other.answers != first.answers
+    assert spent(budget) == (750_000_000, 2, 2)
+
+
+def test_the_same_question_of_another_analyst_is_paid_for(people: Path, budget: Path) -> None:
+    ask(people, "count()", epsilon=0.5, budget=budget, analyst="ann")
+    assert not ask(people, "count()", epsilon=0.5, budget=budget, analyst="bob").stored
+
+
+def test_an_exhausted_budget_refuses_in_plain_words(people: Path, budget: Path) -> None:
+    ask(people, "count()", epsilon=1.5, budget=budget)
+    with pytest.raises(BudgetExhausted):
+        ask(people, MEAN, epsilon=0.6, budget=budget)
+    assert spent(budget) == (1_500_000_000, 1, 1)
+    assert ask(people, MEAN, epsilon=0.5, budget=budget).left == Charge("epsilon", 0, 10**15)
+
+
+@pytest.mark.parametrize(
+    ("query", "settings", "why"),
+    [
+        (MEAN, {"epsilon": -0.5}, "epsilon=-0.5 must be in"),
+        (MEAN, {"epsilon": 0.0}, "epsilon=0.0 must be in"),
+        (MEAN, {"epsilon": math.nan}, "epsilon=nan must be in"),
+        (MEAN, {"epsilon": math.inf}, "epsilon=inf must be in"),
+        (MEAN, {"epsilon": 0.5, "delta": 1.0}, "delta=1.0 must be in"),
+        (MEAN, {"epsilon": 0.5, "delta": 0.0}, "delta=0.0 must be in"),
+        (MEAN, {"rho": 0.5, "delta": 1e-6}, "delta goes with epsilon"),
+        (MEAN, {}, "exactly one of epsilon, rho and mu"),
+        (MEAN, {"epsilon": 0.5, "rho": 0.5}, "exactly one of epsilon, rho and mu"),
+        (MEAN, {"rho": 0.5}, "cannot be added up under the rule 'epsilon'"),
+        (MEAN, {"epsilon": 0.5, "relation": "none"}, "relation='none' must be one of"),
+        (MEAN, {"epsilon": 0.5, "person": "user"}, "person and rows go together"),
+        (MEAN, {"epsilon": 0.5, "rows": 2}, "person and rows go together"),
+        (MEAN, {"epsilon": 0.5, "person": "user", "rows": 0}, "rows=0 must be at least 1"),
+        (MEAN, {"epsilon": 0.5, "person": "usr", "rows": 1}, "Did you mean 'user'?"),
+        ("mean(age) in [100, 18]", {"epsilon": 0.5}, "the lower bound must be below"),
+        ("mean(age) in [nan, 18]", {"epsilon": 0.5}, "a finite number must stand here"),
+        ("mean(agee) in [18, 100]", {"epsilon": 0.5}, "Did you mean 'age'?"),
+        ("mean(county) in [18, 100]", {"epsilon": 0.5}, "'county' holds text, not numbers"),
+        ("count() by county", {"epsilon": 0.5}, "epsilon with a delta"),
+        ("count(); drop table rows", {"epsilon": 0.5}, "';' has no place"),
+        ("max(age)", {"epsilon": 0.5}, "a largest value is refused"),
+        ("quantile(age, 0.0001) in [0, 1]", {"epsilon": 0.5}, "alpha=0.0001 must be at least"),
+        ("count() by county", {"epsilon": 1e-15, "delta": 1e-6}, "no group is large enough"),
+        (MEAN, {"epsilon": 0.5, "analyst": ""}, "analyst"),
+        (MEAN, {"epsilon": 0.5, "dataset": "persons"}, "persons"),
+        (MEAN, {"epsilon": 0.5, "no_budget": True}, "a question needs a budget"),
+    ],
+)
+def test_a_refusal_costs_nothing(
+    people: Path, budget: Path, query: str, settings: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(InputError, match=why):
+        ask(people, query, budget=budget, **settings)
+    assert spent(budget) == (0, 0, 0)
+
+
+def test_budget_and_question_are_about_the_same_people(people: Path, budget: Path) -> None:
+    for settings in ({"relation": "replace-one"}, {"person": "user", "rows": 2}):
+        with pytest.raises(Mismatch):
+            ask(people, MEAN, epsilon=0.5, budget=budget, **settings)
+    pq.write_table(pa.table({"age": [1, 2, 3]}), people)
+    with pytest.raises(Mismatch, match="data have changed"):
+        ask(people, MEAN, epsilon=0.5, budget=budget)
+    assert spent(budget) == (0, 0, 0)
+
+
+def test_an_unknown_analyst_is_refused(people: Path, tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path / "named.db")
+    ledger.create(
+        "people",
+        Charge("epsilon", 10**9),
+        fingerprint="",
+        relation="add/remove",
+        unit="record",
+        analysts={"ann": Charge("epsilon", 5 * 10**8)},
+    )
+    ledger.close()
+    with pytest.raises(UnknownAnalyst, match="Did you mean 'ann'?"):
+        ask(people, MEAN, epsilon=0.5, budget=tmp_path / "named.db", analyst="anne")
+    reply = ask(people, MEAN, epsilon=0.5, budget=tmp_path / "named.db", analyst="ann")
+    assert reply.left == Charge("epsilon", 0)
+    stored = ask(people, MEAN, epsilon=0.5, budget=tmp_path / "named.db", analyst="ann")
+    assert stored.stored and stored.left == Charge("epsilon", 0)
+
+
+def test_there_is_no_answer_without_a_budget_unless_it_is_said(
+    people: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="lethe budget create"):
+        ask(people, MEAN, epsilon=0.5, budget=None)
+    with pytest.raises(NoLedger):
+        ask(people, MEAN, epsilon=0.5, budget=tmp_path / "none.db")
+    reply = ask(people, MEAN, epsilon=0.5, budget=None, no_budget=True)
+    assert reply.charge is None and reply.left is None and len(reply.answers.rows) == 1
+
+
+def test_what_was_paid_for_and_not_told_needs_a_new_payment(
+    people: Path, budget: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asking, "measure", dies)
+        with pytest.raises(KeyboardInterrupt):
+            ask(people, MEAN, epsilon=0.5, budget=budget)
+    assert spent(budget) == (500_000_000, 1, 0)
+    with pytest.raises(PaidUnanswered, match=r"paid for \(entry 1\) and has no answer"):
+        ask(people, MEAN, epsilon=0.5, budget=budget)
+    assert not ask(
+        people, "count()", epsilon=0.5, budget=budget
+    ).stored  # another question is free to go
+    assert not ask(people, MEAN, epsilon=0.5, budget=budget, again=True).stored
+    assert spent(budget) == (1_500_000_000, 3, 2)
+    assert ask(people, MEAN, epsilon=0.5, budget=budget).stored
+
+
+def test_nothing_is_told_of_a_file_that_changed_while_it_was_read(
+    people: Path, budget: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = asking.measure
+
+    def measured_and_changed(*given: Any, **named: Any) -> Any:
+        found = right(*given, **named)
+        pq.write_table(pa.table({"age": [1]}), people)
+        return found
+
+    monkeypatch.setattr(asking, "measure", measured_and_changed)
+    with pytest.raises(RunFailed, match=r"written while it was read.*cost was spent \(entry 1\)"):
+        ask(people, MEAN, epsilon=0.5, budget=budget)
+    assert spent(budget) == (500_000_000, 1, 0)
+
+
+def test_nothing_is_told_that_costs_more_than_was_paid(
+    people: Path, budget: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lethe.queries.privacy import Privacy
+    from lethe.queries.release import release
+
+    def dearer(query: Any, groups: Any, layout: Any, privacy: Any) -> Any:
+        return release(query, groups, layout, Privacy(epsilon=5.0))
+
+    monkeypatch.setattr(asking, "release", dearer)
+    with pytest.raises(RunFailed, match="not told"):
+        ask(people, MEAN, epsilon=0.5, budget=budget)
+
+
+def test_stored_answers_come_back_as_they_were(people: Path, budget: Path) -> None:
+    asked = {"epsilon": 0.3, "delta": 1e-6, "budget": budget}
+    first = ask(people, "mean(age) in [18, 100] by county", **asked)
+    back = ask(people, "mean(age) in [18, 100] by county", **asked)
+    assert [row.key for row in first.answers.rows] == [{"county": "Essex"}, {"county": "Kent"}]
+    assert back.stored and back.answers == first.answers
+    assert json.loads(json.dumps(back.to_json()))["rows"] == first.to_json()["rows"]
+
+
+def test_several_data_sets_need_a_name(people: Path, budget: Path) -> None:
+    ledger = open_ledger(budget)
+    ledger.create("more", Charge("rho", 10**9), fingerprint="", relation="add/remove", unit="user")
+    ledger.close()
+    with pytest.raises(InputError, match="more, people: name one"):
+        ask(people, MEAN, epsilon=0.5, budget=budget)
+    reply = ask(people, MEAN, rho=0.1, budget=budget, dataset="more", person="user", rows=1)
+    assert reply.charge == Charge("rho", 10**8)
+    assert spent(budget, "more") == (10**8, 1, 1) and spent(budget) == (0, 0, 0)
+
+
+def test_a_stored_answer_does_not_outlive_its_rows(people: Path, tmp_path: Path) -> None:
+    """A budget that is bound to no content: a file written anew is paid for anew."""
+    ledger = open_ledger(tmp_path / "free.db")
+    ledger.create(
+        "d", Charge("epsilon", 10**10), fingerprint="", relation="add/remove", unit="record"
+    )
+    ledger.close()
+    asked = {"epsilon": 1.0, "budget": tmp_path / "free.db"}
+    ask(people, "count()", **asked)
+    pq.write_table(pa.table({"age": np.arange(50)}), people)
+    reply = ask(people, "count()", **asked)
+    assert not reply.stored and abs(float(reply.answers.rows[0].value) - 50) < 30
+
+
+def test_an_empty_table_is_answered_like_any_other(tmp_path: Path) -> None:
+    """Whether there is anybody must not show by an error."""
+    path = tmp_path / "empty.parquet"
+    empty = {"age": pa.array([], pa.int64()), "county": pa.array([], pa.string())}
+    pq.write_table(pa.table(empty), path)
+    for query, delta in (
+        ("count()", None),
+        (MEAN, None),
+        ("variance(age) in [18, 100]", None),
+        ("median(age) in [18, 100]", None),
+        ("histogram(age) in [0, 100] bins 3", None),
+        ("mode(county) among ['Kent', 'Essex']", None),
+        (f"{MEAN} by county among ['Kent', 'Essex']", None),
+        (f"{MEAN} by county", 1e-6),
+    ):
+        reply = ask(path, query, epsilon=0.5, delta=delta, budget=None, no_budget=True)
+        assert bool(reply.answers.rows) is (delta is None)
+        json.dumps(reply.to_json(), allow_nan=False)
+
+
+def test_many_threads_may_ask_one_table(people: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with Table(people, threads=1) as table, ThreadPoolExecutor(4) as pool:
+        found = list(
+            pool.map(lambda at: table.run("SELECT count(*) + ? FROM rows", [at]), range(20))
+        )
+    assert found == [[(4000 + at,)] for at in range(20)]

@@ -1,0 +1,448 @@
+"""The ledger's contract, on SQLite and, where a server can be started, on PostgreSQL."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sqlite3
+from fractions import Fraction
+
+import psycopg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ledger_places import FINGERPRINT, ONE, PLACES, made, postgres_server, pure, spend
+
+from lethe.errors import InputError
+from lethe.evidence.gdp import gdp_delta
+from lethe.evidence.guarantee import Guarantee
+from lethe.queries.charge import Charge
+from lethe.queries.ledger import book, chain
+from lethe.queries.ledger.contract import (
+    BudgetExhausted,
+    Damaged,
+    Mismatch,
+    NoLedger,
+    NotSpent,
+    QueryLimit,
+    Unavailable,
+    UnknownAnalyst,
+)
+from lethe.queries.ledger.limits import budget_of
+from lethe.queries.ledger.opening import fingerprint_of, open_ledger
+
+
+@pytest.fixture(scope="module")
+def server():
+    with contextlib.ExitStack() as stack:
+        yield stack.enter_context(postgres_server()) if "postgres" in PLACES else None
+
+
+@pytest.fixture(params=PLACES)
+def where(request, tmp_path, server):
+    if request.param == "sqlite":
+        return str(tmp_path / "b.db")
+    with psycopg.connect(server, autocommit=True) as fresh:
+        fresh.execute("DROP SCHEMA public CASCADE")
+        fresh.execute("CREATE SCHEMA public")
+    return server
+
+
+@pytest.fixture
+def opened(where):
+    with contextlib.ExitStack() as stack:
+
+        def opens(**given):
+            ledger = made(where, **given)
+            stack.callback(ledger.close)
+            return ledger
+
+        yield opens
+
+
+def test_an_account_worked_by_hand(opened):
+    """3 of epsilon, 2 of delta 1e-6; alice may have 1: 0.5 + 0.25, then 0.5 does not fit her."""
+    ledger = opened(
+        budget=Charge("epsilon", 3 * ONE, 2 * 10**12),
+        analysts={"alice": Charge("epsilon", ONE, 10**12), "bob": Charge("epsilon", 3 * ONE)},
+    )
+    first = spend(ledger, query="a")
+    assert (first.charge.units, first.left.units, first.analyst_left.units) == (
+        ONE // 2,
+        5 * ONE // 2,
+        ONE // 2,
+    )
+    both = Guarantee("approx-dp", {"epsilon": 0.25, "delta": 1e-6}, "add/remove", "record")
+    second = spend(ledger, both, query="b")
+    assert (second.left.delta_units, second.analyst_left.delta_units) == (10**12, 0)
+    with pytest.raises(BudgetExhausted, match="alice.*has epsilon 0.25.*Nothing was spent"):
+        spend(ledger, query="c")
+    third = spend(ledger, pure(2.25), analyst="bob", query="d")
+    assert third.left.units == 0 and third.analyst_left.units == 3 * ONE // 4
+    with pytest.raises(BudgetExhausted, match="data set 'people'"):
+        spend(ledger, pure(1e-9), analyst="bob", query="e")
+    status = ledger.status("people")
+    assert (status.spent.units, status.spent.delta_units) == (3 * ONE, 10**12)
+    assert [(s.analyst, s.spent.units, s.left.units, s.queries) for s in status.shares] == [
+        ("alice", 3 * ONE // 4, 0, 2),
+        ("bob", 9 * ONE // 4, 0, 1),
+    ]
+    assert (status.queries, status.answers, status.entries) == (3, 0, 6)
+    assert ledger.verify([first.hash, status.head]).ok
+
+
+def test_the_same_question_again_is_free(opened):
+    ledger = opened()
+    assert ledger.stored("people", "alice", "count()") is None
+    receipt = spend(ledger)
+    assert ledger.stored("people", "alice", "count()") is None
+    ledger.answered(receipt, '{"value": 12.5}')
+    assert ledger.stored("people", "alice", "count()") == '{"value": 12.5}'
+    assert ledger.stored("people", "bob", "count()") is None
+    assert ledger.stored("people", "alice", "count( )") is None
+    assert ledger.status("people").spent.units == ONE // 2
+    ledger.answered(spend(ledger), "2")
+    assert ledger.stored("people", "alice", "count()") == "2"
+
+
+def test_an_answer_is_stored_once_and_belongs_to_its_receipt(opened):
+    ledger = opened()
+    receipt = spend(ledger)
+    for wrong in ("{", "NaN", ""):
+        with pytest.raises(InputError, match="not JSON"):
+            ledger.answered(receipt, wrong)
+    ledger.answered(receipt, "1")
+    with pytest.raises(InputError, match="has its answer already"):
+        ledger.answered(receipt, "2")
+    with pytest.raises(InputError, match="not the one of this receipt"):
+        ledger.answered(chain.replace(receipt, hash="0" * 64), "2")
+    with pytest.raises(InputError, match="not the one of this receipt"):
+        ledger.answered(chain.replace(receipt, number=0), "2")
+    assert ledger.status("people").answers == 1 and ledger.verify().ok
+
+
+def test_only_those_with_a_grant_may_ask(opened):
+    ledger = opened(analysts={"alice": Charge("epsilon", ONE)}, queries=2)
+    with pytest.raises(UnknownAnalyst, match="Did you mean 'alice'"):
+        spend(ledger, analyst="alic")
+    ledger.grant("people", "bob", Charge("epsilon", ONE), queries=1)
+    spend(ledger, pure(0.1), analyst="bob", query="a")
+    with pytest.raises(QueryLimit, match="asked 1 of 1"):
+        spend(ledger, pure(0.1), analyst="bob", query="b")
+    for query in "ab":
+        spend(ledger, pure(0.1), query=query)
+    with pytest.raises(QueryLimit, match="asked 2 of 2"):
+        spend(ledger, pure(0.1), query="c")
+    ledger.grant("people", "alice", Charge("epsilon", 3 * ONE // 10), queries=9)
+    spend(ledger, pure(0.1), query="c")
+    with pytest.raises(BudgetExhausted):
+        spend(ledger, pure(0.1), query="d")
+    ledger.grant("people", "alice", Charge("epsilon", ONE // 10), queries=9)  # below what was spent
+    with pytest.raises(BudgetExhausted, match="0 left"):
+        spend(ledger, pure(0.1), query="d")
+    assert ledger.verify().ok
+
+
+def test_the_first_grant_closes_an_open_data_set(opened):
+    ledger = opened()
+    spend(ledger, analyst="bob")
+    assert ledger.status("people").open
+    ledger.grant("people", "alice", Charge("epsilon", ONE))
+    with pytest.raises(UnknownAnalyst):
+        spend(ledger, analyst="bob")
+    status = ledger.status("people")
+    assert not status.open
+    assert {s.analyst: s.left.units for s in status.shares} == {"alice": ONE, "bob": 0}
+    assert ledger.verify().ok
+
+
+def test_a_budget_is_raised_with_a_reason_only(opened):
+    ledger = opened(budget=Charge("rho", ONE))
+    for less in (Charge("rho", ONE), Charge("rho", ONE - 1)):
+        with pytest.raises(InputError, match="raised only"):
+            ledger.raise_budget("people", less, reason="because")
+    with pytest.raises(InputError, match="reason"):
+        ledger.raise_budget("people", Charge("rho", 2 * ONE), reason="  ")
+    with pytest.raises(InputError, match="for good"):
+        ledger.raise_budget("people", Charge("mu2", 2 * ONE), reason="because")
+    ledger.raise_budget("people", Charge("rho", 2 * ONE), reason="the board agreed")
+    status = ledger.status("people")
+    assert (status.first_budget.units, status.budget.units) == (ONE, 2 * ONE)
+    assert status.raises == ((1, "the board agreed"),)
+    spend(ledger, Guarantee("zcdp", {"rho": 1.5}, "add/remove", "record"))
+    assert ledger.verify().ok
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        ({"guarantee": pure(0.5, relation="replace-one")}, Mismatch, "relation='replace-one'"),
+        ({"guarantee": pure(0.5, unit="user")}, Mismatch, "unit='user'"),
+        ({"fingerprint": "0" * 64}, Mismatch, "the data have changed"),
+        ({"guarantee": pure(-0.5)}, InputError, "must be above 0"),
+        ({"guarantee": pure(0.0)}, InputError, "must be above 0"),
+        ({"guarantee": pure(math.nan)}, InputError, "finite"),
+        ({"guarantee": pure(math.inf)}, InputError, "finite"),
+        (
+            {"guarantee": Guarantee("zcdp", {"rho": 0.1}, "add/remove", "record")},
+            InputError,
+            "cannot be added up",
+        ),
+        (
+            {
+                "guarantee": Guarantee(
+                    "approx-dp", {"epsilon": 0.1, "delta": 1.0}, "add/remove", "record"
+                )
+            },
+            InputError,
+            "delta",
+        ),
+        ({"query": " "}, InputError, "query"),
+        ({"query": "a\x00b"}, InputError, "NUL"),
+        ({"query": "\ud800"}, InputError, "Unicode"),
+        ({"query": "x" * 30_000}, InputError, "20000"),
+        ({"analyst": ""}, InputError, "analyst"),
+        ({"dataset": "peple"}, NoLedger, "Did you mean 'people'"),
+        ({"guarantee": pure(3.000000001)}, BudgetExhausted, "does not fit"),
+    ],
+)
+def test_what_is_refused_spends_nothing(opened, change, error, said):
+    ledger = opened()
+    spend(ledger, pure(1e-9))
+    before = ledger.status("people")
+    with pytest.raises(error, match=said):
+        spend(ledger, **{"query": "q", **change})
+    assert ledger.status("people") == before
+    assert ledger.verify().ok
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"relation": "none"}, "relation"),
+        ({"unit": "vector"}, "unit"),
+        ({"queries": 0}, "queries=0"),
+        ({"analysts": {}}, "analysts is empty"),
+        ({"analysts": {"a": Charge("rho", 1)}}, "for good"),
+        ({"analysts": {"a": Charge("epsilon", 0)}}, "above 0"),
+        ({"budget": Charge("epsilon", -1)}, "above 0"),
+        ({"budget": Charge("epsilon", 2**63)}, "at most"),
+        ({"budget": Charge("epsilon", 1, 10**18)}, r"\[0, 1\)"),
+        ({"budget": Charge("rho", 1, 1)}, "has no delta"),
+        ({"dataset": ""}, "dataset"),
+    ],
+)
+def test_bad_budgets_make_no_ledger(where, change, said):
+    with pytest.raises(InputError, match=said):
+        made(where, **change)
+    ledger = open_ledger(where)
+    with pytest.raises(NoLedger, match="lethe budget create"):
+        ledger.datasets()
+    ledger.close()
+
+
+def test_a_data_set_is_entered_once_and_others_beside_it(opened):
+    ledger = opened(dataset="b")
+    with pytest.raises(InputError, match="in the ledger already"):
+        opened(dataset="b", budget=Charge("rho", 5))
+    opened(dataset="a", fingerprint="", budget=Charge("rho", 5))
+    assert ledger.datasets() == ["a", "b"]
+    assert ledger.status("b").budget.rule == "epsilon"
+    half = Guarantee("zcdp", {"rho": 1e-9}, "add/remove", "record")
+    spend(ledger, half, dataset="a", fingerprint="anything")  # bound to no content
+    assert ledger.status("b").spent.units == 0
+    checked = ledger.verify()
+    assert checked.ok and set(checked.heads) == {"a", "b"} and checked.entries == 3
+
+
+def test_entries_are_in_order_and_exported(opened):
+    ledger = opened()
+    receipt = spend(ledger, query="mean(age) in [18, 100]")
+    ledger.answered(receipt, "41.5")
+    kinds = [(one.number, one.kind, one.answers) for one in ledger.entries("people")]
+    assert kinds == [(0, "create", None), (1, "spend", None), (2, "answer", 1)]
+    rows = list(ledger.export("people"))
+    assert json.loads(json.dumps(rows)) == rows
+    assert rows[1]["body"]["query"] == "mean(age) in [18, 100]"
+    assert rows[1]["body"]["charge"] == [ONE // 2, 0]
+    assert rows[2]["state"]["spent"] == [ONE // 2, 0]
+    assert rows[1]["previous"] == rows[0]["hash"]
+
+
+def test_a_clock_that_goes_back_is_noted_and_changes_nothing(opened, monkeypatch):
+    times = iter(["2030-01-01T00:00:02+00:00", "2030-01-01T00:00:01+00:00"])
+    ledger = opened()
+    monkeypatch.setattr(book, "now_text", lambda: next(times))
+    spend(ledger, query="a")
+    spend(ledger, query="b")
+    told = ledger.verify()
+    assert told.ok and len(told.notes) == 1 and "entry 2" in told.notes[0]
+    assert [one.number for one in ledger.entries("people")] == [0, 1, 2]
+    assert next(iter(ledger.entries("people"))).time != ""
+
+
+def test_the_tables_refuse_to_change_what_is_written(where, opened):
+    ledger = opened()
+    spend(ledger)
+    statements = [
+        "UPDATE lethe_entries SET body = '{}' WHERE number = 1",
+        "DELETE FROM lethe_entries WHERE number = 1",
+        "DELETE FROM lethe_heads",
+        "UPDATE lethe_heads SET entries = 1",
+        "INSERT INTO lethe_entries SELECT dataset, 7, kind, time, analyst, key, answers, body, "
+        "state, previous, hash FROM lethe_entries WHERE number = 1",
+    ]
+    if "://" in where:
+        statements.append("TRUNCATE lethe_entries")
+    else:
+        statements.append("INSERT OR REPLACE INTO lethe_entries SELECT * FROM lethe_entries")
+        statements.append("INSERT OR REPLACE INTO lethe_heads SELECT * FROM lethe_heads")
+    for statement in statements:
+        with pytest.raises((sqlite3.DatabaseError, psycopg.Error), match="ledger|head|entered"):
+            raw(where, statement)
+    assert ledger.verify().ok and ledger.status("people").entries == 2
+
+
+def test_a_trigger_that_is_gone_is_found(where, opened):
+    ledger = opened()
+    name = "lethe_no_truncate ON lethe_entries" if "://" in where else "lethe_no_delete"
+    raw(where, f"DROP TRIGGER {name}")
+    assert any(name.split()[0] in one for one in ledger.verify().problems)
+
+
+def raw(where, statement):
+    """What somebody does who goes around Lethe."""
+    if "://" in where:
+        with psycopg.connect(where, autocommit=True) as connection:
+            connection.execute(statement)
+    else:
+        with contextlib.closing(sqlite3.connect(where, isolation_level=None)) as connection:
+            connection.execute(statement)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    costs=st.lists(
+        st.tuples(st.sampled_from("ab"), st.integers(1, 1200), st.booleans()), max_size=12
+    ),
+    whole=st.integers(1, 3000),
+    own=st.integers(1, 2000),
+)
+def test_an_account_is_that_of_a_naive_one(tmp_path_factory, costs, whole, own):
+    """Against sums of fractions in a loop."""
+    place = tmp_path_factory.mktemp("l") / "b.db"
+    limits = {"a": Charge("epsilon", own * 10**6), "b": Charge("epsilon", whole * 10**6)}
+    ledger = made(place, budget=Charge("epsilon", whole * 10**6), analysts=limits)
+    spent = dict.fromkeys("ab", Fraction(0))
+    limit = {"a": Fraction(own, 1000), "b": Fraction(whole, 1000)}
+    for at, (who, thousandths, answered) in enumerate(costs):
+        cost = Fraction(thousandths, 1000)
+        fits = spent[who] + cost <= limit[who] and sum(spent.values()) + cost <= limit["b"]
+        try:
+            receipt = spend(ledger, pure(float(cost)), analyst=who, query=str(at))
+            assert fits
+            spent[who] += cost
+            if answered:
+                ledger.answered(receipt, str(at))
+        except BudgetExhausted:
+            assert not fits
+    status = ledger.status("people")
+    assert {s.analyst: Fraction(s.spent.units, ONE) for s in status.shares} == spent
+    assert Fraction(status.spent.units, ONE) == sum(spent.values())
+    assert ledger.verify([status.head]).ok
+    ledger.close()
+
+
+def test_a_budget_is_rounded_down_and_a_cost_up():
+    assert budget_of("epsilon", 0.3).units == 3 * ONE // 10
+    assert budget_of("rho", 1.0000000009).units == ONE
+    assert budget_of("epsilon", 1, 1.5e-18).delta_units == 1
+    for wrong in (0, -1, math.nan, math.inf, 1e-10):
+        with pytest.raises(InputError):
+            budget_of("mu2", wrong)
+    for delta in (-1e-9, 1.0, math.nan):
+        with pytest.raises(InputError):
+            budget_of("epsilon", 1, delta)
+
+
+@pytest.mark.parametrize(
+    ("rule", "guarantee", "count", "expected"),
+    [
+        # rho = 50 * 0.1^2 / 2 = 0.25; 0.25 + 2 sqrt(0.25 ln 10^6) = 3.967, below the sum 5
+        ("epsilon", pure(0.1), 50, 0.25 + math.sqrt(math.log(1e6))),
+        ("rho", Guarantee("zcdp", {"rho": 0.01}, "add/remove", "record"), 25, 3.96687),
+        ("epsilon", pure(1.0), 1, None),
+    ],
+)
+def test_the_tighter_view(tmp_path, rule, guarantee, count, expected):
+    """Bun and Steinke 2016, propositions 1.3 and 1.4."""
+    ledger = made(tmp_path / "b.db", budget=Charge(rule, 10 * ONE))
+    assert ledger.status("people").view == ""
+    for at in range(count):
+        spend(ledger, guarantee, query=str(at))
+    view = ledger.status("people").view
+    assert view == (
+        "" if expected is None else f"all answers together are ({expected:.4g}, 1e-06)-DP"
+    )
+    ledger.close()
+
+
+def test_the_view_of_a_gaussian_budget_is_its_exact_curve(tmp_path):
+    ledger = made(tmp_path / "b.db", budget=Charge("mu2", 10 * ONE))
+    for at in range(4):
+        spend(ledger, Guarantee("gdp", {"mu": 0.5}, "add/remove", "record"), query=str(at))
+    view = ledger.status("people").view
+    epsilon = float(view.split("(")[1].split(",")[0])
+    assert gdp_delta(1.0, epsilon) == pytest.approx(1e-6, rel=0.01)
+    ledger.close()
+
+
+def test_a_mixed_sum_has_no_tighter_view(tmp_path):
+    ledger = made(tmp_path / "b.db", budget=Charge("epsilon", 10 * ONE, 10**12))
+    for at in range(40):
+        spend(ledger, pure(0.1), query=str(at))
+    assert ledger.status("people").view
+    mixed = Guarantee("approx-dp", {"epsilon": 0.1, "delta": 1e-8}, "add/remove", "record")
+    spend(ledger, mixed, query="x")
+    assert ledger.status("people").view == ""
+    ledger.close()
+
+
+def test_places_that_are_no_ledger(tmp_path):
+    with pytest.raises(InputError, match="mysql"):
+        open_ledger("mysql://here")
+    (tmp_path / "text.db").write_text("no database, but long enough to look like one" * 50)
+    with contextlib.closing(sqlite3.connect(tmp_path / "other.db")) as other:
+        other.execute("CREATE TABLE t (a)")
+    (tmp_path / "folder.db").mkdir()
+    for name, error in (("text.db", Damaged), ("other.db", InputError), ("folder.db", NotSpent)):
+        with contextlib.closing(open_ledger(tmp_path / name)) as ledger:
+            with pytest.raises(error):
+                ledger.status("people")
+    with pytest.raises(InputError, match="something else"):
+        made(tmp_path / "other.db")
+    assert "t" in str(list(sqlite_master(tmp_path / "other.db")))
+
+
+def sqlite_master(path):
+    with contextlib.closing(sqlite3.connect(path)) as one:
+        return one.execute("SELECT name FROM sqlite_master").fetchall()
+
+
+def test_a_server_out_of_reach(tmp_path):
+    ledger = open_ledger(f"postgresql://lethe:secret@/none?host={tmp_path}&connect_timeout=2")
+    with pytest.raises(Unavailable, match="cannot be used") as caught:
+        ledger.datasets()
+    assert "secret" not in str(caught.value)
+
+
+def test_a_fingerprint_is_of_the_bytes(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"abc")
+    assert fingerprint_of(tmp_path / "a.csv").startswith("ba7816bf8f01cfea")  # FIPS 180-2, "abc"
+    with pytest.raises(InputError, match="cannot be read"):
+        fingerprint_of(tmp_path / "none.csv")
+
+
+def test_the_fingerprint_is_the_one_of_the_budget(opened):
+    assert opened().status("people").fingerprint == FINGERPRINT

@@ -1,0 +1,141 @@
+"""Many processes at one ledger, threads of one, forks, and processes that are killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+
+from ledger_places import FINGERPRINT, ONE, made, pure, spend
+
+from lethe.queries.charge import Charge
+from lethe.queries.ledger.contract import BudgetExhausted
+from lethe.queries.ledger.opening import open_ledger
+
+WORKER = """
+import sys
+from lethe.evidence.guarantee import Guarantee
+from lethe.queries.ledger.contract import BudgetExhausted
+from lethe.queries.ledger.opening import open_ledger
+
+where, outbox, name, count, fingerprint = sys.argv[1:]
+ledger = open_ledger(where)
+cost = Guarantee("pure-dp", {"epsilon": 0.001}, "add/remove", "record")
+refused = 0
+print("ready", flush=True)
+with open(outbox, "ab", buffering=0) as file:
+    for at in range(int(count)):
+        try:
+            receipt = ledger.spend(
+                dataset="people",
+                analyst=name,
+                query=f"{name} {at}",
+                guarantee=cost,
+                fingerprint=fingerprint,
+            )
+        except BudgetExhausted:
+            refused += 1
+            continue
+        file.write(f"{receipt.number} {receipt.hash}\\n".encode())  # the answer leaves
+        ledger.answered(receipt, str(at))
+ledger.close()
+print(refused)
+"""
+COST = 10**6  # units of one query
+
+
+def worker(where, outbox, name, count):
+    """A process that asks, tells and stores."""
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER, *map(str, (where, outbox, name, count)), FINGERPRINT],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def told(outbox):
+    """What left: number of the entry and its hash."""
+    return [tuple(line.split()) for line in outbox.read_text().splitlines()]
+
+
+def test_four_processes_never_overspend_by_a_unit(tmp_path):
+    """4 x 50 queries, a budget for 150 of them less one unit."""
+    place, outbox = tmp_path / "b.db", tmp_path / "outbox"
+    made(place, budget=Charge("epsilon", 150 * COST - 1)).close()
+    asking = [worker(place, outbox, f"analyst {at % 2}", 50) for at in range(4)]
+    refused = [int(one.communicate(timeout=100)[0].split()[1]) for one in asking]
+    assert sum(refused) == 51
+    ledger = open_ledger(place)
+    status, entries = ledger.status("people"), list(ledger.entries("people"))
+    assert status.spent.units == 149 * COST == sum(s.spent.units for s in status.shares)
+    assert (status.queries, status.answers) == (149, 149)
+    spent = [(str(one.number), one.hash) for one in entries if one.kind == "spend"]
+    assert sorted(told(outbox)) == sorted(spent)
+    assert ledger.verify().ok
+    ledger.close()
+
+
+def test_killed_at_any_point_no_answer_is_unspent(tmp_path):
+    """25 processes, killed at random times while they ask, tell and store."""
+    place, outbox = tmp_path / "b.db", tmp_path / "outbox"
+    made(place, budget=Charge("epsilon", 10**6 * COST)).close()
+    draw = random.Random(0)
+    for turn in range(5):
+        asking = [worker(place, outbox, f"analyst {turn}.{at}", 10**6) for at in range(5)]
+        for one in asking:
+            assert one.stdout.readline() == "ready\n"
+        for one in asking:
+            time.sleep(draw.uniform(0, 0.02))
+            one.kill()
+            one.communicate(timeout=100)
+    ledger = open_ledger(place)
+    assert ledger.verify().ok
+    spent = {str(one.number): one.hash for one in ledger.entries("people") if one.kind == "spend"}
+    left = told(outbox)
+    assert left and all(spent.get(number) == hashed for number, hashed in left)
+    assert len(left) <= len(spent) <= len(left) + 25
+    status = ledger.status("people")
+    assert status.spent.units == len(spent) * COST
+    assert spend(ledger, query="afterwards").number == status.entries
+    ledger.close()
+
+
+def test_threads_share_one_ledger(tmp_path):
+    ledger = made(tmp_path / "b.db", budget=Charge("epsilon", 30 * COST))
+    refused = []
+
+    def ask(name):
+        for at in range(10):
+            try:
+                spend(ledger, pure(0.001), analyst=name, query=str(at))
+            except BudgetExhausted:
+                refused.append(name)
+
+    threads = [threading.Thread(target=ask, args=(f"analyst {at}",)) for at in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+    assert len(refused) == 10 and ledger.status("people").left.units == 0
+    assert ledger.verify().ok
+    ledger.close()
+
+
+def test_a_fork_does_not_share_the_connection(tmp_path):
+    """SQLite forbids it; parent and child both go on."""
+    ledger = made(tmp_path / "b.db")
+    spend(ledger, pure(0.001), query="parent")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if spend(ledger, pure(0.001), query="child").number == 2 else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert spend(ledger, pure(0.001), query="parent again").number == 3
+    assert ledger.verify().ok and ledger.status("people").spent.units == ONE * 3 // 1000
+    ledger.close()

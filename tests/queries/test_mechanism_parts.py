@@ -1,0 +1,282 @@
+"""The parts of the audit of a mechanism: claims, inputs, answers, scores, limits, reach."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from lethe.errors import InputError
+from lethe.evidence.estimate import Estimate, Refusal
+from lethe.queries.mechanism_audit import reach
+from lethe.queries.mechanism_audit.bounds import bound_pair, bounded_runs, rho_of
+from lethe.queries.mechanism_audit.claim import Claim, claim_from
+from lethe.queries.mechanism_audit.neighbours import standard_pairs, users_pairs
+from lethe.queries.mechanism_audit.outcomes import read_outcomes
+from lethe.queries.mechanism_audit.reuse import reuse
+from lethe.queries.mechanism_audit.settings import MechanismSettings
+from lethe.queries.mechanism_audit.statistics import learn, learn_cells, lowest_bits
+from lethe.queries.mechanism_audit.trials import Failed, answer_once, run_trials
+from lethe.queries.precision_attack import FINEST, has_fine_bits
+
+
+def test_claims_in_words_and_from_options() -> None:
+    assert str(claim_from(1.0, 1e-5, None, None)) == "(1, 1e-05)-DP"
+    assert str(claim_from(None, None, 0.5, None)) == "0.5-zCDP"
+    assert str(claim_from(None, None, None, 2.0)) == "2-GDP"
+    assert claim_from(None, None, None, None).value is None
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: Claim("epsilon", -1.0), "claimed epsilon=-1.0"),
+        (lambda: Claim("epsilon", math.nan), "claimed epsilon=nan"),
+        (lambda: Claim("epsilon", 1.0, 1.0), "delta"),
+        (lambda: Claim("rho", 1.0, 0.1), "goes with epsilon"),
+        (lambda: claim_from(1.0, None, 0.5, None), "both claimed"),
+        (lambda: standard_pairs(1, 0), "lower one first"),
+        (lambda: standard_pairs(0, math.inf), "finite"),
+        (lambda: standard_pairs(0, 1, size=3), "size=3"),
+        (lambda: standard_pairs(0, 1, relation="both"), "relation"),
+        (lambda: users_pairs(lambda: 3, "p.py:f"), "expected a list of pairs"),
+        (lambda: users_pairs(lambda: [([1], [2]), 5], "p.py:f"), "entry 2"),
+        (lambda: users_pairs(lambda: 1 / 0, "p.py:f"), "p.py:f fails"),
+        (lambda: MechanismSettings(runs=99), "runs"),
+        (lambda: MechanismSettings(gate=("mu-lower<=1",)), "claim --mu"),
+        (lambda: MechanismSettings(gate=("width(reuse)<=1",)), "no width"),
+        (lambda: MechanismSettings(gate=("tpr@0.1<=1",)), "unknown metric"),
+    ],
+)
+def test_wrong_input_is_named(made, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        made()
+
+
+def test_the_claim_is_a_rule() -> None:
+    texts = [str(rule) for rule in MechanismSettings(Claim("mu", 0.5), gate=("reuse<=1",)).rules()]
+    assert texts == ["mu-lower <= 0.5", "reuse <= 1"]
+    assert MechanismSettings().rules() == []
+
+
+@given(st.integers(4, 12), st.floats(-5, 5), st.floats(0.1, 9), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_neighbours_differ_in_one_person(size: int, low: float, width: float, remove: bool) -> None:
+    high = low + width
+    for pair in standard_pairs(low, high, size, "add/remove" if remove else "replace-one"):
+        first, second = pair.first, pair.second
+        assert first.min() >= low and first.max() <= high
+        if remove:
+            assert np.array_equal(first[:-1], second)
+        else:
+            assert np.array_equal(first[:-1], second[:-1]) and first[-1] != second[-1]
+
+
+def test_a_value_far_outside_is_only_tried_when_asked_for() -> None:
+    assert max(pair.first.max() for pair in standard_pairs(0, 2)) == 2
+    assert standard_pairs(0, 2, beyond=True)[-1].first.max() == 22
+
+
+def test_answers_become_patterns_and_numbers() -> None:
+    answers = [
+        1.5,
+        True,
+        None,
+        "a,b",
+        math.nan,
+        -math.inf,
+        10**400,
+        Fraction(1, 4),
+        Failed("KeyError"),
+        np.float32(2),
+        [1, "x"],
+        np.array([1.0, 2.0]),
+        {"b": 2, "a": 1},
+    ]
+    (read,) = read_outcomes(answers)
+    assert read.patterns.tolist() == [
+        "#",
+        "True",
+        "None",
+        "a;b",
+        "NaN",
+        "-inf",
+        "+inf",
+        "#",
+        "raises KeyError",
+        "#",
+        "#,x",
+        "#,#",
+        "#,#",
+    ]
+    assert read.numbers[0, 0] == 1.5 and read.numbers[7, 0] == 0.25
+    assert read.numbers[12].tolist() == [1.0, 2.0]
+    assert read.column(1).patterns.tolist()[10:] == ["x", "#", "#"]
+
+
+def test_ratios_of_cells_by_hand() -> None:
+    first, second = read_outcomes(["a"] * 6 + ["b"] * 2, ["a"] * 2 + ["b"] * 6)
+    cells = learn_cells(first, second)
+    assert cells.ratio["a"] == pytest.approx(math.log(6.5 / 2.5))
+    (seen,) = read_outcomes(["b", "never seen"])
+    assert cells.scores(seen).tolist() == [cells.ratio["b"], 0.0]
+    assert cells.words(0.0, True) == "the answer is “a”"
+
+
+def test_numbers_that_repeat_have_cells_of_their_own() -> None:
+    rng = np.random.default_rng(0)
+    first, second = read_outcomes(
+        [3.0] * 50 + rng.normal(size=50).tolist(), rng.normal(size=100).tolist()
+    )
+    cells = learn_cells(first, second)
+    (seen,) = read_outcomes([3.0, 3.0000001])
+    scores = cells.scores(seen)
+    assert scores[0] == pytest.approx(math.log(50.5 / 0.5)) and scores[1] < scores[0]
+
+
+def test_the_first_score_of_numbers_follows_them() -> None:
+    first, second = read_outcomes([1.0, 2.0, 3.0], [2.0, 3.0, "none"])
+    value = learn(first, second, 0)[0]
+    assert value.scores(second).tolist() == [-2.0, -3.0, -4.0]
+    assert value.words(-2.5, True) == "the answer is at most 2.5"
+    assert value.words(-2.5, False) == "the answer is at least 2.5"
+
+
+def test_the_lowest_bit_of_a_number() -> None:
+    (read,) = read_outcomes([1.0, 0.75, -6.0, 0.1, 0.0, 5e-324, "x"])
+    # 0.1 is 0x1.999999999999ap-4: its last hexadecimal digit, a = 1010, ends at bit 2^-55.
+    assert lowest_bits(read).patterns.tolist() == [
+        "2^0",
+        "2^-2",
+        "2^1",
+        "2^-55",
+        "zero",
+        "2^-1074",
+        "x",
+    ]
+
+
+@given(st.floats(-1e100, 1e100))
+@settings(max_examples=60, deadline=None)
+def test_the_lowest_bit_agrees_with_the_attack_on_precision(number: float) -> None:
+    (read,) = read_outcomes([number])
+    (told,) = lowest_bits(read).patterns.tolist()
+    finest = 0 if told == "zero" else int(told.removeprefix("2^"))
+    assert has_fine_bits(number) is (finest < FINEST)
+
+
+def renyi(p: float, q: float, order: float) -> float:
+    heads = order * math.log(p) + (1 - order) * math.log(q)
+    tails = order * math.log(1 - p) + (1 - order) * math.log(1 - q)
+    most = max(heads, tails)
+    return (most + math.log(math.exp(heads - most) + math.exp(tails - most))) / (order - 1)
+
+
+@given(st.floats(0.02, 0.98), st.floats(0.02, 0.98))
+@settings(max_examples=40, deadline=None)
+def test_rho_is_the_largest_divergence_over_order(p: float, q: float) -> None:
+    found = rho_of(np.array([p]), np.array([q]))[0]
+    if p <= q:
+        assert found == 0.0
+        return
+    orders = np.geomspace(1.001, 300, 400)
+    naive = max(max(renyi(p, q, a), renyi(q, p, a)) / a for a in orders)
+    assert found == pytest.approx(naive, rel=2e-3, abs=1e-9)
+
+
+def test_rho_of_a_gaussian_is_never_above_the_true_one() -> None:
+    from scipy.special import ndtr
+
+    cuts = np.linspace(-3, 3, 61)
+    found = rho_of(ndtr(1.0 - cuts), ndtr(-cuts))
+    assert 0.25 < found.max() <= 0.5  # N(1, 1) against N(0, 1): rho = 1/2
+
+
+def test_a_limit_by_hand() -> None:
+    """A separation that is perfect proves what Clopper and Pearson allow for so many runs."""
+    first, second = read_outcomes(["a"] * 200, ["b"] * 200)
+    found = bound_pair(first, second, Claim(), confidence=0.95, relation="add/remove", seed=0)
+    n = bounded_runs(200)
+    # Both limits at 2.5 %: p^n = 0.025 and (1 - q)^n = 0.025.
+    low = 0.025 ** (1 / n)
+    assert n == 100 and found.limit.low == pytest.approx(math.log(low / (1 - low)))
+    assert found.shares == (1.0, 0.0)
+    assert reach.largest(Claim(), 200, 0.05) == pytest.approx(found.limit.low)
+
+
+def test_what_chose_the_event_is_not_counted_in_its_limit() -> None:
+    """Apart in the half that learns and chooses, alike in the half that is bounded."""
+    first, second = read_outcomes(["a"] * 100 + ["c"] * 100, ["b"] * 100 + ["c"] * 100)
+    found = bound_pair(first, second, Claim(), confidence=0.95, relation="add/remove", seed=0)
+    assert found.limit.low == 0.0 and found.runs == 100
+
+
+def test_the_limit_holds_as_often_as_it_says() -> None:
+    """Coins of probabilities 3/4 and 1/4: epsilon is ln 3, and 1 in 20 limits may be above it."""
+    rng, above, times = np.random.default_rng(0), 0, 150
+    for at in range(times):
+        sides = ((rng.random(400) < p).tolist() for p in (0.75, 0.25))
+        first, second = read_outcomes(*sides)
+        found = bound_pair(first, second, Claim(), confidence=0.95, relation="replace-one", seed=at)
+        above += found.limit.low > math.log(3)
+        assert found.limit.low > 0.2
+    assert above <= binom.ppf(1 - 1e-4, times, 0.05)
+
+
+def test_successive_answers() -> None:
+    rng = np.random.default_rng(0)
+    fresh = [read_outcomes(*rng.normal(size=(2, 2000)).tolist())]
+    found = reuse(fresh, 0.95)
+    assert isinstance(found, Estimate) and found.low == 0.0 and found.high < 0.15
+    noise = rng.normal(size=2000)
+    shared = reuse([read_outcomes(noise.tolist(), (noise + 1).tolist())], 0.95)
+    assert isinstance(shared, Estimate) and shared.low > 0.99
+    walk = np.cumsum(rng.normal(size=4000)).reshape(2, -1, order="F")
+    assert reuse([read_outcomes(*walk.tolist())], 0.95).low > 0.9
+    assert isinstance(reuse([read_outcomes(["a"] * 50, ["b"] * 50)], 0.95), Refusal)
+
+
+def test_power_is_that_of_the_counts() -> None:
+    claim, runs, level = Claim("epsilon", 1.0), 600, 0.05
+    found = reach.power(claim, 2.0, runs, level)
+    rng, hits = np.random.default_rng(9), 0
+    for at in range(60):
+        first, second = read_outcomes(
+            np.round(rng.laplace(1, 0.5, runs), 6).tolist(),
+            np.round(rng.laplace(0, 0.5, runs), 6).tolist(),
+        )
+        limit = bound_pair(
+            first, second, claim, confidence=1 - level, relation="add/remove", seed=at
+        ).limit
+        hits += limit.low > 1.0
+    # Choosing the event costs a little against the best one.
+    assert binom.cdf(hits, 60, found.low - 0.1) > 1e-3
+    assert reach.power(claim, 1.0, runs, level).value < 0.05
+    less = reach.smallest(claim, runs, level)
+    assert 1.5 < less < 3.0 and reach.power(claim, less, runs, level).value >= 0.94
+    assert reach.runs_needed(claim, level) <= runs
+    assert reach.runs_needed(Claim("epsilon", 1.0, 1e-5), level) > 30_000
+    assert reach.smallest(Claim("epsilon", 50.0), 100, level) is None
+
+
+def test_seeds_reach_the_mechanism_by_name_or_place() -> None:
+    pair = users_pairs(lambda: [([1], [2])], "p")[0]
+    seen: list[int] = []
+
+    def by_name(data, scale=3.0, *, seed=None):
+        seen.append(seed)
+        return scale
+
+    run_trials(by_name, pair, 50, 0)
+    assert len(set(seen)) == 100
+    assert run_trials(lambda data, any_name: any_name, pair, 5, 1).first != [0] * 5
+    assert run_trials(lambda data, scale=2.0: scale, pair, 2, 1).first == [2.0, 2.0]
+    assert answer_once(len, [1, 2]) == 2
+    state = np.random.get_state()[1].copy()
+    drawn = [run_trials(lambda data: np.random.random(), pair, 3, 7).first for _ in range(2)]
+    assert drawn[0] == drawn[1] and np.array_equal(state, np.random.get_state()[1])
