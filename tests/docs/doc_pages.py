@@ -18,7 +18,8 @@ def page(name: str) -> str:
 
 def examples(text: str) -> list[tuple[str, str]]:
     """Each example of a page that says what it prints, and that."""
-    return re.findall(r"```python\n((?:(?!```).)*)```\s+prints\s+```text\n(.*?)```", text, re.DOTALL)
+    code, output = r"```python\n((?:(?!```).)*)```", r"```text\n(.*?)```"
+    return re.findall(rf"{code}\s+prints\s+{output}", text, re.DOTALL)
 
 
 def files(text: str) -> dict[str, str]:

@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from doc_pages import DOCS, examples, page, printed
 
 import lethe
-from doc_pages import DOCS, examples, page, printed
 
 PAGES = sorted(path.stem for path in DOCS.glob("*.md"))
 
