@@ -8,6 +8,10 @@ person, in one Parquet file. Both sides open the file and ask; ours also plans, 
 disk (two commits), adds noise and stores the answer. Rounds alternate the sides; each round of
 ours is another question to the ledger, because the same one would be free. The plain query neither
 clamps nor leaves out NaN; "plain, clamped" says what the clamping alone takes in DuckDB.
+
+Measured (results/query_speed.json: 10 million rows, median of 9 rounds, 2 cores of an EPYC, load
+2.4, DuckDB 2.0.0): ratio to plain 1.37 (mean, whole), 1.72 (mean, real; 1.08 to plain clamped),
+1.01 and 1.48 (histograms; 1.03), 1.30 (50 listed groups), 1.88 (mean by 50 found groups).
 """
 
 from __future__ import annotations

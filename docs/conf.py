@@ -1,6 +1,8 @@
 """Sphinx: the pages of this folder, and an API reference made from the docstrings."""
 
+import shutil
 from importlib.metadata import version as installed
+from pathlib import Path
 
 project = "Lethe"
 author = "The Lethe authors"
@@ -14,6 +16,7 @@ extensions = [
     "sphinx.ext.autosummary",
 ]
 exclude_patterns = ["_build"]
+default_role = "code"  # what docstrings have in single backticks
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 suppress_warnings = ["myst.xref_missing"]  # links to files outside this folder, such as benchmarks
@@ -33,3 +36,15 @@ html_static_path = []
 html_extra_path = ["../src/lethe/evidence/findings.schema.json"]
 html_show_copyright = False
 html_show_sphinx = False
+
+
+def publish_gallery(app, error):
+    """Whole reports, as they are, under the address that the page links to."""
+    if error is None and app.builder.format == "html":
+        target = Path(app.outdir) / "gallery"
+        shutil.copytree(Path(app.confdir) / "gallery", target, dirs_exist_ok=True)
+
+
+def setup(app):
+    """Sphinx asks for this."""
+    app.connect("build-finished", publish_gallery)

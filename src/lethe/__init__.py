@@ -9,9 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lethe.columns import read_columns
     from lethe.errors import InputError, LetheError, MissingExtra, NotMeasurable, RunFailed
     from lethe.evidence.accounting import dp_sgd_epsilon
     from lethe.evidence.calibration import noise_for
+    from lethe.evidence.compare import compare_runs
     from lethe.evidence.dp_statement import DpSgdRun, dp_statement
     from lethe.evidence.epsilon import check_claim, epsilon_bound, gdp_bound
     from lethe.evidence.estimate import Estimate, Refusal
@@ -36,11 +38,17 @@ if TYPE_CHECKING:
     from lethe.mitigations.swag import Swag
     from lethe.mitigations.swag_release.release import read_release, release_draw
     from lethe.mitigations.swag_release.settings import ReleaseSettings
-    from lethe.queries.ask import ask
+    from lethe.queries.ask import Reply, ask
+    from lethe.queries.ledger.limits import budget_of
+    from lethe.queries.ledger.opening import fingerprint_of, open_ledger
+    from lethe.queries.mechanism_audit.audit import audit_mechanism
+    from lethe.queries.mechanism_audit.claim import Claim
+    from lethe.queries.mechanism_audit.neighbours import Pair, standard_pairs
+    from lethe.queries.mechanism_audit.settings import MechanismSettings
     from lethe.reidentification.audit import audit_embeddings, audit_released
     from lethe.reidentification.released import Released
     from lethe.reidentification.settings import EmbeddingSettings
-    from lethe.report import render
+    from lethe.report import markdown, render, render_several, show
     from lethe.training.adapters.huggingface import huggingface_recipe
     from lethe.training.adapters.lightning import lightning_recipe
     from lethe.training.models import default_recipe
@@ -51,6 +59,7 @@ _HOME = {
     "AuditSettings": "lethe.membership.settings",
     "CallableRecipe": "lethe.training.recipe",
     "Candidate": "lethe.evidence.frontier",
+    "Claim": "lethe.queries.mechanism_audit.claim",
     "Dataset": "lethe.loaders",
     "DpSgdRun": "lethe.evidence.dp_statement",
     "EmbeddingSettings": "lethe.reidentification.settings",
@@ -60,14 +69,17 @@ _HOME = {
     "Guarantee": "lethe.evidence.guarantee",
     "InputError": "lethe.errors",
     "LetheError": "lethe.errors",
+    "MechanismSettings": "lethe.queries.mechanism_audit.settings",
     "MissingExtra": "lethe.errors",
     "NotMeasurable": "lethe.errors",
+    "Pair": "lethe.queries.mechanism_audit.neighbours",
     "PrivateSettings": "lethe.mitigations.private_settings",
     "Ratings": "lethe.loaders.ratings",
     "RecordSettings": "lethe.linkage.settings",
     "Refusal": "lethe.evidence.estimate",
     "ReleaseSettings": "lethe.mitigations.swag_release.settings",
     "Released": "lethe.reidentification.released",
+    "Reply": "lethe.queries.ask",
     "RunFailed": "lethe.errors",
     "Shadows": "lethe.training.shadows",
     "SklearnRecipe": "lethe.training.recipe",
@@ -79,35 +91,45 @@ _HOME = {
     "ask": "lethe.queries.ask",
     "auc": "lethe.evidence.roc",
     "audit_embeddings": "lethe.reidentification.audit",
+    "audit_mechanism": "lethe.queries.mechanism_audit.audit",
     "audit_model": "lethe.membership.audit",
-    "audit_released": "lethe.reidentification.audit",
     "audit_records": "lethe.linkage.audit",
+    "audit_released": "lethe.reidentification.audit",
     "audit_scores": "lethe.membership.audit",
     "audit_synthetic": "lethe.linkage.audit",
     "audit_table": "lethe.linkage.audit",
+    "budget_of": "lethe.queries.ledger.limits",
     "check_claim": "lethe.evidence.epsilon",
     "clopper_pearson": "lethe.evidence.intervals",
+    "compare_runs": "lethe.evidence.compare",
     "default_recipe": "lethe.training.models",
     "dp_sgd_epsilon": "lethe.evidence.accounting",
     "dp_statement": "lethe.evidence.dp_statement",
     "epsilon_bound": "lethe.evidence.epsilon",
+    "fingerprint_of": "lethe.queries.ledger.opening",
     "gdp_bound": "lethe.evidence.epsilon",
     "huggingface_recipe": "lethe.training.adapters.huggingface",
     "lightning_recipe": "lethe.training.adapters.lightning",
     "load": "lethe.loaders",
     "load_canaries": "lethe.membership.one_run",
     "load_ratings": "lethe.loaders.ratings",
+    "markdown": "lethe.report",
     "noise_for": "lethe.evidence.calibration",
+    "open_ledger": "lethe.queries.ledger.opening",
     "open_run": "lethe.membership.audit",
     "plan": "lethe.membership.planning",
     "plan_canaries": "lethe.membership.one_run",
     "plan_clipping": "lethe.mitigations.clipping.plan",
+    "read_columns": "lethe.columns",
     "read_release": "lethe.mitigations.swag_release.release",
     "release_draw": "lethe.mitigations.swag_release.release",
     "render": "lethe.report",
+    "render_several": "lethe.report",
     "roc": "lethe.evidence.roc",
     "score_all": "lethe.membership.scoring",
     "score_targets": "lethe.membership.scoring",
+    "show": "lethe.report",
+    "standard_pairs": "lethe.queries.mechanism_audit.neighbours",
     "tpr_at_fpr": "lethe.evidence.roc",
     "train_only": "lethe.mitigations.private_training",
     "train_privately": "lethe.mitigations.private_training",
@@ -119,6 +141,7 @@ __all__ = [
     "AuditSettings",
     "CallableRecipe",
     "Candidate",
+    "Claim",
     "Dataset",
     "DpSgdRun",
     "EmbeddingSettings",
@@ -128,14 +151,17 @@ __all__ = [
     "Guarantee",
     "InputError",
     "LetheError",
+    "MechanismSettings",
     "MissingExtra",
     "NotMeasurable",
+    "Pair",
     "PrivateSettings",
     "Ratings",
     "RecordSettings",
     "Refusal",
     "ReleaseSettings",
     "Released",
+    "Reply",
     "RunFailed",
     "Shadows",
     "SklearnRecipe",
@@ -147,35 +173,45 @@ __all__ = [
     "ask",
     "auc",
     "audit_embeddings",
+    "audit_mechanism",
     "audit_model",
-    "audit_released",
     "audit_records",
+    "audit_released",
     "audit_scores",
     "audit_synthetic",
     "audit_table",
+    "budget_of",
     "check_claim",
     "clopper_pearson",
+    "compare_runs",
     "default_recipe",
     "dp_sgd_epsilon",
     "dp_statement",
     "epsilon_bound",
+    "fingerprint_of",
     "gdp_bound",
     "huggingface_recipe",
     "lightning_recipe",
     "load",
     "load_canaries",
     "load_ratings",
+    "markdown",
     "noise_for",
+    "open_ledger",
     "open_run",
     "plan",
     "plan_canaries",
     "plan_clipping",
+    "read_columns",
     "read_release",
     "release_draw",
     "render",
+    "render_several",
     "roc",
     "score_all",
     "score_targets",
+    "show",
+    "standard_pairs",
     "tpr_at_fpr",
     "train_only",
     "train_privately",

@@ -188,7 +188,7 @@ def document(names: list[str] | None = None) -> Json:
     chosen = list(CANDIDATES) if names is None else names
     candidates = [candidate(name) for name in chosen]
     return {
-        "schema": "lethe-findings/1",
+        "schema": "lethe-findings/2",
         "subject": {
             "release": "model",
             "name": "digits",

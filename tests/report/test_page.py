@@ -176,6 +176,9 @@ def test_without_manifest_and_context() -> None:
         "knowledge",
         "access_of_attacker",
         "compute_budget",
+        "audit_personal_data",
+        "retention",
+        "redaction",
     }
     for fields in CONTEXT_FIELDS.values():
         for key, label in fields.items():
@@ -233,6 +236,7 @@ def test_order_of_the_page(page: str) -> None:
         "context",
         "reproduction",
         "glossary",
+        "signatures",
     ]
     assert [a["id"] for t, a in read(page).tags if t == "section"] == wanted
 

@@ -39,6 +39,7 @@ def table(
     truth: Path | None = None,
     targets: int | None = None,
     phi: float | None = None,
+    false_matches: float | None = None,
     facts: int | None = None,
     time_error: int | None = None,
     value_error: float | None = None,
@@ -123,6 +124,9 @@ def table(
         People that each simulated adversary looks for, at most. [300]
     phi
         Eccentricity from which on the adversary answers. [1.5]
+    false_matches
+        Of people outside the release, the largest share that may be named: the threshold is set so
+        and reported beside --phi. [0.01]
     facts
         Facts that the strongest adversary knows; a quarter of them is wrong. [8]
     time_error

@@ -34,7 +34,7 @@ def demo(*, out: Path = Path("lethe-demo"), models: int = 16) -> int:
     from lethe.loaders.shipped import write_patients, write_vectors
 
     out.mkdir(parents=True, exist_ok=True)
-    if not (out / "vectors.npz").exists():
+    if not ((out / "vectors.npz").exists() and (out / "head.npz").exists()):
         write_vectors(out / "vectors.npz", out / "head.npz")
     if not (out / "patients.parquet").exists():
         write_patients(out / "patients.parquet")
@@ -65,8 +65,8 @@ def _commands(out: Path, models: int) -> Iterator[list[str]]:
     budget = str(out / "budget.db")
     if not Path(budget).exists():
         yield [
-            *("budget", "create", budget, "--dataset", "patients", "--epsilon", "3"),
-            *("--delta", "1e-6", "--unit", "record"),
+            *("budget", "create", budget, "--data", str(out / "patients.parquet")),
+            *("--dataset", "patients", "--epsilon", "3", "--delta", "1e-6"),
         ]
     for question in _QUESTIONS:
         yield [

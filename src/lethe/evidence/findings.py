@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from lethe.errors import InputError, check_known_keys
+from lethe.evidence.migrate import SCHEMA, migrated
 
-SCHEMA = "lethe-findings/1"
 OPTIONAL = ("representations", "table", "queries")
 RELEASES = ("model", "embeddings", "table", "queries")
 
@@ -85,15 +85,12 @@ class Findings:
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Findings:
-        """Read a document back.
+        """Read a document back, of this version of the schema or an earlier one.
 
         Raises:
-            InputError: another schema version, a missing key, or an unknown one.
+            InputError: an unknown schema version, a missing key, or an unknown one.
         """
-        if document.get("schema") != SCHEMA:
-            raise InputError(
-                f"findings have schema {document.get('schema')!r}, this version reads {SCHEMA!r}."
-            )
+        document = migrated(document)
         names = [f.name for f in fields(Findings)]
         check_known_keys("findings", document, names)
         missing = [name for name in names if name not in document and name not in OPTIONAL]

@@ -28,6 +28,8 @@ from lethe.membership.text_tables import f1_tables
 from lethe.membership.utility import class_utility, utility_loss, utility_name
 from lethe.mitigations.mitigation import Mitigation
 from lethe.training.fingerprint import hash_array, versions
+from lethe.training.modules import parameter_count
+from lethe.training.recipe import TorchRecipe
 from lethe.training.shadows import Shadows, Spec
 
 MOST_RECORDS = 100
@@ -123,6 +125,7 @@ def compose(
             "name": name,
             "summary": texts.summary(name, measured[0].shadows, spec is not None),
             "recipe": None if spec is None else spec.recipe.describe(),
+            **_size(spec),
         },
         threat_model=texts.threat_model(measured[0].shadows),
         data=_data(measured[0].shadows, data, spec),
@@ -178,6 +181,13 @@ def compose(
             **(extra or {}),
         },
     )
+
+
+def _size(spec: Spec | None) -> dict[str, int]:
+    """Trainable parameters of the model, where the recipe shows them."""
+    if spec is None or not isinstance(spec.recipe, TorchRecipe):
+        return {}
+    return {"parameters": parameter_count(spec.recipe.make_module)}
 
 
 def _candidate(
@@ -312,6 +322,9 @@ def _data(shadows: Shadows, data: Dataset | None, spec: Spec | None) -> dict[str
         document.update(
             records=len(data.labels),
             people=len(data.labels) if data.groups is None else len(np.unique(data.groups)),
+            pool_people=int(spec.pool.sum())
+            if spec.groups is None
+            else len(np.unique(spec.groups[spec.pool])),
             features=int(np.prod(data.features.shape[1:])),
             task=data.task,
             source=data.source,

@@ -169,6 +169,8 @@ def _counted(
     counts: dict[tuple[Scalar, ...], list[int]] = {}
     for line in found:
         *group, cell, rows = line
+        if cell is None:  # rows without the number
+            continue
         place = int(cell) if named is None else named[cell]
         counts.setdefault(tuple(group), [0] * cells)[place] += int(rows)
     return {group: Exact(sum(by), (), tuple(by)) for group, by in counts.items()}
@@ -190,7 +192,8 @@ def _all_groups(
 ) -> Groups:
     listed = group_values(query)
     if listed is None:
-        return {group: groups[group] for group in sorted(groups, key=lambda g: tuple(map(str, g)))}
+        there = [group for group, exact in groups.items() if exact.rows]
+        return {group: groups[group] for group in sorted(there, key=lambda g: tuple(map(str, g)))}
     none = Exact(0, (0,) * len(layout.sums), (0,) * layout.cells)
     columns = [schema[key.column] for key in query.by]
     return {values: groups.get(tuple(map(_in_sql, columns, values)), none) for values in listed}

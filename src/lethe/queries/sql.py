@@ -71,7 +71,8 @@ def aggregates(used: Used, schema: Schema, sums: Sequence[str], cells: bool = Fa
         Lines of keys, u0 if `cells`, the count of rows, and the sums.
     """
     keys = [f"k{at}" for at in range(len(used.keys))] + (["u0"] if cells else [])
-    columns = [*keys, "count(*)", *(f"coalesce(sum({one}), 0)" for one in sums)]
+    rows = "count(u0)" if used.units else "count(*)"
+    columns = [*keys, rows, *(f"coalesce(sum({one}), 0)" for one in sums)]
     inner = _rows(used, schema)
     grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
     found = Sql(f"SELECT {', '.join(columns)} FROM ({inner.text}) AS used{grouped}", inner.values)
@@ -83,7 +84,12 @@ def aggregates(used: Used, schema: Schema, sums: Sequence[str], cells: bool = Fa
 def _rows(used: Used, schema: Schema) -> Sql:
     found = [_key(key, schema[key.column], f"k{at}") for at, key in enumerate(used.keys)]
     named = [sql.text for sql in found] + [f"{unit} AS u{at}" for at, unit in enumerate(used.units)]
-    conditions = [Sql(_present(schema[name])) for name in used.numbers]
+    # Where only one number is needed and it is real, its unit is NULL where there is none, and
+    # that is not counted: a filter would take as long as all the rest.
+    alone = used.person is None and len(used.units) == 1
+    columns = [schema[name] for name in used.numbers]
+    needed = [column for column in columns if not alone or column.kind == "whole"]
+    conditions = [Sql(_present(column)) for column in needed]
     for key in used.keys:
         if key.among is None:
             conditions.append(Sql(f"{quoted(key.column)} IS NOT NULL"))
@@ -148,11 +154,12 @@ def _number(column: Column) -> str:
 
 
 def _within(number: str, low: float, high: float) -> str:
-    """Clamped; faster than least and greatest."""
+    """Clamped; NULL for NULL and for NaN, which comes after infinity here."""
     lowest, highest = _double(low), _double(high)
     return (
         f"CASE WHEN {number} BETWEEN {lowest} AND {highest} THEN {number} "
-        f"WHEN {number} < {lowest} THEN {lowest} ELSE {highest} END"
+        f"WHEN {number} < {lowest} THEN {lowest} "
+        f"WHEN {number} <= 'inf'::DOUBLE THEN {highest} END"
     )
 
 

@@ -39,6 +39,7 @@ class Table:
         table: str | None = None,
         threads: int | None = None,
         memory: str | None = None,
+        keep: bool = False,
     ) -> None:
         """Open a file.
 
@@ -47,6 +48,7 @@ class Table:
             table: in a .duckdb file; may be left out where there is only one.
             threads: for DuckDB; None = as many as there are cores.
             memory: such as "4GB", beyond which DuckDB spills to disk; None = 80 % of the machine's.
+            keep: hold the rows in memory, for many questions; else each reads the file.
 
         Raises:
             InputError: no such file, table, or another format.
@@ -61,7 +63,7 @@ class Table:
         asked = {name: str(value) for name, value in given.items() if value is not None}
         try:
             self._base: Any = duckdb.connect(":memory:", config={**_LOCKED, **asked})
-            self.schema = self._lock_in(table)
+            self.schema = self._lock_in(table, keep)
         except duckdb.Error as error:
             self._spill.cleanup()
             # What DuckDB says can hold cells of the file.
@@ -120,7 +122,7 @@ class Table:
             ) from None
         return found
 
-    def _lock_in(self, table: str | None) -> Schema:
+    def _lock_in(self, table: str | None, keep: bool) -> Schema:
         base = self._base
         base.execute(f"SET temp_directory = {_text(self._spill.name)}")
         place = str(self.path.resolve())
@@ -135,7 +137,8 @@ class Table:
                 source = _csv_source(self.path, place)
         base.execute("SET enable_external_access = false")
         base.execute("SET lock_configuration = true")
-        base.execute(f"CREATE VIEW {_INSIDE} AS SELECT * FROM {source}")
+        kind = "TABLE" if keep else "VIEW"
+        base.execute(f"CREATE {kind} {_INSIDE} AS SELECT * FROM {source}")
         cells = self.path.suffix.lower() == ".csv"
         described = base.execute(f"DESCRIBE {_INSIDE}").fetchall()
         return {

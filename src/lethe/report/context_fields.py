@@ -134,6 +134,12 @@ def groups(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Gro
     return [*blocks, Group("Further context", rest)] if rest else blocks
 
 
+def given_risk(document: Mapping[str, Any]) -> str:
+    """The residual risk in the words of people; empty if they gave none."""
+    named = {_ALIASES.get(name, name): plain(item) for name, item in _flat(document["context"])}
+    return named.get("residual_risk", "")
+
+
 def run_facts(manifest: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     """Time, machine and command of the run: these come from the manifest alone."""
     labels = {
@@ -163,15 +169,35 @@ def _known(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str
     known = {
         "report_date": manifest.get("finished", manifest.get("created")),
         "tool_version": None if tool is None else f"lethe {tool}",
+        "parameters": document["subject"].get("parameters"),
         "training_records": records,
+        "training_people": document["data"].get("pool_people", document["data"].get("people")),
         "data_source": document["data"].get("source"),
         "system_name": document["subject"]["name"],
         "goals": document["threat_model"]["goal"],
         "knowledge": document["threat_model"]["knowledge"],
         "access_of_attacker": document["threat_model"]["access"],
         "compute_budget": document["threat_model"]["budget"],
+        **_of_this_audit(document),
     }
     return {key: plain(item) for key, item in known.items()}
+
+
+def _of_this_audit(document: Mapping[str, Any]) -> dict[str, str]:
+    """What the tool itself knows about the personal data that the audit used and keeps."""
+    count, kept = len(document["records"]["exposed"]), document["records"]["kept"]
+    told = {
+        "redaction": f"{count} most exposed listed, by rank instead of by name (at most 100)"
+        if kept
+        else "no record or person is listed",
+    }
+    if not document.get("queries"):
+        told["audit_personal_data"] = "the records under “Data”, and scores by record made of them"
+        told["retention"] = (
+            "the tool deletes nothing by itself: scores by record stay in the run's folder until "
+            "somebody deletes it"
+        )
+    return told
 
 
 def _flat(context: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -186,8 +212,17 @@ def _flat(context: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _ratio(given: Mapping[str, str]) -> str:
+    """Parameters per training record, and per person where that is another number."""
+    shares = [_share(given, key) for key in ("training_records", "training_people")]
+    records, people = shares
+    return f"{records}; {people} per person" if records and people not in ("", records) else records
+
+
+def _share(given: Mapping[str, str], key: str) -> str:
     try:
-        parameters = float(given.get("parameters", "").replace(",", ""))
-        return f"{parameters / float(given.get('training_records', '')):.3g}"
+        parameters, count = (
+            float(given.get(name, "").replace(",", "")) for name in ("parameters", key)
+        )
+        return f"{parameters / count:.3g}"
     except (ValueError, ZeroDivisionError):
         return ""

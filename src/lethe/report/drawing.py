@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from lethe.report.static_svg import COLOURS
+from lethe.report.static_svg import COLOURS, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Json = Mapping[str, Any]
 
 SIZE = (420.0, 270.0)  # points
+_ROW, _ROWS_WIDTH = 24.0, 560.0  # points
+_ROWS_MARGINS = (190.0, 14.0, 28.0, 42.0)
 MARGINS = (52.0, 12.0, 12.0, 42.0)  # left, right, top, bottom
 DASHES: Mapping[str, tuple[int, ...]] = {
     "solid": (),
@@ -55,3 +58,28 @@ def band(
 def legend(axes: Axes, place: Literal["best", "lower left", "upper right"] = "best") -> None:
     """The names of the lines, without a frame."""
     axes.legend(loc=place, frameon=False, fontsize=8, labelcolor=COLOURS["ink"])
+
+
+def figure_of_rows(names: Sequence[str]) -> tuple[Figure, Axes]:
+    """Axes with a row for each name, the first on top at 0, the next at -1.
+
+    Args:
+        names: at the left; words from data as slots.
+    """
+    height = _ROW * len(names) + _ROWS_MARGINS[2] + _ROWS_MARGINS[3]
+    figure, axes = new_axes(_ROWS_WIDTH, height, _ROWS_MARGINS)
+    axes.set_yticks([-at for at in range(len(names))], list(names))
+    axes.set_ylim(-len(names) + 0.5, 0.5)
+    return figure, axes
+
+
+def legend_above(axes: Axes) -> None:
+    """The names of the marks in one line over the axes, at the right."""
+    axes.legend(
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=3,
+        frameon=False,
+        fontsize=8,
+        labelcolor=COLOURS["ink"],
+    )

@@ -82,6 +82,15 @@ def _release(document: Json, shown: Mapping[str, Any]) -> list[str]:
                 for r in shown["rules"]
             ],
         )
+    if shown["changes"]:
+        lines += ["What would change this verdict:", ""]
+        for rule, sentences in shown["changes"]:
+            lead = [f"{rule}:"] if rule else []
+            lines.append(f"- {words(' '.join([*lead, *sentences]))}")
+        lines.append("")
+    residual = shown["residual"]
+    drafted = f" ({shown['drafted']})" if residual["drafted"] else ""
+    lines += [f"Residual risk{drafted}: {words(' '.join(residual['sentences']))}", ""]
     if shown["candidates"]:
         frontier = document["frontier"]
         lines += [
@@ -108,6 +117,8 @@ def _release(document: Json, shown: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"- Self-check {check['status']}: {words(check['name'])}: {words(check['detail'])}"
         )
+    if shown["not_tested"]:
+        lines += ["", "Not tested:", "", *(f"- {words(text)}" for text in shown["not_tested"])]
     lines += ["", "Limits:", "", *(f"- {words(limit)}" for limit in document["limits"]), ""]
     return lines
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.blocks import Block, text_cell
+from lethe.report.drawing import legend_above
 from lethe.report.numbers import Cell, grouped, percent, score
 from lethe.report.static_svg import COLOURS, Slots, inline, new_axes, plain_style
 
@@ -164,12 +165,5 @@ def _drawn(section: Json, slots: Slots) -> Figure:
     axes.set_ylim(-len(pairs) + 0.5, 0.5)
     axes.set_xlim(left=0)
     axes.set_xlabel(claim["measure"])
-    axes.legend(
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        ncols=3,
-        frameon=False,
-        fontsize=8,
-        labelcolor=COLOURS["ink"],
-    )
+    legend_above(axes)
     return figure

@@ -94,5 +94,6 @@ def _proven(guarantees: Sequence[Json], judged: str) -> str:
     mine = [one["guarantee"]["kind"] for one in proofs if one["candidate"] == judged]
     others = len({one["candidate"] for one in proofs if one["candidate"] != judged})
     told = ", ".join(words.KINDS.get(kind, kind) for kind in dict.fromkeys(mine))
-    more = f"; {others} other candidates carry a proof" if others else ""
+    carry = "other candidate carries" if others == 1 else "other candidates carry"
+    more = f"; {others} {carry} a proof" if others else ""
     return (told or "nothing: measured only") + more

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lethe.report.drawing import DASHES, MARGINS, SIZE, band, legend
+from lethe.report.drawing import DASHES, MARGINS, SIZE, band, legend, legend_above
 from lethe.report.numbers import percent
 from lethe.report.static_svg import COLOURS, Slots, inline, new_axes, plain_style
 
@@ -133,14 +133,7 @@ def three_rates(section: Json, slots: Slots) -> Figure | None:
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], [percent(x) for x in (0, 0.25, 0.5, 0.75, 1)])
     axes.set_xlabel("attempts that succeed")
-    axes.legend(
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        ncols=3,
-        frameon=False,
-        fontsize=8,
-        labelcolor=COLOURS["ink"],
-    )
+    legend_above(axes)
     return figure
 
 

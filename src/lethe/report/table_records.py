@@ -65,7 +65,10 @@ def record_blocks(section: Json) -> list[Block]:
             published,
         ),
     ]
-    blocks += [_calibrated(section), _worst(section)]
+    if section["false_matches"] is not None:
+        blocks.append(_calibrated(section))
+    if section["worst"]:
+        blocks.append(_worst(section))
     if section["auxiliary"] is not None:
         blocks.append(_auxiliary(section["auxiliary"]))
     return blocks

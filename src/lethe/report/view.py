@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lethe.evidence.findings import Findings
 from lethe.report import words
-from lethe.report.context_fields import groups, run_facts
+from lethe.report.context_fields import given_risk, groups, run_facts
 from lethe.report.embeddings import embeddings_view, words_of
 from lethe.report.epsilons import epsilon_views, parameter
 from lethe.report.f1 import f1_view
@@ -25,7 +26,9 @@ from lethe.report.numbers import (
     rate,
     score,
 )
+from lethe.report.proven_measured import proven_measured
 from lethe.report.queries import ledger_view, words_of_ledger
+from lethe.report.residual import DRAFTED, residual_risk
 from lethe.report.slices import person_table, slice_tables
 from lethe.report.table import table_view, words_of_table
 
@@ -43,6 +46,8 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         document: `Findings.to_json()`.
         manifest: facts of the run; may be empty.
     """
+    from lethe.report.changes import changes  # NumPy comes with it
+
     candidates = document["candidates"]
     baseline, chosen = before_and_after(document)
     release = document["subject"]["release"]
@@ -56,6 +61,9 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "verdict": document["verdict"],
         "outcome": outcome(document["verdict"]["outcome"]),
         "rules": [_rule_row(rule) for rule in document["rules"]],
+        "changes": changes(Findings.from_json(document)),
+        "residual": residual_risk(document, given_risk(document)),
+        "drafted": DRAFTED,
         "plain_words": words_of_table(document)
         if document.get("table")
         else words_of(document)
@@ -83,6 +91,7 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "moved": [_moved_row(c) for c in candidates if c.get("moved")],
         "f1": f1_view(candidates),
         "epsilons": epsilon_views(candidates),
+        "proven_measured": proven_measured(document),
         "classes": _class_tables(candidates, baseline),
         "slices": slice_tables(baseline),
         "persons": person_table(baseline),
@@ -97,6 +106,7 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "interval_methods": interval_methods(document),
         "attacks": [_attack(attack) for attack in document["attacks"]],
         "attacks_not_run": document["attacks_not_run"],
+        "not_tested": words.not_tested(document),
         "limits": document["limits"],
         "context": groups(document, manifest),
         "reproduction": facts(document["reproduction"]),

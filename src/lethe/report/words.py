@@ -16,6 +16,7 @@ from lethe.evidence.rules import (
     TABLE_METRICS,
     parse_rule,
 )
+from lethe.report.epsilons import parameter
 from lethe.report.numbers import fixed, grouped, percent
 
 Json = Mapping[str, Any]
@@ -49,6 +50,10 @@ KINDS = {
     "asymptotic": "asymptotic statement",
     "empirical-only": "measured only",
 }
+
+# Of a guarantee, what a sentence on it names; the rest stands in its table.
+_LEADING = ("epsilon", "delta", "mu", "rho", "success", "users")
+_MOST_CLAIMS, _MOST_NAMED = 4, 3
 
 
 def count_of(share: float, records: int) -> str:
@@ -98,9 +103,11 @@ def naming(tpr: Json, fpr: float) -> str:
 def strictest_rate(candidate: Json) -> tuple[float, Json] | None:
     """The smallest FPR that could be measured for the strongest attack, and the TPR there."""
     attack = (candidate.get("attacks") or {}).get(candidate.get("strongest_attack"))
+    # Where it is stored, the rate whose interval allows for the choice of the strongest attack.
+    read = candidate.get("rates") or attack or {}
     rates = [
         (float(fpr), tpr)
-        for fpr, tpr in ((attack or {}).get("tpr") or {}).items()
+        for fpr, tpr in (read.get("tpr") or {}).items()
         if "refused" not in tpr and (tpr["value"] is not None or tpr["high"] is not None)
     ]
     return min(rates, key=lambda pair: pair[0]) if rates else None
@@ -109,9 +116,10 @@ def strictest_rate(candidate: Json) -> tuple[float, Json] | None:
 def risk_fpr(candidate: Json) -> float | None:
     """The FPR at which the candidate's risk was read, if it is such a rate at all."""
     attack = (candidate.get("attacks") or {}).get(candidate.get("strongest_attack")) or {}
-    for fpr, tpr in (attack.get("tpr") or {}).items():
-        if tpr == candidate["risk"]:
-            return float(fpr)
+    for read in (candidate.get("rates") or {}, attack):
+        for fpr, tpr in (read.get("tpr") or {}).items():
+            if tpr == candidate["risk"]:
+                return float(fpr)
     return None
 
 
@@ -152,8 +160,8 @@ def price(candidate: Json, margin: float) -> str:
 
 
 def proof(guarantees: Sequence[Json]) -> str:
-    """Which candidates carry a proof."""
-    proven = [entry["candidate"] for entry in guarantees if entry["guarantee"]["proven"]]
+    """Which candidates carry a proof, and of what."""
+    proven = [entry for entry in guarantees if entry["guarantee"]["proven"]]
     if not guarantees:
         return ""
     if not proven:
@@ -161,7 +169,43 @@ def proof(guarantees: Sequence[Json]) -> str:
             "nothing here is proven: every number says what these attacks found, and a stronger "
             "attack may find more"
         )
-    return f"a proof comes with {', '.join(proven)} only; all other numbers are measured"
+    named = ", ".join(entry["candidate"] for entry in proven)
+    claims = "; ".join(
+        f"{entry['candidate']}: {claim_of(entry['guarantee'])}" for entry in proven[:_MOST_CLAIMS]
+    )
+    return f"a proof comes with {named} only ({claims}); all other numbers are measured"
+
+
+def claim_of(guarantee: Json) -> str:
+    """What a guarantee says in short: the kind, its leading numbers, and whom it protects.
+
+    >>> claim_of({"kind": "approx-dp", "parameters": {"epsilon": 4.0, "delta": 1e-05},
+    ...           "relation": "add/remove", "unit": "record"})
+    'approximate differential privacy, epsilon 4, delta 1e-05, add/remove a record'
+    """
+    numbers = [
+        f"{name.replace('_', ' ')} {parameter(name, guarantee['parameters'][name])}"
+        for name in _LEADING
+        if name in guarantee["parameters"]
+    ]
+    whom = " a ".join(guarantee[key] for key in ("relation", "unit") if guarantee[key] != "none")
+    kind = KINDS.get(guarantee["kind"], guarantee["kind"])
+    return ", ".join([kind, *numbers, *([whom] * bool(whom))])
+
+
+def not_tested(document: Json) -> list[str]:
+    """What was not run, and why; attacks with one reason together, the short groups first."""
+    groups: dict[str, list[str]] = {}
+    for one in document["rules"]:
+        if one["outcome"] == "not-tested":
+            groups.setdefault("nothing was measured for this rule", []).append(str(one["rule"]))
+    for one in document["attacks_not_run"]:
+        groups.setdefault(str(one["why"]), []).append(str(one.get("title", one["name"])))
+    said = []
+    for why, named in sorted(groups.items(), key=lambda group: len(group[1])):
+        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+        said.append(f"{', '.join(named[:_MOST_NAMED])}{more}: {why.rstrip('.')}")
+    return said
 
 
 def plain_words(

@@ -26,3 +26,9 @@ def build_module(make_module: Callable[[], Any], seed: int) -> Any:
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise InputError("make_module returned a module without trainable parameters.")
     return module
+
+
+def parameter_count(make_module: Callable[[], Any]) -> int:
+    """Numbers that training can change, in a module that the factory builds."""
+    module = build_module(make_module, 0)
+    return sum(part.numel() for part in module.parameters() if part.requires_grad)

@@ -135,7 +135,7 @@ def exponential_probabilities(
 
     >>> shares = [vote / 46 for vote in votes]
     >>> print(f"{exponential_probabilities(shares, sensitivity=1, epsilon=1.0)[0]:.1%}")
-    16.5%
+    16.3%
     >>> print(f"{exponential_probabilities(shares, sensitivity=1 / 46, epsilon=1.0)[0]:.1%}")
     99.3%
     """

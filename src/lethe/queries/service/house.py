@@ -19,6 +19,9 @@ from lethe.queries.service.counter import Counter
 from lethe.queries.service.served import Served
 from lethe.queries.table import Table
 
+KEPT = 256 * 2**20
+"""Bytes of a file whose rows are held in memory; larger files are read for every question."""
+
 
 class NotFound(InputError):
     """No table or model of this name is served."""
@@ -235,7 +238,7 @@ class House:
         with self._lock:
             found = self._tables.get(offer.name)
             if found is None or found.table.version != found.table.opened:
-                fresh = _Open(Table(offer.path, table=offer.inside))
+                fresh = _Open(_opened(offer))
                 if found is not None:
                     found.replaced = True
                     found.close_if_idle()
@@ -262,6 +265,12 @@ class House:
 
 def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
     return f"there is no {what} {name[:100]!r}.{did_you_mean(name, known)}"
+
+
+def _opened(offer: Offer) -> Table:
+    """One thread a question: several questions share the cores better than the parts of one."""
+    small = offer.path.is_file() and offer.path.stat().st_size <= KEPT
+    return Table(offer.path, table=offer.inside, threads=1 if small else None, keep=small)
 
 
 def _planned(offer: Offer, opened: Table, query: str, cost: Mapping[str, float | None]) -> Plan:

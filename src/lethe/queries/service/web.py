@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     Handler = Callable[[Request, str, dict[str, Any]], dict[str, Any]]
 
 Json = dict[str, Any]
+_HANDS = max(2, os.cpu_count() or 1)
 _COSTS = ("epsilon", "delta", "rho", "mu")
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 # The first that fits counts: what comes from deeper down stands above what it is made of.
@@ -74,6 +77,13 @@ def build(house: House, tokens: Tokens, pace: Pace, trail: Trail) -> Starlette:
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
+    # More threads than this wait for each other: most of an answer is Python, one thread at a time.
+    hands = threading.Semaphore(_HANDS)
+
+    def work(handler: Handler, request: Request, analyst: str, given: Json) -> Json:
+        with hands:
+            return handler(request, analyst, given)
+
     def reply(status: int, told: Any, headers: Mapping[str, str] | None = None) -> Response:
         return JSONResponse(told, status, {**_HEADERS, **(headers or {})})
 
@@ -88,7 +98,7 @@ def build(house: House, tokens: Tokens, pace: Pace, trail: Trail) -> Starlette:
                 analyst = facts["analyst"] = _analyst(request, tokens)
                 _check_pace(pace.wait(analyst))
                 given = await _body(request) if body else {}
-                told = await run_in_threadpool(handler, request, analyst, given)
+                told = await run_in_threadpool(work, handler, request, analyst, given)
                 status, headers = 200, {}
             except _Refused as refused:
                 status, headers = refused.status, refused.headers

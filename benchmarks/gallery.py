@@ -1,0 +1,130 @@
+"""The reports of the gallery, made anew from data that ship along: docs/gallery/*.html.
+
+    python benchmarks/gallery.py [NAME...]      # writes docs/gallery, works in ./gallery-runs
+    python benchmarks/gallery.py --render       # finished runs once more, with today's templates
+
+Each report is that of commands which are printed before they run. Of the machine a report names
+processor, cores and system; the build of the kernel is left out of it. The same commands again go
+on where they were stopped. About four minutes on 2 cores for all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from lethe.files import write_whole
+from lethe.loaders.shipped import FILMS, write_patients, write_vectors
+
+GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
+LARGEST = 700_000  # bytes of a page
+WRONG = '''"""Noise of half the scale that epsilon 1 needs on values in [0, 100]."""
+
+import numpy as np
+
+
+def noisy_sum(data, seed):
+    total = np.clip(data, 0, 100).sum()
+    return round(total + np.random.default_rng(seed).laplace(scale=50), 3)
+'''
+ASKED = "lethe query patients.parquet {} --epsilon 0.5 --budget budget.db"
+EXHIBITS: dict[str, tuple[str, ...]] = {
+    "digits": ("lethe audit model digits --gate tpr@0.01<=0.1 --out digits",),
+    "breast-cancer": (
+        "lethe audit model breast-cancer --models 32 --mitigations weighted-noise early-stopping "
+        "dp-sgd --epsilon 1 8 --delta 1e-5 --gate tpr@0.01<=0.05 --out breast-cancer",
+    ),
+    "vectors": ("lethe audit embeddings vectors.npz --head head.npz --out vectors",),
+    "films": (
+        "lethe audit table films.parquet --person person --item film --value rating --time day "
+        "--out films",
+    ),
+    "patients": (
+        "lethe budget create budget.db --data patients.parquet --epsilon 3 --delta 1e-6",
+        *(
+            ASKED.format(shlex.quote(question))
+            for question in (
+                "count() by diagnosis among ['malignant', 'benign']",
+                "mean(radius) in [5, 30] by diagnosis among ['malignant', 'benign']",
+                "quantile(area, 0.5) in [100, 2500] step 10",
+                "histogram(texture) in [5, 45] bins 8",
+            )
+        ),
+        "lethe budget report budget.db --out patients",
+    ),
+    "wrong-noise": (
+        "lethe audit mechanism wrong.py:noisy_sum --epsilon 1 --bounds 0,100 --out wrong-noise",
+    ),
+}
+RELEASES = ("digits", "vectors", "films", "patients")
+
+
+def prepare(work: Path) -> None:
+    """The files that the commands name."""
+    work.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(FILMS, work / "films.parquet")
+    (work / "wrong.py").write_text(WRONG)
+    if not (work / "head.npz").exists():
+        write_vectors(work / "vectors.npz", work / "head.npz")
+    if not (work / "patients.parquet").exists():
+        write_patients(work / "patients.parquet")
+
+
+def lethe(line: str, work: Path) -> None:
+    """Run a command; a rule that fails (1) or that cannot be told (3) is a result too."""
+    print(f"$ {line}", flush=True)
+    words = [sys.executable, "-m", *shlex.split(line)]
+    done = subprocess.run(words, cwd=work, stdout=subprocess.DEVNULL)
+    if done.returncode not in (0, 1, 3):
+        raise SystemExit(f"{line!r} ended with {done.returncode}.")
+
+
+def publish(name: str, runs: tuple[str, ...], work: Path, title: str = "") -> None:
+    """Render runs to the gallery, if nothing of this machine is in the page."""
+    for run in runs:
+        path = work / run / "manifest.json"
+        manifest = json.loads(path.read_text())
+        manifest["machine"]["system"] = manifest["machine"]["system"].split("-")[0]
+        path.write_text(json.dumps(manifest, indent=1))
+    titled = f" --title {shlex.quote(title)}" if title else ""
+    lethe(f"lethe report {' '.join(runs)}{titled} --out {name}.html", work)
+    page = (work / f"{name}.html").read_bytes()
+    for secret in (str(work.resolve()), str(Path.home()), os.uname().nodename, os.uname().release):
+        if len(secret) > 1 and secret.encode() in page:
+            raise SystemExit(f"{name}: the page tells {secret!r} of this machine.")
+    if len(page) > LARGEST:
+        raise SystemExit(f"{name}: {len(page):,} bytes, at most {LARGEST:,} are wanted.")
+    write_whole(GALLERY / f"{name}.html", page)
+    print(f"docs/gallery/{name}.html: {len(page):,} bytes", flush=True)
+
+
+def main() -> None:
+    """Run what is named, or everything, and the page of all four releases with it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help=", ".join([*EXHIBITS, "four-releases"]))
+    parser.add_argument("--work", type=Path, default=Path("gallery-runs"))
+    parser.add_argument("--render", action="store_true", help="of runs that are finished")
+    asked = parser.parse_args()
+    names = asked.names or [*EXHIBITS, "four-releases"]
+    if unknown := set(names) - {*EXHIBITS, "four-releases"}:
+        raise SystemExit(f"no exhibit is called {', '.join(sorted(unknown))}.")
+    prepare(asked.work)
+    for name in names:
+        if name == "four-releases":
+            publish(name, RELEASES, asked.work, "The four releases")
+            continue
+        for line in () if asked.render else EXHIBITS[name]:
+            if line.startswith("lethe budget create") and (asked.work / "budget.db").exists():
+                continue
+            lethe(line, asked.work)
+        publish(name, (name,), asked.work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Proven epsilon beside what the attacks reached: where both are known of one candidate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lethe.report.blocks import Block, text_cell
+from lethe.report.drawing import figure_of_rows, legend_above
+from lethe.report.epsilons import parameter
+from lethe.report.numbers import Cell, fixed, percent, rate
+from lethe.report.static_svg import COLOURS, Slots, inline, plain_style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Json = Mapping[str, Any]
+_LEAST = 0.02  # the left end of a logarithmic axis; smaller values are drawn there
+_MOST_ROWS = 24
+
+
+class Pair(NamedTuple):
+    """One candidate at one false positive rate.
+
+    Attributes:
+        name: of the candidate.
+        fpr: in (0, 1).
+        proven: epsilon of its guarantee.
+        delta: of the same.
+        tpr: what the strongest attack reached, an estimate.
+        low: epsilon that its lower limit shows, >= 0.
+        value: the same of the point estimate; None if the TPR is not above delta.
+        high: the same of its upper limit; it is no upper limit of epsilon.
+    """
+
+    name: str
+    fpr: float
+    proven: float
+    delta: float
+    tpr: Json
+    low: float
+    value: float | None
+    high: float | None
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the measured lower limit is above what is proven."""
+        return self.low > self.proven
+
+
+def pairs(document: Json) -> list[Pair]:
+    """Every candidate with a proven epsilon, at every false positive rate that was measured.
+
+    (epsilon, delta)-DP gives TPR <= e^epsilon FPR + delta for every attack (Wasserman and Zhou
+    2010), so ln((TPR - delta) / FPR) is a lower limit on epsilon.
+
+    Args:
+        document: `Findings.to_json()`.
+    """
+    claims = {
+        one["candidate"]: one["guarantee"]
+        for one in document["guarantees"]
+        if one["guarantee"]["proven"] and "epsilon" in one["guarantee"]["parameters"]
+    }
+    return [
+        _pair(candidate["name"], float(fpr), claims[candidate["name"]], tpr)
+        for candidate in document["candidates"]
+        if candidate["name"] in claims
+        for fpr, tpr in _rates(candidate).items()
+        if "refused" not in tpr and tpr["low"] is not None
+    ]
+
+
+def shown_epsilon(share: float, fpr: float, delta: float) -> float | None:
+    """The epsilon that a true positive rate shows; None where it shows none at all.
+
+    >>> round(shown_epsilon(0.1, 0.01, 0.0), 3), shown_epsilon(0.001, 0.01, 0.01)
+    (2.303, None)
+    """
+    return math.log((share - delta) / fpr) if share > delta else None
+
+
+def proven_measured(document: Json) -> dict[str, Any] | None:
+    """Words, a figure and its table; None where no candidate has both numbers."""
+    found = pairs(document)
+    if not found:
+        return None
+    drawn = found[:_MOST_ROWS]
+    with plain_style():
+        slots = Slots()
+        figure = _drawn(drawn, slots)
+        label = "Proven epsilon and what the attacks showed of it, by candidate, logarithmic."
+        svg = inline(figure, "proven-measured-", label, slots)
+    return {"words": _words(found), "svg": svg, "blocks": [_table(found)]}
+
+
+def _rates(candidate: Json) -> Json:
+    """The TPR of the strongest attack by FPR; with the choice among attacks allowed for."""
+    attacks = candidate.get("attacks") or {}
+    read = candidate.get("rates") or attacks.get(candidate.get("strongest_attack")) or {}
+    found: Json = read.get("tpr") or {}
+    return found
+
+
+def _pair(name: str, fpr: float, guarantee: Json, tpr: Json) -> Pair:
+    numbers = guarantee["parameters"]
+    delta = float(numbers.get("delta", 0.0))
+    low, value, high = (
+        None if tpr[end] is None else shown_epsilon(tpr[end], fpr, delta)
+        for end in ("low", "value", "high")
+    )
+    return Pair(name, fpr, float(numbers["epsilon"]), delta, tpr, max(low or 0.0, 0.0), value, high)
+
+
+def _words(found: Sequence[Pair]) -> list[str]:
+    said = [
+        "An attack that reaches a true positive rate at a false positive rate shows that epsilon "
+        "is at least the logarithm of (TPR − delta) / FPR. The proven epsilon holds against every "
+        "attacker and for every record; the measured one is what these attacks reached on records "
+        "as they are. The gap is room for stronger attacks, for records more exposed than the "
+        "mean, and slack of the proof: it is not spare privacy. Only the lower end of a measured "
+        "interval bounds epsilon; it is not corrected for reading several rates."
+    ]
+    wrong = sorted({one.name for one in found if one.contradicts})
+    if wrong:
+        said.append(
+            f"The measured lower limit lies above the proven epsilon of {', '.join(wrong)}: a "
+            "proof or its implementation is wrong, or its assumptions do not hold."
+        )
+    return said
+
+
+def _table(found: Sequence[Pair]) -> Block:
+    return Block(
+        "Measured and proven, in numbers",
+        (),
+        (),
+        ["Candidate", "At FPR", "TPR", "Measured epsilon, at least", "Proven epsilon", "at delta"],
+        [
+            (
+                one.name,
+                [
+                    text_cell(percent(one.fpr)),
+                    rate(one.tpr),
+                    _measured(one),
+                    text_cell(parameter("epsilon", one.proven)),
+                    text_cell(f"{one.delta:.3g}"),
+                ],
+            )
+            for one in found
+        ],
+    )
+
+
+def _measured(one: Pair) -> Cell:
+    value = "–" if one.value is None else fixed(max(one.value, 0.0), 3)
+    return Cell("estimate", f"at least {fixed(one.low, 3)}", f"observed {value}")
+
+
+def _drawn(found: Sequence[Pair], slots: Slots) -> Figure:
+    """A row for each: the interval that was measured, and the proven epsilon."""
+    names = [f"{slots.put(one.name, 28)}, {percent(one.fpr)}" for one in found]
+    figure, axes = figure_of_rows(names)
+    for at, one in enumerate(found):
+        low, value, high = (
+            max(end or _LEAST, _LEAST) for end in (one.low, one.value, one.high or one.value)
+        )
+        first = at == 0
+        axes.plot([low, high], [-at, -at], color=COLOURS["before"], lw=1.4)
+        axes.plot(
+            [value],
+            [-at],
+            "o",
+            ms=5,
+            mfc="none",
+            color=COLOURS["before"],
+            label="observed" if first else "",
+        )
+        axes.plot(
+            [low],
+            [-at],
+            "|",
+            ms=11,
+            color=COLOURS["before"],
+            label="measured, at least" if first else "",
+        )
+        axes.plot(
+            [one.proven],
+            [-at],
+            "D",
+            ms=6,
+            color=COLOURS["after"],
+            label="proven, at most" if first else "",
+        )
+    axes.set_xscale("log")
+    most = max(max(one.proven, one.high or 0.0) for one in found)
+    axes.set_xlim(_LEAST * 0.9, most * 1.6)
+    ticks = [0.02 * 10**power * step for power in range(6) for step in (1, 2.5, 5)]
+    ticks = [tick for tick in ticks if tick <= most * 1.6]
+    axes.set_xticks(ticks, [("≤ " if tick == _LEAST else "") + f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("epsilon, logarithmic")
+    legend_above(axes)
+    return figure

@@ -1,0 +1,44 @@
+"""The gallery: every page is linked and told about, none is too large, none tells of a machine."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from doc_pages import DOCS, page
+
+REPORTS = sorted((DOCS / "gallery").glob("*.html"))
+TEXT = page("gallery.md")
+
+
+def test_every_report_is_linked_once_and_every_link_leads_to_one() -> None:
+    linked = re.findall(r'<a href="gallery/([\w-]+\.html)">', TEXT)
+    assert sorted(linked) == [path.name for path in REPORTS] and len(REPORTS) >= 7
+
+
+@pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.stem)
+def test_a_report_is_whole_small_and_says_nothing_of_the_machine(path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>") and text.rstrip().endswith("</html>")
+    assert len(text.encode()) < 700_000
+    assert "default-src &#39;none&#39;" in text or "default-src 'none'" in text
+    assert re.search(r"lethe (audit|budget) \w+", text)  # how it was made
+    # Absolute paths of a machine, and the full name of a kernel.
+    assert not re.search(r"(?<![\w<.])/(home|root|tmp|work|Users|usr|var)/", text)
+    assert not re.search(r"Linux-\d", text)
+
+
+def test_the_numbers_in_the_text_are_those_of_the_reports() -> None:
+    said = {
+        "digits": ["names 75 (", "names 43 ("],
+        "breast-cancer": ["names 52 (32 to 72)"],
+        "films": ["575 of 1,000"],
+        "wrong-noise": ["at least 1.82"],
+    }
+    told = " ".join(TEXT.split())
+    for phrase in ("names 43 of 1,000", "names 75", "reaches from 32 to 72", "575 of 1,000", "1.82"):
+        assert phrase in told
+    for name, phrases in said.items():
+        text = " ".join((DOCS / "gallery" / f"{name}.html").read_text(encoding="utf-8").split())
+        for phrase in phrases:
+            assert phrase in text, (name, phrase)

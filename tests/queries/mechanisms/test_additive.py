@@ -1,0 +1,149 @@
+"""Noise against its exact law. OpenDP takes no seed: tolerances make a false alarm < 1e-6."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2, kstest, laplace, norm
+
+from lethe.errors import InputError
+from lethe.evidence.gdp import gdp_delta
+from lethe.queries import mechanisms as m
+from lethe.queries.mechanisms import Neighbours, Spend
+from lethe.queries.mechanisms.law import Law
+
+FALSE_ALARM = 1e-7
+WIDE = np.arange(-4000, 4001)
+
+
+def mass(law: Law) -> np.ndarray:
+    """Naive: the mass by its formula, normalised by a sum."""
+    power = np.abs(WIDE) / law.scale if "laplace" in law.name else (WIDE / law.scale) ** 2 / 2
+    raw = np.exp(-power)
+    return raw / raw.sum()
+
+
+@pytest.mark.parametrize(
+    ("spend", "name"),
+    [(Spend(epsilon=0.7), "discrete laplace"), (Spend(rho=0.08), "discrete gaussian")],
+)
+def test_whole_number_noise_has_its_law(spend, name):
+    n = 20_000
+    drawn = m.noised([5] * n, l1=2, l2=2.0, spend=spend)
+    assert drawn.law.name == name
+    shift = np.asarray(drawn.values, dtype=np.int64) - 5
+    edges = np.arange(-6, 8)  # cells: below -6, -6, ..., 6, above 6
+    seen = np.bincount(np.searchsorted(edges, shift, side="right"), minlength=15)
+    where = np.searchsorted(edges, WIDE, side="right")
+    expected = n * np.bincount(where, weights=mass(drawn.law), minlength=15)
+    assert expected.min() > 20
+    assert float(((seen - expected) ** 2 / expected).sum()) < chi2.isf(FALSE_ALARM, 14)
+
+
+@pytest.mark.parametrize(
+    ("draw", "law"),
+    [
+        (lambda: m.laplace(3.0, sensitivity=2.0, epsilon=0.5).value, laplace(3, 4)),
+        (lambda: m.gaussian(3.0, sensitivity=2.0, spend=Spend(rho=0.5)).value, norm(3, 2)),
+        (lambda: m.gaussian(3.0, sensitivity=2.0, spend=Spend(mu=0.5)).value, norm(3, 4)),
+    ],
+)
+def test_real_noise_has_its_law(draw, law):
+    values = [draw() for _ in range(2000)]
+    assert kstest(values, law.cdf).pvalue > FALSE_ALARM
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["discrete laplace", "discrete gaussian"]),
+    st.floats(0.2, 60.0),
+    st.sampled_from([0.5, 0.9, 0.95, 0.99]),
+)
+def test_reach_is_the_exact_quantile(name, scale, confidence):
+    law = Law(name, scale)
+    weights = mass(law)
+    tails = [weights[np.abs(WIDE) > q].sum() for q in range(int(law.reach(confidence)) + 1)]
+    assert tails[-1] <= (1 - confidence) * (1 + 1e-9)
+    if len(tails) > 1:
+        assert tails[-2] > (1 - confidence) * (1 - 1e-9)
+
+
+def test_reach_of_a_large_discrete_gaussian_is_outside_and_close():
+    law = Law("discrete gaussian", 1e6)
+    assert 0 <= law.reach(0.95) - 1e6 * norm.isf(0.025) <= 2
+
+
+@pytest.mark.parametrize("weights", [[1.0], [0.5, 0.5], [0.9, 0.1], [0.3, -0.3, 0.4], [1, 1, 0]])
+@pytest.mark.parametrize("name", ["laplace", "gaussian"])
+def test_reach_of_sums_covers_and_is_near(weights, name):
+    n = 400_000
+    rng = np.random.default_rng(1)
+    unit = (
+        rng.laplace(size=(n, len(weights)))
+        if name == "laplace"
+        else rng.normal(size=(n, len(weights)))
+    )
+    seen = float(np.quantile(np.abs(unit @ np.asarray(weights)), 0.95))
+    reach = Law(name, 1.0).reach_of_sum(weights, 0.95)
+    assert seen * 0.99 <= reach <= seen * 1.05
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(1e-3, 20.0), st.integers(1, 1000))
+def test_what_is_recorded_is_at_least_what_the_scale_costs(epsilon, moved):
+    answer = m.discrete_laplace(0, sensitivity=moved, epsilon=epsilon)
+    assert moved / answer.scale <= answer.guarantee.parameters["epsilon"] * (1 + 1e-15)
+    assert answer.guarantee.parameters == {"epsilon": epsilon}
+    rho = m.discrete_gaussian(0, sensitivity=moved, rho=epsilon)
+    assert moved**2 / (2 * rho.scale**2) <= epsilon * (1 + 1e-15)
+
+
+def test_the_analytic_calibration_meets_its_delta():
+    answer = m.gaussian(0.0, sensitivity=3.0, spend=Spend(epsilon=0.8, delta=1e-6))
+    assert gdp_delta(3.0 / answer.scale, 0.8) == pytest.approx(1e-6, rel=1e-6)
+    textbook = 3.0 * math.sqrt(2 * math.log(1.25e6)) / 0.8
+    assert answer.scale < textbook
+
+
+def test_values_beyond_the_machine_are_clamped_not_wrapped():
+    assert m.noised([10**30], l1=1, l2=1.0, spend=Spend(epsilon=1.0)).values[0] > 2**61
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        {},
+        {"epsilon": -1.0},
+        {"epsilon": math.nan},
+        {"epsilon": math.inf},
+        {"epsilon": 1.0, "rho": 1.0},
+        {"epsilon": 1.0, "delta": 1.0},
+        {"rho": 1.0, "delta": 1e-6},
+    ],
+)
+def test_costs_that_are_none(cost):
+    with pytest.raises(InputError):
+        Spend(**cost)
+
+
+def test_bad_input():
+    with pytest.raises(InputError, match="not finite"):
+        m.laplace(math.nan, sensitivity=1.0, epsilon=1.0)
+    with pytest.raises(InputError, match="delta"):
+        m.gaussian(0.0, sensitivity=1.0, spend=Spend(epsilon=1.0))
+    with pytest.raises(InputError, match="sensitivity"):
+        m.laplace(0.0, sensitivity=0.0, epsilon=1.0)
+    with pytest.raises(InputError):
+        Neighbours(rows=2)
+
+
+def test_shares_never_add_up_to_more():
+    whole = Spend(epsilon=0.1)
+    assert whole.share(0.3).epsilon + whole.share(0.7).epsilon <= 0.1
+    mus = Spend(mu=1.0).in_groups("replace-one")
+    assert 2 * mus.mu**2 <= 1
+    assert Spend(epsilon=1.0).in_groups("add/remove").epsilon == 1.0

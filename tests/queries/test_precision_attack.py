@@ -1,0 +1,86 @@
+"""The bits of an answer: textbook noise fails, every mechanism here passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lethe.queries import mechanisms as m
+from lethe.queries.mechanisms import Spend
+from lethe.queries.precision_attack import has_fine_bits, precision_attack
+from lethe.queries.statistics import Lattice, noisy_count, noisy_mean, noisy_sum, noisy_variance
+
+UNIT = Lattice(0, 1)
+COARSE = Lattice(0, 1, 2**12)
+RHO, MU = 0.125, 0.5
+GAUSSIAN = {"epsilon": 2.0, "delta": 1e-4}
+
+
+def _units(value: float, lattice: Lattice) -> tuple[int, int]:
+    unit = int(lattice.units([value])[0])
+    return unit, unit**2
+
+
+MECHANISMS = {
+    "laplace": (lambda v: m.laplace(v, sensitivity=1.0, epsilon=1.0), {"epsilon": 1.0}),
+    "gaussian rho": (
+        lambda v: m.gaussian(v, sensitivity=1.0, spend=Spend(rho=RHO)),
+        {"epsilon": 2.0, "delta": 0.01},
+    ),
+    "gaussian mu": (
+        lambda v: m.gaussian(v, sensitivity=1.0, spend=Spend(mu=MU)),
+        {"epsilon": 2.0, "delta": 0.01},
+    ),
+    "gaussian delta": (
+        lambda v: m.gaussian(v, sensitivity=1.0, spend=Spend(**GAUSSIAN)),
+        GAUSSIAN,
+    ),
+    "discrete laplace": (
+        lambda v: m.discrete_laplace(int(v), sensitivity=1, epsilon=1.0),
+        {"epsilon": 1.0},
+    ),
+    "discrete gaussian": (
+        lambda v: m.discrete_gaussian(int(v), sensitivity=1, rho=RHO),
+        {"epsilon": 2.0, "delta": 0.01},
+    ),
+    "count mu": (
+        lambda v: noisy_count(int(v), Spend(mu=MU)),
+        {"epsilon": 2.0, "delta": 0.01},
+    ),
+    "sum": (
+        lambda v: noisy_sum(1, _units(v, UNIT)[0], UNIT, Spend(epsilon=1.0)),
+        {"epsilon": 1.0},
+    ),
+    # one row at 0 or at 1: replacing costs twice what adding or removing does
+    "mean": (
+        lambda v: noisy_mean(1, _units(v, UNIT)[0], UNIT, Spend(epsilon=1.0)),
+        {"epsilon": 2.0},
+    ),
+    "variance": (
+        lambda v: noisy_variance(1, *_units(v, COARSE), COARSE, Spend(epsilon=1.0)),
+        {"epsilon": 2.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_bits_tell_no_more_than_was_claimed(name):
+    build, claim = MECHANISMS[name]
+    runs = 3000 if "laplace" in name or "gaussian" in name else 800
+    found = precision_attack(lambda value: float(build(value).value), runs=runs, **claim)
+    assert not found.broken, found
+
+
+def test_textbook_noise_is_caught():
+    rng = np.random.default_rng(0)
+    laplace = precision_attack(lambda v: v + rng.laplace(0, 1), epsilon=1.0, runs=2000)
+    assert laplace.broken
+    assert 0.2 < laplace.at_zero.value < 0.3
+    assert laplace.at_one.value == 0
+    normal = precision_attack(lambda v: v + rng.normal(), epsilon=4.0, delta=1e-3, runs=2000)
+    assert normal.broken
+
+
+@pytest.mark.parametrize(("number", "fine"), [(0.0, False), (1 + 2**-52, False), (2.0**-54, True)])
+def test_fine_bits_by_hand(number, fine):
+    assert has_fine_bits(number) == fine

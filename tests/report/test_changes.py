@@ -1,0 +1,154 @@
+"""What would change a verdict, worked by hand on small findings."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from sample import document, estimate, findings
+
+from lethe.evidence.findings import Findings
+from lethe.report import markdown, render
+from lethe.report.changes import changes
+
+FIRST = 0.0379  # of the baseline's risk; see the sample
+
+
+def ruled(rule, candidate="weighted-noise", evidence=None, plain=None):
+    """The sentences on one rule."""
+    made = copy.deepcopy(document() if plain is None else plain)
+    row = {"rule": rule, "candidate": candidate, "outcome": "", "evidence": evidence}
+    made["rules"] = [row]
+    ((text, sentences),) = changes(Findings.from_json(made))
+    assert text == rule
+    return " ".join(sentences)
+
+
+def one(value, low, high):
+    return {**estimate(0.0, 0.0), "value": value, "low": low, "high": high}
+
+
+def test_a_pass_says_how_much_room_is_left():
+    said = ruled("tpr@0.01 <= 0.05", evidence=one(0.015, 0.01, 0.02))
+    assert "the upper limit is 0.02, 0.03 below the limit of 0.05" in said
+    assert "a value 2.5 times as high" in said
+    assert "limit below 0.02 would not pass" in said
+
+
+def test_a_pass_at_the_limit_itself():
+    assert "The least rise would break it" in ruled("auc <= 0.6", evidence=one(0.5, 0.4, 0.6))
+
+
+def test_a_fail_names_who_would_pass_with_the_price():
+    """Upper limits at 1 %: weighted-noise about 0.0171, weighted 0.019, removal 0.021."""
+    plain = document()
+    highs = {
+        c["name"]: c["attacks"]["lira-online"]["tpr"]["0.01"]["high"] for c in plain["candidates"]
+    }
+    for candidate in plain["candidates"]:  # one attack: its rate is the strongest
+        candidate["attacks"] = {"lira-online": candidate["attacks"]["lira-online"]}
+    limit = (highs["weighted"] + highs["removal"]) / 2
+    assert highs["weighted-noise"] < highs["weighted"] < limit < highs["removal"]
+    said = ruled(f"tpr@0.01 <= {limit}", "baseline", one(0.038, 0.033, 0.043), plain)
+    assert "the lower limit is 0.033" in said
+    assert "“weighted” (loses 0.0033 in utility, at most 0.0069)" in said
+    assert "“weighted-noise” (loses 0.0041 in utility, at most 0.0077)" in said
+    assert said.index("“weighted”") < said.index("“weighted-noise”"), "the cheaper one first"
+    assert "removal" not in said and "early-stopping" not in said
+
+
+def test_those_on_the_frontier_stand_first_and_few_are_named():
+    plain = document()
+    for candidate in plain["candidates"]:
+        candidate["vulnerability"]["top_t"] = one(0.5, 0.4, 0.6)
+    plain["frontier"]["pareto"] = ["early-stopping"]
+    said = ruled("top-t <= 1", "baseline", one(5.0, 4.0, 6.0), plain)
+    assert "with “early-stopping”" in said, "on the frontier, though the dearest"
+    assert "and 3 more" in said
+
+
+def test_a_gain_is_called_a_gain():
+    plain = document(["baseline", "weighted"])
+    plain["candidates"][1]["utility_loss"] = one(-0.002, -0.01, 0.006)
+    plain["candidates"][1]["vulnerability"]["top_t"] = one(0.5, 0.4, 0.6)
+    said = ruled("top-t <= 1", "baseline", one(5.0, 4.0, 6.0), plain)
+    assert "gains 0.0020 in utility, at worst loses 0.0060" in said
+
+
+def test_a_fail_where_nobody_would_pass_names_the_nearest():
+    said = ruled("top-t <= 0.1", "baseline", one(5.0, 4.0, 6.0))
+    assert "No candidate of this audit would pass" in said
+    assert "nearest is “weighted-noise” with an upper limit of 2.03" in said
+
+
+def test_a_fail_of_a_release_without_candidates():
+    plain = document([])
+    assert "No other candidate was measured" in ruled(
+        "auc <= 0.5", "x", one(0.7, 0.6, 0.8), {**plain, "baseline": None}
+    )
+
+
+@pytest.mark.parametrize(
+    ("evidence", "limit", "narrower", "times"),
+    [
+        (one(0.04, 0.02, 0.06), 0.05, "2 times narrower for it to pass", "about 4 times"),
+        (one(0.06, 0.04, 0.09), 0.05, "2 times narrower for it to fail", "about 4 times"),
+        (one(0.04, 0.02, 0.07), 0.05, "3 times narrower for it to pass", "about 9 times"),
+        (one(None, None, 0.1), 0.05, "2 times narrower for it to pass", "about 2 times"),
+    ],
+)
+def test_how_much_more_is_needed(evidence, limit, narrower, times):
+    """Width ~ 1/sqrt(n), a limit on nothing found ~ 1/n: the numbers of each line by hand."""
+    said = ruled(f"tpr@0.01 <= {limit}", evidence=evidence)
+    assert narrower in said and times in said and "rule of thumb" in said
+
+
+def test_a_value_at_the_limit_is_not_decided_by_numbers():
+    said = ruled("tpr@0.01 <= 0.05", evidence=one(0.05, 0.04, 0.06))
+    assert "so near that no usual number" in said and "rule of thumb" not in said
+
+
+def test_limits_that_are_missing():
+    assert "cannot pass" in ruled("auc <= 0.6", evidence=one(0.55, 0.5, None))
+    assert "no lower limit is stored" in ruled("auc <= 0.6", evidence=one(0.65, None, 0.7))
+
+
+def test_widths():
+    wide = ruled("width(auc) <= 0.1", evidence=one(0.6, 0.5, 0.7))
+    assert "2 times narrower" in wide and "about 4 times" in wide
+    assert "it passes" in ruled("width(auc) <= 0.1", evidence=one(0.6, 0.58, 0.62))
+    assert "only one end" in ruled("width(auc) <= 0.1", evidence=one(0.6, 0.58, None))
+
+
+def test_what_was_refused_or_not_tested():
+    assert "could not be measured: too few" in ruled("auc <= 0.6", evidence={"refused": "too few"})
+    said = ruled("tpr@0.0001 <= 0.5")
+    assert "Audit again with --gate 'tpr@0.0001 <= 0.5'." in said
+    assert "nothing against itself" in ruled("utility-loss <= 0.01", "baseline")
+
+
+def test_a_rule_of_another_grammar_is_no_error():
+    assert "not of a form" in ruled("<b> < 3", evidence=one(0.5, 0.4, 0.6))
+
+
+def test_candidates_that_lack_the_metric_are_passed_over():
+    plain = document(["baseline", "weighted"])
+    del plain["candidates"][1]["vulnerability"]
+    said = ruled("top-t <= 1", "baseline", one(5.0, 4.0, 6.0), plain)
+    assert "No candidate of this audit would pass this rule." in said
+
+
+def test_without_a_rule_one_is_proposed_with_the_metric_of_the_release():
+    plain = document()
+    plain["rules"] = []
+    plain["verdict"] |= {"outcome": "not-tested", "candidate": "baseline"}
+    ((text, sentences),) = changes(Findings.from_json(plain))
+    assert text == "" and "One could be: tpr@0.01 <= 0.05." in sentences[0]
+    assert "“baseline” would come to:" in sentences[1] and "no test" in sentences[1]
+
+
+def test_it_is_on_the_page_and_in_the_short_form():
+    for made in (render(findings()), markdown([(findings(), None)])):
+        assert "What would change this verdict" in made
+        assert "It passes: the upper limit is 0.0171" in made
+        assert "fpr=0.0001 needs at least 10000 distinct records" in made

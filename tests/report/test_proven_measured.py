@@ -1,0 +1,94 @@
+"""Proven epsilon beside the measured one: by hand, against an oracle, and on the page."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sample import document
+
+from lethe.evidence.findings import Findings
+from lethe.report import render
+from lethe.report.proven_measured import pairs, proven_measured, shown_epsilon
+
+
+def proved(epsilon=4.0, delta=1e-5, **numbers):
+    """The sample, with a proof of `weighted`."""
+    plain = copy.deepcopy(document())
+    plain["guarantees"][2]["guarantee"] |= {
+        "kind": "approx-dp",
+        "proven": True,
+        "parameters": {"epsilon": epsilon, "delta": delta, **numbers},
+        "relation": "add/remove",
+    }
+    return plain
+
+
+def test_by_hand():
+    """TPR 0.21 [0.11, 0.31] at FPR 0.1, delta 0.01: ln 1, ln 2, ln 3."""
+    plain = proved(delta=0.01)
+    rate = {"value": 0.21, "low": 0.11, "high": 0.31, "confidence": 0.95, "method": "", "n": 9}
+    plain["candidates"][2]["rates"] = {"auc": rate, "tpr": {"0.1": rate}}
+    (found,) = pairs(plain)
+    assert found.name == "weighted" and found.proven == 4.0 and not found.contradicts
+    assert found.low == pytest.approx(0, abs=1e-12)
+    assert found.value == pytest.approx(math.log(2)) and found.high == pytest.approx(math.log(3))
+
+
+@given(st.floats(0, 6), st.floats(0.001, 0.4), st.floats(0, 0.01))
+def test_what_a_mechanism_at_its_limit_shows_is_its_epsilon(epsilon, fpr, delta):
+    """TPR = e^epsilon FPR + delta is the most that (epsilon, delta)-DP allows."""
+    shown = shown_epsilon(math.exp(epsilon) * fpr + delta, fpr, delta)
+    assert shown == pytest.approx(epsilon, abs=1e-6)
+
+
+def test_every_rate_of_the_candidate_that_has_a_proof():
+    plain = proved()
+    assert [(one.name, one.fpr) for one in pairs(plain)] == [
+        ("weighted", 0.1),
+        ("weighted", 0.01),
+        ("weighted", 0.001),
+    ]
+    for one in pairs(plain):
+        tpr = plain["candidates"][2]["attacks"]["lira-online"]["tpr"][f"{one.fpr:g}"]
+        assert one.low == max(0.0, math.log((tpr["low"] - 1e-5) / one.fpr))
+
+
+def test_it_is_on_the_page_with_its_table():
+    plain = proved()
+    page = render(Findings.from_json(plain))
+    part = page[page.index("Proven against measured epsilon") : page.index('id="method"')]
+    assert part.count("<svg") == 1 and part.count("at least") >= 3
+    assert "it is not spare privacy" in part and "is wrong" not in part
+
+
+def test_a_proof_below_what_was_measured_is_called_wrong():
+    found = proven_measured(proved(epsilon=0.01))
+    assert "above the proven epsilon of weighted" in found["words"][1]
+
+
+@pytest.mark.parametrize("kind", ["none", "mu", "refused"])
+def test_nothing_is_shown_where_one_of_both_is_missing(kind):
+    plain = proved()
+    if kind == "none":
+        plain = document()
+    elif kind == "mu":
+        plain["guarantees"][2]["guarantee"]["parameters"] = {"mu": 1.0}
+    else:
+        plain["candidates"][2]["rates"] = {"auc": {"refused": ""}, "tpr": {"0.1": {"refused": ""}}}
+    assert proven_measured(plain) is None
+    assert "Proven against measured" not in render(Findings.from_json(plain))
+
+
+def test_many_candidates_keep_the_figure_small():
+    plain = proved()
+    row, claim = plain["candidates"][2], plain["guarantees"][2]
+    for at in range(40):
+        plain["candidates"].append({**row, "name": f"c{at}"})
+        plain["guarantees"].append({**claim, "candidate": f"c{at}"})
+    found = proven_measured(plain)
+    assert len(found["blocks"][0].rows) == 3 * 41
+    assert len(found["svg"]) < 30_000
