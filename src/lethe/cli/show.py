@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
 from lethe.cli import interrupt
+from lethe.cli.show_candidates import print_candidates, terminal
 from lethe.cli.show_embeddings import print_embeddings
 from lethe.cli.show_f1 import print_f1
 from lethe.cli.show_mechanism import print_mechanism
@@ -100,11 +102,6 @@ def _cell(measured: dict[str, Any] | None, percent: bool = True, decimals: int =
 
 def print_findings(findings: Findings, folder: str) -> None:
     """The candidates as a table, the verdict, and where the document lies."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from lethe.report.view import utility_name
 
     if findings.representations is not None:
@@ -119,35 +116,22 @@ def print_findings(findings: Findings, folder: str) -> None:
     if findings.queries is not None:
         print_words(findings, folder)
         return
-    console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
-    frontier = findings.frontier
-    merit = utility_name(frontier["utility"])
+    merit = utility_name(findings.frontier["utility"])
     shares = merit != "R²"
-    confidence = findings.reproduction["confidence"]
-    table = Table(
-        title=f"{findings.subject['name']}: candidates, {confidence:.0%} intervals",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        title_justify="left",
-    )
-    table.add_column("candidate", no_wrap=True, min_width=19)
-    for heading in (frontier["risk"].split(" ")[0], "tpr@.001", "t, top 1%", merit, "lost"):
-        table.add_column(heading, overflow="fold")
-    for candidate in findings.candidates:
+
+    def cells(candidate: Mapping[str, Any]) -> list[str]:
         best = candidate["attacks"][candidate["strongest_attack"]]
-        mark = "*" if candidate["name"] in frontier["pareto"] else ""
-        taken = candidate["name"] == frontier["operating_point"]
-        table.add_row(
-            Text(f"{'>' if taken else mark:<2}{candidate['name']}"),
+        return [
             _cell(candidate["risk"]),
             _cell(best["tpr"].get("0.001")),
             _cell(candidate["vulnerability"]["top_t"], percent=False),
             _cell(candidate["utility"], shares, 3),
             _cell(candidate["utility_loss"], shares, 3),
-        )
-    console.print(table)
-    if len(findings.candidates) > 1:
-        console.print(Text(f"* no other candidate is better in both risk and {merit}"))
-        console.print(Text(f"> the one to take: {frontier['rule']}"))
+        ]
+
+    console = terminal()
+    risk = findings.frontier["risk"].split(" ")[0]
+    headings = (risk, "tpr@.001", "t, top 1%", merit, "lost")
+    print_candidates(console, findings, headings, cells, 19, f"risk and {merit}")
     print_f1(console, findings)
     print_rest(console, findings, folder)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
+from lethe.cli.show_candidates import terminal, titled
 from lethe.queries.ledger.contract import Share, Status
 from lethe.queries.ledger.limits import in_words
 from lethe.queries.ledger.words import budget_words
@@ -29,17 +29,14 @@ def bar(spent: Charge, whole: Charge) -> str:
 
 def print_status(status: Status) -> None:
     """A bar, the analysts as a table, and plain words."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+    console = terminal()
     console.print(Text(f"{status.dataset}: {in_words(status.budget)} by {status.unit}"))
     share = status.spent.units / status.budget.units
     console.print(Text(f"[{bar(status.spent, status.budget)}] {share:.1%} spent"))
     if status.shares:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        table = titled()
         for heading in ("analyst", "own budget", "spent", "can still spend", "queries"):
             table.add_column(heading, overflow="fold")
         for one in status.shares:

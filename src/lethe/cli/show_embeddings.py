@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Mapping
 from typing import Any
 
+from lethe.cli.show_candidates import print_candidates, terminal
 from lethe.cli.show_rest import print_rest
 from lethe.evidence.findings import Findings
 
@@ -16,39 +17,23 @@ def _pair(measured: dict[str, Any] | None, decimals: int) -> str:
     return f"{value:.{decimals}f}\n{low:.{decimals}f} to {high:.{decimals}f}"
 
 
+def _cells(candidate: Mapping[str, Any]) -> list[str]:
+    bound = candidate["bound"]
+    return [
+        _pair(candidate["risk"], 2),
+        "-" if bound is None else f"{100 * bound:.3g}%",
+        _pair(candidate["utility"], 3),
+        _pair(candidate["utility_loss"], 3),
+    ]
+
+
 def print_embeddings(findings: Findings, folder: str) -> None:
     """The candidates as a table, the operating points, and where the document lies."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
-    frontier = findings.frontier
-    confidence = findings.reproduction["confidence"]
-    table = Table(
-        title=f"{findings.subject['name']}: candidates, {confidence:.0%} intervals",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        title_justify="left",
-    )
-    table.add_column("candidate", no_wrap=True, min_width=22)
-    merit = frontier["utility"].split(" ")[0]
-    for heading in ("lift", "nobody above", merit, "lost"):
-        table.add_column(heading, overflow="fold")
-    for candidate in findings.candidates:
-        mark = "*" if candidate["name"] in frontier["pareto"] else ""
-        taken = candidate["name"] == frontier["operating_point"]
-        bound = candidate["bound"]
-        table.add_row(
-            Text(f"{'>' if taken else mark:<2}{candidate['name']}"),
-            _pair(candidate["risk"], 2),
-            "-" if bound is None else f"{100 * bound:.3g}%",
-            _pair(candidate["utility"], 3),
-            _pair(candidate["utility_loss"], 3),
-        )
-    console.print(table)
-    console.print(Text("nobody above: share of single vectors that no attacker can exceed naming"))
-    console.print(Text("* no other candidate is better in both measured lift and utility"))
-    console.print(Text(f"> the one to take: {frontier['rule']}"))
+    console, merit = terminal(), str(findings.frontier["utility"]).split(" ")[0]
+    headings = ("lift", "nobody above", merit, "lost")
+    print_candidates(console, findings, headings, _cells, 22, "measured lift and utility")
+    told = "nobody above: share of single vectors that no attacker can exceed naming"
+    console.print(Text(told))
     print_rest(console, findings, folder)

@@ -5,26 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lethe.cli.show_candidates import titled
 from lethe.evidence.findings import Findings
 
 
 def print_f1(console: Any, findings: Findings) -> None:
     """Nothing where predicted classes were not kept."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from lethe.report.f1 import f1_view
 
     shown = f1_view(findings.candidates)
     if shown is None:
         return
     for at, table in enumerate(shown["tables"][:2]):
-        made = Table(
-            title=f"F1 on held-out records: {table['title'][0].lower()}{table['title'][1:]}",
-            box=SIMPLE_HEAD,
-            pad_edge=False,
-            title_justify="left",
-        )
+        made = titled(f"F1 on held-out records: {table['title'][0].lower()}{table['title'][1:]}")
         for heading in (table["heading"].lower(), *(("records", "classes") if at else ())):
             made.add_column(heading, no_wrap=True)
         made.add_column("weighted F1")

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
+from lethe.cli.show_candidates import terminal, titled
 from lethe.cli.show_rest import print_rest
 from lethe.evidence.findings import Findings
 
 
 def print_mechanism(findings: Findings, section: dict[str, Any], folder: str) -> None:
     """Limits by pair of inputs, the words, and where the document lies."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+    console = terminal()
     claim, confidence = section["claim"], findings.reproduction["confidence"]
-    shown = Table(
-        title=f"{findings.subject['name']}: lower limits on {claim['measure']}, "
-        f"{confidence:.0%} confidence for all; claimed: {claim['words']}",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        title_justify="left",
+    shown = titled(
+        f"{findings.subject['name']}: lower limits on {claim['measure']}, "
+        f"{confidence:.0%} confidence for all; claimed: {claim['words']}"
     )
     for heading in (
         "inputs that differ in one person",

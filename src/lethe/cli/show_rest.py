@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lethe.cli.show_candidates import terminal
 from lethe.evidence.findings import Findings
 
 if TYPE_CHECKING:
@@ -31,12 +32,9 @@ def print_rest(console: Console, findings: Findings, folder: str) -> None:
 
 def print_words(findings: Findings, folder: str) -> None:
     """Of a ledger: the plain words, and what stands below them."""
-    import sys
-
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+    console = terminal()
     for words in (findings.queries or {})["words"]:
         if words not in findings.verdict["words"]:
             console.print(Text(words))
