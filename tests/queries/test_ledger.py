@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import sqlite3
+import threading
 from fractions import Fraction
 
 import psycopg
@@ -254,6 +255,30 @@ def test_a_data_set_is_entered_once_and_others_beside_it(opened):
     assert ledger.status("b").spent.units == 0
     checked = ledger.verify()
     assert checked.ok and set(checked.heads) == {"a", "b"} and checked.entries == 3
+
+
+def test_several_at_once_never_overspend(where, opened):
+    """4 connections of their own, 20 queries each, a budget for 70 less one unit."""
+    opened(budget=Charge("epsilon", 70 * 10**6 - 1)).status("people")
+    outcomes = []
+
+    def ask(name):
+        with contextlib.closing(open_ledger(where)) as own:
+            for at in range(20):
+                try:
+                    outcomes.append(spend(own, pure(0.001), analyst=name, query=str(at)).number)
+                except BudgetExhausted:
+                    outcomes.append("refused")
+
+    threads = [threading.Thread(target=ask, args=(f"analyst {at}",)) for at in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+    numbers = sorted(one for one in outcomes if one != "refused")
+    assert len(outcomes) == 80 and numbers == list(range(1, 70))
+    with contextlib.closing(open_ledger(where)) as ledger:
+        assert ledger.status("people").spent.units == 69 * 10**6 and ledger.verify().ok
 
 
 def test_entries_are_in_order_and_exported(opened):

@@ -176,6 +176,22 @@ def test_who_can_compute_hashes_is_found_by_an_anchor_only(place):
     ledger.close()
 
 
+def test_an_entry_that_follows_another_one(place):
+    """Its own hash fits, and the head names it; only the hash of the one before does not."""
+    forged = chain.sealed(replace(all_entries(place)[-1], previous="0" * 64))
+    around(
+        place,
+        (
+            "UPDATE lethe_entries SET previous = ?, hash = ? WHERE number = 7",
+            ("0" * 64, forged.hash),
+        ),
+        ("UPDATE lethe_heads SET hash = ?", (forged.hash,)),
+    )
+    ledger = open_ledger(place)
+    assert ledger.verify().problems == ("people: entry 7 does not follow the one before",)
+    ledger.close()
+
+
 def test_sums_that_were_forged_with_right_hashes(place):
     """Whoever writes a smaller sum and all hashes after it is found by the sums."""
     last = all_entries(place)[-1]

@@ -100,6 +100,8 @@ def test_what_is_recorded_is_at_least_what_the_scale_costs(epsilon, moved):
     assert answer.guarantee.parameters == {"epsilon": epsilon}
     rho = m.discrete_gaussian(0, sensitivity=moved, rho=epsilon)
     assert moved**2 / (2 * rho.scale**2) <= epsilon * (1 + 1e-15)
+    assert answer.scale == pytest.approx(moved / epsilon)  # and no more noise than that
+    assert rho.scale == pytest.approx(moved / math.sqrt(2 * epsilon))
 
 
 def test_the_analytic_calibration_meets_its_delta():

@@ -57,6 +57,7 @@ class Book:
         analysts: Mapping[str, Charge] | None = None,
         queries: int | None = None,
     ) -> None:
+        """Enter a data set; rule, neighbours and unit are fixed for good."""
         chain.check_text("dataset", dataset, LONGEST_NAME)
         check_limit("budget", budget, budget.rule)
         check_choice("relation", relation, RELATIONS)
@@ -94,6 +95,7 @@ class Book:
     def grant(
         self, dataset: str, analyst: str, limit: Charge, *, queries: int | None = None
     ) -> None:
+        """Give an analyst a budget, or another one than before."""
         chain.check_text("analyst", analyst, LONGEST_NAME)
         check_queries(queries)
         with self._store.writing(dataset) as rows:
@@ -105,6 +107,7 @@ class Book:
             _append(rows, last, dataset, "grant", accounts, body, analyst)
 
     def raise_budget(self, dataset: str, budget: Charge, *, reason: str) -> None:
+        """Raise what may be spent in all, with a reason."""
         chain.check_text("reason", reason, LONGEST_REASON)
         with self._store.writing(dataset) as rows:
             last, before = _last(rows, dataset)
@@ -121,6 +124,7 @@ class Book:
     def spend(
         self, *, dataset: str, analyst: str, query: str, guarantee: Guarantee, fingerprint: str
     ) -> Receipt:
+        """Pay for one query; it is on disk when this returns."""
         chain.check_text("analyst", analyst, LONGEST_NAME)
         chain.check_text("query", query, LONGEST_QUERY)
         # All that can be done beforehand is: others wait from here on.
@@ -164,6 +168,7 @@ class Book:
         )
 
     def answered(self, receipt: Receipt, answer: str) -> None:
+        """Store the noisy answer of a query that was paid for; once."""
         _check_json(answer)
         dataset, number = receipt.dataset, receipt.number
         with self._store.writing(dataset) as rows:
@@ -181,6 +186,7 @@ class Book:
             _append(rows, last, dataset, "answer", accounts, body, paid.analyst, paid.key, number)
 
     def stored(self, dataset: str, analyst: str, query: str) -> str | None:
+        """The stored answer if this analyst has asked this before."""
         chain.check_text("query", query, LONGEST_QUERY)
         with self._store.reading() as rows:
             _last(rows, dataset)
@@ -190,10 +196,12 @@ class Book:
             return str(json.loads(trusted(found, "the stored answer").body)["answer"])
 
     def datasets(self) -> Sequence[str]:
+        """Names of the data sets, sorted."""
         with self._store.reading() as rows:
             return [name for name, _, _ in rows.heads()]
 
     def status(self, dataset: str) -> Status:
+        """Where the budget stands."""
         with self._store.reading() as rows:
             last, now = _last(rows, dataset)
             whole = [trusted(one, "an entry") for one in rows.about(dataset, "")]
@@ -223,12 +231,14 @@ class Book:
         )
 
     def entries(self, dataset: str) -> Iterator[Entry]:
+        """All entries in their order."""
         with self._store.reading() as rows:
             _last(rows, dataset)
             found = list(rows.entries(dataset))
         yield from found
 
     def verify(self, heads: Sequence[str] = ()) -> Verification:
+        """Read and check every entry."""
         try:
             problems = self._store.problems()
             with self._store.reading() as rows:
@@ -238,12 +248,14 @@ class Book:
         return Verification((*problems, *found.problems), found.notes, found.heads, found.entries)
 
     def export(self, dataset: str) -> Iterator[dict[str, Any]]:
+        """Entries as plain values."""
         for entry in self.entries(dataset):
             trusted(entry, f"entry {entry.number}")
             told = asdict(entry)
             yield {**told, "body": json.loads(entry.body), "state": json.loads(entry.state)}
 
     def close(self) -> None:
+        """Let go of the file or the connection."""
         self._store.close()
 
     def _rule(self, dataset: str) -> str:

@@ -23,8 +23,8 @@ def budget_words(status: Status) -> list[str]:
         words.append(f"Read more tightly, for display only: {status.view}.")
     if status.queries > status.answers:
         words.append(
-            f"{_answers(status.queries - status.answers)} paid for and not stored: not kept, or the "
-            "machine stopped in between; what was spent stays spent."
+            f"{_answers(status.queries - status.answers)} paid for and not stored: not kept, or "
+            "the machine stopped in between; what was spent stays spent."
         )
     for number, reason in status.raises:
         words.append(f"The budget was raised (entry {number}): {reason}")

@@ -1,0 +1,183 @@
+"""Choosing, answering by chance, streams and unknown groups, against exact probabilities."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, chi2
+
+from lethe.errors import InputError
+from lethe.queries import mechanisms as m
+from lethe.queries.mechanisms import Neighbours, Spend
+
+FALSE_ALARM = 1e-7
+VOTES = [19, 8, 6, 5, 4, 3, 1]
+
+
+def fits(seen: list[int], probabilities: np.ndarray) -> bool:
+    n = sum(seen)
+    expected = n * probabilities
+    statistic = float(((np.asarray(seen) - expected) ** 2 / expected).sum())
+    return statistic < float(chi2.isf(FALSE_ALARM, len(seen) - 1))
+
+
+def permute_and_flip(utility: list[float], scale: float) -> np.ndarray:
+    """Naive: all orders; in each, coins are thrown until one falls on heads."""
+    heads = np.exp((np.array(utility) - max(utility)) / scale)
+    chosen = np.zeros(len(utility))
+    for order in itertools.permutations(range(len(utility))):
+        left = 1 / math.factorial(len(utility))
+        for i in order:
+            chosen[i] += left * heads[i]
+            left *= 1 - heads[i]
+    return chosen
+
+
+def test_the_teaching_example_of_the_days():
+    right = m.exponential_probabilities(VOTES, sensitivity=1, epsilon=1.0)
+    tilt = np.exp(np.array(VOTES) / 2)
+    assert right == pytest.approx(tilt / tilt.sum())
+    assert right[0] == pytest.approx(0.993, abs=5e-4)
+    shares = [v / 46 for v in VOTES]
+    wrong = m.exponential_probabilities(shares, sensitivity=1, epsilon=1.0)
+    assert wrong[0] == pytest.approx(0.1632, abs=5e-5)
+    again = m.exponential_probabilities(shares, sensitivity=1 / 46, epsilon=1.0)
+    assert again == pytest.approx(right)
+
+
+@pytest.mark.parametrize(
+    ("spend", "monotone", "epsilon"),
+    [
+        (Spend(epsilon=0.8), False, 0.8),
+        (Spend(epsilon=0.8), True, 0.8),
+        (Spend(rho=0.08), False, 0.8),
+    ],
+)
+def test_the_exponential_mechanism_has_its_probabilities(spend, monotone, epsilon):
+    utility = [0, 1, 3, 2]
+    seen = [0] * 4
+    for _ in range(5000):
+        drawn = m.exponential(range(4), utility, sensitivity=1, spend=spend, monotone=monotone)
+        seen[drawn.value] += 1
+    exact = m.exponential_probabilities(utility, sensitivity=1, epsilon=epsilon, monotone=monotone)
+    assert fits(seen, exact)
+    assert drawn.guarantee.parameters == spend.parameters
+
+
+def test_noisy_max_is_permute_and_flip():
+    utility = [0, 1, 3, 2]
+    exact = m.permute_and_flip_probabilities(utility, sensitivity=1, epsilon=0.8)
+    assert exact == pytest.approx(permute_and_flip(utility, 2 / 0.8))
+    seen = [0] * 4
+    for _ in range(5000):
+        seen[m.noisy_max(range(4), utility, sensitivity=1, epsilon=0.8).value] += 1
+    assert fits(seen, exact)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 30), min_size=2, max_size=8),
+    st.data(),
+    st.floats(0.1, 3.0),
+    st.booleans(),
+)
+def test_probabilities_keep_epsilon_exactly(utility, data, epsilon, monotone):
+    low = 0 if monotone else -1
+    moves = data.draw(st.lists(st.integers(low, 1), min_size=len(utility), max_size=len(utility)))
+    other = [u + d for u, d in zip(utility, moves, strict=True)]
+    for law in (m.exponential_probabilities, m.permute_and_flip_probabilities):
+        first, second = (
+            law(u, sensitivity=1, epsilon=epsilon, monotone=monotone) for u in (utility, other)
+        )
+        assert first.sum() == pytest.approx(1)
+        assert np.abs(np.log(first / second)).max() <= epsilon * (1 + 1e-9)
+
+
+def test_a_mu_buys_the_epsilon_that_it_is_charged_for():
+    from lethe.queries.charge import charge_of
+
+    answer = m.exponential(["a", "b"], [1, 0], sensitivity=1, spend=Spend(mu=1.0))
+    epsilon = 2 / answer.scale
+    cost = charge_of(m.discrete_laplace(0, sensitivity=1, epsilon=epsilon).guarantee, "mu2")
+    assert cost.amount == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("k", [2, 5])
+def test_randomized_response(k):
+    options = list(range(k))
+    n, epsilon = 4000, 1.0
+    told = m.randomized_response([0] * n, categories=options, epsilon=epsilon)
+    truth = math.e / (math.e + k - 1)
+    assert told.truth == pytest.approx(truth)
+    assert math.log(told.truth / told.other) <= epsilon * (1 + 1e-12)
+    assert told.truth + (k - 1) * told.other == pytest.approx(1)
+    seen = [told.values.count(i) for i in options]
+    assert fits(seen, np.array([truth] + [(1 - truth) / (k - 1)] * (k - 1)))
+    share = told.share(0, confidence=1 - 1e-7)
+    assert share.low <= 1 <= share.high
+    with pytest.raises(InputError) as caught:
+        m.randomized_response(["secret"], categories=options, epsilon=1.0)
+    assert "secret" not in str(caught.value)
+
+
+def test_the_stream_by_its_exact_probability():
+    """One query: above when the difference of two discrete Laplace noises reaches the gap."""
+    runs, gap = 3000, 4
+    stream = m.AboveThreshold(10, sensitivity=1, epsilon=2.0)
+    k = np.arange(-800, 801)
+    first, second = (
+        np.exp(-np.abs(k) / scale) / np.exp(-np.abs(k) / scale).sum()
+        for scale in (stream.query_scale, stream.threshold_scale)
+    )
+    difference = np.convolve(first, second[::-1])
+    at = np.arange(-1600, 1601)
+    exact = float(difference[at >= gap].sum())
+    above = sum(m.AboveThreshold(10, sensitivity=1, epsilon=2.0).ask(10 - gap) for _ in range(runs))
+    low, high = binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], runs, exact)
+    assert low <= above <= high
+
+
+@pytest.mark.parametrize(("most", "monotone"), [(1, False), (3, False), (3, True)])
+def test_the_stream_splits_its_budget_as_the_proof_needs(most, monotone):
+    stream = m.AboveThreshold(0, sensitivity=2, epsilon=1.0, most=most, monotone=monotone)
+    times = most if monotone else 2 * most
+    assert 2 / stream.threshold_scale + times * 2 / stream.query_scale <= 1.0
+    assert stream.query_scale / stream.threshold_scale == pytest.approx(times ** (1 / 3))
+    for _ in range(most):
+        assert stream.ask(10**6)
+    with pytest.raises(InputError, match="ended"):
+        stream.ask(0)
+
+
+def test_a_person_alone_in_a_group_is_hidden():
+    found = m.found_keys(
+        {0: 1, 1: 5000}, groups=1, largest=1, total=1, spend=Spend(epsilon=1.0, delta=1e-9)
+    )
+    r = math.exp(-1 / found.law.scale)
+    shown = r ** (found.threshold - 1) / (1 + r)  # P(noise >= threshold - 1)
+    assert shown <= 1e-9
+    assert shown * math.exp(1 / found.law.scale) ** 3 > 1e-9  # and no far larger threshold
+    assert list(found.counts) == [1]
+    with pytest.raises(InputError, match="delta"):
+        m.found_keys({0: 5}, groups=1, largest=1, total=1, spend=Spend(epsilon=1.0))
+
+
+def test_bad_input_of_choices():
+    with pytest.raises(InputError, match="one to each"):
+        m.exponential(["a"], [1, 2], sensitivity=1, spend=Spend(epsilon=1.0))
+    with pytest.raises(InputError, match="finite"):
+        m.noisy_max(["a", "b"], [1.0, math.nan], sensitivity=1, epsilon=1.0)
+    with pytest.raises(InputError, match="monotone"):
+        m.exponential(
+            ["a", "b"],
+            [1, 2],
+            sensitivity=1,
+            spend=Spend(epsilon=1.0),
+            monotone=True,
+            whose=Neighbours("replace-one"),
+        )

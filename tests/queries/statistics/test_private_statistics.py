@@ -1,0 +1,267 @@
+"""Sensitivities by brute force over neighbours, coverage of intervals, and bad input."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.errors import InputError
+from lethe.queries import statistics as s
+from lethe.queries.mechanisms import additive
+from lethe.queries.statistics import counts, moments
+from lethe.queries.statistics.quantiles import rank_utility
+
+MUCH = s.Spend(epsilon=1e7)  # next to no noise
+SMALL = s.Lattice(-1, 2, 16)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What each statistic hands to the noise: exact numbers and the sensitivity it claims."""
+    calls = []
+
+    def noised(exact, *, l1, l2, spend):
+        calls.append((np.array(list(exact), dtype=float), l1, l2))
+        return additive.noised(exact, l1=l1, l2=l2, spend=spend)
+
+    named_as_its_function = importlib.import_module("lethe.queries.statistics.regression")
+    for module in (counts, moments, named_as_its_function):
+        monkeypatch.setattr(module, "noised", noised)
+    return calls
+
+
+def statistic(name, units, whose):
+    n, total, squares = len(units), int(sum(units)), int(sum(u * u for u in units))
+    if name == "count":
+        return s.noisy_count(n, MUCH, whose)
+    if name == "sum":
+        return s.noisy_sum(n, total, SMALL, MUCH, whose)
+    if name == "mean":
+        return s.noisy_mean(n, total, SMALL, MUCH, whose)
+    if name == "variance":
+        return s.noisy_variance(n, total, squares, SMALL, MUCH, whose)
+    if name == "histogram":
+        cells = np.bincount(np.array(units, dtype=int), minlength=SMALL.width + 1).tolist()
+        return s.noisy_counts(cells, MUCH, whose)
+    other = s.Lattice(0, 5, 40)
+    pairs = [(u, (7 * u + 3) % (other.width + 1)) for u in units]
+    x, y = ([p[i] for p in pairs] for i in (0, 1))
+    products = [(x, x), (x, y), (y, y)]
+    sums = [sum(x), sum(y), *(sum(a * b for a, b in zip(p, q, strict=True)) for p, q in products)]
+    return s.noisy_regression(n, sums, [SMALL, other], ["x", "y"], MUCH, whose)
+
+
+NAMES = ("count", "sum", "mean", "variance", "histogram", "regression")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("relation", ["add/remove", "replace-one"])
+def test_no_neighbour_moves_more_than_is_claimed(asked, name, rows, relation):
+    """All ways in which one person's rows may come, go or change, beside two fixed rows."""
+    whose = s.Neighbours(relation, "user", rows)
+    points = [0, SMALL.width // 2, SMALL.width]
+    base = [3, 10]
+    person = [
+        list(p) for k in range(rows + 1) for p in itertools.combinations_with_replacement(points, k)
+    ]
+    for own in person:
+        statistic(name, base + own, whose)
+    numbers = [call[0] for call in asked]
+    _, l1, l2 = asked[0]
+    neighbours = itertools.combinations(range(len(person)), 2)
+    if relation == "add/remove":
+        neighbours = ((0, i) for i in range(1, len(person)))
+    moves = [numbers[a] - numbers[b] for a, b in neighbours]
+    worst = max(np.abs(move).sum() for move in moves)
+    assert worst <= l1
+    assert max(np.linalg.norm(move) for move in moves) <= l2
+    slack = 1.35 if name == "regression" else 1.0  # its corners need not all be reached
+    assert worst * slack >= l1 * 0.999
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.integers(0, 6), min_size=6, max_size=6),
+    st.integers(0, 5),
+    st.integers(0, 5),
+    st.sampled_from([(1, 2), (1, 4), (9, 10)]),
+)
+def test_the_rank_moves_little(cells, came, went, alpha):
+    part, whole = alpha
+    one_more = [c + (i == came) for i, c in enumerate(cells)]
+    moved = np.subtract(rank_utility(cells, part, whole), rank_utility(one_more, part, whole))
+    assert np.abs(moved).max() <= max(part, whole - part)
+    before = [c + 1 for c in cells]  # so that there is a row to exchange
+    exchanged = [c - (i == went) + (i == came) for i, c in enumerate(before)]
+    moved = np.subtract(rank_utility(before, part, whole), rank_utility(exchanged, part, whole))
+    assert np.abs(moved).max() <= whole
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.floats(-1e4, 1e4),
+    st.floats(1, 1e6),
+    st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20),
+)
+def test_the_lattice_is_close_and_within_its_width(low, span, values):
+    lattice = s.Lattice(low, low + span, 2**12)
+    units = lattice.units(values)
+    assert units.min() >= 0
+    assert units.max() <= lattice.width
+    back = np.array([lattice.value(u) for u in units.tolist()])
+    clipped = np.clip(values, low, low + span)
+    assert np.abs(back - clipped).max() <= lattice.step / 2 + 1e-9
+
+
+VALUES = np.random.default_rng(3).gamma(4.0, 10.0, size=3000)
+BOUNDS = (0.0, 150.0)
+CLIPPED = np.clip(VALUES, *BOUNDS)
+
+
+@pytest.mark.parametrize("cost", [{"epsilon": 0.3}, {"rho": 0.02}, {"mu": 0.2}])
+@pytest.mark.parametrize(
+    ("ask", "exact"),
+    [
+        (s.mean, CLIPPED.mean()),
+        (s.total, CLIPPED.sum()),
+        (s.variance, CLIPPED.var()),
+    ],
+)
+def test_intervals_cover_and_are_not_idle(ask, exact, cost):
+    """200 answers: at least 171 covered (fails with probability < 1e-6 at 95 %)."""
+    answers = [ask(VALUES, bounds=BOUNDS, **cost) for _ in range(200)]
+    covered = sum(a.low <= exact <= a.high for a in answers)
+    assert covered >= 171
+    errors = np.array([a.value - exact for a in answers])
+    widths = np.mean([a.high - a.low for a in answers])
+    assert widths < 8 * errors.std()  # 2 x 1.96 for the normal law
+
+
+def test_the_mean_has_half_the_variance_of_a_split_budget():
+    """Mean at the middle of the bounds: variance (range/(n epsilon))^2, 400 draws."""
+    values = [25.0] * 500 + [75.0] * 500
+    answers = [s.mean(values, bounds=(0, 100), epsilon=1.0).value for _ in range(400)]
+    assert np.std(answers) == pytest.approx(0.1, rel=0.3)
+
+
+def test_few_rows_give_the_whole_range_and_never_leave_it():
+    for _ in range(100):
+        answer = s.mean([50.0], bounds=(0, 100), epsilon=0.01)
+        assert 0 <= answer.low <= answer.value <= answer.high <= 100
+        spread = s.variance([50.0], bounds=(0, 100), epsilon=0.01)
+        assert (spread.low, spread.high) == (0, 2500)
+
+
+def test_the_public_number_of_rows():
+    answer = s.mean(VALUES, bounds=BOUNDS, epsilon=1.0, relation="replace-one", public_rows=True)
+    assert answer.scale == pytest.approx(150 / 3000, rel=1e-4)
+    with pytest.raises(InputError, match="public"):
+        s.mean(VALUES, bounds=BOUNDS, epsilon=1.0, public_rows=True)
+
+
+def test_regression_against_least_squares():
+    rng = np.random.default_rng(5)
+    x, z = rng.uniform(10, 60, 4000), rng.uniform(-1, 1, 4000)
+    y = 2 * x - 5 * z + 3 + rng.normal(0, 4, 4000)
+    bounds = {"x": (0.0, 70.0), "z": (-1.0, 1.0), "y": (-20.0, 180.0)}
+    design = np.c_[np.ones(4000), x, z]
+    exact = np.linalg.lstsq(design, y, rcond=None)[0]
+    free = s.regression({"x": x, "z": z}, y, bounds=bounds, name="y", epsilon=1e7)
+    assert [row.value for row in free.rows] == pytest.approx(exact, rel=2e-3)
+    covered = np.zeros(3)
+    for _ in range(60):
+        rows = s.regression({"x": x, "z": z}, y, bounds=bounds, name="y", epsilon=3.0).rows
+        covered += [row.low <= e <= row.high for row, e in zip(rows, exact, strict=True)]
+    assert covered.min() >= 45  # of 60 at 95 %: below 45 with probability < 1e-6
+
+
+def test_regression_says_when_noise_hides_all():
+    lost = s.regression(
+        {"x": [1.0, 2.0]}, [1.0, 2.0], bounds={"x": (0, 9), "outcome": (0, 9)}, epsilon=0.1
+    )
+    assert all(row.low is None for row in lost.rows)
+
+
+def test_quantile_is_near_in_rank():
+    answers = [s.quantile(VALUES, 0.9, bounds=BOUNDS, epsilon=1.0).value for _ in range(20)]
+    for value in answers:
+        assert abs((VALUES <= value).mean() - 0.9) < 0.06  # 180 rows; 2e-20 by the formula
+    assert s.median([4.0] * 99 + [90.0], bounds=(0, 100), epsilon=5.0).low is None
+
+
+def test_groups_cost_what_one_costs_or_two():
+    for relation, share in (("add/remove", 1.0), ("replace-one", 0.5)):
+        spend, whose = s.Spend(epsilon=1.0), s.Neighbours(relation)
+        each = [s.noisy_count(n, spend.in_groups(relation), whose) for n in (10, 20)]
+        joined = s.over_groups(each, [{"g": "a"}, {"g": "b"}], spend, whose)
+        assert joined.guarantee.parameters == {"epsilon": 1.0}
+        assert each[0].guarantee.parameters["epsilon"] == pytest.approx(share)
+    with pytest.raises(InputError, match="may cost"):
+        s.over_groups([s.noisy_count(1, spend, whose)], [{"g": 1}], spend, whose)
+
+
+def test_unknown_keys():
+    whose = s.Neighbours("add/remove", "user", 3)
+    spend = s.Spend(epsilon=1.0, delta=1e-6)
+    found = s.noisy_keys({"a": 4000, "b": 1, "c": 3000}, spend, whose, groups=2, column="town")
+    assert [row.key["town"] for row in found.rows] == ["a", "c"]
+    assert found.guarantee.parameters == {"epsilon": 1.0, "delta": 1e-6}
+    with pytest.raises(InputError, match="groups"):
+        s.noisy_keys({"a": 1}, spend, whose, groups=4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 4), max_size=40), st.integers(1, 3))
+def test_rows_kept_of_a_person_do_not_depend_on_others(people, most):
+    kept = s.kept_rows(people, most)
+    own = [i for i, person in enumerate(people) if person == 0]
+    alone = s.kept_rows([0] * len(own), most)
+    assert kept[own].tolist() == alone.tolist()
+    assert alone.sum() == min(most, len(own))
+
+
+def test_people_are_what_is_protected():
+    answer = s.count([True] * 6, epsilon=100.0, people=["a"] * 4 + ["b"] * 2, most=2)
+    assert answer.value == 4
+    assert answer.guarantee.unit == "user"
+    assert answer.scale == pytest.approx(0.02)
+
+
+def test_histogram_and_marginal():
+    found = s.histogram([1, 2, 5, 99], edges=[0, 2, 4, 6], epsilon=200.0)
+    assert [row.value for row in found.rows] == [1, 1, 2]
+    table = s.marginal(
+        {"a": ["x", "y", "x"], "b": [1, 1, 2]},
+        categories={"a": ["x", "y"], "b": [1, 2]},
+        rho=1e4,
+    )
+    assert [row.value for row in table.rows] == [1, 1, 1, 0]
+    assert dict(table.rows[1].key) == {"a": "x", "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda: s.mean([1.0], epsilon=1.0), "give a person away"),
+        (lambda: s.mean([1.0], bounds=(2, 1), epsilon=1.0), "reversed"),
+        (lambda: s.mean([1.0], bounds=(0, math.inf), epsilon=1.0), "finite"),
+        (lambda: s.mean([math.nan], bounds=(0, 1), epsilon=1.0), "NaN"),
+        (lambda: s.mean(["a"], bounds=(0, 1), epsilon=1.0), "not numbers"),
+        (lambda: s.mean([1.0], bounds=(0, 1), epsilom=1.0), "epsilon"),
+        (lambda: s.mean([1.0], bounds=(1e15, 1e15 + 1), epsilon=1.0), "subtract"),
+        (lambda: s.count([1, 0], epsilon=1.0), "true or false"),
+        (lambda: s.count([True], epsilon=1.0, people=["a", "b"]), "one to each"),
+        (lambda: s.histogram([1.0], edges=[1, 1], epsilon=1.0), "rising"),
+        (lambda: s.quantile([1.0], 1.0, bounds=(0, 1), epsilon=1.0), "alpha"),
+    ],
+)
+def test_bad_input_is_refused_with_the_reason(ask, told):
+    with pytest.raises(InputError, match=told):
+        ask()
