@@ -2,6 +2,7 @@
 
     python benchmarks/gallery.py [NAME...]      # writes docs/gallery, works in ./gallery-runs
     python benchmarks/gallery.py --render       # finished runs once more, with today's templates
+    python benchmarks/gallery.py --picture      # docs/report.png from the page on digits
 
 Each report is that of commands which are printed before they run. Of the machine a report names
 processor, cores and system; the build of the kernel is left out of it. The same commands again go
@@ -11,6 +12,7 @@ on where they were stopped. About four minutes on 2 cores for all of them.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import shlex
@@ -21,9 +23,11 @@ from pathlib import Path
 
 from lethe.files import write_whole
 from lethe.loaders.shipped import FILMS, write_patients, write_vectors
+from lethe.report.pdf import find_browser
 
 GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
 LARGEST = 700_000  # bytes of a page
+WIDTH = 1280  # of the picture, in pixels
 WRONG = '''"""Noise of half the scale that epsilon 1 needs on values in [0, 100]."""
 
 import numpy as np
@@ -104,13 +108,45 @@ def publish(name: str, runs: tuple[str, ...], work: Path, title: str = "") -> No
     print(f"docs/gallery/{name}.html: {len(page):,} bytes", flush=True)
 
 
+def picture() -> None:
+    """Verdict and frontier of the page on digits, as Chromium shows them, in 64 colours."""
+    from PIL import Image
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = play.chromium.launch(executable_path=find_browser(), args=arguments)
+        tab = browser.new_page(viewport={"width": WIDTH, "height": 900}, color_scheme="light")
+        tab.goto((GALLERY / "digits.html").resolve().as_uri())
+
+        def edge(place: str, side: str) -> int:
+            code = "([place, side]) => document.querySelector(place).getBoundingClientRect()[side]"
+            return int(tab.evaluate(code, [place, side]))
+
+        verdict = (20, edge("#verdict h3", "top") - 14)
+        frontier = (edge("#frontier", "top") - 24, edge("#frontier figure", "bottom") + 16)
+        whole = Image.open(io.BytesIO(tab.screenshot(full_page=True))).convert("RGB")
+        browser.close()
+    parts = [whole.crop((0, top, WIDTH, bottom)) for top, bottom in (verdict, frontier)]
+    shown = Image.new("RGB", (WIDTH, sum(part.height for part in parts)))
+    for at, part in enumerate(parts):
+        shown.paste(part, (0, at * parts[0].height))
+    made = io.BytesIO()
+    shown.quantize(64, dither=Image.Dither.NONE).save(made, "PNG", optimize=True)
+    write_whole(GALLERY.parent / "report.png", made.getvalue())
+    print(f"docs/report.png: {made.tell():,} bytes")
+
+
 def main() -> None:
     """Run what is named, or everything, and the page of all four releases with it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help=", ".join([*EXHIBITS, "four-releases"]))
     parser.add_argument("--work", type=Path, default=Path("gallery-runs"))
     parser.add_argument("--render", action="store_true", help="of runs that are finished")
+    parser.add_argument("--picture", action="store_true", help="of the page on digits")
     asked = parser.parse_args()
+    if asked.picture:
+        return picture()
     names = asked.names or [*EXHIBITS, "four-releases"]
     if unknown := set(names) - {*EXHIBITS, "four-releases"}:
         raise SystemExit(f"no exhibit is called {', '.join(sorted(unknown))}.")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import pytest
-from doc_pages import DOCS, page
+from doc_pages import DOCS, ROOT, page
 
 from lethe.cli.commands import COMMANDS
 
@@ -13,11 +14,42 @@ COMMAND_PAGE = page("cli.md")
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in DOCS.glob("*.md")}
 
 
+def typed_on(text: str) -> list[list[str]]:
+    """The words of each command in a text's shell blocks, and in columns of what "you type"."""
+    typed = re.findall(r"^\|[^|]*\| you type \|\n(?:\|.*\n)+", text, re.MULTILINE)
+    lines = re.findall(r"`(lethe [^`]+)`", "".join(typed))
+    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+        lines += [line.strip() for line in block.replace("\\\n", " ").splitlines()]
+    found = []
+    for line in lines:
+        words = shlex.shlex(line, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        if words.get_token() in ("lethe", ".venv/bin/lethe"):
+            rest = list(words)
+            ends = [at for at, word in enumerate(rest) if set(word) <= set(";|&>")]
+            found.append(rest[: ends[0]] if ends else rest)
+    return found
+
+
+@pytest.mark.parametrize("name", [*sorted(PAGES), "README.md"])
+def test_the_command_line_takes_every_command_on_the_pages(name: str) -> None:
+    from lethe.cli.app import app
+
+    commands = typed_on(PAGES.get(name) or (ROOT / name).read_text(encoding="utf-8"))
+    for words in commands:
+        app.parse_args(words, exit_on_error=False, print_error=False)
+    if name in ("start.md", "README.md"):
+        assert len(commands) >= 10
+
+
 @pytest.mark.parametrize("name", [one.name for group in COMMANDS.values() for one in group])
 def test_a_command_has_its_row_and_a_page_that_shows_it(name: str) -> None:
-    (row,) = re.findall(rf"^\| `lethe {name}[^|]*\|.*$", COMMAND_PAGE, re.MULTILINE)
-    (target,) = re.findall(r"\]\(([\w-]+\.md)(?:#[\w-]+)?\) \|$", row)
-    assert f"lethe {name}" in PAGES[target], f"{target} does not show lethe {name}"
+    rows = re.findall(rf"^\| `lethe {name}\b[^|]*\|.*$", COMMAND_PAGE, re.MULTILINE)
+    assert len(rows) == 1 or name == "audit"
+    for row in rows:
+        (typed,) = re.findall(r"^\| `(lethe \w+(?: [a-z]+)?)", row)
+        (target,) = re.findall(r"\]\(([\w-]+\.md)\) \|$", row)
+        assert typed in PAGES[target], f"{target} does not show {typed}"
 
 
 def test_the_kinds_of_audit_have_rows() -> None:

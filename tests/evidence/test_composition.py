@@ -45,6 +45,13 @@ def test_the_published_table_of_the_gaussian_curve(mu, epsilon):
         assert bound.epsilon == pytest.approx(epsilon, rel=3e-3)
 
 
+def test_the_distribution_of_gaussians_is_that_of_their_sum():
+    parts = [label("gdp", mu=0.3), label("gdp", mu=0.4)]
+    assert c.gdp_sum(parts) == pytest.approx(0.5)
+    exact = c.tightest(parts, 1e-5).epsilon
+    assert exact <= c.pld(parts, 1e-5).epsilon <= exact + 1e-3
+
+
 def test_advanced_composition_by_hand():
     found = c.advanced([label("approx-dp", epsilon=0.1, delta=1e-8)] * 100, 1e-6 + 100 * 1e-8)
     by_hand = 0.1 * math.sqrt(200 * math.log(1e6)) + 100 * 0.1 * (math.exp(0.1) - 1)

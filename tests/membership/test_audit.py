@@ -121,6 +121,8 @@ def test_torch_audit_end_to_end(finished):
     weighted = document["candidates"][2]
     assert 0 < weighted["settings"]["mean_weight"] < 1
     assert document["reproduction"]["weights_from_models"] == 8
+    assert document["subject"]["parameters"] == 64 * 16 + 16 + 16 * 10 + 10
+    assert document["data"]["pool_people"] == document["data"]["pool"]
     assert heard.lines[0].startswith("baseline: TPR at 0.1 FPR")
     assert heard.steps[-1] == (48, 48, "6 mitigations")
     assert not any(check["status"] == "fail" for check in document["checks"])
@@ -179,6 +181,7 @@ def test_sklearn_audit_end_to_end(tmp_path):
     assert all("torch recipe" in one["why"] for one in skipped)
     assert document["rules"][0]["candidate"] == "weighted"
     assert document["verdict"]["candidate"] == "weighted"
+    assert "parameters" not in document["subject"]
 
 
 def test_same_seed_same_bytes_and_another_seed_other_numbers(tmp_path):

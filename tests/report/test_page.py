@@ -176,6 +176,7 @@ def test_without_manifest_and_context() -> None:
         "knowledge",
         "access_of_attacker",
         "compute_budget",
+        "decision_rule",
         "audit_personal_data",
         "retention",
         "redaction",
@@ -235,6 +236,7 @@ def test_order_of_the_page(page: str) -> None:
         "limits",
         "context",
         "reproduction",
+        "fields",
         "glossary",
         "signatures",
     ]

@@ -169,7 +169,12 @@ def bounds(parts: Sequence[Guarantee], delta: float) -> tuple[Bound, ...]:
         found.append(Bound(zcdp_epsilon(zcdp_sum(parts), delta), delta, "zCDP"))
     if kinds <= {"pure-dp", "gdp"} and math.isfinite(gdp_sum(parts)):
         found.append(Bound(gdp_epsilon(gdp_sum(parts), delta) * _OUT, delta, "GDP"))
-    if kinds <= {"pure-dp", "approx-dp", "gdp"} and _countable(parts, delta, spent):
+    only_gdp = kinds == {"gdp"}  # its own rule is exact
+    if (
+        kinds <= {"pure-dp", "approx-dp", "gdp"}
+        and not only_gdp
+        and _countable(parts, delta, spent)
+    ):
         found.append(pld(parts, delta))
     if not found:
         raise InputError(

@@ -23,13 +23,14 @@ def migrated(document: Mapping[str, Any]) -> Json:
     """
     read = dict(document)
     while (version := read.get("schema")) != SCHEMA:
-        if version not in STEPS:
+        step = STEPS.get(str(version))
+        if step is None:
             known = ", ".join(repr(one) for one in (*STEPS, SCHEMA))
             raise InputError(
                 f"findings have schema {version!r}, this version of lethe reads {known}. "
                 "Read them with the version that wrote them."
             )
-        read = STEPS[version](read)
+        read = step(read)
     return read
 
 

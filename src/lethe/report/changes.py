@@ -111,7 +111,7 @@ def _who_would_pass(findings: Findings, judged: str, rule: Rule, found: Estimate
         spent = "ledger" in findings.queries
         return [
             *said,
-            "What was answered cannot be taken back: what is left is another rule, or no more answers."
+            "What was answered cannot be taken back: set another rule, or answer no more."
             if spent
             else "Add noise to the mechanism, or claim what it really costs, and audit it again.",
         ]

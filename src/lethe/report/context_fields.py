@@ -178,9 +178,15 @@ def _known(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str
         "knowledge": document["threat_model"]["knowledge"],
         "access_of_attacker": document["threat_model"]["access"],
         "compute_budget": document["threat_model"]["budget"],
+        "decision_rule": "; ".join(map(_when_fixed, document["rules"])),
         **_of_this_audit(document),
     }
     return {key: plain(item) for key, item in known.items()}
+
+
+def _when_fixed(rule: Mapping[str, Any]) -> str:
+    when = "before" if rule.get("fixed", True) else "after"
+    return f"{rule['rule']}, fixed {when} the run began"
 
 
 def _of_this_audit(document: Mapping[str, Any]) -> dict[str, str]:

@@ -122,6 +122,8 @@ def _words(found: Sequence[Pair]) -> list[str]:
         "mean, and slack of the proof: it is not spare privacy. Only the lower end of a measured "
         "interval bounds epsilon; it is not corrected for reading several rates."
     ]
+    if len(found) > _MOST_ROWS:
+        said.append(f"The figure shows the first {_MOST_ROWS} rows of the table.")
     wrong = sorted({one.name for one in found if one.contradicts})
     if wrong:
         said.append(

@@ -11,7 +11,9 @@ from typing import Any
 
 from lethe.evidence.findings import Findings
 from lethe.report import words
+from lethe.report.classes import class_tables
 from lethe.report.context_fields import given_risk, groups, run_facts
+from lethe.report.coverage import coverage
 from lethe.report.embeddings import embeddings_view, words_of
 from lethe.report.epsilons import epsilon_views, parameter
 from lethe.report.f1 import f1_view
@@ -54,7 +56,7 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
     subject_rest = {
         k: v for k, v in document["subject"].items() if k not in ("release", "name", "summary")
     }
-    return {
+    shown = {
         "subject": document["subject"],
         "subject_facts": facts(subject_rest),
         "release": words.RELEASES.get(release, release),
@@ -92,7 +94,7 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "f1": f1_view(candidates),
         "epsilons": epsilon_views(candidates),
         "proven_measured": proven_measured(document),
-        "classes": _class_tables(candidates, baseline),
+        "classes": class_tables(document, baseline, chosen),
         "slices": slice_tables(baseline),
         "persons": person_table(baseline),
         "records": document["records"],
@@ -112,6 +114,7 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "reproduction": facts(document["reproduction"]),
         "run": run_facts(manifest),
     }
+    return {**shown, "fields": coverage(shown, document)}
 
 
 def before_and_after(document: Json) -> tuple[Json | None, Json | None]:
@@ -326,35 +329,6 @@ def _moved_row(candidate: Json) -> dict[str, Any]:
         "newly_exposed": grouped(moved["newly_exposed"]),
         "words": moved["words"],
     }
-
-
-def _class_tables(candidates: Sequence[Json], baseline: Json | None) -> list[dict[str, Any]]:
-    tables = []
-    for candidate in candidates:
-        rows = candidate.get("per_class") or []
-        if not rows:
-            continue
-        tables.append(
-            {
-                "name": candidate["name"],
-                "baseline": candidate is baseline,
-                "weights": any("mean_weight" in row for row in rows),
-                "losses": any(row.get("utility_loss") for row in rows),
-                "rates": any("tpr" in row for row in rows),
-                "rows": [
-                    {
-                        "class": row["class"],
-                        "records": grouped(row["records"]),
-                        "utility": rate(row["utility"]),
-                        "loss": rate(row.get("utility_loss")),
-                        "weight": fixed(row["mean_weight"], 3) if "mean_weight" in row else "",
-                        "tpr": rate(row.get("tpr")),
-                    }
-                    for row in rows
-                ],
-            }
-        )
-    return tables
 
 
 def _exposed(records: Json) -> list[list[str]]:

@@ -189,7 +189,7 @@ def claim_of(guarantee: Json) -> str:
         if name in guarantee["parameters"]
     ]
     whom = " a ".join(guarantee[key] for key in ("relation", "unit") if guarantee[key] != "none")
-    kind = KINDS.get(guarantee["kind"], guarantee["kind"])
+    kind = str(KINDS.get(guarantee["kind"], guarantee["kind"]))
     return ", ".join([kind, *numbers, *([whom] * bool(whom))])
 
 
