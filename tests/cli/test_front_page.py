@@ -107,3 +107,19 @@ def test_completion_for_a_shell(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     words = script.read_text()
     assert all(one.name in words for one in LISTED) and "--gate" in words
+
+
+def test_a_reader_that_goes_away_is_no_bug(tmp_path):
+    """As in `lethe budget export b.db | head -1`."""
+    ledger = tmp_path / "b.db"
+    assert run(["budget", "create", str(ledger), "--dataset", "d", "--epsilon", "3"]) == 0
+    for at in range(40):
+        assert run(["budget", "raise", str(ledger), str(4 + at), "--reason", "x" * 2000]) == 0
+    told = subprocess.run(
+        f"{sys.executable} -m lethe budget export {ledger} | head -c 10",
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert told.stderr == "" and len(told.stdout) == 10

@@ -55,6 +55,10 @@ def run(arguments: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 130
+    except BrokenPipeError:
+        # Who reads our output has had enough, as in `lethe budget export b.db | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _tell(words: str, error: Exception, arguments: Sequence[str]) -> None:
