@@ -1,12 +1,12 @@
-"""The reports of the gallery, made anew from data that ship along: docs/gallery/*.html.
+"""The findings of the gallery, made anew from data that ship along: docs/gallery/NAME.
 
     python benchmarks/gallery.py [NAME...]      # writes docs/gallery, works in ./gallery-runs
-    python benchmarks/gallery.py --render       # finished runs once more, with today's templates
-    python benchmarks/gallery.py --picture      # docs/report.png from the page on digits
+    python benchmarks/gallery.py --picture      # docs/report.png from the report on digits
 
-Each report is that of commands which are printed before they run. Of the machine a report names
-processor, cores and system; the build of the kernel is left out of it. The same commands again go
-on where they were stopped. About four minutes on 2 cores for all of them.
+The pages are rendered from them when the documentation is built. Each is that of commands which are
+printed before they run. Of the machine the manifest names processor, cores and system; the build of
+the kernel is left out of it. The same commands again go on where they were stopped. About four
+minutes on 2 cores for all of them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lethe.evidence.findings import Findings
 from lethe.files import write_whole
 from lethe.loaders.shipped import FILMS, write_patients, write_vectors
+from lethe.report import render
 from lethe.report.pdf import find_browser
 
 GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
-LARGEST = 700_000  # bytes of a page
 WIDTH = 1280  # of the picture, in pixels
 WRONG = '''"""Noise of half the scale that epsilon 1 needs on values in [0, 100]."""
 
@@ -66,7 +67,6 @@ EXHIBITS: dict[str, tuple[str, ...]] = {
         "lethe audit mechanism wrong.py:noisy_sum --epsilon 1 --bounds 0,100 --out wrong-noise",
     ),
 }
-RELEASES = ("digits", "vectors", "films", "patients")
 
 
 def prepare(work: Path) -> None:
@@ -89,23 +89,21 @@ def lethe(line: str, work: Path) -> None:
         raise SystemExit(f"{line!r} ended with {done.returncode}.")
 
 
-def publish(name: str, runs: tuple[str, ...], work: Path, title: str = "") -> None:
-    """Render runs to the gallery, if nothing of this machine is in the page."""
-    for run in runs:
-        path = work / run / "manifest.json"
-        manifest = json.loads(path.read_text())
-        manifest["machine"]["system"] = manifest["machine"]["system"].split("-")[0]
-        path.write_text(json.dumps(manifest, indent=1))
-    titled = f" --title {shlex.quote(title)}" if title else ""
-    lethe(f"lethe report {' '.join(runs)}{titled} --out {name}.html", work)
-    page = (work / f"{name}.html").read_bytes()
-    for secret in (str(work.resolve()), str(Path.home()), os.uname().nodename, os.uname().release):
-        if len(secret) > 1 and secret.encode() in page:
-            raise SystemExit(f"{name}: the page tells {secret!r} of this machine.")
-    if len(page) > LARGEST:
-        raise SystemExit(f"{name}: {len(page):,} bytes, at most {LARGEST:,} are wanted.")
-    write_whole(GALLERY / f"{name}.html", page)
-    print(f"docs/gallery/{name}.html: {len(page):,} bytes", flush=True)
+def publish(name: str, work: Path) -> None:
+    """Copy findings and manifest to the gallery, if they tell nothing of this machine."""
+    manifest = json.loads((work / name / "manifest.json").read_text())
+    manifest["machine"]["system"] = manifest["machine"]["system"].split("-")[0]
+    told = {
+        "manifest.json": json.dumps(manifest, indent=1).encode(),
+        "findings.json": (work / name / "findings.json").read_bytes(),
+    }
+    for file, content in told.items():
+        for secret in (work.resolve(), Path.home(), os.uname().nodename, os.uname().release):
+            if len(str(secret)) > 1 and str(secret).encode() in content:
+                raise SystemExit(f"{name}: {file} tells {str(secret)!r} of this machine.")
+        (GALLERY / name).mkdir(parents=True, exist_ok=True)
+        write_whole(GALLERY / name / file, content)
+        print(f"docs/gallery/{name}/{file}: {len(content):,} bytes", flush=True)
 
 
 def picture() -> None:
@@ -117,7 +115,9 @@ def picture() -> None:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = play.chromium.launch(executable_path=find_browser(), args=arguments)
         tab = browser.new_page(viewport={"width": WIDTH, "height": 900}, color_scheme="light")
-        tab.goto((GALLERY / "digits.html").resolve().as_uri())
+        folder = GALLERY / "digits"
+        manifest = json.loads((folder / "manifest.json").read_text())
+        tab.set_content(render(Findings.load(folder / "findings.json"), manifest))
 
         def edge(place: str, side: str) -> int:
             code = "([place, side]) => document.querySelector(place).getBoundingClientRect()[side]"
@@ -138,28 +138,24 @@ def picture() -> None:
 
 
 def main() -> None:
-    """Run what is named, or everything, and the page of all four releases with it."""
+    """Run what is named, or everything."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help=", ".join([*EXHIBITS, "four-releases"]))
+    parser.add_argument("names", nargs="*", help=", ".join(EXHIBITS))
     parser.add_argument("--work", type=Path, default=Path("gallery-runs"))
-    parser.add_argument("--render", action="store_true", help="of runs that are finished")
-    parser.add_argument("--picture", action="store_true", help="of the page on digits")
+    parser.add_argument("--picture", action="store_true", help="of the report on digits")
     asked = parser.parse_args()
     if asked.picture:
         return picture()
-    names = asked.names or [*EXHIBITS, "four-releases"]
-    if unknown := set(names) - {*EXHIBITS, "four-releases"}:
+    names = asked.names or list(EXHIBITS)
+    if unknown := set(names) - set(EXHIBITS):
         raise SystemExit(f"no exhibit is called {', '.join(sorted(unknown))}.")
     prepare(asked.work)
     for name in names:
-        if name == "four-releases":
-            publish(name, RELEASES, asked.work, "The four releases")
-            continue
-        for line in () if asked.render else EXHIBITS[name]:
+        for line in EXHIBITS[name]:
             if line.startswith("lethe budget create") and (asked.work / "budget.db").exists():
                 continue
             lethe(line, asked.work)
-        publish(name, (name,), asked.work)
+        publish(name, asked.work)
 
 
 if __name__ == "__main__":

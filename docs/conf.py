@@ -1,8 +1,11 @@
 """Sphinx: the pages of this folder, and an API reference made from the docstrings."""
 
-import shutil
+import json
 from importlib.metadata import version as installed
 from pathlib import Path
+
+from lethe.evidence.findings import Findings
+from lethe.report import render, render_several
 
 project = "Lethe"
 author = "The Lethe authors"
@@ -15,7 +18,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.autosummary",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "gallery"]
 default_role = "code"  # what docstrings have in single backticks
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
@@ -38,11 +41,27 @@ html_show_copyright = False
 html_show_sphinx = False
 
 
+RELEASES = ("digits", "vectors", "films", "patients")
+
+
+def gallery_pages():
+    """Name and HTML of every report of the gallery, rendered from its findings."""
+    folder = Path(__file__).parent / "gallery"
+    runs = {}
+    for path in sorted(folder.glob("*/findings.json")):
+        manifest = json.loads(path.with_name("manifest.json").read_text(encoding="utf-8"))
+        runs[path.parent.name] = (Findings.load(path), manifest)
+    yield from ((name, render(*run)) for name, run in runs.items())
+    yield "four-releases", render_several([runs[name] for name in RELEASES], "The four releases")
+
+
 def publish_gallery(app, error):
-    """Whole reports, as they are, under the address that the page links to."""
+    """Whole reports, under the address that the page links to."""
     if error is None and app.builder.format == "html":
         target = Path(app.outdir) / "gallery"
-        shutil.copytree(Path(app.confdir) / "gallery", target, dirs_exist_ok=True)
+        target.mkdir(exist_ok=True)
+        for name, page in gallery_pages():
+            (target / f"{name}.html").write_text(page, encoding="utf-8")
 
 
 def setup(app):

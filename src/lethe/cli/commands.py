@@ -61,7 +61,7 @@ RELEASES = """Four kinds of release; each audit writes findings.json and report.
   lethe audit model digits             a trained model: who was in its training?
   lethe audit embeddings vectors.npz   vectors of people: who is linked again?
   lethe audit table people.csv         rows, coarsened or synthetic: who stands out?
-  lethe audit mechanism mine.py:noisy  answers to queries: does the noise hold?
+  lethe query people.csv "count()"     answers to questions: with noise, within a budget
 """
 
 TAIL = """Anywhere:
