@@ -8,12 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from lethe.cli import run
-
-duckdb = pytest.importorskip("duckdb")
-pytest.importorskip("pyarrow")
 
 LIMIT = 2**27
 UNDER_A_LIMIT = """

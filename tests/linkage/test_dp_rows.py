@@ -45,7 +45,6 @@ def test_a_class_is_shown_where_a_synthetic_row_agrees_in_every_column() -> None
 
 @pytest.fixture(scope="module")
 def made() -> DpRows:
-    pytest.importorskip("mbi")
     domains = {"age": {"from": 20, "to": 79, "bins": 6}}
     return dp_rows(people(), 20.0, 1e-6, domains=domains)
 
@@ -73,7 +72,6 @@ def test_rows_become_a_file(made: DpRows) -> None:
 
 
 def test_synthetic_rows_stand_beside_the_recoded_ones(tmp_path) -> None:
-    pytest.importorskip("mbi")
     columns = people(600)
     settings = TableSettings(
         ks=(5,), epsilon=(5.0,), domains={"age": {"from": 20, "to": 79, "bins": 6}}, most=1
@@ -102,7 +100,6 @@ def test_synthetic_rows_stand_beside_the_recoded_ones(tmp_path) -> None:
 
 
 def test_a_model_of_synthetic_rows_never_saw_the_held_out_ones(monkeypatch) -> None:
-    pytest.importorskip("mbi")
     from lethe.linkage import dp_way
 
     seen = []

@@ -140,7 +140,6 @@ def test_tables_that_cannot_be_audited() -> None:
 
 
 def test_utility_is_what_the_queries_say() -> None:
-    pytest.importorskip("duckdb")
     columns = {"age": AGE, "zip": ZIP, "sick": SICK}
     asked = ("SELECT count(*) FROM release", "SELECT avg(sick) FROM release")
     found = audit_table(columns, ["age"], settings=TableSettings(ks=(2,), queries=asked))

@@ -13,8 +13,6 @@ from lethe.linkage.domains import declared
 from lethe.linkage.noisy_marginals import epsilon_of, measure, promise, rho_of
 from lethe.linkage.settings import TableSettings
 
-pytest.importorskip("opendp")
-
 
 def test_rho_and_epsilon_are_inverse_and_below_the_simple_bound() -> None:
     rho = rho_of(1.0, 1e-6)

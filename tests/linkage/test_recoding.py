@@ -138,7 +138,6 @@ def test_error_of_answers_by_hand() -> None:
 
 
 def test_queries_are_answered_by_duckdb_and_see_nothing_else(tmp_path) -> None:
-    pytest.importorskip("duckdb")
     columns = {"sex": text("f", "m", "f"), "pay": np.array([1.0, 2.0, 3.0])}
     found = ask(columns, "SELECT sex, count(*), avg(pay) FROM release GROUP BY sex")
     assert found == {("f",): [2.0, 2.0], ("m",): [1.0, 2.0]}

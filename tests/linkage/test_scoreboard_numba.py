@@ -12,8 +12,6 @@ from lethe.linkage.adversary import Adversary, draw_targets, simulate
 from lethe.linkage.facts import Facts, Known, index_facts, known_of
 from lethe.linkage.scoreboard import Scoreboard, link
 
-pytest.importorskip("numba")
-
 
 def power_law(seed: int, people: int = 200, values: bool = True, times: bool = True) -> Facts:
     rng = np.random.default_rng(seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import duckdb
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,9 +17,6 @@ from lethe.errors import InputError
 from lethe.loaders import coded, large, memory, stage
 from lethe.loaders.coded import Grouped, encode, read_grouped
 from lethe.loaders.rows import read_rows
-
-duckdb = pytest.importorskip("duckdb")
-pytest.importorskip("pyarrow")
 
 MEMORY = 2**27
 CELLS = {

@@ -26,7 +26,7 @@ def npz(folder, **changes):
 
 
 def parquet(path, columns):
-    pa = pytest.importorskip("pyarrow")
+    import pyarrow as pa
     from pyarrow import parquet as pq
 
     pq.write_table(pa.table(columns), path)

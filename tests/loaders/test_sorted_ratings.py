@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,9 +16,6 @@ from lethe.linkage.facts import index_facts
 from lethe.loaders import sorted_ratings
 from lethe.loaders.ratings import Ratings, load_ratings
 from lethe.loaders.sorted_ratings import SortedRatings, sort_ratings
-
-duckdb = pytest.importorskip("duckdb")
-pytest.importorskip("pyarrow")
 
 MEMORY = 2**27
 WAYS = {

@@ -95,7 +95,8 @@ def trained():
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, in_this_process):
     """One torch audit of 8 models with all candidates, in its folder."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     torch.set_num_threads(1)
     path = tmp_path_factory.mktemp("runs") / "one"
     heard = Heard()
@@ -264,7 +265,6 @@ def test_string_classes_come_by_name(tmp_path):
 
 
 def test_records_table_only_on_request(tmp_path):
-    pytest.importorskip("pyarrow")
     data = small(100)
     linear(tmp_path / "quiet", 4, data=data, mitigations=())
     assert not list((tmp_path / "quiet").glob("records.*"))
@@ -275,7 +275,6 @@ def test_records_table_only_on_request(tmp_path):
 @pytest.mark.slow
 def test_torch_audit_with_the_default_number_of_models(tmp_path):
     """16 models report the exposed; weights lower their t."""
-    pytest.importorskip("torch")
     recipe = replace(TINY, epochs=60)
     quick = ("lira-online", "loss-threshold")
     settings = AuditSettings(models=32, mitigations=("weighted", "removal"), attack=quick)

@@ -87,7 +87,8 @@ def test_a_threshold_that_is_right_is_not_flagged() -> None:
 
 
 def test_plain_floating_point_noise_is_flagged_and_opendps_is_not() -> None:
-    dp = pytest.importorskip("opendp.prelude")
+    import opendp.prelude as dp
+
     dp.enable_features("contrib")
     noise = dp.m.make_laplace(
         dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float), scale=1.0

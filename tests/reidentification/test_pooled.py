@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("numba")
-
 from lethe.reidentification.pooled import _prepare, pooled_attack
 from lethe.reidentification.ranks import ranks
 from lethe.reidentification.smoothing import Sample, noise_pool, parts

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lethe.errors import InputError, did_you_mean
+from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Frontier
 from lethe.evidence.rules import Rule, Ruling, joint_outcome, judge
@@ -199,3 +200,15 @@ def _told(outcome: str, release: str) -> str:
         "not-enough-evidence": f"For {release} the intervals hold a criterion's limit.",
         "not-tested": "No criterion was set, so nothing passes or fails; --gate sets one.",
     }[outcome]
+
+
+def of_1000(found: Measured | float | None) -> str:
+    """How many of 1,000, to three digits.
+
+    >>> of_1000(1.0), of_1000(0.0123), of_1000(None)
+    ('1,000', '12.3', 'an unknown number')
+    """
+    share = found.value if isinstance(found, Estimate) else found
+    if share is None or isinstance(share, Refusal):
+        return "an unknown number"
+    return f"{float(f'{1000 * share:.3g}'):,g}"

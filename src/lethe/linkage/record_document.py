@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from lethe.evidence.estimate import Measured, Refusal
 from lethe.linkage.auxiliary import Answers, Auxiliary
 from lethe.linkage.calibration import Calibrated
-from lethe.linkage.document import Account, attack, check, utility_in_words, utility_left
+from lethe.linkage.document import (
+    Account,
+    attack,
+    check,
+    of_1000,
+    utility_in_words,
+    utility_left,
+)
 from lethe.linkage.matching import Point
 from lethe.linkage.record_study import RecordStudy, Simulated
 from lethe.linkage.settings import RecordSettings
@@ -118,16 +125,16 @@ def plain_words(study: RecordStudy, aux: Auxiliary | None, settings: RecordSetti
     first = study.simulated[0]
     best, sure = first.at(0.0), first.at(settings.phi)
     words = [
-        f"Who knows {first.name}, names the right record of {_of_1000(best.recall)} of 1,000 "
+        f"Who knows {first.name}, names the right record of {of_1000(best.recall)} of 1,000 "
         f"people by the best guess, of {study.facts.people:,}; answering only when one record "
-        f"stands out (eccentricity {settings.phi:g}), of {_of_1000(sure.recall)}, and names "
-        f"a record for {_of_1000(sure.false_match)} of 1,000 people who are not in the release."
+        f"stands out (eccentricity {settings.phi:g}), of {of_1000(sure.recall)}, and names "
+        f"a record for {of_1000(sure.false_match)} of 1,000 people who are not in the release."
     ]
     if first.sure is not None and isinstance(first.calibrated, Calibrated):
         words.append(
             f"At the threshold {first.calibrated.phi:.3g}, set so that at most "
             f"{1000 * settings.false_matches:.3g} of 1,000 people who are not in the release are "
-            f"expected to be given a record, {_of_1000(first.sure.recall)} are named rightly."
+            f"expected to be given a record, {of_1000(first.sure.recall)} are named rightly."
         )
     if study.needed.half is None:
         words.append("The facts of this adversary do not name half of the people.")
@@ -137,7 +144,7 @@ def plain_words(study: RecordStudy, aux: Auxiliary | None, settings: RecordSetti
         named = aux.answered[settings.phi]
         text = (
             f"Of {len(aux.people):,} people of {aux.name}, a record is named for "
-            f"{_of_1000(named)} of 1,000"
+            f"{of_1000(named)} of 1,000"
         )
         if aux.points is not None:
             point = next(point for point in aux.points if point.phi == settings.phi)
@@ -156,7 +163,7 @@ def plain_words(study: RecordStudy, aux: Auxiliary | None, settings: RecordSetti
     if lowest is not study.ways[0]:
         words.append(
             f"Of the releases that were tried, {lowest.name} ({lowest.mitigation}) is found least: "
-            f"{_of_1000(lowest.risk)} of 1,000, at {utility_left(lowest, study.ways[0])}."
+            f"{of_1000(lowest.risk)} of 1,000, at {utility_left(lowest, study.ways[0])}."
         )
     return words
 
@@ -164,19 +171,14 @@ def plain_words(study: RecordStudy, aux: Auxiliary | None, settings: RecordSetti
 def _calibrated_words(found: Calibrated, sure: Answers) -> str:
     text = (
         f"At the threshold {found.phi:.3g}, which released people who were looked for without "
-        f"their own record set, a record is named for {_of_1000(sure.answered)} of 1,000"
+        f"their own record set, a record is named for {of_1000(sure.answered)} of 1,000"
     )
     if isinstance(sure.right, Refusal):
         return text + "."
     return (
-        f"{text}: for {_of_1000(sure.right)} of 1,000 of those known to be in both, rightly, and "
-        f"for {_of_1000(sure.strange)} of 1,000 of the others."
+        f"{text}: for {of_1000(sure.right)} of 1,000 of those known to be in both, rightly, and "
+        f"for {of_1000(sure.strange)} of 1,000 of the others."
     )
-
-
-def _of_1000(measured: Any) -> str:
-    value = getattr(measured, "value", None)
-    return "an unknown number" if value is None else f"{float(f'{1000 * value:.3g}'):,g}"
 
 
 def _attacks(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings) -> list[Json]:

@@ -12,6 +12,7 @@ from lethe.linkage.document import (
     Account,
     attack,
     check,
+    of_1000,
     utility_in_words,
     utility_left,
 )
@@ -100,24 +101,24 @@ def plain_words(study: TableStudy) -> list[str]:
     """What was found, for somebody who reads nothing else."""
     found, rows = study.anonymity, study.table.rows
     words = [
-        f"Of 1,000 rows, {_of_1000(found.unique.value)} are alone with their values of "
+        f"Of 1,000 rows, {of_1000(found.unique.value)} are alone with their values of "
         f"{', '.join(study.table.quasi)}; who links everybody gets "
-        f"{_of_1000(found.marketer.value)} of 1,000 right (a blind guess: {1000 / rows:.2g})."
+        f"{of_1000(found.marketer.value)} of 1,000 right (a blind guess: {1000 / rows:.2g})."
     ]
     size = max(study.uniqueness.by_size)
     best = study.uniqueness.by_size[min(size, 3)][0]
     names = ", ".join(study.table.quasi[at] for at in best.columns)
     words.append(
         f"The {len(best.columns)} column(s) {names} alone single out "
-        f"{_of_1000(best.unique.value)} of 1,000 rows."
+        f"{of_1000(best.unique.value)} of 1,000 rows."
     )
     if study.disclosure is not None:
         told = study.disclosure
         words.append(
             f"The quasi-identifiers give {study.table.sensitive} away for certain in "
-            f"{_of_1000(told.homogeneous.value)} of 1,000 rows; the best guess is right in "
-            f"{_of_1000(told.guessed[0].value)}, without the table's classes in "
-            f"{_of_1000(told.blind.value)}."
+            f"{of_1000(told.homogeneous.value)} of 1,000 rows; the best guess is right in "
+            f"{of_1000(told.guessed[0].value)}, without the table's classes in "
+            f"{of_1000(told.blind.value)}."
         )
     made = [way for way in study.ways if way.name.startswith("k-")]
     if made:
@@ -125,28 +126,24 @@ def plain_words(study: TableStudy) -> list[str]:
         text = (
             f"Made {way.details['k']}-anonymous, the table keeps "
             f"{utility_left(way, study.ways[0])} and a linkage of everybody "
-            f"gets {_of_1000(getattr(way.risk, 'value', 0.0))} of 1,000 right"
+            f"gets {of_1000(getattr(way.risk, 'value', 0.0))} of 1,000 right"
         )
         if study.disclosure is not None and way.details["certain"]["value"]:
             text += (
                 f"; yet {study.table.sensitive} is still certain in "
-                f"{_of_1000(way.details['certain']['value'])} of 1,000 rows"
+                f"{of_1000(way.details['certain']['value'])} of 1,000 rows"
             )
         words.append(text + ". That is no proof of privacy.")
     words += [
         f"The synthetic rows {way.name} keep {utility_left(way, study.ways[0])}; who takes those "
         "that agree with a person for copies gets at most "
-        f"{_of_1000(getattr(way.risk, 'value', 0.0))} of 1,000 right. They are proven to be "
+        f"{of_1000(getattr(way.risk, 'value', 0.0))} of 1,000 right. They are proven to be "
         f"({way.settings['epsilon']:g}, {way.settings['delta']:g})-differentially private, under "
         "the assumptions that are listed."
         for way in study.ways
         if way.name in study.synthetic
     ]
     return words
-
-
-def _of_1000(share: float | None) -> str:
-    return f"{1000 * (share or 0.0):.3g}"
 
 
 def _attacks(study: TableStudy, settings: TableSettings) -> list[Json]:

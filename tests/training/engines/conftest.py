@@ -25,7 +25,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 @pytest.fixture(scope="session")
 def ray_here() -> Iterator[Any]:
     """A Ray of two cores on this machine; starting one takes seconds."""
-    ray = pytest.importorskip("ray")
+    import ray
+
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_TQDM_PATCH_PRINT"] = "0"
     ray.init(

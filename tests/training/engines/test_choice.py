@@ -58,7 +58,6 @@ def test_workers_must_be_some(tmp_path) -> None:
 
 
 def test_slurm_without_slurm_says_where_to_go(tmp_path, monkeypatch) -> None:
-    pytest.importorskip("submitit")
     monkeypatch.setenv("PATH", "")
     with pytest.raises(InputError, match="where sbatch is, or choose another --engine"):
         list(choose_engine("slurm", tmp_path)(jobs_in(tmp_path), train_chunk))

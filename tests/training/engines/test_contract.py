@@ -33,7 +33,8 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., obje
     if name == "ray":
         request.getfixturevalue("ray_here")
     if name == "slurm":
-        job = pytest.importorskip("submitit").core.core.Job
+        from submitit.core.core import Job as job
+
         # Seconds that a lost result may still turn up on a slow shared disk.
         request.getfixturevalue("monkeypatch").setattr(job, "_results_timeout_s", 0)
     given = [option.replace("STORE", str(tmp_path / "store")) for option in options]

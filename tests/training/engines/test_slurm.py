@@ -11,8 +11,6 @@ from lethe.errors import RunFailed
 from lethe.training.engines.slurm import SlurmEngine
 from lethe.training.shadows import ChunkJob, train_chunk
 
-pytest.importorskip("submitit")
-
 
 def wrong(job: ChunkJob) -> int:
     raise ValueError("the model's code is wrong")
