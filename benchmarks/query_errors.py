@@ -220,6 +220,8 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
             )
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
+        axes.set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
         axes.set_xlabel("answers of epsilon 0.1 each")
         axes.set_ylabel("epsilon of all at delta 1e-6")
         axes.legend(frameon=False, fontsize=8)
