@@ -1,7 +1,7 @@
 """Answers about a table: noise, a budget that holds, and the attack that it stops.
 
-Measured on the breast cancer table (n = 569 patients; noise is drawn afresh, so there is no seed
-0 to repeat): two answers at epsilon 0.4 each, a third one refused; without a budget the mean of
+Measured on the breast cancer table (n = 569 patients; noise comes from the operating system, so no
+seed repeats it): two answers at epsilon 0.4 each, a third one refused; without a budget the mean of
 400 answers is within 0.5 of the true count. 10 s on one core of an AMD EPYC. LETHE_QUICK=1 asks
 50 times.
 """

@@ -26,10 +26,16 @@ def test_the_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
     ages = [20 + at % 60 for at in range(600)]
     pq.write_table(pa.table({"age": ages, "county": ["Kent", "Essex"] * 300}), "people.parquet")
-    (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-    commands = block.strip().splitlines()
+    asking, keeping = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    commands = asking.strip().splitlines()
     assert len(commands) == 4
     for line in commands:
+        assert run(shlex.split(line)[1:]) == 0, line
+    Path("b.db").unlink()
+    Path("b.db-lock").unlink()
+    kept = [line.partition("#")[0] for line in keeping.strip().splitlines()]
+    assert len(kept) == 8
+    for line in kept:
         assert run(shlex.split(line)[1:]) == 0, line
 
 

@@ -31,7 +31,7 @@ def test_every_script_is_listed_here_and_short() -> None:
         assert len(text.splitlines()) <= 80, path.name
         assert text.count("\n# %% ") >= 4, path.name
         head = text.split('"""')[1]
-        for fact in ("Measured", "n = ", "seed 0", " s "):
+        for fact in ("Measured", "n = ", "seed", " s "):
             assert fact in head, (path.name, fact)
         assert "LETHE_QUICK" in text
 

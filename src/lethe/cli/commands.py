@@ -62,6 +62,7 @@ RELEASES = """Four kinds of release; each audit writes findings.json and report.
   lethe audit embeddings vectors.npz   vectors of people: who is linked again?
   lethe audit table people.csv         rows, coarsened or synthetic: who stands out?
   lethe query people.csv "count()"     answers to questions: with noise, within a budget
+                                       (`lethe audit mechanism` tests noise of your own)
 """
 
 TAIL = """Anywhere:

@@ -7,6 +7,7 @@ import io
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -115,11 +116,20 @@ def draw_cells(found: NoisyCounts, sizes: Sequence[int], seed: int = 0) -> list[
     Returns:
         (rows,) of each column, as many rows as the noisy counts tell.
     """
+    from joblib.externals.loky import ProcessPoolExecutor
+
+    # In a process of its own, which then ends: JAX keeps threads, and who forks beside them hangs.
+    with ProcessPoolExecutor(max_workers=1) as apart:
+        drawn: list[Int] = apart.submit(_fitted, found, list(sizes), seed).result()
+    return drawn
+
+
+def _fitted(found: NoisyCounts, sizes: list[int], seed: int) -> list[Int]:
     mbi, jax = _library(), require("jax", "synthetic")
     names = [str(at) for at in range(len(sizes))]
     # In single precision the fit stalls on large tables; the setting ends with this block.
     with jax.enable_x64(True), seeded(seed):
-        domain = mbi.Domain(names, list(sizes))
+        domain = mbi.Domain(names, sizes)
         counts = [
             mbi.LinearMeasurement(
                 one.counts.ravel(), tuple(names[at] for at in one.columns), one.scale
@@ -140,7 +150,8 @@ def check_installed() -> None:
         MissingExtra: opendp or mbi is missing.
     """
     require("opendp.prelude", "synthetic")
-    _library()
+    if find_spec("mbi") is None:  # looked for, not imported: JAX stays out of this process
+        require("mbi", "synthetic")
 
 
 def _library() -> Any:
