@@ -12,6 +12,7 @@ from lethe.cli.audit_embeddings import embeddings
 from lethe.cli.audit_mechanism import mechanism
 from lethe.cli.audit_table import table
 from lethe.cli.audit_text import text
+from lethe.cli.options import options_of
 from lethe.cli.subject_options import AS_USUAL, SubjectOptions
 
 audit = App(name="audit", help="Measure what a release tells about the people behind it.")
@@ -100,11 +101,7 @@ def model(
     quiet
         No progress, only the result.
     """
-    given = {
-        key: value
-        for key, value in locals().items()
-        if key not in ("target", "subject", "config", "context", "as_json", "quiet")
-    }
+    given = options_of(locals(), "target", "subject")
     from lethe.cli.options import audit_settings, finish, merged, running, subject_named
     from lethe.cli.subject import find_subject
     from lethe.membership.audit import audit_model
@@ -179,11 +176,7 @@ def scores(
     quiet
         No progress, only the result.
     """
-    given = {
-        key: value
-        for key, value in locals().items()
-        if key not in ("file", "config", "context", "as_json", "quiet")
-    }
+    given = options_of(locals(), "file")
     from lethe.cli.options import (
         audit_settings,
         finish,

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from lethe.cli.options import options_of
+
 _RENAMED = {"sigma": "sigmas"}
 _LISTS = ("sigmas", "averaged", "surface", "radius_sigmas", "gate", "common")
 
@@ -115,11 +117,7 @@ def embeddings(
     quiet
         No progress, only the result.
     """
-    given = {
-        key: value
-        for key, value in locals().items()
-        if key not in ("files", "config", "context", "as_json", "quiet")
-    }
+    given = options_of(locals(), "files")
     from lethe.cli.embeddings_subject import models_name, read_models
     from lethe.cli.options import (
         finish,

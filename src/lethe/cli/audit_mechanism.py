@@ -7,6 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from lethe.cli.options import options_of
+
 
 def mechanism(
     function: str | None = None,
@@ -83,11 +85,7 @@ def mechanism(
     quiet
         No progress, only the result.
     """
-    given = {
-        key: value
-        for key, value in locals().items()
-        if key not in ("function", "config", "context", "as_json", "quiet")
-    }
+    given = options_of(locals(), "function")
     from lethe.cli.mechanism_subject import subject_of
     from lethe.cli.options import finish, merged, run_folder, running, subject_named
     from lethe.queries.mechanism_audit.audit import audit_mechanism

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from lethe.cli.options import options_of
+
 _RENAMED = {"query": "queries", "people": "population"}
 
 
@@ -173,11 +175,7 @@ def table(
     quiet
         No progress, only the result.
     """
-    given = {
-        key: value
-        for key, value in locals().items()
-        if key not in ("file", "config", "context", "as_json", "quiet")
-    }
+    given = options_of(locals(), "file")
     from lethe.cli.options import finish, merged, run_folder, running, subject_named
     from lethe.cli.table_subject import subject_of
 

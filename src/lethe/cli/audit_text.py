@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from lethe.cli.options import options_of
 from lethe.cli.subject_options import AS_USUAL, SubjectOptions
 
 if TYPE_CHECKING:
@@ -98,11 +99,7 @@ def text(
     quiet
         No progress, only the result.
     """
-    given = {
-        key: value
-        for key, value in locals().items()
-        if key not in ("file", "subject", "config", "context", "as_json", "quiet")
-    }
+    given = options_of(locals(), "file", "subject")
     from lethe.cli.audit import warn_models
     from lethe.cli.options import (
         audit_settings,

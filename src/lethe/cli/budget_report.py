@@ -7,6 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from lethe.cli.options import options_of
+
 
 def report(
     where: str,
@@ -42,11 +44,7 @@ def report(
     as_json
         Print findings.json instead of the summary.
     """
-    given = {
-        key: value
-        for key, value in locals().items()
-        if key not in ("where", "config", "context", "as_json")
-    }
+    given = options_of(locals(), "where")
     from lethe.cli.budget_words import dataset_of, opened
     from lethe.cli.options import finish, merged, run_folder, running
     from lethe.queries.ledger.document import compose

@@ -41,6 +41,20 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not valid TOML: {error}.") from error
 
 
+def options_of(local: Mapping[str, Any], *subject: str) -> dict[str, Any]:
+    """What a command was asked, from its `locals()` before it does anything.
+
+    Args:
+        local: names and values of its parameters.
+        subject: those that say what the command is about.
+
+    Returns:
+        All but these, and but what says where options come from and how results are shown.
+    """
+    others = (*subject, "config", "context", "as_json", "quiet")
+    return {name: value for name, value in local.items() if name not in others}
+
+
 def merged(config: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """Options of the command line over those of a file; unknown keys are refused.
 
