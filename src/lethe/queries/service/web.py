@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import os
-import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from lethe.errors import InputError, LetheError, RunFailed, check_known_keys, require
@@ -72,17 +73,16 @@ def build(house: House, tokens: Tokens, pace: Pace, trail: Trail) -> Starlette:
     """
     require("starlette", "serve")
     from starlette.applications import Starlette
-    from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
-    # More threads than this wait for each other: most of an answer is Python, one thread at a time.
-    hands = threading.Semaphore(_HANDS)
+    # More threads than this wait for each other: most of an answer is Python, one at a time. A pool
+    # of our own serves in the order of arrival, which a lock does not.
+    hands = ThreadPoolExecutor(_HANDS)
 
-    def work(handler: Handler, request: Request, analyst: str, given: Json) -> Json:
-        with hands:
-            return handler(request, analyst, given)
+    async def at_hand(work: Callable[..., Any], *given: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(hands, work, *given)
 
     def reply(status: int, told: Any, headers: Mapping[str, str] | None = None) -> Response:
         return JSONResponse(told, status, {**_HEADERS, **(headers or {})})
@@ -98,7 +98,7 @@ def build(house: House, tokens: Tokens, pace: Pace, trail: Trail) -> Starlette:
                 analyst = facts["analyst"] = _analyst(request, tokens)
                 _check_pace(pace.wait(analyst))
                 given = await _body(request) if body else {}
-                told = await run_in_threadpool(work, handler, request, analyst, given)
+                told = await at_hand(handler, request, analyst, given)
                 status, headers = 200, {}
             except _Refused as refused:
                 status, headers = refused.status, refused.headers
@@ -157,7 +157,7 @@ def build(house: House, tokens: Tokens, pace: Pace, trail: Trail) -> Starlette:
 
     async def health(request: Request) -> Response:
         try:
-            await run_in_threadpool(house.healthy)
+            await at_hand(house.healthy)
         except LetheError:
             return reply(503, {"status": "unavailable"})
         return reply(200, {"status": "ok"})
