@@ -20,7 +20,9 @@ def browser_here():
         return None
 
 
-pytestmark = pytest.mark.skipif(browser_here() is None, reason="needs Chromium on the path")
+pytestmark = pytest.mark.skipif(
+    browser_here() is None, reason="pip has no Chromium; .ci/run installs it"
+)
 
 
 @pytest.fixture(scope="module")

@@ -22,13 +22,14 @@ import lethe.report
 from lethe.cli import run
 
 duckdb.connect(":memory:").close()
-before = int(re.search(r"VmData:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
-resource.setrlimit(resource.RLIMIT_DATA, (before + int(sys.argv[1]),) * 2)
+status = Path("/proc/self/status")
+if status.exists():  # Linux alone has a limit that holds
+    before = int(re.search(r"VmData:\\s+(\\d+) kB", status.read_text())[1]) * 1024
+    resource.setrlimit(resource.RLIMIT_DATA, (before + int(sys.argv[1]),) * 2)
 raise SystemExit(run(sys.argv[2:]))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the limit is one of Linux")
 def test_a_file_beyond_a_hard_limit_is_audited_whole(tmp_path: Path) -> None:
     file, out = tmp_path / "people.csv", tmp_path / "run"
     rows = """

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from lethe.errors import RunFailed
@@ -104,14 +105,11 @@ def run(folder: Path, seconds: float = 0.0, **options) -> tuple[int, str]:
 def workers_of(process: subprocess.Popen[str]) -> list[int]:
     """The worker processes that another one has started."""
     found = []
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            parent = status.read_text().partition("PPid:")[2].split()[0]
-            line = (status.parent / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if parent == str(process.pid) and b"popen_loky" in line:
-            found.append(int(status.parent.name))
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(process.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                if any("popen_loky" in word for word in child.cmdline()):
+                    found.append(child.pid)
     return found
 
 
@@ -121,11 +119,6 @@ def kill(worker: int) -> None:
         os.kill(worker, signal.SIGKILL)
 
 
-PROC = Path("/proc/self/status")
-needs_proc = pytest.mark.skipif(not PROC.exists(), reason="finds workers in Linux's /proc")
-
-
-@needs_proc
 def test_workers_killed_at_random_lose_and_double_nothing(tmp_path, expected) -> None:
     chance = random.Random(11)
     folder = tmp_path / "run" / "shadows"
@@ -148,7 +141,6 @@ def test_workers_killed_at_random_lose_and_double_nothing(tmp_path, expected) ->
     assert run(tmp_path / "run") == (0, "open\n0 trained\n")
 
 
-@needs_proc
 def test_workers_that_are_always_killed_end_the_run_which_resumes(tmp_path, expected) -> None:
     folder = tmp_path / "run" / "shadows"
     process = start(tmp_path / "run", 60)
