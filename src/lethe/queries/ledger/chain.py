@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -166,20 +167,15 @@ def genesis(dataset: str) -> str:
     return hashlib.sha256(canonical([FORMAT, dataset]).encode()).hexdigest()
 
 
+def fields_of(entry: Entry) -> tuple[str | int | None, ...]:
+    """All fields in their order, the hash last."""
+    return tuple(getattr(entry, field.name) for field in dataclasses.fields(entry))
+
+
 def hash_of(entry: Entry) -> str:
     """SHA-256 over the previous hash and all fields; a JSON list keeps them apart."""
-    fields = [
-        entry.previous,
-        entry.dataset,
-        entry.number,
-        entry.kind,
-        entry.time,
-        entry.analyst,
-        entry.key,
-        entry.answers,
-        entry.body,
-        entry.state,
-    ]
+    *body, previous, _ = fields_of(entry)
+    fields = [previous, *body]
     return hashlib.sha256(canonical(fields).encode()).hexdigest()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from lethe.queries.ledger.chain import genesis, hash_of
+from lethe.queries.ledger.chain import fields_of, genesis, hash_of
 from lethe.queries.ledger.contract import Damaged, Entry
 
 FIELDS = "dataset, number, kind, time, analyst, key, answers, body, state, previous, hash"
@@ -106,19 +106,7 @@ class Rows:
         """Add an entry and move the head; the store refuses any number but the next."""
         self._execute(
             f"INSERT INTO lethe_entries ({FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                entry.dataset,
-                entry.number,
-                entry.kind,
-                entry.time,
-                entry.analyst,
-                entry.key,
-                entry.answers,
-                entry.body,
-                entry.state,
-                entry.previous,
-                entry.hash,
-            ),
+            fields_of(entry),
         )
         self._execute(
             "UPDATE lethe_heads SET entries = ?, hash = ? WHERE dataset = ?",

@@ -152,9 +152,7 @@ def discrete_laplace(
     confidence: float = 0.95,
 ) -> Answer:
     """A whole number with discrete Laplace (two-sided geometric) noise; as `laplace`."""
-    spend = Spend(epsilon=epsilon)
-    drawn = noised([value], l1=sensitivity, l2=sensitivity, spend=spend)
-    return stated(int(drawn.values[0]), drawn.law, spend, whose, confidence)
+    return _whole(value, sensitivity, Spend(epsilon=epsilon), whose, confidence)
 
 
 def discrete_gaussian(
@@ -166,7 +164,12 @@ def discrete_gaussian(
     confidence: float = 0.95,
 ) -> Answer:
     """A whole number with discrete Gaussian noise of rho-zCDP; as `laplace`."""
-    spend = Spend(rho=rho)
+    return _whole(value, sensitivity, Spend(rho=rho), whose, confidence)
+
+
+def _whole(
+    value: int, sensitivity: int, spend: Spend, whose: Neighbours | None, confidence: float
+) -> Answer:
     drawn = noised([value], l1=sensitivity, l2=sensitivity, spend=spend)
     return stated(int(drawn.values[0]), drawn.law, spend, whose, confidence)
 
