@@ -18,6 +18,7 @@ from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.linkage.auxiliary import link_auxiliary
 from lethe.linkage.document import Account, compose
+from lethe.linkage.domains import TypedColumn, plain
 from lethe.linkage.record_document import account_of_records
 from lethe.linkage.record_study import board, study_records
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
@@ -37,7 +38,7 @@ Say = Callable[[str], None]
 
 
 def audit_table(
-    columns: Columns | Grouped,
+    columns: Columns | Mapping[str, TypedColumn] | Grouped,
     quasi: Sequence[str],
     sensitive: str | None = None,
     *,
@@ -51,7 +52,8 @@ def audit_table(
 
     Args:
         columns: (rows,) by name, as `lethe.columns.read_columns` gives them; one row a person.
-            Or the different rows with their number, see `lethe.loaders.coded.read_grouped`.
+            Or typed by `TableSettings.schema`; or the different rows with their number, see
+            `lethe.loaders.coded.read_grouped`.
         quasi: columns that an adversary may know of a person.
         sensitive: column that nobody should learn; None leaves inference out.
         population: the same columns of everybody the rows may be of, the rows' own people
@@ -92,7 +94,10 @@ def audit_table(
                 )
         table = Table(name, columns.columns, tuple(quasi), sensitive, population, columns.times)
     else:
-        table = Table(name, columns, tuple(quasi), sensitive, population)
+        typed = {key: one for key, one in columns.items() if isinstance(one, TypedColumn)}
+        table = Table(
+            name, _plain(columns, settings), tuple(quasi), sensitive, population, typed=typed
+        )
     (say or _silent)(f"{name}: {table.rows} rows, {len(table.quasi)} quasi-identifiers")
     study = study_table(table, settings)
     if folder is not None:
@@ -205,6 +210,20 @@ def _finished(
     if settings.keep_records and folder is not None and account.people:
         write_personal(folder, account.people)
     return compose(account, settings)
+
+
+def _plain(
+    columns: Columns | Mapping[str, TypedColumn], settings: TableSettings
+) -> dict[str, NDArray[Any]]:
+    """Arrays of all columns; those that a schema typed are floats where values are missing."""
+    found = {}
+    for name, column in columns.items():
+        if isinstance(column, TypedColumn):
+            if settings.schema is None:
+                raise InputError(f"column {name!r} is typed, so settings.schema must say how.")
+            column = plain(column, settings.schema[name], gaps=not column.present.all())
+        found[name] = column
+    return found
 
 
 def _silent(text: str) -> None:

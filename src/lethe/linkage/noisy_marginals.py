@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from lethe.data.schema import Schema
 from lethe.errors import InputError, NotMeasurable, check_between, require
 from lethe.evidence.gdp import last_true
 from lethe.evidence.guarantee import Guarantee
 from lethe.linkage.codes import Int
-from lethe.linkage.domains import Domain
 from lethe.linkage.facts import Float
 
 MOST_CELLS = 200_000  # of a pair that may be counted
@@ -123,27 +123,25 @@ def measure(cells: Sequence[Int], sizes: Sequence[int], rho: float) -> NoisyCoun
     return NoisyCounts((*alone, *pairs), spent, total)
 
 
-def promise(
-    measured: NoisyCounts, epsilon: float, delta: float, domains: Sequence[Domain]
-) -> Guarantee:
+def promise(measured: NoisyCounts, epsilon: float, delta: float, schema: Schema) -> Guarantee:
     """What the rows made of noisy counts prove."""
-    read = [one.name for one in domains if not one.told]
-    assumed = [
-        "one row a person; several rows of a person add up",
-        "noise and choice are drawn by OpenDP from the operating system's random numbers",
-    ]
-    if read:
-        assumed.append(
-            "the set of values (of numbers: the smallest and the largest) of "
-            f"{', '.join(read)} was read off the table and is taken to be public; declare them "
-            "with domains to be sure"
-        )
     return Guarantee(
         "approx-dp",
         {"epsilon": epsilon, "delta": delta, "rho": measured.rho},
         "add/remove",
         "record",
-        tuple(assumed),
+        (
+            "one row a person; several rows of a person add up",
+            "the schema (types, bounds, values) and the number of bins are public; types, cells "
+            "and spelling of the rows follow from them alone",
+            *schema.assumptions(),
+            "the number of rows is not public: that of the synthetic rows is a noisy count",
+            "noise and choice are drawn by OpenDP from the operating system's random numbers; the "
+            "seed only draws rows from the noisy counts and may be known",
+            "counts, scores and noise are whole numbers; no floating-point number made of the rows "
+            "is given out",
+            "the time that making the rows takes is not covered",
+        ),
         (
             "handing out the measured numbers of this audit too: they are counted without noise, "
             "and a choice between candidates that follows them tells a little of them",

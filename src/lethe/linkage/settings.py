@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from lethe.data.schema import Schema
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.rules import RECORD_METRICS, SYNTHETIC_METRICS, TABLE_METRICS, Rule, parse_rule
 from lethe.linkage.anonymity import DISTANCES
@@ -77,8 +78,9 @@ class TableSettings(CommonSettings):
         epsilon: of the differentially private synthetic rows among the candidates, each above 0;
             none are made without.
         delta: of the same, in (0, 1).
-        domains: by column, the values it may have, see `lethe.linkage.domains.declared`. Of a
-            column that is not among them they are read off the table and taken to be public.
+        schema: of the same, see `lethe.linkage.domains.domains_of`; its columns are those of the
+            rows. None = read off the table and taken to be public, which the guarantee then says.
+        bins: of the same, cells of a column whose schema has bounds.
     """
 
     ks: tuple[int, ...] = (2, 5, 10)
@@ -89,7 +91,8 @@ class TableSettings(CommonSettings):
     population: int | None = None
     epsilon: tuple[float, ...] = ()
     delta: float = 1e-6
-    domains: Mapping[str, Any] = field(default_factory=dict)
+    schema: Schema | None = None
+    bins: int = 32
 
     def __post_init__(self) -> None:
         self.check()
@@ -110,6 +113,9 @@ class TableSettings(CommonSettings):
             check_between("epsilon", epsilon, 0, 100, open_low=True)
         object.__setattr__(self, "epsilon", tuple(sorted({float(one) for one in self.epsilon})))
         check_between("delta", self.delta, 0, 1, open_low=True, open_high=True)
+        check_at_least("bins", self.bins, 1)
+        if not (self.schema is None or isinstance(self.schema, Schema)):
+            raise InputError("schema must be a Schema: lethe.data.schema.Schema.load(FILE).")
         self.rules()
 
     def rules(self) -> list[Rule]:

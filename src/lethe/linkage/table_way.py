@@ -15,6 +15,7 @@ from lethe.linkage.anonymity import anonymity, diversity
 from lethe.linkage.answers import answers_kept
 from lethe.linkage.codes import counted
 from lethe.linkage.crowd import Crowd, crowd_of
+from lethe.linkage.domains import columns_of, domains_of
 from lethe.linkage.dp_rows import check_installed
 from lethe.linkage.homogeneity import disclosure
 from lethe.linkage.kept import counts_kept
@@ -69,12 +70,18 @@ def bench_of(table: Table, settings: TableSettings) -> Bench:
     """Code the columns, and hold rows out where a model is the utility.
 
     Raises:
-        InputError: columns, a population or a utility model that cannot be read.
+        InputError: columns, a population or a utility model that cannot be read, or a schema that
+            does not declare what synthetic rows need.
         NotMeasurable: too few rows to hold some out.
         MissingExtra: synthetic rows are asked for without the libraries they need.
     """
     if settings.epsilon:
         check_installed()
+        if settings.schema is not None:
+            domains_of(settings.schema, settings.bins)
+            columns_of(settings.schema, {**table.plain, **table.typed})
+            for name in (*table.quasi, *(() if table.sensitive is None else (table.sensitive,))):
+                _ = settings.schema[name]  # refuses a name that it does not have
     secret = None if table.sensitive is None else encode(table.columns[table.sensitive]).codes
     use = use_of(settings, table.plain)
     return Bench(
