@@ -389,7 +389,7 @@ def infer_schema(path: str | Path | File, table: str | None = None) -> Schema:
 
     Types of a .parquet or .duckdb file are the file's; those of a .csv file are the narrowest
     that keep every cell. Bounds are the smallest and the largest value; text with at most
-    `MOST_LISTED` values gets them listed. Missing cells are allowed everywhere. Columns of types
+    `MOST_LISTED` values, a tenth of the rows or fewer, gets them listed. Missing cells are allowed everywhere. Columns of types
     that no question reads (lists, structures, bytes, times with a zone) are left out.
 
     Raises:
@@ -495,8 +495,11 @@ def _inferred(base: Any, source: str, name: str, kind: str, untyped: bool) -> Co
             f"SELECT DISTINCT {cell} AS value FROM {source} WHERE value IS NOT NULL "
             f"LIMIT {MOST_LISTED + 1}"
         ).fetchall()
+        rows = base.execute(f"SELECT count(*) FROM {source}").fetchone()[0]
         values = sorted(str(row[0]) for row in listed)
-        if 1 <= len(values) <= MOST_LISTED and not any("\0" in value for value in values):
+        # Of few rows, or of text that people write, the values would be those of single people.
+        is_short = 1 <= len(values) <= min(MOST_LISTED, rows // 10)
+        if is_short and not any("\0" in value for value in values):
             return Column(name, guessed, values=tuple(values), read_off=(*read_off, "values"))
     return Column(name, guessed, read_off=tuple(read_off))
 
