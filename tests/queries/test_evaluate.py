@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lethe.queries.schema import check
 
 from lethe.queries.evaluate import Exact, group_values, layout_of, measure
 from lethe.queries.grammar import Among, Both, Compare, Condition, Either, IsNull
 from lethe.queries.parse import parse
-from lethe.queries.schema import check
 from lethe.queries.statistics.lattice import Lattice
 from lethe.queries.table import Table
 

@@ -10,11 +10,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from lethe.queries.schema import check
 
 from lethe.errors import InputError, RunFailed
 from lethe.queries.evaluate import measure
 from lethe.queries.parse import parse
-from lethe.queries.schema import check
 from lethe.queries.table import Table, quoted
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from lethe.queries.schema import Column, check, kind_of, names_of
 
 from lethe.errors import InputError
 from lethe.queries.parse import parse
-from lethe.queries.schema import Column, check, kind_of, names_of
 
 SCHEMA = {
     name: Column(name, kind_of(kind), kind)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lethe.queries.schema import Column
 
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
@@ -18,7 +19,6 @@ from lethe.queries.parse import parse
 from lethe.queries.plan import make_plan, sensitivity_words
 from lethe.queries.privacy import Privacy
 from lethe.queries.release import release
-from lethe.queries.schema import Column
 
 SCHEMA = {
     "age": Column("age", "whole", "INTEGER"),

@@ -46,7 +46,7 @@ def query(
     Parameters
     ----------
     path
-        Table: .parquet, .csv or .duckdb.
+        Registered data, or their keeper's file; see `lethe register`.
     question
         In the grammar above.
     epsilon
@@ -91,13 +91,12 @@ def query(
     from lethe.queries.parse import parse
     from lethe.queries.plan import make_plan
     from lethe.queries.privacy import Privacy
-    from lethe.queries.table import Table
+    from lethe.queries.registration import find
 
     asked_relation = relation or "add/remove"
     if dry_run or explain:
         privacy = Privacy(epsilon, delta, rho, mu, asked_relation, person, rows)
-        with Table(path, table=table) as opened:
-            plan = make_plan(parse(question), opened.schema, privacy)
+        plan = make_plan(parse(question), find(path, table).schema, privacy)
         words = explained(plan) if explain else []
         if dry_run:
             if as_json:

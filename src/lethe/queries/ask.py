@@ -7,7 +7,6 @@ is no answer. The next try says so and asks for a new payment (`again`).
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,15 +19,21 @@ from lethe.queries.answer import Answer, Answers
 from lethe.queries.charge import Charge
 from lethe.queries.evaluate import measure
 from lethe.queries.ledger.chain import key_of
-from lethe.queries.ledger.contract import Ledger, NotSpent, Status
-from lethe.queries.ledger.opening import fingerprint_of, open_ledger
+from lethe.queries.ledger.contract import Ledger, Mismatch, NotSpent, Status
+from lethe.queries.ledger.opening import open_ledger
 from lethe.queries.parse import parse
 from lethe.queries.plan import Plan, make_plan
 from lethe.queries.privacy import Privacy
+from lethe.queries.registration import find
 from lethe.queries.release import release
 from lethe.queries.table import Table
 
 ANALYST = "local"
+OTHER_DATA = (
+    "the data are not those that were registered, and a budget goes with one content. Put the "
+    "file back, or register the new data with a budget of their own."
+)
+UNBOUND = "this budget is bound to no data: make one with `lethe budget create LEDGER --data FILE`."
 FREE = "no budget: nobody counts what such answers add up to"
 
 
@@ -88,7 +93,7 @@ def ask(
     """Ask a question about a table, with noise, and pay for it from a budget.
 
     Args:
-        path: .parquet, .csv or .duckdb; see `lethe.queries.table.Table`.
+        path: registered data, or their keeper's file; see `lethe.register`.
         query: such as ``mean(age) in [18, 100] by county``.
         budget: the ledger: a file that `lethe budget create` made, or ``postgresql://...``.
         epsilon: cost; alone it means Laplace noise.
@@ -124,10 +129,13 @@ def ask(
         )
     asked = parse(query)
     privacy = Privacy(epsilon, delta, rho, mu, relation, person, rows)
-    with Table(path, table=table, threads=threads) as opened:
+    registered = find(path, table)
+    with Table(registered, threads=threads) as opened:
         plan = make_plan(asked, opened.schema, privacy)
         if budget is None:
-            return Reply(_told(opened, plan), plan, None, None, False)
+            if not registered.is_unchanged():
+                raise Mismatch(OTHER_DATA)
+            return Reply(_answered(opened, plan), plan, None, None, False)
         ledger = open_ledger(budget)
         try:
             name = dataset if dataset is not None else only_dataset(ledger)
@@ -146,10 +154,10 @@ def answer(
         RunFailed: paid for and not told.
     """
     status = ledger.status(dataset)
-    fingerprint = ""
-    if status.fingerprint:
-        fingerprint = _fingerprint(str(table.path.resolve()), table.version)
-    key = f"{plan.key} | {table.name} {fingerprint or table.version}"
+    fingerprint = table.registered.fingerprint()
+    if not status.fingerprint:
+        raise Mismatch(UNBOUND)
+    key = f"{plan.key} | {fingerprint}"
     stored = ledger.stored(dataset, analyst, key)
     if stored is not None:
         return Reply(_from_json(json.loads(stored)), plan, None, _left(status, analyst), True)
@@ -163,24 +171,27 @@ def answer(
         fingerprint=fingerprint,
     )
     try:
-        told = _told(table, plan)
-        ledger.answered(receipt, json.dumps(told.to_json(), allow_nan=False))
+        answers = _answered(table, plan)
+        ledger.answered(receipt, json.dumps(answers.to_json(), allow_nan=False))
     except RunFailed as error:
         raise RunFailed(f"{error} The cost was spent (entry {receipt.number}).") from error
     left = receipt.left if receipt.analyst_left is None else receipt.analyst_left
-    return Reply(told, plan, receipt.charge, left, False)
+    return Reply(answers, plan, receipt.charge, left, False)
 
 
-def _told(table: Table, plan: Plan) -> Answers:
+def _answered(table: Table, plan: Plan) -> Answers:
     """The answer, which is for nobody to see before it was paid for."""
     privacy = plan.privacy
     groups = measure(table, plan.query, privacy.person, privacy.rows or 1, salt=plan.key)
     if table.version != table.opened:
-        raise RunFailed(f"{table.path} was written while it was read. Ask again when it rests.")
-    told = release(plan.query, groups, plan.layout, privacy)
-    if told.guarantee != plan.guarantee:
-        raise RunFailed("the answer costs something else than was planned, so it is not told.")
-    return told
+        raise RunFailed(
+            f"the rows of {table.registered.name} were written while they were read. Ask again "
+            "when they rest."
+        )
+    answers = release(plan.query, groups, plan.layout, privacy)
+    if answers.guarantee != plan.released:
+        raise RunFailed("the answer costs something else than was planned, so it is not given.")
+    return Answers(answers.rows, plan.guarantee)
 
 
 def only_dataset(ledger: Ledger) -> str:
@@ -211,12 +222,6 @@ def _check_answered(ledger: Ledger, dataset: str, analyst: str, query: str) -> N
 def _left(status: Status, analyst: str) -> Charge:
     own = [share.left for share in status.shares if share.analyst == analyst]
     return own[0] if own else status.left
-
-
-@functools.lru_cache(maxsize=64)
-def _fingerprint(path: str, version: str) -> str:
-    """Read once for each version of a file."""
-    return fingerprint_of(path)
 
 
 def _from_json(told: Mapping[str, Any]) -> Answers:

@@ -1,8 +1,7 @@
-"""Opening a ledger by its place, and the fingerprint that binds a budget to a file."""
+"""Opening a ledger by its place."""
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from lethe.errors import InputError
@@ -31,16 +30,3 @@ def open_ledger(where: str | Path) -> Ledger:
         kind = where.split("://")[0]
         raise InputError(f"a ledger cannot be at {kind}://; give a path, or postgresql://...")
     return Book(SqliteStore(Path(where)))
-
-
-def fingerprint_of(path: str | Path) -> str:
-    """SHA-256 of a file's bytes.
-
-    Raises:
-        InputError: it cannot be read.
-    """
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from error

@@ -15,6 +15,7 @@ from lethe.queries.ledger.contract import Ledger, QueryLimit, Status, UnknownAna
 from lethe.queries.parse import parse
 from lethe.queries.plan import Plan, make_plan
 from lethe.queries.privacy import Privacy
+from lethe.queries.registration import find
 from lethe.queries.service.counter import Counter
 from lethe.queries.service.served import Served
 from lethe.queries.table import Table
@@ -213,7 +214,7 @@ class House:
 
     def _told(self, offer: Offer) -> dict[str, Any]:
         with self._reading(offer) as opened:
-            columns = {name: column.kind for name, column in opened.schema.items()}
+            columns = {name: opened.schema[name].type for name in opened.schema}
         columns.pop(offer.person or "", None)
         return {
             "name": offer.name,
@@ -269,8 +270,9 @@ def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
 
 def _opened(offer: Offer) -> Table:
     """One thread a question: several questions share the cores better than the parts of one."""
-    small = offer.path.is_file() and offer.path.stat().st_size <= KEPT
-    return Table(offer.path, table=offer.inside, threads=1 if small else None, keep=small)
+    registered = find(offer.path, offer.inside)
+    small = registered.rows.is_file() and registered.rows.stat().st_size <= KEPT
+    return Table(registered, threads=1 if small else None, keep=small)
 
 
 def _planned(offer: Offer, opened: Table, query: str, cost: Mapping[str, float | None]) -> Plan:
