@@ -130,8 +130,11 @@ def test_a_use_a_population_and_what_was_skipped_are_shown(
     assert "140.0000" in told
     page = (tmp_path / "two" / "report.html").read_text()
     assert "Not measured" in page and "k=500 needs at least 500 rows" in page
-    assert audit(*asked, "three", "--epsilon", "1", "--domains", "no.toml") == 2
-    assert "no.toml cannot be read" in capsys.readouterr().err
-    (tmp_path / "dom.toml").write_text("[age]\nfrom = 20\nto = 79\n")
-    assert audit(*asked, "four", "--domains", "dom.toml") == 2
-    assert "--domains is about synthetic rows" in capsys.readouterr().err
+    assert audit(*asked, "three", "--epsilon", "1", "--schema", "no.toml") == 2
+    assert "no.toml does not exist. `lethe schema DATA` writes one" in capsys.readouterr().err
+    (tmp_path / "people.schema.toml").write_text('[columns.age]\ntype = "whole"\n')
+    assert audit(*asked, "four", "--schema", "people.schema.toml") == 2
+    assert "--schema and --bins are for synthetic rows" in capsys.readouterr().err
+    assert audit(*asked, "five", "--epsilon", "1", "--schema", "people.schema.toml") == 2
+    assert "column 'age' has no bounds in the schema" in capsys.readouterr().err
+    assert not (tmp_path / "five").exists()

@@ -26,7 +26,8 @@ def table(
     distance: str | None = None,
     epsilon: Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())] = None,
     delta: float | None = None,
-    domains: Path | None = None,
+    schema: Path | None = None,
+    bins: int | None = None,
     synthetic: Path | None = None,
     control: Path | None = None,
     attacks: int | None = None,
@@ -95,9 +96,11 @@ def table(
         rows that are measured are written to the run folder.
     delta
         Of the same. [1e-6]
-    domains
-        TOML file of the values that columns may have, for the same. Of a column that is not in it
-        they are read off FILE and taken to be public.
+    schema
+        TOML file of types and possible values, for the same: `lethe schema FILE` writes a draft.
+        Synthetic rows have its columns. Without it, it is read off FILE and taken to be public.
+    bins
+        Of a column whose schema has bounds, for the same. [32]
     synthetic
         Rows that were made from FILE.
     control

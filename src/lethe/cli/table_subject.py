@@ -9,12 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lethe.cli.options import read_toml, settings_of
-from lethe.columns import as_text, check_column, read_columns
+from lethe.cli.options import settings_of
+from lethe.columns import Columns, as_text, check_column, read_columns
+from lethe.data.schema import Schema
+from lethe.data.source import TypedColumn, infer_schema, read_typed
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
+from lethe.linkage.domains import domains_of, plain
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
+from lethe.loaders.coded import Grouped
 from lethe.loaders.large import read_facts, read_table
 from lethe.loaders.rows import read_rows
 from lethe.loaders.sorted_ratings import Release
@@ -34,7 +38,7 @@ _OF_RECORDS: tuple[str, ...] = (
 )
 _OF_RECORDS += ("phi", "facts", "time_error", "value_error")
 _OF_TABLES: tuple[str, ...] = ("ks", "suppress", "most", "distance", "population", "people")
-_OF_TABLES += ("epsilon", "delta", "domains")
+_OF_TABLES += ("epsilon", "delta", "schema", "bins")
 
 
 @dataclass(frozen=True)
@@ -103,23 +107,36 @@ def _refuse(options: Mapping[str, Any], names: Sequence[str]) -> None:
 def _table(
     file: Path, options: Mapping[str, Any], wanted: Mapping[str, Any], quasi: tuple[str, ...]
 ) -> Subject:
-    domains = options["domains"]
-    given = {**wanted, "domains": None if domains is None else read_toml(Path(domains))}
-    settings = settings_of(TableSettings, given, _LISTS)
-    if settings.domains and not settings.epsilon:
-        raise InputError("--domains is about synthetic rows; --epsilon says how private.")
+    declared = None if options["schema"] is None else Schema.load(options["schema"])
+    settings = settings_of(TableSettings, {**wanted, "schema": declared}, _LISTS)
+    if not settings.epsilon and (declared is not None or options["bins"] is not None):
+        raise InputError("--schema and --bins are for synthetic rows; --epsilon says how private.")
     secret = options["sensitive"]
     # Queries and models may use any column; without them, only those that are named are read.
     named = (
         None
         if settings.queries or settings.predict or settings.utility_model
-        else list(dict.fromkeys([*quasi, *([] if secret is None else [secret]), *settings.domains]))
+        else list(dict.fromkeys([*quasi, *([] if secret is None else [secret])]))
     )
-    whole = "epsilon" if settings.epsilon else "keep-records" if settings.keep_records else None
     memory: str | None = options["memory"]
-    columns, notes = read_table(file, named, options["inside"], memory=memory, whole=whole)
-    everybody = None
-    if options["population"] is not None:
+    columns: Columns | Mapping[str, TypedColumn] | Grouped
+    everybody: Columns | Grouped | None = None
+    notes: tuple[str, ...] = ()
+    if settings.epsilon:
+        schema = declared or _inferred(file, options["inside"], named)
+        domains_of(schema, settings.bins)  # refused before a run folder is there
+        settings = replace(settings, schema=schema)
+        columns = read_typed(file, schema, options["inside"])
+    else:
+        whole = "keep-records" if settings.keep_records else None
+        columns, notes = read_table(file, named, options["inside"], memory=memory, whole=whole)
+    if options["population"] is not None and settings.schema is not None:
+        known = Schema(tuple(settings.schema[name] for name in quasi))
+        typed = read_typed(Path(options["population"]), known)
+        everybody = {
+            name: plain(one, known[name], gaps=not one.present.all()) for name, one in typed.items()
+        }
+    elif options["population"] is not None:
         everybody, more = read_table(Path(options["population"]), list(quasi), memory=memory)
         notes += more
     files = [file, *([] if everybody is None else [Path(options["population"])])]
@@ -128,6 +145,12 @@ def _table(
         audit_table, columns, quasi, secret, population=everybody, name=file.stem, settings=settings
     )
     return Subject(_name(files, [*quasi, str(secret), str(settings.seed)]), audit, notes)
+
+
+def _inferred(file: Path, inside: str | None, named: Sequence[str] | None) -> Schema:
+    """What the file looks like; the guarantee says that it was read off the rows."""
+    found = infer_schema(file, inside)
+    return found if named is None else Schema(tuple(found[name] for name in named))
 
 
 def _synthetic(

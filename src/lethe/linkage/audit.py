@@ -14,11 +14,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from lethe.columns import as_text
+from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.linkage.auxiliary import link_auxiliary
 from lethe.linkage.document import Account, compose
-from lethe.linkage.domains import TypedColumn, plain
+from lethe.linkage.domains import plain
 from lethe.linkage.record_document import account_of_records
 from lethe.linkage.record_study import board, study_records
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings

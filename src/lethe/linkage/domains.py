@@ -29,16 +29,17 @@ from lethe.data.schema import (
     Value,
     shown_value,
 )
+from lethe.data.source import TypedColumn
 from lethe.errors import InputError, NotMeasurable, check_at_least
 from lethe.linkage.facts import Int
 
 BINS = 32  # of a column with bounds
 MOST_TEXTS = 2000  # that are read off a column without a schema
-_WHOLE = re.compile(r"[+-]?[0-9]+")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_WHOLE = re.compile(r"([+-]?[0-9]{1,38})(\.0*)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
-_BOOL = {"true": True, "false": False, "1": True, "0": False}
+_BOOL = dict.fromkeys(("true", "t", "yes", "y", "1"), True)
+_BOOL |= dict.fromkeys(("false", "f", "no", "n", "0"), False)
 _STORED: dict[str, Any] = {
     "whole": np.int64,
     "number": np.float64,
@@ -47,20 +48,6 @@ _STORED: dict[str, Any] = {
     "date": np.int64,
     "time": np.int64,
 }
-
-
-@dataclass(frozen=True, eq=False)
-class TypedColumn:
-    """A column as its declaration has it.
-
-    Attributes:
-        values: (rows,) int64 of whole numbers, dates (days since 1970) and times (microseconds),
-            float64 of numbers, bool, object (`str`) of text; anything where not present.
-        present: (rows,) False where missing.
-    """
-
-    values: NDArray[Any]
-    present: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,10 +214,12 @@ def _cast(column: NDArray[Any], kind: str) -> TypedColumn:
         moments = moments.astype(f"datetime64[{unit}]")
         if kind in ("date", "time"):
             return TypedColumn(moments.astype(np.int64), there)
-        column = np.where(there, moments.astype(object), None)
+        moments = moments.astype(object)
+        moments[~there] = None
+        column = moments
     elif kind == "number" and of in "biuf":
         numbers = column.astype(np.float64) + 0.0
-        there = np.isfinite(numbers)
+        there = ~np.isnan(numbers)
         return TypedColumn(np.where(there, numbers, 0.0), there)
     elif kind in ("whole", "bool") and of in "biuf":
         if of == "f":
@@ -256,7 +245,7 @@ def _cast(column: NDArray[Any], kind: str) -> TypedColumn:
 
 
 def _cell(kind: str, cell: Any) -> Value | None:
-    """One cell as a value of the type; None where it is none."""
+    """One cell as a value of the type; None where it is none. Text is read as in a file."""
     if isinstance(cell, np.generic):
         cell = cell.item()
     if isinstance(cell, bytes):
@@ -268,33 +257,41 @@ def _cell(kind: str, cell: Any) -> Value | None:
     if isinstance(cell, datetime.date):  # and times, which are dates too
         return _moment(kind, cell)
     if isinstance(cell, str):
-        cell = cell.strip()
-        if kind in ("date", "time"):
-            if not (_DATE.fullmatch(cell) or _TIME.fullmatch(cell)):
-                return None
-            try:
-                return _moment(kind, datetime.datetime.fromisoformat(cell))
-            except ValueError:
-                return None
-        if kind == "bool" and cell.lower() in _BOOL:
-            return _BOOL[cell.lower()]
-        if not _NUMBER.fullmatch(cell) or len(cell) > 400:
-            return None
-        cell = int(cell) if _WHOLE.fullmatch(cell) else Decimal(cell)
+        cell = cell.strip(" ")
+        return _read_number(kind, cell) if kind in ("whole", "number") else _read_word(kind, cell)
     if kind in ("date", "time") or not isinstance(cell, int | float | Decimal):
         return None
     try:
         if kind == "number":
-            number = float(cell)
-            return number + 0.0 if math.isfinite(number) else None
-        if not SMALLEST_WHOLE <= cell <= LARGEST_WHOLE:
-            return None
-        whole = int(cell)
+            return float(cell) + 0.0
+        whole = int(cell) if SMALLEST_WHOLE <= cell <= LARGEST_WHOLE else None
     except (OverflowError, ValueError, InvalidOperation):
         return None
-    if whole != cell:
+    if whole is None or whole != cell:
         return None
     return whole if kind == "whole" else {0: False, 1: True}.get(whole)
+
+
+def _read_number(kind: str, cell: str) -> Value | None:
+    if kind == "whole":
+        digits = _WHOLE.fullmatch(cell)
+        return None if digits is None else _cell(kind, int(digits[1]))
+    try:
+        number = float(cell) if cell.isascii() else math.nan
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number + 0.0
+
+
+def _read_word(kind: str, cell: str) -> Value | None:
+    if kind == "bool":
+        return _BOOL.get(cell.lower())
+    if not (_DATE.fullmatch(cell) or (kind == "time" and _TIME.fullmatch(cell))):
+        return None
+    try:
+        return _moment(kind, datetime.datetime.fromisoformat(cell))
+    except ValueError:
+        return None
 
 
 def _text(cell: Any) -> str | None:

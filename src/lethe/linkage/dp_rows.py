@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.schema import Schema
+from lethe.data.source import TypedColumn
 from lethe.errors import require
 from lethe.evidence.guarantee import Guarantee
 from lethe.linkage.codes import Int
 from lethe.linkage.domains import (
     BINS,
     Domain,
-    TypedColumn,
     columns_of,
     domains_of,
     plain,

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.source import TypedColumn
 from lethe.evidence.estimate import Measured
 from lethe.linkage.anonymity import Float
 from lethe.linkage.answers import answers_kept
 from lethe.linkage.codes import Int, classes_of, counted
-from lethe.linkage.domains import TypedColumn, plain, schema_of
+from lethe.linkage.domains import plain, schema_of
 from lethe.linkage.dp_rows import DpRows, dp_rows
 from lethe.linkage.kept import counts_kept
 from lethe.linkage.table_way import Bench, Measurement, concluded, taken
@@ -58,7 +59,7 @@ def measure_synthetic(
         NotMeasurable: a column with too many different values.
     """
     table, settings = bench.table, bench.settings
-    columns = {**table.plain, **table.typed}
+    columns: dict[str, NDArray[Any] | TypedColumn] = {**table.plain, **table.typed}
     made = _made(bench, columns, epsilon)
     rows, sure = table.rows, settings.confidence
     place = {one.name: at for at, one in enumerate(made.domains)}
@@ -168,7 +169,7 @@ def _worth(bench: Bench, made: DpRows, epsilon: float) -> Worth:
     original = table.plain
     if bench.use is not None:
         # Rows made of all rows know the held-out ones; these are made anew without them.
-        columns = {**original, **table.typed}
+        columns: dict[str, NDArray[Any] | TypedColumn] = {**original, **table.typed}
         learnt = _made(bench, _some(columns, ~bench.held_out), epsilon)
         held_out = taken(original, bench.held_out)
         rng = np.random.default_rng([settings.seed, 81])

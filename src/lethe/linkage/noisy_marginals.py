@@ -170,7 +170,6 @@ def _tree(
     Less the noise that the pair will be counted with, so that one with many cells has to be worth
     it. One row changes a score by 1 at most, for all other numbers in it are noisy or fixed.
     """
-    dp = _opendp()
     noise = math.sqrt(1 / (2 * later)) * math.sqrt(2 / math.pi)
     sizes = [one.counts.size for one in alone]
     scores = {}
@@ -181,10 +180,7 @@ def _tree(
                 apart = np.abs(_table(cells, [sizes[a], sizes[b]], (a, b)) - np.rint(guess * total))
                 scores[a, b] = int(apart.sum()) - round(noise * guess.size)
     group, chosen, spent = list(range(len(cells))), [], 0.0
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-    choose = dp.m.make_noisy_max(
-        *space, dp.zero_concentrated_divergence(), scale=math.sqrt(1 / (2 * rho))
-    )
+    choose = _noisy_max(math.sqrt(1 / (2 * rho)))
     while open_pairs := [pair for pair in scores if group[pair[0]] != group[pair[1]]]:
         a, b = open_pairs[choose([scores[pair] for pair in open_pairs])]
         spent += float(choose.map(1))
@@ -207,6 +203,12 @@ def _gaussian(scale: float) -> Any:
     dp = _opendp()
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
     return dp.m.make_gaussian(*space, scale=scale)
+
+
+def _noisy_max(scale: float) -> Any:
+    dp = _opendp()
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+    return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=scale)
 
 
 def _opendp() -> Any:

@@ -9,9 +9,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from lethe.columns import check_column
+from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.linkage.codes import Int
-from lethe.linkage.domains import TypedColumn
 from lethe.loaders.coded import Coded, Grouped
 
 Columns = Mapping[str, NDArray[Any] | Coded]
