@@ -83,26 +83,9 @@ def test_a_cell_is_cast_alike_however_its_column_is_stored(kind: str, cells: lis
 
 def test_text_in_memory_is_cast_as_in_a_file(tmp_path: Path) -> None:
     cells = [str(cell) for cell in HOSTILE if cell is not None]
-    cells += [
-        "+5",
-        "5.",
-        "5.00",
-        " 7 ",
-        "-0.0",
-        "1_0",
-        "1__0",
-        "_1",
-        "Infinity",
-        "+inf",
-        "-nan",
-        "1e-400",
-        "T",
-        "No",
-        "0x1",
-        "1e400",
-        "9" * 19,
-    ]
-    cells += ["2020-01-01T12:00", "2020-01-01 12:00:00.1234567", "12:00", "٣"]
+    cells += ["+5", "5.", "5.00", " 7 ", "-0.0", "1_0", "1__0", "_1", "Infinity", "+inf", "-nan"]
+    cells += ["1e-400", "1e400", "9" * 19, "T", "No", "0x1", "12:00", "٣"]
+    cells += ["2020-01-01T12:00", "2020-01-01 12:00:00.1234567"]
     schema = Schema(tuple(Column(f"as {kind}", kind) for kind in TYPES))
     with (tmp_path / "cells.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([list(schema), *([cell] * len(schema) for cell in cells)])

@@ -182,7 +182,7 @@ def test_neighbours_give_the_same_rows_at_the_price_paid(pair: Any) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=10_000, deadline=None, derandomize=True)
+@settings(max_examples=3_000, deadline=None, derandomize=True)
 @given(pairs())
 def test_neighbours_many_times(pair: Any) -> None:
     schema, cells, gone = pair
