@@ -12,11 +12,11 @@ from typing import Any
 from lethe.cli.options import settings_of
 from lethe.columns import Columns, as_text, check_column, read_columns
 from lethe.data.schema import Schema
-from lethe.data.source import TypedColumn, infer_schema, read_typed
+from lethe.data.source import SUFFIXES, TypedColumn, infer_schema, read_typed
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
-from lethe.linkage.domains import domains_of, plain
+from lethe.linkage.domains import as_declared, domains_of
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.loaders.coded import Grouped
 from lethe.loaders.large import read_facts, read_table
@@ -116,29 +116,26 @@ def _table(
     named = (
         None
         if settings.queries or settings.predict or settings.utility_model
-        else list(dict.fromkeys([*quasi, *([] if secret is None else [secret])]))
+        else list(dict.fromkeys([*quasi, *([] if secret is None else [secret]), *(declared or ())]))
     )
     memory: str | None = options["memory"]
     columns: Columns | Mapping[str, TypedColumn] | Grouped
     everybody: Columns | Grouped | None = None
     notes: tuple[str, ...] = ()
-    if settings.epsilon:
+    # Archives of arrays have types of their own; `dp_rows` casts them.
+    if settings.epsilon and file.suffix.lower() in SUFFIXES:
         schema = declared or _inferred(file, options["inside"], named)
         domains_of(schema, settings.bins)  # refused before a run folder is there
         settings = replace(settings, schema=schema)
         columns = read_typed(file, schema, options["inside"])
     else:
-        whole = "keep-records" if settings.keep_records else None
+        whole = "epsilon" if settings.epsilon else "keep-records" if settings.keep_records else None
         columns, notes = read_table(file, named, options["inside"], memory=memory, whole=whole)
-    if options["population"] is not None and settings.schema is not None:
-        known = Schema(tuple(settings.schema[name] for name in quasi))
-        typed = read_typed(Path(options["population"]), known)
-        everybody = {
-            name: plain(one, known[name], gaps=not one.present.all()) for name, one in typed.items()
-        }
-    elif options["population"] is not None:
+    if options["population"] is not None:
         everybody, more = read_table(Path(options["population"]), list(quasi), memory=memory)
         notes += more
+        if settings.schema is not None and not isinstance(everybody, Grouped):
+            everybody = as_declared(settings.schema, everybody)
     files = [file, *([] if everybody is None else [Path(options["population"])])]
 
     audit = partial(

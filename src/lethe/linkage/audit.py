@@ -19,7 +19,7 @@ from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.linkage.auxiliary import link_auxiliary
 from lethe.linkage.document import Account, compose
-from lethe.linkage.domains import plain
+from lethe.linkage.domains import as_declared
 from lethe.linkage.record_document import account_of_records
 from lethe.linkage.record_study import board, study_records
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
@@ -96,9 +96,12 @@ def audit_table(
         table = Table(name, columns.columns, tuple(quasi), sensitive, population, columns.times)
     else:
         typed = {key: one for key, one in columns.items() if isinstance(one, TypedColumn)}
-        table = Table(
-            name, _plain(columns, settings), tuple(quasi), sensitive, population, typed=typed
-        )
+        if typed and settings.schema is None:
+            raise InputError("columns that are typed need settings.schema, by which they are.")
+        plain = {key: one for key, one in columns.items() if not isinstance(one, TypedColumn)}
+        if settings.schema is not None:
+            plain |= as_declared(settings.schema, typed)
+        table = Table(name, plain, tuple(quasi), sensitive, population, typed=typed)
     (say or _silent)(f"{name}: {table.rows} rows, {len(table.quasi)} quasi-identifiers")
     study = study_table(table, settings)
     if folder is not None:
@@ -211,20 +214,6 @@ def _finished(
     if settings.keep_records and folder is not None and account.people:
         write_personal(folder, account.people)
     return compose(account, settings)
-
-
-def _plain(
-    columns: Columns | Mapping[str, TypedColumn], settings: TableSettings
-) -> dict[str, NDArray[Any]]:
-    """Arrays of all columns; those that a schema typed are floats where values are missing."""
-    found = {}
-    for name, column in columns.items():
-        if isinstance(column, TypedColumn):
-            if settings.schema is None:
-                raise InputError(f"column {name!r} is typed, so settings.schema must say how.")
-            column = plain(column, settings.schema[name], gaps=not column.present.all())
-        found[name] = column
-    return found
 
 
 def _silent(text: str) -> None:

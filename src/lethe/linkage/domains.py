@@ -339,6 +339,17 @@ def plain(typed: TypedColumn, declared: Column, *, gaps: bool) -> NDArray[Any]:
     return typed.values
 
 
+def as_declared(
+    schema: Schema, columns: Mapping[str, NDArray[Any] | TypedColumn]
+) -> dict[str, NDArray[Any]]:
+    """Columns of a schema as the measurements read them, so that two files of it agree."""
+    typed = {name: cast(column, schema[name]) for name, column in columns.items()}
+    return {
+        name: plain(column, schema[name], gaps=not column.present.all())
+        for name, column in typed.items()
+    }
+
+
 def written(typed: TypedColumn, declared: Column) -> list[str]:
     """The cells of a text file, spelled by the type alone: blank where missing."""
     values: list[Any] = typed.values.tolist()
