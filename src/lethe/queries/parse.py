@@ -253,7 +253,9 @@ class _Reader:
             self.has("+")
         word = self.take()
         if word.kind != "number" or (value := _number(word.raw)) is None:
-            raise self.wrong("a finite number must stand here.", start)
+            raise self.wrong(
+                "a finite number must stand here, with a fraction only below 2^53.", start
+            )
         return sign * value
 
     def value(self) -> Literal:
@@ -385,6 +387,8 @@ def _number(raw: str) -> Number | None:
     if exact.adjusted() < MOST_DIGITS and exact == exact.to_integral_value():
         return int(exact)
     value = float(raw)
+    if exact != exact.to_integral_value() and abs(value) >= 2**53:
+        return None  # its fraction would be lost
     return value if math.isfinite(value) else None
 
 
