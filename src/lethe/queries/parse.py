@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
 from lethe.errors import InputError, did_you_mean
@@ -383,7 +383,10 @@ def _number(raw: str) -> Number | None:
     >>> _number("1234567890123456789"), _number("1e3"), _number("0.5"), _number("1e999")
     (1234567890123456789, 1000, 0.5, None)
     """
-    exact = Decimal(raw)
+    try:
+        exact = Decimal(raw)
+    except InvalidOperation:
+        return None  # an exponent of more than 18 digits
     if exact.adjusted() < MOST_DIGITS and exact == exact.to_integral_value():
         return int(exact)
     value = float(raw)
