@@ -687,6 +687,10 @@ def _strange_columns(path: Path) -> dict[str, str]:
                     if limits["min"] is not None and not (
                         low <= limits["min"] and limits["max"] <= high
                     ):
+                        found[name] = ""
+            if found:  # then none of them is left to DuckDB
+                for name, kind in watched.items():
+                    if _is_moment(pa, kind):
                         found[name] = _DAYS if pa.types.is_date(kind) else _MICROSECONDS
     except pa.ArrowException as error:
         raise InputError(

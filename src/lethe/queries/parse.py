@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
 from lethe.errors import InputError, did_you_mean
@@ -253,7 +253,9 @@ class _Reader:
             self.has("+")
         word = self.take()
         if word.kind != "number" or (value := _number(word.raw)) is None:
-            raise self.wrong("a finite number must stand here.", start)
+            raise self.wrong(
+                "a finite number must stand here, with a fraction only below 2^53.", start
+            )
         return sign * value
 
     def value(self) -> Literal:
@@ -381,10 +383,15 @@ def _number(raw: str) -> Number | None:
     >>> _number("1234567890123456789"), _number("1e3"), _number("0.5"), _number("1e999")
     (1234567890123456789, 1000, 0.5, None)
     """
-    exact = Decimal(raw)
+    try:
+        exact = Decimal(raw)
+    except InvalidOperation:
+        return None  # an exponent of more than 18 digits
     if exact.adjusted() < MOST_DIGITS and exact == exact.to_integral_value():
         return int(exact)
     value = float(raw)
+    if exact != exact.to_integral_value() and abs(value) >= 2**53:
+        return None  # its fraction would be lost
     return value if math.isfinite(value) else None
 
 
