@@ -1,6 +1,6 @@
 """Private synthetic rows: our noisy counts beside OpenDP's `extras.mbi` (MST and AIM).
 
-    LETHE_DATA=FOLDER python benchmarks/synthetic_rows.py ours
+    LETHE_DATA=FOLDER python benchmarks/synthetic_rows.py ours|mst|aim2|table
         [--data adult acs] [--epsilons 0.5 1 4] [--repeats 3] [--every] [--out FILE]
 
 Methods: `ours`, `mst`, `aim2` (AIM over pairs, 200 steps of mirror
@@ -168,6 +168,25 @@ def f1_of(made: list[np.ndarray], test: list[np.ndarray], label: int) -> float:
     return float(f1_score(test[label], guess, average="macro"))
 
 
+def table(runs: list[dict[str, Any]]) -> str:
+    """Means over the repeats, and the standard deviation where there are several."""
+    lines = ["| data | epsilon | method | runs | tvd1 | tvd2 | F1 | seconds |", "|" + " --- |" * 8]
+    of = ("data", "columns", "epsilon", "method")
+    keys = sorted({tuple(run[key] for key in of) for run in runs}, key=str)
+    for data, columns, epsilon, method in keys:
+        same = [
+            run for run in runs if tuple(run[key] for key in of) == (data, columns, epsilon, method)
+        ]
+        cells = []
+        for measure_of, digits in (("tvd1", 4), ("tvd2", 4), ("f1", 3), ("seconds", 0)):
+            values = np.array([run[measure_of] for run in same])
+            spread = f" ± {values.std(ddof=1):.{digits}f}" if len(values) > 1 else ""
+            cells.append(f"{values.mean():.{digits}f}{spread}")
+        name = f"{data}, {columns} columns"
+        lines.append(f"| {name} | {epsilon:g} | {method} | {len(same)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("method")
@@ -178,6 +197,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     asked = parser.parse_args()
     kept = json.loads(asked.out.read_text()) if asked.out.exists() else {"runs": []}
+    if asked.method == "table":
+        print(table(kept["runs"]))
+        return
     for name, epsilon in itertools.product(asked.data, asked.epsilons):
         domains, cells, label = prepared(name, asked.every)
         sizes = [domain.cells for domain in domains]
