@@ -389,8 +389,9 @@ def infer_schema(path: str | Path | File, table: str | None = None) -> Schema:
 
     Types of a .parquet or .duckdb file are the file's; those of a .csv file are the narrowest
     that keep every cell. Bounds are the smallest and the largest value; text with at most
-    `MOST_LISTED` values, a tenth of the rows or fewer, gets them listed. Missing cells are allowed everywhere. Columns of types
-    that no question reads (lists, structures, bytes, times with a zone) are left out.
+    `MOST_LISTED` values, a tenth of the rows or fewer, gets them listed. Missing cells are allowed
+    everywhere. Columns of types that no question reads (lists, structures, bytes, times with a
+    zone) are left out.
 
     Raises:
         InputError: the file cannot be read, or has no column that can be declared.
