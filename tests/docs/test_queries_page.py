@@ -28,7 +28,7 @@ def test_the_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     pq.write_table(pa.table({"age": ages, "county": ["Kent", "Essex"] * 300}), "people.parquet")
     asking, keeping = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     commands = asking.strip().splitlines()
-    assert len(commands) == 4
+    assert len(commands) == 5
     for line in commands:
         assert run(shlex.split(line)[1:]) == 0, line
     Path("b.db").unlink()
