@@ -182,6 +182,8 @@ def _plain_cast(column: Column, source: str) -> str:
     if is_text and source != "VARCHAR":
         cell = f"CAST({cell} AS VARCHAR)"
     numeric = source in _WHOLE or source in _REAL or is_decimal
+    if source == '"NULL"':  # the type of a column of Parquet that has no cell
+        return f"CAST({cell} AS {target})"
     if kind == "whole":
         if source in _WHOLE or source == "BOOLEAN":
             return f"TRY_CAST({cell} AS {target})"
