@@ -1,4 +1,4 @@
-"""A schema is read as it is written, contradicts itself nowhere, and knows each value by one form."""
+"""A schema is read as it is written, contradicts itself nowhere, and has one form of each value."""
 
 from __future__ import annotations
 

@@ -156,6 +156,16 @@ PARQUET: list[Row] = [
         raw_cells(pa.timestamp("ns"), [-1, 1, 2**63 - 1]),
         {"date": [-1, 0, None], "time": [-1, 0, None]},
     ),
+    (
+        "duration",
+        pa.array([1, -2], pa.int64()).view(pa.duration("us")),
+        {"whole": [1, -2], "text": ["1", "-2"]},
+    ),
+    (
+        "decimal of 50 digits",
+        pa.array([Decimal(7), Decimal("7.5")], pa.decimal256(50, 2)),
+        {"whole": [7, None], "number": [7.0, 7.5]},
+    ),
     ("all missing", pa.nulls(2), {kind: [None, None] for kind in ("whole", "number", "bool")}),
     ("binary", pa.array([b"\xff", b""], pa.binary()), {}),
     ("list", pa.array([[1], [], None]), {}),
@@ -187,6 +197,21 @@ def test_cells_of_parquet(tmp_path: Path, name: str, array: Any, right: dict[str
         with pytest.raises(InputError, match=r"columns\.x\.type='text' does not fit the file"):
             cells(file, Column("x", "text"))
     assert cells(file, Column("y", "whole")) == list(range(len(array)))
+
+
+@pytest.mark.parametrize(("name", "array", "right"), PARQUET, ids=[row[0] for row in PARQUET])
+def test_a_strange_cell_elsewhere_changes_no_other_cell(
+    tmp_path: Path, name: str, array: Any, right: dict[str, Any]
+) -> None:
+    """With it the file is read by PyArrow and not in place: types and cells stay the same."""
+    path = tmp_path / "x.parquet"
+    strange = raw_cells(pa.timestamp("ms"), [BIG] + [0] * (len(array) - 1))
+    pq.write_table(pa.table({"x": array, "strange": strange}), path)
+    file = File(path)
+    assert not in_place(file)
+    assert set(left_out(file)) == ({"x"} if name in REFUSED else set())
+    for kind, values in right.items():
+        assert cells(file, Column("x", kind)) == values, kind
 
 
 @pytest.mark.parametrize(
@@ -246,6 +271,7 @@ def test_what_is_outside_the_domain_is_missing_or_clamped(tmp_path: Path) -> Non
     ("content", "options", "right"),
     [
         (b"\xef\xbb\xbfx,y\n1,a\n", {}, (["1"], ["a"])),
+        (b"\xef\xbb\xbfx,y\n1,a\n", {"encoding": "UTF8"}, (["1"], ["a"])),
         (b"x;y\r\n1;a\r\n\r\n2;b\r\n", {"delimiter": ";"}, (["1", "2"], ["a", "b"])),
         ("x,y\n1,Zürich\n".encode("latin-1"), {"encoding": "latin-1"}, (["1"], ["Zürich"])),
         (b'x,y\n1,"a ""b"", c\nd"\n', {}, (["1"], ['a "b", c\nd'])),
@@ -320,6 +346,44 @@ def test_the_schema_must_fit_the_file(tmp_path: Path) -> None:
         read_typed(path, Schema((Column("agee", "whole"),)))
     with pytest.raises(InputError, match=r"columns\.born\.type='date' does not fit.*is blob"):
         read_typed(path, Schema((Column("born", "date"),)))
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (["x", "x"], "two columns named 'x'"),
+        (["x", "X"], "two columns named 'X'"),
+        (["x", ""], "column 2 has no name"),
+        (["a\0b", "x"], "column 1 has a zero byte in its name"),
+    ],
+)
+def test_names_of_parquet_columns_are_names(tmp_path: Path, names: list[str], why: str) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=names), path)
+    with pytest.raises(InputError) as caught:
+        infer_schema(path)
+    assert why in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_nested_column_is_never_read(tmp_path: Path) -> None:
+    """Its text is not UTF-8, at which DuckDB fails; beside it stands a strange column."""
+    nested = pa.StructArray.from_arrays([INVALID], names=["part"])
+    table = {"x": [1, 2, 3], "nested": nested, "t": raw_cells(pa.timestamp("ms"), [0, BIG, 1])}
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table(table), path)
+    assert list(infer_schema(path)) == ["x", "t"] and list(left_out(path)) == ["nested"]
+    assert cells(File(path), Column("t", "time")) == [0, None, 1000]
+    assert cells(File(path), Column("x", "whole")) == [1, 2, 3]
+
+
+def test_a_strange_column_stays_beside_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    numbers = list(range(300_000))
+    moments = raw_cells(pa.timestamp("ms"), [BIG, *numbers[1:]])
+    pq.write_table(pa.table({"x": numbers, "t": moments}), path, row_group_size=7_000)
+    typed = read_typed(path, Schema((Column("x", "whole"), Column("t", "time"))))
+    assert typed["x"].values.tolist() == numbers and not typed["t"].present[0]
+    assert (typed["t"].values[1:] == 1000 * typed["x"].values[1:]).all()
 
 
 def test_tables_of_duckdb_are_named_and_no_views(tmp_path: Path) -> None:
