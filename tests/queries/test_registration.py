@@ -193,7 +193,9 @@ def test_the_commands_from_a_draft_to_a_budget(tmp_path: Path, capsys: Any) -> N
     assert run(["query", str(path), "count()", "--epsilon", "0.5", "--budget", str(budget)]) == 0
     path.write_text("age,born\n40,2024-01-31\n42,\n")
     other = [*words[:2], str(tmp_path / "c.db"), *words[3:]]
-    assert run(other) in (0, 2)
+    assert run(other) == 2
+    assert "has changed since it was registered" in capsys.readouterr().err
+    assert not (tmp_path / "c.db").exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
@@ -212,6 +214,10 @@ def test_a_place_that_is_no_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Name another place by --prepared"):
         register(path, SCHEMA, prepared=tmp_path / "gone" / "p.rows")
     assert [file.name for file in tmp_path.iterdir()] == ["people.csv"]
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFailed):
+        register(path, SCHEMA, keeper=tmp_path / "file" / "p.keeper")
+    assert {file.name for file in tmp_path.iterdir()} == {"people.csv", "file"}
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": "lethe-keeper/2"}', "\xff"])
