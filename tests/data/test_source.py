@@ -267,6 +267,19 @@ def test_what_is_outside_the_domain_is_missing_or_clamped(tmp_path: Path) -> Non
     assert cells(file, wide) == [1, 2, 3, 4, None]
 
 
+@pytest.mark.parametrize("kind", ["plain", "dictionary"])
+def test_only_listed_texts_are_kept(tmp_path: Path, kind: str) -> None:
+    listed = ("", "it's", "Zürich", "a", *(f"v{at}" for at in range(9_000)))
+    hostile = ["a\0", "a\0b", "A", " a", "a ", "v9000", "ENUM", "x" * 1_000_000, None]
+    array = pa.array([*listed[:4], *hostile, "v8999"])
+    path = tmp_path / "x.parquet"
+    pq.write_table(
+        pa.table({"x": array.dictionary_encode() if kind == "dictionary" else array}), path
+    )
+    found = cells(File(path), Column("x", "text", values=listed))
+    assert found == [*listed[:4], *[None] * len(hostile), "v8999"]
+
+
 @pytest.mark.parametrize(
     ("content", "options", "right"),
     [

@@ -164,6 +164,10 @@ def cast_sql(column: Column, source: str) -> str:
     found = _plain_cast(column, source)
     if column.values is not None:
         listed = ", ".join(value_sql(column, value) for value in column.values)
+        if column.type == "text":
+            # One look-up a cell, also where DuckDB moves the cast into a filter: there IN would
+            # be as many comparisons as there are values.
+            return f"CAST(TRY_CAST({found} AS ENUM({listed})) AS VARCHAR)"
         return f"CASE WHEN {found} IN ({listed}) THEN {found} END"
     if column.bounds is None:
         return found
