@@ -34,8 +34,10 @@ import pyarrow.parquet as pq
 from baselines import machine
 from common import RESULTS, load, save
 
+from lethe.data.schema import Schema
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.registration import register
 from lethe.queries.service.tokens import Tokens
 
 ROWS = 100_000
@@ -64,11 +66,13 @@ def world(folder: Path) -> str:
     income[77] = SECRET
     table = {"age": rng.integers(18, 90, ROWS), "income": income}
     pq.write_table(pa.table(table), folder / "people.parquet")
+    schema = Schema.of({"age": {"type": "whole"}, "income": {"type": "number"}})
+    data = register(folder / "people.parquet", schema)
     ledger = open_ledger(folder / "b.db")
     ledger.create(
         "people",
         Charge("epsilon", 10**13),
-        fingerprint="",
+        fingerprint=data.fingerprint(),
         relation="add/remove",
         unit="record",
         analysts={"alice": Charge("epsilon", 10**13)},

@@ -17,7 +17,8 @@ from lethe.cli import run
 from lethe.cli.show_budget import bar
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.opening import fingerprint_of, open_ledger
+from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.registration import find
 
 
 @pytest.fixture
@@ -36,6 +37,7 @@ def told(capsys):
 def place(tmp_path, told):
     """A ledger bound to a file, with two analysts."""
     (tmp_path / "people.csv").write_text("age\n40\n")
+    (tmp_path / "people.csv.schema.toml").write_text('[columns.age]\ntype = "whole"\n')
     path = tmp_path / "b.db"
     data = ["--data", tmp_path / "people.csv", "--epsilon", "3", "--delta", "1e-6"]
     analysts = ["--analyst", "alice=1.0", "--analyst", "bob=2,1e-7", "--queries", "20"]
@@ -53,7 +55,7 @@ def ask(path, epsilon, query="count()", analyst="alice"):
             analyst=analyst,
             query=query,
             guarantee=cost,
-            fingerprint=fingerprint_of(data),
+            fingerprint=find(data).fingerprint(),
         )
         ledger.answered(receipt, "1")
     return receipt
@@ -73,7 +75,7 @@ def test_what_was_made_is_shown(place, told, monkeypatch):
     (found,) = json.loads(out)
     assert found["spent"]["units"] == 5 * 10**8 and found["left"]["amount"] == 2.5
     assert [one["limit"]["delta"] for one in found["analysts"]] == [1e-6, 1e-7]
-    assert found["fingerprint"] == fingerprint_of(place.with_name("people.csv"))
+    assert found["fingerprint"] == find(place.with_name("people.csv")).fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,14 @@ def test_a_name_or_a_file_is_needed(tmp_path, told):
     code, _, err = told("create", tmp_path / "b.db", "--epsilon", "1")
     assert code == 2 and "--data FILE" in err
     code, _, err = told("create", tmp_path / "b.db", "--data", tmp_path / "no", "--epsilon", "1")
-    assert code == 2 and "cannot be read" in err
+    assert code == 2 and "must be one of .parquet, .csv, .duckdb" in err
+    data = tmp_path / "no.csv"
+    code, _, err = told("create", tmp_path / "b.db", "--data", data, "--epsilon", "1")
+    assert code == 2 and "does not exist" in err
+    data.write_text("age\n40\n")
+    code, _, err = told("create", tmp_path / "b.db", "--data", data, "--epsilon", "1")
+    assert code == 2 and "has no schema yet: run `lethe schema" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["no.csv"]
 
 
 def test_no_ledger_says_how_to_make_one(tmp_path, told):

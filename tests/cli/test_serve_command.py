@@ -15,25 +15,21 @@ import urllib.request
 
 import pytest
 from command import command
+from registered_data import budget_for, registered
 
 from lethe.cli import run
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.opening import open_ledger
 
 
 @pytest.fixture
 def place(tmp_path):
     (tmp_path / "people.csv").write_text("age\n" + "\n".join(str(20 + i % 50) for i in range(300)))
-    ledger = open_ledger(tmp_path / "b.db")
-    ledger.create(
-        "people",
+    budget_for(
+        registered(tmp_path / "people.csv"),
+        tmp_path / "b.db",
         Charge("epsilon", 10**9),
-        fingerprint="",
-        relation="add/remove",
-        unit="record",
         analysts={"alice": Charge("epsilon", 10**9)},
     )
-    ledger.close()
     (tmp_path / "label.py").write_text("def label(rows):\n    return rows\n")
     (tmp_path / "s.toml").write_text(
         'budget = "b.db"\nlog = "trail.jsonl"\n[tables.people]\nfile = "people.csv"\n'

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from registered_data import budget_for, registered
 
 import lethe
 from lethe.errors import InputError, RunFailed
@@ -24,7 +25,8 @@ from lethe.queries.ledger.contract import (
     NoLedger,
     UnknownAnalyst,
 )
-from lethe.queries.ledger.opening import fingerprint_of, open_ledger
+from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.registration import find
 from lethe.queries.table import Table
 
 MEAN = "mean(age) in [18, 100]"
@@ -41,22 +43,13 @@ def people(tmp_path: Path) -> Path:
     }
     columns["county"][7] = "Nowhere"
     pq.write_table(pa.table(columns), path)
+    registered(path)
     return path
 
 
 @pytest.fixture
-def budget(tmp_path: Path, people: Path) -> Iterator[Path]:
-    path = tmp_path / "b.db"
-    ledger = open_ledger(path)
-    ledger.create(
-        "people",
-        Charge("epsilon", 2 * 10**9, 10**15),
-        fingerprint=fingerprint_of(people),
-        relation="add/remove",
-        unit="record",
-    )
-    ledger.close()
-    yield path
+def budget(tmp_path: Path, people: Path) -> Path:
+    return budget_for(find(people), tmp_path / "b.db", Charge("epsilon", 2 * 10**9, 10**15))
 
 
 def spent(budget: Path, name: str = "people") -> tuple[int, int, int]:
@@ -141,22 +134,18 @@ def test_budget_and_question_are_about_the_same_people(people: Path, budget: Pat
         with pytest.raises(Mismatch):
             ask(people, MEAN, epsilon=0.5, budget=budget, **settings)
     pq.write_table(pa.table({"age": [1, 2, 3]}), people)
-    with pytest.raises(Mismatch, match="data have changed"):
+    with pytest.raises(RunFailed, match="no longer the columns"):
         ask(people, MEAN, epsilon=0.5, budget=budget)
     assert spent(budget) == (0, 0, 0)
 
 
 def test_an_unknown_analyst_is_refused(people: Path, tmp_path: Path) -> None:
-    ledger = open_ledger(tmp_path / "named.db")
-    ledger.create(
-        "people",
+    budget_for(
+        find(people),
+        tmp_path / "named.db",
         Charge("epsilon", 10**9),
-        fingerprint="",
-        relation="add/remove",
-        unit="record",
         analysts={"ann": Charge("epsilon", 5 * 10**8)},
     )
-    ledger.close()
     with pytest.raises(UnknownAnalyst, match="Did you mean 'ann'?"):
         ask(people, MEAN, epsilon=0.5, budget=tmp_path / "named.db", analyst="anne")
     reply = ask(people, MEAN, epsilon=0.5, budget=tmp_path / "named.db", analyst="ann")
@@ -208,7 +197,9 @@ def test_nothing_is_told_of_a_file_that_changed_while_it_was_read(
         return found
 
     monkeypatch.setattr(asking, "measure", measured_and_changed)
-    with pytest.raises(RunFailed, match=r"written while it was read.*cost was spent \(entry 1\)"):
+    with pytest.raises(
+        RunFailed, match=r"written while they were read.*cost was spent \(entry 1\)"
+    ):
         ask(people, MEAN, epsilon=0.5, budget=budget)
     assert spent(budget) == (500_000_000, 1, 0)
 
@@ -223,7 +214,7 @@ def test_nothing_is_told_that_costs_more_than_was_paid(
         return release(query, groups, layout, Privacy(epsilon=5.0))
 
     monkeypatch.setattr(asking, "release", dearer)
-    with pytest.raises(RunFailed, match="not told"):
+    with pytest.raises(RunFailed, match="not given"):
         ask(people, MEAN, epsilon=0.5, budget=budget)
 
 
@@ -237,9 +228,7 @@ def test_stored_answers_come_back_as_they_were(people: Path, budget: Path) -> No
 
 
 def test_several_data_sets_need_a_name(people: Path, budget: Path) -> None:
-    ledger = open_ledger(budget)
-    ledger.create("more", Charge("rho", 10**9), fingerprint="", relation="add/remove", unit="user")
-    ledger.close()
+    budget_for(find(people), budget, Charge("rho", 10**9), "more", unit="user")
     with pytest.raises(InputError, match="more, people: name one"):
         ask(people, MEAN, epsilon=0.5, budget=budget)
     reply = ask(people, MEAN, rho=0.1, budget=budget, dataset="more", person="user", rows=1)
@@ -247,18 +236,26 @@ def test_several_data_sets_need_a_name(people: Path, budget: Path) -> None:
     assert spent(budget, "more") == (10**8, 1, 1) and spent(budget) == (0, 0, 0)
 
 
-def test_a_stored_answer_does_not_outlive_its_rows(people: Path, tmp_path: Path) -> None:
-    """A budget that is bound to no content: a file written anew is paid for anew."""
-    ledger = open_ledger(tmp_path / "free.db")
-    ledger.create(
-        "d", Charge("epsilon", 10**10), fingerprint="", relation="add/remove", unit="record"
-    )
-    ledger.close()
-    asked = {"epsilon": 1.0, "budget": tmp_path / "free.db"}
-    ask(people, "count()", **asked)
+def test_a_stored_answer_does_not_outlive_its_rows(people: Path, budget: Path) -> None:
+    """Data that are registered anew need a budget of their own, and no old answer is theirs."""
+    ask(people, "count()", epsilon=1.0, budget=budget)
     pq.write_table(pa.table({"age": np.arange(50)}), people)
-    reply = ask(people, "count()", **asked)
+    anew = registered(people)
+    with pytest.raises(Mismatch):
+        ask(people, "count()", epsilon=1.0, budget=budget)
+    budget_for(anew, budget, Charge("epsilon", 10**10), "wave 2")
+    reply = ask(people, "count()", epsilon=1.0, budget=budget, dataset="wave 2")
     assert not reply.stored and abs(float(reply.answers.rows[0].value) - 50) < 30
+
+
+def test_a_budget_that_is_bound_to_no_data_pays_nothing(people: Path, tmp_path: Path) -> None:
+    with contextlib.closing(open_ledger(tmp_path / "free.db")) as ledger:
+        ledger.create(
+            "d", Charge("epsilon", 10**10), fingerprint="", relation="add/remove", unit="record"
+        )
+    with pytest.raises(Mismatch, match="bound to no data"):
+        ask(people, "count()", epsilon=1.0, budget=tmp_path / "free.db")
+    assert spent(tmp_path / "free.db", "d") == (0, 0, 0)
 
 
 def test_an_empty_table_is_answered_like_any_other(tmp_path: Path) -> None:
@@ -266,6 +263,7 @@ def test_an_empty_table_is_answered_like_any_other(tmp_path: Path) -> None:
     path = tmp_path / "empty.parquet"
     empty = {"age": pa.array([], pa.int64()), "county": pa.array([], pa.string())}
     pq.write_table(pa.table(empty), path)
+    registered(path)
     for query, delta in (
         ("count()", None),
         (MEAN, None),
@@ -284,7 +282,7 @@ def test_an_empty_table_is_answered_like_any_other(tmp_path: Path) -> None:
 def test_many_threads_may_ask_one_table(people: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    with Table(people, threads=1) as table, ThreadPoolExecutor(4) as pool:
+    with Table(find(people), threads=1) as table, ThreadPoolExecutor(4) as pool:
         found = list(
             pool.map(lambda at: table.run("SELECT count(*) + ? FROM rows", [at]), range(20))
         )

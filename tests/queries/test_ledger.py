@@ -31,7 +31,7 @@ from lethe.queries.ledger.contract import (
     UnknownAnalyst,
 )
 from lethe.queries.ledger.limits import budget_of
-from lethe.queries.ledger.opening import fingerprint_of, open_ledger
+from lethe.queries.ledger.opening import open_ledger
 
 
 @pytest.fixture(scope="module")
@@ -460,13 +460,6 @@ def test_a_server_out_of_reach(tmp_path):
     with pytest.raises(Unavailable, match="cannot be used") as caught:
         ledger.datasets()
     assert "secret" not in str(caught.value)
-
-
-def test_a_fingerprint_is_of_the_bytes(tmp_path):
-    (tmp_path / "a.csv").write_bytes(b"abc")
-    assert fingerprint_of(tmp_path / "a.csv").startswith("ba7816bf8f01cfea")  # FIPS 180-2, "abc"
-    with pytest.raises(InputError, match="cannot be read"):
-        fingerprint_of(tmp_path / "none.csv")
 
 
 def test_the_fingerprint_is_the_one_of_the_budget(opened):

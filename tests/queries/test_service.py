@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from registered_data import registered
 from starlette.testclient import TestClient
 
 from lethe.errors import InputError
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.registration import find
 from lethe.queries.service.counter import Counter
 from lethe.queries.service.house import House, Offer
 from lethe.queries.service.openapi import document
@@ -52,6 +54,7 @@ def people(tmp_path_factory):
         "income": income,
     }
     pq.write_table(pa.table(table), path)
+    registered(path)
     return path
 
 
@@ -63,7 +66,7 @@ class World:
         self.ledger.create(
             "people",
             charge(5),
-            fingerprint="",
+            fingerprint=find(people).fingerprint(),
             relation="add/remove",
             unit="record" if person is None else "user",
             analysts={name: charge(most) for name, most in budgets.items()},
@@ -363,13 +366,16 @@ def test_many_at_once_never_overspend(world):
     assert not world.ledger.verify().problems
 
 
-def test_a_table_that_is_replaced_is_opened_anew(tmp_path):
+def test_a_table_that_is_replaced_answers_no_more(tmp_path):
     path = tmp_path / "p.parquet"
     pq.write_table(pa.table({"x": [1] * 50}), path)
+    registered(path)
     world = World(tmp_path, path, {"alice": 1.0})
+    assert world.ask("count()", 0.5).status_code == 200
     pq.write_table(pa.table({"x": [1] * 5000, "y": [2] * 5000}), path)
-    assert abs(world.ask("count()", 1.0).json()["rows"][0]["value"] - 5000) < 40
-    assert "y" in world.clients["alice"].get("/v1/tables").json()["tables"][0]["columns"]
+    assert world.ask("count()", 0.25).status_code == 409
+    assert world.spent() == 5 * 10**8
+    assert world.clients["alice"].get("/v1/tables").json()["tables"][0]["columns"] == {"x": "whole"}
     world.close()
 
 

@@ -41,6 +41,7 @@ Value = int | float | bool | str
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SHOWN = {
     "whole": "a whole number",
@@ -245,12 +246,12 @@ class Schema:
             head: comment at the top.
             notes: by column, a comment below its name.
         """
-        lines = [f"# {line}".rstrip() for line in head.splitlines()]
+        lines = [f"# {_CONTROL.sub(' ', line)}".rstrip() for line in head.splitlines()]
         for column in self.columns:
             bare = _BARE.fullmatch(column.name)
             lines += ["", f"[columns.{column.name if bare else _toml(column.name)}]"]
             if notes and column.name in notes:
-                lines.append(f"# {notes[column.name]}")
+                lines.append(f"# {_CONTROL.sub(' ', notes[column.name])}")
             lines += [f"{key} = {_toml(value)}" for key, value in column.to_json().items()]
         return "\n".join(lines).lstrip("\n") + "\n"
 
@@ -419,5 +420,6 @@ def _toml(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, str):
-        return json.dumps(value)
+        # As JSON has it, but for pairs of surrogates, which TOML refuses.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)

@@ -10,6 +10,7 @@ Only a keeper's commands read raw files: `lethe schema`, `lethe register`, and a
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import os
@@ -163,6 +164,10 @@ def cast_sql(column: Column, source: str) -> str:
     found = _plain_cast(column, source)
     if column.values is not None:
         listed = ", ".join(value_sql(column, value) for value in column.values)
+        if column.type == "text":
+            # One look-up a cell, also where DuckDB moves the cast into a filter: there IN would
+            # be as many comparisons as there are values.
+            return f"CAST(TRY_CAST({found} AS ENUM({listed})) AS VARCHAR)"
         return f"CASE WHEN {found} IN ({listed}) THEN {found} END"
     if column.bounds is None:
         return found
@@ -182,6 +187,8 @@ def _plain_cast(column: Column, source: str) -> str:
     if is_text and source != "VARCHAR":
         cell = f"CAST({cell} AS VARCHAR)"
     numeric = source in _WHOLE or source in _REAL or is_decimal
+    if source == '"NULL"':  # the type of a column of Parquet that has no cell
+        return f"CAST({cell} AS {target})"
     if kind == "whole":
         if source in _WHOLE or source == "BOOLEAN":
             return f"TRY_CAST({cell} AS {target})"
@@ -234,7 +241,8 @@ def _plain_cast(column: Column, source: str) -> str:
         if source in (_DAYS, "DATE"):
             return f"({cell if source == _DAYS else _days(cell)} * {DAY})"
         if source == "TIMESTAMP_NS":  # spans the years 1677 to 2262
-            return f"epoch_us({cell})"
+            ns = f"epoch_ns({cell})"  # epoch_us would round, and these cells are rounded down
+            return f"({ns} // 1000 - CASE WHEN {ns} % 1000 < 0 THEN 1 ELSE 0 END)"
         if source in _TIMES:
             return f"CASE WHEN {cell} {_IN_YEARS} THEN epoch_us({cell}) END"
         if is_text:
@@ -291,8 +299,7 @@ def raw(file: File) -> Iterator[tuple[Any, str, dict[str, str]]]:
         try:
             base.execute(f"SET temp_directory = {text_sql(spill)}")
             source, cleaned = _attached(base, file)
-            described = base.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
-            yield base, source, {str(name): str(kind) for name, kind, *_ in described} | cleaned
+            yield base, source, cleaned or _types(base, source)
         except duckdb.Error as error:
             raise InputError(
                 f"{file.path} cannot be read: {str(error).splitlines()[0]}. Save it again."
@@ -301,8 +308,13 @@ def raw(file: File) -> Iterator[tuple[Any, str, dict[str, str]]]:
             base.close()
 
 
+def _types(base: Any, source: str) -> dict[str, str]:
+    described = base.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+    return {str(name): str(kind) for name, kind, *_ in described}
+
+
 def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
-    """What stands after FROM, and what columns that were cleaned outside of DuckDB hold."""
+    """What stands after FROM, and its types where columns were cleaned outside of DuckDB."""
     if file.is_text:
         base.register("cells", _csv_batches(file))
         base.execute("CREATE TEMP TABLE lines AS SELECT * FROM cells")
@@ -312,9 +324,20 @@ def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
         base.execute(f"ATTACH {place} AS given (READ_ONLY)")
         return f"given.main.{quoted(only_table(base, file.path, file.table))}", {}
     if strange := _strange_columns(file.path):
+        # All other columns are read as they are without strange ones, cell by cell.
+        types = _types(base, parquet_sql(file.path))
+        plain = [
+            quoted(name)
+            for name, kind in types.items()
+            if name not in strange and _declarable(kind)
+        ]
         base.register("cells", _clean_batches(file.path, strange))
-        base.execute("CREATE TEMP TABLE lines AS SELECT * FROM cells")
-        return "lines", strange
+        base.execute("CREATE TEMP TABLE cleaned AS SELECT * FROM cells")
+        if plain:
+            listed = f"SELECT {', '.join(plain)} FROM {parquet_sql(file.path)}"
+            base.execute(f"CREATE TEMP TABLE plain AS {listed}")
+            base.execute("CREATE TEMP TABLE lines AS SELECT * FROM plain POSITIONAL JOIN cleaned")
+        return "lines" if plain else "cleaned", types | strange
     return parquet_sql(file.path), {}
 
 
@@ -389,8 +412,9 @@ def infer_schema(path: str | Path | File, table: str | None = None) -> Schema:
 
     Types of a .parquet or .duckdb file are the file's; those of a .csv file are the narrowest
     that keep every cell. Bounds are the smallest and the largest value; text with at most
-    `MOST_LISTED` values, a tenth of the rows or fewer, gets them listed. Missing cells are allowed everywhere. Columns of types
-    that no question reads (lists, structures, bytes, times with a zone) are left out.
+    `MOST_LISTED` values, a tenth of the rows or fewer, gets them listed. Missing cells are allowed
+    everywhere. Columns of types that no question reads (lists, structures, bytes, times with a
+    zone) are left out.
 
     Raises:
         InputError: the file cannot be read, or has no column that can be declared.
@@ -575,19 +599,23 @@ def csv_header(file: File) -> list[str]:
                     f"{file.path} has the single column {header[0]!r}, as if separated by "
                     f"{sign!r}. Say so: --delimiter {sign!r}."
                 )
-    seen: dict[str, str] = {}
-    for at, name in enumerate(header, 1):
+    _check_names(file.path, header)
+    return header
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for at, name in enumerate(names, 1):
         if not name.strip():
-            raise InputError(f"{file.path}: column {at} has no name. Name it in the header line.")
+            raise InputError(f"{path}: column {at} has no name. Name it in the file.")
+        if "\0" in name:
+            raise InputError(f"{path}: column {at} has a zero byte in its name. Rename it.")
         if name.lower() in seen:
             raise InputError(
-                f"{file.path} has two columns named {name!r}, upper and lower case being alike. "
+                f"{path} has two columns named {name!r}, upper and lower case being alike. "
                 "Rename one."
             )
-        seen[name.lower()] = name
-        if "\0" in name:
-            raise InputError(f"{file.path}: column {at} has a zero byte in its name. Rename it.")
-    return header
+        seen.add(name.lower())
 
 
 def csv_lines(file: File, width: int) -> Iterator[list[list[str]]]:
@@ -628,7 +656,8 @@ def csv_lines(file: File, width: int) -> Iterator[list[list[str]]]:
 
 @contextlib.contextmanager
 def _csv_reader(file: File) -> Iterator[Any]:
-    encoding = "utf-8-sig" if file.encoding.lower().replace("_", "-") == "utf-8" else file.encoding
+    # A byte order mark is no part of the first name.
+    encoding = "utf-8-sig" if codecs.lookup(file.encoding).name == "utf-8" else file.encoding
     before = csv.field_size_limit(_LONGEST_CELL)
     try:
         with file.path.open(encoding=encoding, newline="") as stream:
@@ -670,6 +699,7 @@ def _strange_columns(path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         with parquet.ParquetFile(path) as opened:
+            _check_names(path, opened.schema_arrow.names)
             watched = {
                 field.name: field.type
                 for field in opened.schema_arrow
@@ -738,26 +768,18 @@ def _moment_range(kind: Any) -> tuple[int, int]:
 
 
 def _clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
-    """A Parquet file with its strange columns as whole numbers, or as text that is UTF-8."""
+    """The strange columns of a Parquet file as whole numbers, or as text that is UTF-8."""
     pa, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
     opened = parquet.ParquetFile(path)
-    kinds = {field.name: field.type for field in opened.schema_arrow}
+    kinds = {field.name: field.type for field in opened.schema_arrow if field.name in strange}
     fields = pa.schema(
-        [
-            (name, kind)
-            if name not in strange
-            else (name, pa.string())
-            if strange[name] == "VARCHAR"
-            else (name, pa.int64())
-            for name, kind in kinds.items()
-        ]
+        [(name, pa.string() if strange[name] == "VARCHAR" else pa.int64()) for name in kinds]
     )
 
     def batches() -> Iterator[Any]:
-        for batch in opened.iter_batches():
+        for batch in opened.iter_batches(columns=list(kinds)):
             columns = [
-                _clean(pa, batch.column(name), kind, strange.get(name))
-                for name, kind in kinds.items()
+                _clean(pa, batch.column(name), kind, strange[name]) for name, kind in kinds.items()
             ]
             yield pa.record_batch(columns, schema=fields)
         opened.close()
@@ -765,9 +787,7 @@ def _clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
     return pa.RecordBatchReader.from_batches(fields, batches())
 
 
-def _clean(pa: Any, cells: Any, kind: Any, how: str | None) -> Any:
-    if how is None:
-        return cells
+def _clean(pa: Any, cells: Any, kind: Any, how: str) -> Any:
     if how == "VARCHAR":
         if pa.types.is_dictionary(kind):
             cells = cells.dictionary_decode()

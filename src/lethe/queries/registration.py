@@ -152,7 +152,12 @@ def register(
         "key": made.key.hex(),
         "schema": schema.to_json(),
     }
-    write_for_owner(place, (json.dumps(document, indent=1) + "\n").encode())
+    try:
+        write_for_owner(place, (json.dumps(document, indent=1) + "\n").encode())
+    except RunFailed:
+        if made.copied:
+            made.rows.unlink()
+        raise
     return made
 
 
@@ -238,10 +243,15 @@ def _same(before: Registered, file: File, rows: Path) -> bool:
     """Whether what is registered was made of this file as it is now."""
     if before.rows != rows.resolve() or not rows.exists() or not before.is_unchanged():
         return False
-    if not before.copied:
+    return is_made_of(before, file.path)
+
+
+def is_made_of(registered: Registered, path: Path) -> bool:
+    """Whether the typed copy, if there is one, was made of a raw file as it is now."""
+    if not registered.copied:
         return True
-    source = str(json.loads(before.keeper.read_bytes())["source"])
-    return hmac.compare_digest(source, _content(file.path, before.key))
+    source = str(json.loads(registered.keeper.read_bytes())["source"])
+    return hmac.compare_digest(source, _content(path, registered.key))
 
 
 @functools.lru_cache(maxsize=64)

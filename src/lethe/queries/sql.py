@@ -87,10 +87,12 @@ def aggregates(used: Used, schema: Schema, sums: Sequence[str], cells: bool = Fa
 def _rows(used: Used, schema: Schema) -> Sql:
     named = [f"{quoted(key.column)} AS k{at}" for at, key in enumerate(used.keys)]
     named += [f"{unit} AS u{at}" for at, unit in enumerate(used.units)]
-    # Where only one number is needed, its unit is NULL where there is none, and that is not
-    # counted: a filter would take as long as all the rest.
+    # Where only one real number is needed, its unit is NULL where there is none, and that is not
+    # counted: a filter would take as long as all the rest. Units of whole numbers need the filter:
+    # DuckDB's least and greatest pass over NULL.
     alone = used.person is None and len(used.units) == 1
-    conditions = [] if alone else [Sql(f"{quoted(name)} IS NOT NULL") for name in used.numbers]
+    needed = [name for name in used.numbers if not alone or schema[name].type != "number"]
+    conditions = [Sql(f"{quoted(name)} IS NOT NULL") for name in needed]
     for key in used.keys:
         if key.among is None:
             conditions.append(Sql(f"{quoted(key.column)} IS NOT NULL"))

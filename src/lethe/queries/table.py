@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lethe.data.source import only_table, parquet_sql, quoted, rows_sql, text_sql, typed_sql
-from lethe.errors import RunFailed, require
+from lethe.errors import InputError, RunFailed, require
 from lethe.queries.registration import Registered
 
 _LOCKED = {
@@ -66,6 +66,13 @@ class Table:
             self._spill.cleanup()
             # What DuckDB says can hold cells of the file.
             raise self._failed(error) from None
+        except InputError:
+            self.close()
+            # What is wrong would tell of the file that lies there now.
+            raise RunFailed(
+                f"{registered.name} has no longer the columns that were registered. Put the file "
+                "back, or register the new data with a budget of their own."
+            ) from None
 
     def __enter__(self) -> Table:
         return self
