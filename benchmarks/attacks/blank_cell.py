@@ -7,11 +7,10 @@ November 2026 types were read off the rows, so ages came out whole from one tabl
 from the other, and the flag as true/false or 1.0/0.0, although the rows were labelled
 (1, 1e-6)-differentially private: one look told the tables apart for certain. The attacker now
 reads every released file for its form: header, the characters that each column is written with,
-the types that a reader gives it. What is left to him is what the noisy counts say, which
-is what epsilon bounds.
+the types that a reader gives it. What is left is what the noisy counts say, which epsilon bounds.
 
-Measured (3 releases of each table, epsilon 1, delta 1e-6, 60 and 61 rows): see the end of its
-output; every release has the same form, and the attacker is right as often as a coin.
+Measured (3 releases of each table, epsilon 1, delta 1e-6, 60 and 61 rows): all six have one form,
+ages whole and flags true/false, and the attacker is right as often as a coin.
 """
 
 from __future__ import annotations
