@@ -6,8 +6,8 @@ Two neighbouring tables, written as csv: one has a record more, whose age and fl
 November 2026 types were read off the rows, so ages came out whole from one table and as fractions
 from the other, and the flag as true/false or 1.0/0.0, although the rows were labelled
 (1, 1e-6)-differentially private: one look told the tables apart for certain. The attacker now
-reads every released file for its form: header, the characters that each column is written with,
-the types that a reader gives it. What is left is what the noisy counts say, which epsilon bounds.
+reads every released file for its form: its header and what kinds of cells each column is
+written with. What is left is what the noisy counts say, which epsilon bounds.
 
 Measured (3 releases of each table, epsilon 1, delta 1e-6, 60 and 61 rows): all six have one form,
 ages whole and flags true/false, and the attacker is right as often as a coin.
