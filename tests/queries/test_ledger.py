@@ -18,7 +18,7 @@ from ledger_places import FINGERPRINT, ONE, PLACES, made, postgres_server, pure,
 from lethe.errors import InputError
 from lethe.evidence.gdp import gdp_delta
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import Charge
+from lethe.queries.charge import COSTS, Charge, charge_of, check_cost
 from lethe.queries.ledger import book, chain
 from lethe.queries.ledger.contract import (
     BudgetExhausted,
@@ -30,8 +30,10 @@ from lethe.queries.ledger.contract import (
     Unavailable,
     UnknownAnalyst,
 )
-from lethe.queries.ledger.limits import budget_of
+from lethe.queries.ledger.limits import MOST_UNITS, budget_of
 from lethe.queries.ledger.opening import fingerprint_of, open_ledger
+from lethe.queries.mechanisms.spend import Spend
+from lethe.queries.privacy import Privacy
 
 
 @pytest.fixture(scope="module")
@@ -471,3 +473,36 @@ def test_a_fingerprint_is_of_the_bytes(tmp_path):
 
 def test_the_fingerprint_is_the_one_of_the_budget(opened):
     assert opened().status("people").fingerprint == FINGERPRINT
+
+
+@pytest.mark.parametrize("name", sorted(COSTS))
+@pytest.mark.parametrize(
+    "value", [math.nan, math.inf, -math.inf, 0, -0.5, 1e-20, 1e20, 10**400, True, "0.5", None]
+)
+def test_a_cost_that_is_none_is_refused_in_one_line_at_every_door(name, value):
+    """Answers by themselves, questions, budgets, charges: the same line, with value and way out."""
+    doors = [lambda: check_cost(name, value)]
+    if value is not None:
+        cost = {"epsilon": 0.5, name: value} if name == "delta" else {name: value}
+        if name != "mu2":
+            doors += [lambda: Spend(**cost), lambda: Privacy(**cost)]
+        if name in ("epsilon", "rho", "mu2"):
+            doors.append(lambda: budget_of(name, value))
+        if name == "delta" and value:
+            doors.append(lambda: budget_of("epsilon", 1, value))
+    for door in doors:
+        with pytest.raises(InputError) as caught:
+            door()
+        told = str(caught.value)
+        assert told.startswith(f"{name}=") and "must be at least" in told and "give a" in told
+        assert len(told) < 160 and "\n" not in told
+
+
+def test_the_smallest_and_the_largest_cost_can_be_charged():
+    for name, rule in (("epsilon", "epsilon"), ("rho", "rho"), ("mu", "mu2")):
+        kind = {"epsilon": "pure-dp", "rho": "zcdp", "mu": "gdp"}[name]
+        for limit in COSTS[name]:
+            cost = Spend(**{name: float(limit)})
+            charged = charge_of(Guarantee(kind, cost.parameters, "add/remove", "record"), rule)
+            assert 1 <= charged.units <= MOST_UNITS
+            assert 0 < getattr(cost.share(1 / 3), name) < float(limit)
