@@ -25,8 +25,8 @@ COSTS = {
     "mu": ("3.2e-5", "3.1e4"),
     "delta": ("1e-18", "0.999"),
 }
-"""Least and most that an answer or a budget may cost: from one unit of the ledger (of delta, 10^-18)
-to where no noise and no column of a store saturates."""
+"""Least and most that an answer or a budget may cost: from one unit of the ledger to where no noise
+and no column of a store saturates."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ def check_cost(name: str, value: object) -> float:
 in between.
     """
     least, most = COSTS[name]
-    # Whole numbers of any size are compared exactly: a float of them may not exist.
     number = isinstance(value, Real) and not isinstance(value, bool)
-    if not (number and Fraction(least) <= value <= Fraction(most)):  # type: ignore[operator]
+    # Compared before it is made a float: a float of a very large whole number does not exist.
+    if not (number and float(least) <= value <= float(most)):  # type: ignore[operator]
         raise InputError(
             f"{name}={_shown(value)} must be at least {least} and at most {most}: give a number in "
             "between."
