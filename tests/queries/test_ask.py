@@ -73,10 +73,10 @@ def test_a_question_is_paid_for_once_and_then_free(people: Path, budget: Path) -
     assert row.low is not None and row.high is not None
     assert abs(float(row.value) - exact) < 1 and row.low < row.value < row.high
     assert first.charge == Charge("epsilon", 500_000_000) and not first.stored
-    assert first.left == Charge("epsilon", 1_500_000_000, 10**15)
+    assert first.left is None  # no own budget: what the data set has left is its keeper's
     again = ask(people, "MEAN( age ) IN [18.0,1e2]", epsilon=0.5, budget=budget)
     assert again.stored and again.charge is None
-    assert again.answers == first.answers and again.left == first.left
+    assert again.answers == first.answers
     assert spent(budget) == (500_000_000, 1, 1)
     other = ask(people, MEAN, epsilon=0.25, budget=budget)
     assert not other.stored and other.answers != first.answers
@@ -93,7 +93,7 @@ def test_an_exhausted_budget_refuses_in_plain_words(people: Path, budget: Path) 
     with pytest.raises(BudgetExhausted):
         ask(people, MEAN, epsilon=0.6, budget=budget)
     assert spent(budget) == (1_500_000_000, 1, 1)
-    assert ask(people, MEAN, epsilon=0.5, budget=budget).left == Charge("epsilon", 0, 10**15)
+    assert ask(people, MEAN, epsilon=0.5, budget=budget).left is None
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,6 @@ def test_an_exhausted_budget_refuses_in_plain_words(people: Path, budget: Path) 
         ("count(); drop table rows", {"epsilon": 0.5}, "';' has no place"),
         ("max(age)", {"epsilon": 0.5}, "a largest value is refused"),
         ("quantile(age, 0.0001) in [0, 1]", {"epsilon": 0.5}, "alpha=0.0001 must be at least"),
-        ("count() by county", {"epsilon": 1e-9, "delta": 1e-14}, "no group is large enough"),
         (MEAN, {"epsilon": 0.5, "analyst": ""}, "analyst"),
         (MEAN, {"epsilon": 0.5, "dataset": "persons"}, "persons"),
         (MEAN, {"epsilon": 0.5, "no_budget": True}, "a question needs a budget"),
@@ -141,7 +140,7 @@ def test_budget_and_question_are_about_the_same_people(people: Path, budget: Pat
         with pytest.raises(Mismatch):
             ask(people, MEAN, epsilon=0.5, budget=budget, **settings)
     pq.write_table(pa.table({"age": [1, 2, 3]}), people)
-    with pytest.raises(Mismatch, match="data have changed"):
+    with pytest.raises(Mismatch, match="bound to"):
         ask(people, MEAN, epsilon=0.5, budget=budget)
     assert spent(budget) == (0, 0, 0)
 
@@ -157,7 +156,7 @@ def test_an_unknown_analyst_is_refused(people: Path, tmp_path: Path) -> None:
         analysts={"ann": Charge("epsilon", 5 * 10**8)},
     )
     ledger.close()
-    with pytest.raises(UnknownAnalyst, match="Did you mean 'ann'?"):
+    with pytest.raises(UnknownAnalyst, match="no budget"):
         ask(people, MEAN, epsilon=0.5, budget=tmp_path / "named.db", analyst="anne")
     reply = ask(people, MEAN, epsilon=0.5, budget=tmp_path / "named.db", analyst="ann")
     assert reply.left == Charge("epsilon", 0)

@@ -19,7 +19,7 @@ from lethe.errors import InputError
 from lethe.evidence.gdp import gdp_delta
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import COSTS, Charge, charge_of, check_cost
-from lethe.queries.ledger import book, chain
+from lethe.queries.ledger import chain, stored
 from lethe.queries.ledger.contract import (
     BudgetExhausted,
     Damaged,
@@ -71,19 +71,15 @@ def test_an_account_worked_by_hand(opened):
         analysts={"alice": Charge("epsilon", ONE, 10**12), "bob": Charge("epsilon", 3 * ONE)},
     )
     first = spend(ledger, query="a")
-    assert (first.charge.units, first.left.units, first.analyst_left.units) == (
-        ONE // 2,
-        5 * ONE // 2,
-        ONE // 2,
-    )
+    assert (first.charge.units, first.left.units) == (ONE // 2, ONE // 2)
     both = Guarantee("approx-dp", {"epsilon": 0.25, "delta": 1e-6}, "add/remove", "record")
     second = spend(ledger, both, query="b")
-    assert (second.left.delta_units, second.analyst_left.delta_units) == (10**12, 0)
-    with pytest.raises(BudgetExhausted, match="alice.*has epsilon 0.25.*Nothing was spent"):
+    assert second.left.delta_units == 0
+    with pytest.raises(BudgetExhausted, match="you have epsilon 0.25.*Nothing was spent"):
         spend(ledger, query="c")
     third = spend(ledger, pure(2.25), analyst="bob", query="d")
-    assert third.left.units == 0 and third.analyst_left.units == 3 * ONE // 4
-    with pytest.raises(BudgetExhausted, match="data set 'people'"):
+    assert third.left.units == 3 * ONE // 4
+    with pytest.raises(BudgetExhausted, match="data set's budget"):
         spend(ledger, pure(1e-9), analyst="bob", query="e")
     status = ledger.status("people")
     assert (status.spent.units, status.spent.delta_units) == (3 * ONE, 10**12)
@@ -127,8 +123,9 @@ def test_an_answer_is_stored_once_and_belongs_to_its_receipt(opened):
 
 def test_only_those_with_a_grant_may_ask(opened):
     ledger = opened(analysts={"alice": Charge("epsilon", ONE)}, queries=2)
-    with pytest.raises(UnknownAnalyst, match="Did you mean 'alice'"):
+    with pytest.raises(UnknownAnalyst) as caught:
         spend(ledger, analyst="alic")
+    assert "alice" not in str(caught.value)
     ledger.grant("people", "bob", Charge("epsilon", ONE), queries=1)
     spend(ledger, pure(0.1), analyst="bob", query="a")
     with pytest.raises(QueryLimit, match="asked 1 of 1"):
@@ -142,7 +139,7 @@ def test_only_those_with_a_grant_may_ask(opened):
     with pytest.raises(BudgetExhausted):
         spend(ledger, pure(0.1), query="d")
     ledger.grant("people", "alice", Charge("epsilon", ONE // 10), queries=9)  # below what was spent
-    with pytest.raises(BudgetExhausted, match="0 left"):
+    with pytest.raises(BudgetExhausted, match="you have epsilon 0 left"):
         spend(ledger, pure(0.1), query="d")
     assert ledger.verify().ok
 
@@ -182,7 +179,7 @@ def test_a_budget_is_raised_with_a_reason_only(opened):
     [
         ({"guarantee": pure(0.5, relation="replace-one")}, Mismatch, "relation='replace-one'"),
         ({"guarantee": pure(0.5, unit="user")}, Mismatch, "unit='user'"),
-        ({"fingerprint": "0" * 64}, Mismatch, "the data have changed"),
+        ({"fingerprint": "0" * 64}, Mismatch, "not those that the budget is bound to"),
         ({"guarantee": pure(-0.5)}, InputError, "must be above 0"),
         ({"guarantee": pure(0.0)}, InputError, "must be above 0"),
         ({"guarantee": pure(math.nan)}, InputError, "finite"),
@@ -207,7 +204,7 @@ def test_a_budget_is_raised_with_a_reason_only(opened):
         ({"query": "x" * 30_000}, InputError, "20000"),
         ({"analyst": ""}, InputError, "analyst"),
         ({"dataset": "peple"}, NoLedger, "Did you mean 'people'"),
-        ({"guarantee": pure(3.000000001)}, BudgetExhausted, "does not fit"),
+        ({"guarantee": pure(3.000000001)}, BudgetExhausted, "ask its keeper"),
     ],
 )
 def test_what_is_refused_spends_nothing(opened, change, error, said):
@@ -300,7 +297,7 @@ def test_entries_are_in_order_and_exported(opened):
 def test_a_clock_that_goes_back_is_noted_and_changes_nothing(opened, monkeypatch):
     times = iter(["2030-01-01T00:00:02+00:00", "2030-01-01T00:00:01+00:00"])
     ledger = opened()
-    monkeypatch.setattr(book, "now_text", lambda: next(times))
+    monkeypatch.setattr(stored, "now_text", lambda: next(times))
     spend(ledger, query="a")
     spend(ledger, query="b")
     told = ledger.verify()

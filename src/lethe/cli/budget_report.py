@@ -54,7 +54,7 @@ def report(
     with opened(where) as ledger:
         name = dataset_of(ledger, options["dataset"])
         findings = compose(ledger, name, options["gate"] or (), options["head"] or ())
-    bound = digest("ledger", name, findings.data["fingerprint"], findings.reproduction["head"])
+    bound = digest("ledger", name, findings.reproduction["head"])
     folder = run_folder(options["out"], Path(name).stem, bound)
     # A ledger's URL may hold a password, so the place is not written down.
     command = {"command": "budget report", **options, "dataset": name}

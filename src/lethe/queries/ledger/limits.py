@@ -1,4 +1,4 @@
-"""Checks of budgets, and the words of a refusal."""
+"""Checks of budgets, and charges in words."""
 
 from __future__ import annotations
 
@@ -37,19 +37,6 @@ def check_queries(queries: int | None) -> None:
     """
     if queries is not None and queries < 1:
         raise InputError(f"queries={queries} must be at least 1; leave it out for no limit.")
-
-
-def not_enough(charge: Charge, left: Charge, whose: str) -> str:
-    """The refusal of a charge that does not fit.
-
-    >>> not_enough(Charge("epsilon", 10**9), Charge("epsilon", 5 * 10**8), "analyst 'a'")
-    "a cost of epsilon 1 does not fit: analyst 'a' has epsilon 0.5 left. Nothing was spent."
-    """
-    return (
-        f"a cost of {in_words(charge, charge.delta_units or left.delta_units)} does not fit: "
-        f"{whose} has {in_words(left, charge.delta_units or left.delta_units)} left. Nothing was "
-        "spent."
-    )
 
 
 def in_words(charge: Charge, with_delta: int = 0) -> str:
