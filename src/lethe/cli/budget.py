@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from lethe.cli.budget_reading import anchor, export, show, verify
+from lethe.cli.budget_reading import accept, anchor, export, show, verify
 from lethe.cli.budget_report import report
 
 MANY = Parameter(negative=())
@@ -165,5 +165,5 @@ def raise_budget(
     return 0
 
 
-for _reads in (show, verify, export, anchor, report):
-    budget.command(_reads)
+for _command in (show, verify, export, anchor, accept, report):
+    budget.command(_command)
