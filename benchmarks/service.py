@@ -36,7 +36,7 @@ from common import RESULTS, load, save
 
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.opening import open_ledger
-from lethe.queries.service.tokens import Tokens
+from lethe.queries.service.access import issue_token
 
 ROWS = 100_000
 PACE = 4.0  # requests of a client a second, in the paced part
@@ -74,9 +74,7 @@ def world(folder: Path) -> str:
         analysts={"alice": Charge("epsilon", 10**13)},
     )
     ledger.close()
-    tokens = Tokens({})
-    token = tokens.issue("alice")
-    tokens.save(folder / "tokens.json")
+    token = issue_token(folder / "tokens.json", "alice", None)
     (folder / "s.toml").write_text(
         'budget = "b.db"\nlog = "trail.jsonl"\nper_minute = 1000000\n'
         '[tables.people]\nfile = "people.parquet"\n'
