@@ -2,13 +2,12 @@
 
     python benchmarks/attacks/hash_attack.py [--candidates 500] [--unkeyed]
 
-The attacker holds 999 of 1,000 rows and a list of candidates for the last one. For each candidate the
-file is written as its keeper would have, and its hashes (SHA-256 of the bytes, of the rows, and of the
-first entry of the ledger with each of them) are looked for in everything there is to see: refusals,
-`lethe budget show --json`, `anchor`, `export`, `verify`, the findings and the page, the anchor's file,
-and then the bytes of the stolen ledger. A candidate survives unless a hash speaks against it or for
-another one. With `--unkeyed` the budget is bound by a plain SHA-256, as it was once: the stolen ledger
-then confirms the row, which shows that the attack works.
+The attacker holds 999 of 1,000 rows and a list of candidates for the last one. For each candidate
+the file is written as its keeper would have, and its hashes (SHA-256 of the bytes, of the rows, and
+of the first entry of the ledger with each of them) are looked for in everything there is to see:
+refusals, `lethe budget show --json`, `anchor`, `export`, `verify`, the findings and the page, the
+anchor's file, and then the bytes of the stolen ledger. All candidates are left unless a hash
+confirms some. With `--unkeyed` the budget is bound by a plain SHA-256, as it was once.
 
 Measured (500 candidates): 500 are left after everything that is printed, and 500 with the ledger
 stolen too. With `--unkeyed` 1 is left, the right one, already from what is printed: the hash of the

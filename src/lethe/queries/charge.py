@@ -131,7 +131,7 @@ def _exact(name: str, number: float | Fraction) -> Fraction:
     """The shortest decimal that is this number: 0.3 is 300 million units and no unit more."""
     if not isinstance(number, Fraction) and not math.isfinite(number):
         raise InputError(f"{name}={number!r} must be a finite number.")
-    return Fraction(repr(number)) if isinstance(number, float) else Fraction(number)
+    return number if isinstance(number, Fraction) else Fraction(repr(float(number)))
 
 
 def _shown(value: object) -> str:

@@ -290,9 +290,9 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def _queued(self, *, create: bool = False) -> Iterator[int]:
-        beside = Path(f"{self.path}-lock")
+        beside = f"{self.path}-lock"
         if create:
-            keep_private(beside, create=True)
+            keep_private(Path(beside), create=True)
         # Opened each time: a process forked from this one must not keep the lock alive.
         try:
             lock, until = os.open(beside, os.O_RDWR), None

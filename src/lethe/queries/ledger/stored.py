@@ -6,6 +6,7 @@ import contextlib
 import hmac
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -335,14 +336,19 @@ class StoredLedger:
                 self._compared = True
             yield rows
 
+    def _writing(self, dataset: str) -> AbstractContextManager[Rows]:
+        if self._anchor is None:
+            return self._store.writing(dataset)
+        return self._anchored_writing(dataset, self._anchor)
+
     @contextlib.contextmanager
-    def _writing(self, dataset: str) -> Iterator[Rows]:
+    def _anchored_writing(self, dataset: str, anchor: Anchor) -> Iterator[Rows]:
         with self._store.writing(dataset) as rows:
-            if self._anchor is not None and (wrong := _not_anchored(rows, self._anchor)):
+            if wrong := _not_anchored(rows, anchor):
                 raise Damaged(refusals.refused(wrong))
             yield rows
-        if self._anchor is not None and rows.newest is not None:
-            self._anchor.advance(rows.newest)
+        if rows.newest is not None:
+            anchor.advance(rows.newest)
 
     def _rule(self, dataset: str) -> str:
         if dataset not in self._rules:
