@@ -76,7 +76,7 @@ def world(folder: Path) -> str:
     ledger.close()
     token = issue_token(folder / "tokens.json", "alice", None)
     (folder / "s.toml").write_text(
-        'budget = "b.db"\nlog = "trail.jsonl"\nper_minute = 1000000\n'
+        'budget = "b.db"\nlog = "audit.jsonl"\nper_minute = 1000000\n'
         '[tables.people]\nfile = "people.parquet"\n'
     )
     return token

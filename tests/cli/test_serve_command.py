@@ -40,7 +40,7 @@ def place(tmp_path):
     ledger.close()
     (tmp_path / "label.py").write_text("def label(rows):\n    return rows\n")
     (tmp_path / "s.toml").write_text(
-        'budget = "b.db"\nlog = "trail.jsonl"\n[tables.people]\nfile = "people.csv"\n'
+        'budget = "b.db"\nlog = "audit.jsonl"\n[tables.people]\nfile = "people.csv"\n'
         '[models.m]\ncallable = "label.py:label"\nkind = "label"\nfeatures = 2\nqueries = 5\n'
     )
     return tmp_path
@@ -102,7 +102,7 @@ def test_from_a_file_to_an_answer_and_a_clean_end(place, end):
         )
         server.send_signal(end)
         assert server.wait(60) == 0
-    lines = [json.loads(line) for line in (place / "trail.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (place / "audit.jsonl").read_text().splitlines()]
     assert [line["status"] for line in lines] == [200, 403, 200]
 
 
@@ -148,15 +148,15 @@ def test_a_running_service_under_a_hostile_client(place):
         with socket.create_connection((where.hostname, where.port), timeout=30) as leaving:
             leaving.sendall(head.encode())
         for _ in range(300):
-            if '"status": 499' in (place / "trail.jsonl").read_text():
+            if '"status": 499' in (place / "audit.jsonl").read_text():
                 break
             time.sleep(0.1)
         assert command("token", "alice", "--revoke", *tokens).returncode == 0
         assert post(f"{base}/v1/queries", token, question)[0] == 401
-    lines = [json.loads(line) for line in (place / "trail.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (place / "audit.jsonl").read_text().splitlines()]
     assert [line["status"] for line in lines] == [200, 499, 401]
     assert "Traceback" not in (place / "server.log").read_text()
-    for name in ("trail.jsonl", "tokens.json", "b.db", "b.db-lock", "counts.db", "kept"):
+    for name in ("audit.jsonl", "tokens.json", "b.db", "b.db-lock", "counts.db", "kept"):
         assert (place / name).stat().st_mode & 0o777 == 0o600, name
     (place / "b.db-lock").unlink()
     assert run(["serve", str(place / "s.toml")]) == 1
