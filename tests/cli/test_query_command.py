@@ -36,6 +36,7 @@ def budget(tmp_path: Path) -> Path:
         fingerprint="",
         relation="add/remove",
         unit="record",
+        analysts={"local": Charge("epsilon", 10**9, 10**13)},
     )
     ledger.close()
     return path
