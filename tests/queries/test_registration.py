@@ -90,7 +90,7 @@ def test_rows_that_changed_are_asked_nothing(tmp_path: Path) -> None:
     register(path, SCHEMA)
     written(tmp_path, ".parquet", 86_400_000)
     assert not find(path).is_unchanged()
-    with pytest.raises(Mismatch, match="not those that were registered"):
+    with pytest.raises(Mismatch, match="not those that the budget is bound to"):
         ask(path, "count()", epsilon=1.0, budget=None, no_budget=True)
     path.unlink()
     with pytest.raises(RunFailed, match="cannot be read. Put it back"):
