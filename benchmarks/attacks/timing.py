@@ -7,6 +7,11 @@ first of each pair changing places; then two tables of which in one no row match
 all do. Reported: the median time, the median of the paired differences with its 95 % bootstrap
 interval, and how well one time tells the tables apart (AUC; 0.5 is chance level). Times are of the
 processor: what an attacker would see of a machine with nothing else to do.
+
+Measured (600 pairs, seed 0, 2 cores under load 12, results/answer_timing.json): one record that
+matches where none did adds 0.09 ms (0.06 to 0.12) to a count over 2,000 rows that takes 1.8 ms, AUC
+0.57; 0.26 ms (0.25 to 0.29) to a mean over 200,000 rows that takes 3.3 ms, AUC 0.65. All records
+that match add 5.9 ms (5.8 to 6.0) to that mean, AUC 0.99.
 """
 
 from __future__ import annotations

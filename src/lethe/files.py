@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -81,10 +82,11 @@ def keep_private(path: Path, *, create: bool = False) -> None:
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     try:
-        mode = path.stat().st_mode & 0o777
+        status = path.stat()
     except FileNotFoundError:
         return
-    if mode & 0o077:
+    mode = status.st_mode & 0o777
+    if mode & 0o077 and stat.S_ISREG(status.st_mode):  # a device such as /dev/null is everybody's
         try:
             path.chmod(0o600)
         except PermissionError:

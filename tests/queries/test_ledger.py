@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import re
 import sqlite3
 import threading
 from fractions import Fraction
@@ -19,7 +20,7 @@ from lethe.errors import InputError
 from lethe.evidence.gdp import gdp_delta
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import COSTS, Charge, charge_of, check_cost
-from lethe.queries.ledger import chain, stored
+from lethe.queries.ledger import chain, refusals, stored
 from lethe.queries.ledger.contract import (
     BudgetExhausted,
     Damaged,
@@ -463,6 +464,46 @@ def test_a_server_out_of_reach(tmp_path):
 
 def test_the_fingerprint_is_the_one_of_the_budget(opened):
     assert opened().status("people").fingerprint == FINGERPRINT
+
+
+REFUSALS = (
+    re.escape(refusals.EXHAUSTED),
+    re.escape(refusals.OTHER_DATA),
+    re.escape(refusals.NO_BUDGET),
+    r"a cost of epsilon [0-9.]+ does not fit: you have epsilon [0-9.]+ left\. Nothing was spent\.",
+    r"you have asked \d+ of \d+ queries\. Nothing was spent; .*",
+    r"(relation|unit)='[a-z/-]+' of the answer is not the budget's '[a-z/-]+': .*",
+)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["alice", "bob", "stranger", "al"]),
+            st.sampled_from([1e-9, 0.1, 0.5, 2.0]),
+            st.sampled_from(["add/remove", "replace-one"]),
+            st.sampled_from(["record", "user"]),
+            st.sampled_from([FINGERPRINT, "other"]),
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_refusals_are_a_closed_list(tmp_path_factory, steps):
+    """In any state, whatever is asked: a sentence of the list, and no other analyst's name."""
+    limits = {"alice": Charge("epsilon", ONE), "bob": Charge("epsilon", 3 * ONE)}
+    place = tmp_path_factory.mktemp("l") / "b.db"
+    budget = Charge("epsilon", 2 * ONE)
+    with contextlib.closing(made(place, budget=budget, analysts=limits, queries=4)) as ledger:
+        for at, (analyst, epsilon, relation, unit, fingerprint) in enumerate(steps):
+            cost = pure(epsilon, relation=relation, unit=unit)
+            try:
+                spend(ledger, cost, analyst=analyst, query=str(at), fingerprint=fingerprint)
+            except NotSpent as refused:
+                told = str(refused)
+                assert any(re.fullmatch(sentence, told) for sentence in REFUSALS), told
+                assert not any(name in told for name in ("alice", "bob"))
 
 
 @pytest.mark.parametrize("name", sorted(COSTS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import os
@@ -71,16 +72,18 @@ def people(tmp_path_factory):
 class World:
     """A service over the people, with clients of its analysts."""
 
-    def __init__(self, folder, people, budgets, per_minute=1e6, person=None):
-        self.ledger = open_ledger(folder / "b.db")
-        self.ledger.create(
-            "people",
-            charge(5),
-            fingerprint=find(people).fingerprint(),
-            relation="add/remove",
-            unit="record" if person is None else "user",
-            analysts={name: charge(most) for name, most in budgets.items()},
-        )
+    def __init__(self, folder, people, budgets, per_minute=1e6, person=None, ledger=None):
+        self.ledger = ledger or open_ledger(folder / "b.db")
+        self.fingerprint = find(people).fingerprint()
+        if ledger is None:
+            self.ledger.create(
+                "people",
+                charge(5),
+                fingerprint=self.fingerprint,
+                relation="add/remove",
+                unit="record" if person is None else "user",
+                analysts={name: charge(most) for name, most in budgets.items()},
+            )
         config = DatasetConfig("people", people, "people", person=person, rows=person and 2)
         models = [
             Served("label", scores, "label", 2, 10),
@@ -154,7 +157,7 @@ def test_each_sees_the_own_budget_only(world):
     world.ledger.grant("people", "carol", charge(5))
     spend = Guarantee("pure-dp", {"epsilon": 4.5}, "add/remove", "record")
     world.ledger.spend(
-        dataset="people", analyst="carol", query="q", guarantee=spend, fingerprint=""
+        dataset="people", analyst="carol", query="q", guarantee=spend, fingerprint=world.fingerprint
     )
     mine = world.clients["alice"].get("/v1/tables/people/budget").json()
     theirs = world.clients["bob"].get("/v1/tables/people/budget").json()
@@ -535,9 +538,28 @@ def by_hand(world, pieces, then, whole=False):
     return start["status"], dict(start["headers"]), b"".join(one["body"] for one in bodies)
 
 
+def test_an_anchor_that_is_gone_is_for_the_keeper_alone(tmp_path, people):
+    """Before the payment or in between: no answer, and no word of where the anchor lies."""
+    World(tmp_path, people, {"alice": 1.0}).close()
+    kept = tmp_path / "kept.anchor"
+    with contextlib.closing(open_ledger(tmp_path / "b.db")) as ledger:
+        ledger.write_anchor(kept)
+    world = World(tmp_path, people, {"alice": 1.0}, ledger=open_ledger(tmp_path / "b.db", kept))
+    assert world.ask("count()").status_code == 200
+    kept.unlink()
+    for told in (world.ask("count() where age > 3"), world.ask("count() where age > 4")):
+        assert told.status_code == 503 and str(tmp_path) not in told.text
+    assert world.stranger.get("/health").status_code == 503
+    with contextlib.closing(open_ledger(tmp_path / "b.db")) as ledger:
+        assert ledger.status("people").spent.units == 10**8
+    world.close()
+
+
 def test_a_data_file_that_is_gone_is_no_bug(tmp_path):
     path = tmp_path / "p.parquet"
     pq.write_table(pa.table({"x": [1] * 50}), path)
+    registered(path)
+    whole = path.read_bytes()
     world = World(tmp_path, path, {"alice": 1.0})
     for broken in (path.unlink, lambda: path.write_bytes(b"no parquet"), path.unlink):
         broken()
@@ -545,7 +567,7 @@ def test_a_data_file_that_is_gone_is_no_bug(tmp_path):
             assert told.status_code == 503
             assert told.json() == {"error": "unavailable", "message": web.OUT_OF_REACH}
     assert world.spent() == 0
-    pq.write_table(pa.table({"x": [1] * 5000}), path)
+    path.write_bytes(whole)
     assert world.ask("count()").status_code == 200
     world.close()
 

@@ -20,8 +20,7 @@ from lethe.queries.answer import Answer, Answers
 from lethe.queries.charge import Charge
 from lethe.queries.evaluate import measure
 from lethe.queries.ledger import refusals
-from lethe.queries.ledger.chain import key_of
-from lethe.queries.ledger.contract import Ledger, NotSpent, Status
+from lethe.queries.ledger.contract import Ledger, NotSpent
 from lethe.queries.ledger.opening import open_ledger, rollback_assumption
 from lethe.queries.parse import parse
 from lethe.queries.plan import Plan, make_plan
@@ -46,7 +45,7 @@ class Reply:
         answers: with their noise.
         plan: what was known beforehand.
         charge: what it cost now; None where it was free.
-        left: what the analyst can still spend; None without a budget.
+        left: what the analyst can still spend of an own budget; None without one.
         stored: whether this is the stored answer of an earlier time.
     """
 
@@ -161,9 +160,10 @@ def answer(
     key = f"{plan.key} | {fingerprint}"
     stored = ledger.stored(dataset, analyst, key)
     if stored is not None:
-        return Reply(_from_json(json.loads(stored)), plan, None, _left(status, analyst), True)
-    if status.queries > status.answers and not again:
-        _check_answered(ledger, dataset, analyst, key)
+        left = ledger.balance(dataset, analyst).left
+        return Reply(_from_json(json.loads(stored)), plan, None, left, True)
+    if status.queries > status.answers and not again and ledger.paid(dataset, analyst, key):
+        raise PaidUnanswered(refusals.PAID_UNANSWERED)
     receipt = ledger.spend(
         dataset=dataset,
         analyst=analyst,
@@ -175,9 +175,8 @@ def answer(
         answers = _answered(table, plan)
         ledger.answered(receipt, json.dumps(answers.to_json(), allow_nan=False))
     except RunFailed as error:
-        raise RunFailed(f"{error} The cost was spent (entry {receipt.number}).") from error
-    left = receipt.left if receipt.analyst_left is None else receipt.analyst_left
-    return Reply(answers, plan, receipt.charge, left, False)
+        raise RunFailed(f"{error} The cost was spent.") from error
+    return Reply(answers, plan, receipt.charge, receipt.left, False)
 
 
 def _answered(table: Table, plan: Plan) -> Answers:
@@ -206,23 +205,6 @@ def only_dataset(ledger: Ledger) -> str:
         listed = ", ".join(names) or "none"
         raise InputError(f"the ledger has the data sets {listed}: name one by dataset.")
     return names[0]
-
-
-def _check_answered(ledger: Ledger, dataset: str, analyst: str, query: str) -> None:
-    """Refuse what this analyst has paid for without an answer, unless it is asked for again."""
-    key = key_of(query)
-    for entry in ledger.entries(dataset):
-        if entry.kind == "spend" and entry.analyst == analyst and entry.key == key:
-            raise PaidUnanswered(
-                f"this question was paid for (entry {entry.number}) and has no answer: the "
-                "machine stopped in between, or another process is still at it. What was spent "
-                "stays spent; ask with again (--again) to pay once more."
-            )
-
-
-def _left(status: Status, analyst: str) -> Charge:
-    own = [share.left for share in status.shares if share.analyst == analyst]
-    return own[0] if own else status.left
 
 
 def _from_json(told: Mapping[str, Any]) -> Answers:

@@ -17,9 +17,8 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from lethe.errors import InputError
 from lethe.files import write_for_owner
-from lethe.queries.ledger.contract import Damaged, Entry, Unavailable
+from lethe.queries.ledger.contract import Damaged, Entry, NoLedger, Unavailable
 
 _RECORD = 256  # bytes: a half or a quarter of a disk's sector, which is written whole
 _PARTS = (20, 64, 64)  # number, hash of the entry, hash of the data set's name; then the name
@@ -39,7 +38,7 @@ class Anchor:
         """Hash of a data set's name -> number and hash of the entry that its ledger must hold.
 
         Raises:
-            InputError: there is no such file.
+            NoLedger: there is no such file.
             Damaged: it is no anchor.
         """
         with self._file(os.O_RDONLY) as file:
@@ -55,7 +54,7 @@ class Anchor:
         Not synced: after a loss of power it may be behind, which is safe.
 
         Raises:
-            Unavailable: it cannot be written; the entry is in the ledger.
+            NoLedger, Unavailable: it is gone, or cannot be written; the entry is in the ledger.
         """
         with self._file(os.O_RDWR) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -69,7 +68,7 @@ class Anchor:
         try:
             file = os.open(self.path, flags)
         except FileNotFoundError:
-            raise InputError(
+            raise NoLedger(
                 f"the anchor {self.path} does not exist: `lethe budget anchor LEDGER --to "
                 f"{self.path}` writes it."
             ) from None

@@ -75,11 +75,6 @@ class Receipt:
     left: Charge | None
     hash: str
 
-    @property
-    def analyst_left(self) -> Charge | None:
-        """The same as `left`."""
-        return self.left
-
 
 @dataclass(frozen=True)
 class Balance:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -160,9 +160,7 @@ class QueryService:
         config = self._config(table)
         with self._reading(config) as opened:
             plan = self._planned(config, opened, query, cost)
-            reply = answer(opened, plan, self._budgets(), config.dataset, analyst, again=again)
-        # An analyst without an own budget is not shown what the data set has left.
-        return replace(reply, left=self._budgets().balance(config.dataset, analyst).left)
+            return answer(opened, plan, self._budgets(), config.dataset, analyst, again=again)
 
     def budget(self, table: str, analyst: str) -> dict[str, Any]:
         """This analyst's own account; nothing of the others, nothing of the data set's.

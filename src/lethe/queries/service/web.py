@@ -178,7 +178,7 @@ def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: Audi
     async def health(request: Request) -> Response:
         try:
             await in_thread(service.healthy)
-        except LetheError:
+        except Exception:
             return reply(503, {"status": "unavailable"})
         return reply(200, {"status": "ok"})
 
