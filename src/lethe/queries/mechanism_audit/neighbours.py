@@ -40,7 +40,8 @@ def standard_pairs(
 
     Everybody at one bound and one person at the other; everybody equal; values spread evenly, of
     which the last is taken away; a constant and an outlier; halves at both bounds; one person
-    alone; and, under add/remove, nobody at all.
+    alone; and, under add/remove, nobody at all, and two and three people. There the number of
+    people is private and moves most of itself, so that noise that follows it shows.
 
     Args:
         low: bound of the values.
@@ -76,7 +77,12 @@ def standard_pairs(
         ("half at each bound", halves, high, low),
     ]
     if relation == "add/remove":
-        made.append(("one person and nobody", flat(low, 0), high, low))
+        made += [
+            ("one person and nobody", flat(low, 0), high, low),
+            ("two people, the upper leaves", flat(low, 1), high, low),
+            ("two people, the lower leaves", flat(high, 1), low, high),
+            ("three people, the upper leaves", flat(low, 2), high, low),
+        ]
     else:
         made.append(("one person alone", flat(low, 0), high, low))
     if beyond:
