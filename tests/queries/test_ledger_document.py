@@ -16,7 +16,7 @@ from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.rules import QUERY_METRICS, parse_rule
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.document import burn_down, compose, proven
-from lethe.report import render
+from lethe.report import queries, render
 
 
 @pytest.fixture
@@ -103,6 +103,18 @@ def test_a_long_burn_keeps_its_ends(tmp_path, monkeypatch):
     assert [one["queries"] for one in points] == [0, 5, 10, 15, 20, 25, 30, 35, 40, 43]
     assert points[-1]["left"]["amount"] == 0.14
     ledger.close()
+
+
+@pytest.mark.parametrize("length", [*range(1, 45), 199, 200, 201, 401])
+def test_a_long_account_is_shown_from_its_first_answer_to_its_last(length):
+    """The table of a page is thinned like the points of the findings; its last row is today's."""
+    amounts = [{"amount": float(length - at), "delta_units": 0} for at in range(length)]
+    points = [{"queries": at, "budget": amounts[0], "left": amounts[at]} for at in range(length)]
+    rows = queries._burn({"burn": points}).rows
+    shown = [name for name, _ in rows]
+    assert shown[0] == "0" and shown[-1] == str(length - 1) and len(rows) <= queries._ROWS + 1
+    assert shown == sorted(set(shown), key=int)
+    assert rows[-1][1][1] == queries.text_cell("1")
 
 
 def test_bad_rules_and_names(ledger):

@@ -167,6 +167,32 @@ def test_a_person_alone_in_a_group_is_hidden():
         m.found_keys({0: 5}, groups=1, largest=1, total=1, spend=Spend(epsilon=1.0))
 
 
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 2.0, 40.0])
+@pytest.mark.parametrize("delta", [1e-14, 1e-9, 1e-4, 0.3, 0.99])
+@pytest.mark.parametrize(("groups", "largest"), [(1, 1), (1, 7), (4, 4), (20, 3)])
+def test_the_threshold_is_the_least_that_keeps_delta(epsilon, delta, groups, largest):
+    """By the tail of the noise and not by OpenDP's map: so many groups of one person are hidden."""
+    found = m.found_keys(
+        {},
+        groups=groups,
+        largest=largest,
+        total=groups * largest,
+        spend=Spend(epsilon=epsilon, delta=delta),
+    )
+    scale = found.law.scale
+    assert scale >= groups * largest / epsilon * (1 - 1e-12)
+
+    def shown(threshold: float) -> float:
+        """P(a group of `largest` rows is shown), for noise on whole numbers."""
+        above = threshold - largest
+        return math.exp(-above / scale) / (1 + math.exp(-1 / scale)) if above > 0 else 1.0
+
+    each = shown(found.threshold)
+    assert -math.expm1(groups * math.log1p(-each)) <= delta * (1 + 1e-9)
+    lower = found.threshold - 3 - scale / 100
+    assert lower <= largest or groups * shown(lower) > delta
+
+
 def test_bad_input_of_choices():
     with pytest.raises(InputError, match="one to each"):
         m.exponential(["a"], [1, 2], sensitivity=1, spend=Spend(epsilon=1.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,9 @@ def standard_pairs(
     [([0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0]), ([1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0])]
     """
     check_choice("relation", relation, RELATIONS)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InputError(f"bounds={low!r},{high!r} must be finite, the lower one first.")
+    numbers = all(isinstance(x, Real) and not isinstance(x, bool) for x in (low, high, size))
+    if not (numbers and math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InputError(f"bounds={low!r},{high!r} must be finite numbers, the lower one first.")
     check_at_least("size", size, 4)
     middle, rest = (low + high) / 2, size - 1
 

@@ -69,13 +69,16 @@ def found_keys(
     def measure(threshold: int) -> Any:
         return dp.m.make_laplace_threshold(*space, scale=scale, threshold=threshold)
 
-    threshold = largest + math.ceil(scale * max(0.0, math.log(groups / delta))) + 1
+    # Noise of t or more has probability a^t / (1 + a), a = e^(-1 / scale): from a little below the
+    # least threshold by that formula upwards, until OpenDP's map agrees that delta is kept.
+    tail = math.log(groups / delta) - math.log1p(math.exp(-1 / scale))
+    threshold = largest + max(0, math.floor(scale * tail) - 1)
     while True:
         made = measure(threshold)
         cost = made.map(distance)
         if cost[0] <= epsilon and cost[1] <= delta:
             break
-        threshold += max(1, math.ceil(scale / 16))
+        threshold += max(1, math.floor(scale / 1000))
     drawn = made({int(k): max(0, min(2**62, int(v))) for k, v in counts.items() if v > 0})
     shown = {int(k): int(drawn[k]) for k in sorted(drawn)}
     return Found(shown, threshold, Law("discrete laplace", scale))
