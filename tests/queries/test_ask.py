@@ -121,7 +121,7 @@ def test_an_exhausted_budget_refuses_in_plain_words(people: Path, budget: Path) 
         ("count() by county", {"epsilon": 0.5}, "epsilon with a delta"),
         ("count(); drop table rows", {"epsilon": 0.5}, "';' has no place"),
         ("max(age)", {"epsilon": 0.5}, "a largest value is refused"),
-        ("quantile(age, 0.0001) in [0, 1]", {"epsilon": 0.5}, "alpha=0.0001 must be at least"),
+        ("quantile(age, 0.0001) in [0, 1]", {"epsilon": 0.5}, "alpha=0.0001 must be a fraction"),
         ("count() by county", {"epsilon": 1e-15, "delta": 1e-6}, "no group is large enough"),
         (MEAN, {"epsilon": 0.5, "analyst": ""}, "analyst"),
         (MEAN, {"epsilon": 0.5, "dataset": "persons"}, "persons"),

@@ -140,6 +140,41 @@ def test_groups_cost_what_one_costs_or_two():
         s.over_groups([s.noisy_count(1, spend, whose)], [{"g": 1}], spend, whose)
 
 
+@pytest.mark.parametrize("relation", ["add/remove", "replace-one"])
+@pytest.mark.parametrize(
+    ("dear", "asked"),
+    [
+        ({"epsilon": 1.0, "delta": 1e-5}, {"epsilon": 1.0, "delta": 1e-6}),
+        ({"epsilon": 2.0, "delta": 1e-6}, {"epsilon": 1.0, "delta": 1e-6}),
+        ({"epsilon": 0.1, "delta": 1e-9}, {"epsilon": 1.0}),
+        ({"rho": 0.01}, {"epsilon": 1.0}),
+        ({"mu": 0.01}, {"rho": 1.0}),
+    ],
+)
+def test_a_group_that_costs_more_in_anything_is_refused(relation, dear, asked):
+    """A larger delta under the same epsilon, or another kind of cost, is more."""
+    whose = s.Neighbours(relation)
+    answers = [
+        s.noisy_count(1, s.Spend(**cost).in_groups(relation), whose) for cost in (asked, dear)
+    ]
+    with pytest.raises(InputError, match="may cost"):
+        s.over_groups(answers, [{"g": 1}, {"g": 2}], s.Spend(**asked), whose)
+
+
+@pytest.mark.parametrize(
+    "whose",
+    [
+        s.Neighbours("add/remove"),
+        s.Neighbours("add/remove", "user", 2),
+        s.Neighbours("replace-one", "user", 2),
+    ],
+    ids=str,
+)
+def test_a_number_of_rows_is_public_for_one_row_a_person_only(whose):
+    with pytest.raises(InputError, match="one row a person only"):
+        s.noisy_mean(5, 10, SMALL, MUCH, whose, public_rows=True)
+
+
 def test_unknown_keys():
     whose = s.Neighbours("add/remove", "user", 3)
     spend = s.Spend(epsilon=1.0, delta=1e-6)
