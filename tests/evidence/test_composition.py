@@ -13,6 +13,7 @@ from scipy.stats import binom
 
 from lethe.errors import InputError
 from lethe.evidence import composition as c
+from lethe.evidence.gdp import gdp_delta
 from lethe.evidence.guarantee import Guarantee
 
 
@@ -186,3 +187,13 @@ def test_a_label_of_several_loses_nothing(data, kind, count, swapped):
         two = top[:2] if swapped else top[:1]
         exact = math.hypot(*two) if name == "mu" else math.fsum(two)
         assert most[name] == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 4.0])
+def test_the_mu_of_a_pure_epsilon_covers_its_worst_case(epsilon):
+    """Randomized response at every e below epsilon; at 0 both curves touch, so no mu is smaller."""
+    mu = c.gdp_sum([label("pure-dp", epsilon=epsilon)])
+    for smaller in np.linspace(0, epsilon, 9):
+        exact = (math.exp(epsilon) - math.exp(smaller)) / (1 + math.exp(epsilon))
+        assert gdp_delta(mu, float(smaller)) >= exact * (1 - 1e-9)
+    assert gdp_delta(mu, 0.0) == pytest.approx(math.tanh(epsilon / 2), rel=1e-9)
