@@ -38,7 +38,7 @@ from lethe.data.schema import Schema
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.opening import open_ledger
 from lethe.queries.registration import register
-from lethe.queries.service.tokens import Tokens
+from lethe.queries.service.access import issue_token
 
 ROWS = 100_000
 PACE = 4.0  # requests of a client a second, in the paced part
@@ -78,11 +78,9 @@ def world(folder: Path) -> str:
         analysts={"alice": Charge("epsilon", 10**13)},
     )
     ledger.close()
-    tokens = Tokens({})
-    token = tokens.issue("alice")
-    tokens.save(folder / "tokens.json")
+    token = issue_token(folder / "tokens.json", "alice", None)
     (folder / "s.toml").write_text(
-        'budget = "b.db"\nlog = "trail.jsonl"\nper_minute = 1000000\n'
+        'budget = "b.db"\nlog = "audit.jsonl"\nper_minute = 1000000\n'
         '[tables.people]\nfile = "people.parquet"\n'
     )
     return token

@@ -31,7 +31,8 @@ def people(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def budget(tmp_path: Path, people: Path) -> Path:
-    return budget_for(find(people), tmp_path / "b.db", Charge("epsilon", 10**9, 10**13))
+    whole = Charge("epsilon", 10**9, 10**13)
+    return budget_for(find(people), tmp_path / "b.db", whole, analysts={"local": whole})
 
 
 def spent(budget: Path) -> int:

@@ -254,6 +254,24 @@ def test_columns_of_duckdb_that_no_question_reads(tmp_path: Path, kind: str) -> 
     assert list(infer_schema(path)) == ["y"] and left_out(path) == {"x": kind}
 
 
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint64()])
+@pytest.mark.parametrize(
+    "bounds", [(-1, 1), (0, 120), (-(2**31), 2**31), (1, 2**63 - 1), (-(10**37), 10**37)]
+)
+def test_bounds_are_compared_in_any_width(
+    tmp_path: Path, kind: Any, bounds: tuple[int, int]
+) -> None:
+    width = kind.bit_width
+    low, high = (
+        (0, 2**64 - 1) if kind == pa.uint64() else (-(2 ** (width - 1)), 2 ** (width - 1) - 1)
+    )
+    numbers = [low, low + 1, 0, 1, 2, 100, high - 1, high]
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"x": pa.array([*numbers, None], kind)}), path)
+    right = [number if bounds[0] <= number <= bounds[1] else None for number in numbers]
+    assert cells(File(path), Column("x", "whole", bounds)) == [*right, None]
+
+
 def test_what_is_outside_the_domain_is_missing_or_clamped(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": [-5.0, 0.0, 7.5, INF, NAN], "n": [1, 2, 3, 4, None]}), path)

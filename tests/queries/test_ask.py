@@ -66,10 +66,10 @@ def test_a_question_is_paid_for_once_and_then_free(people: Path, budget: Path) -
     assert row.low is not None and row.high is not None
     assert abs(float(row.value) - exact) < 1 and row.low < row.value < row.high
     assert first.charge == Charge("epsilon", 500_000_000) and not first.stored
-    assert first.left == Charge("epsilon", 1_500_000_000, 10**15)
+    assert first.left is None  # no own budget: what the data set has left is its keeper's
     again = ask(people, "MEAN( age ) IN [18.0,1e2]", epsilon=0.5, budget=budget)
     assert again.stored and again.charge is None
-    assert again.answers == first.answers and again.left == first.left
+    assert again.answers == first.answers
     assert spent(budget) == (500_000_000, 1, 1)
     other = ask(people, MEAN, epsilon=0.25, budget=budget)
     assert not other.stored and other.answers != first.answers
@@ -86,18 +86,18 @@ def test_an_exhausted_budget_refuses_in_plain_words(people: Path, budget: Path) 
     with pytest.raises(BudgetExhausted):
         ask(people, MEAN, epsilon=0.6, budget=budget)
     assert spent(budget) == (1_500_000_000, 1, 1)
-    assert ask(people, MEAN, epsilon=0.5, budget=budget).left == Charge("epsilon", 0, 10**15)
+    assert ask(people, MEAN, epsilon=0.5, budget=budget).left is None
 
 
 @pytest.mark.parametrize(
     ("query", "settings", "why"),
     [
-        (MEAN, {"epsilon": -0.5}, "epsilon=-0.5 must be in"),
-        (MEAN, {"epsilon": 0.0}, "epsilon=0.0 must be in"),
-        (MEAN, {"epsilon": math.nan}, "epsilon=nan must be in"),
-        (MEAN, {"epsilon": math.inf}, "epsilon=inf must be in"),
-        (MEAN, {"epsilon": 0.5, "delta": 1.0}, "delta=1.0 must be in"),
-        (MEAN, {"epsilon": 0.5, "delta": 0.0}, "delta=0.0 must be in"),
+        (MEAN, {"epsilon": -0.5}, "epsilon=-0.5 must be at least"),
+        (MEAN, {"epsilon": 0.0}, "epsilon=0.0 must be at least"),
+        (MEAN, {"epsilon": math.nan}, "epsilon=nan must be at least"),
+        (MEAN, {"epsilon": math.inf}, "epsilon=inf must be at least"),
+        (MEAN, {"epsilon": 0.5, "delta": 1.0}, "delta=1.0 must be at least"),
+        (MEAN, {"epsilon": 0.5, "delta": 0.0}, "delta=0.0 must be at least"),
         (MEAN, {"rho": 0.5, "delta": 1e-6}, "delta goes with epsilon"),
         (MEAN, {}, "exactly one of epsilon, rho and mu"),
         (MEAN, {"epsilon": 0.5, "rho": 0.5}, "exactly one of epsilon, rho and mu"),
@@ -114,8 +114,8 @@ def test_an_exhausted_budget_refuses_in_plain_words(people: Path, budget: Path) 
         ("count() by county", {"epsilon": 0.5}, "epsilon with a delta"),
         ("count(); drop table rows", {"epsilon": 0.5}, "';' has no place"),
         ("max(age)", {"epsilon": 0.5}, "a largest value is refused"),
-        ("quantile(age, 0.0001) in [0, 1]", {"epsilon": 0.5}, "alpha=0.0001 must be at least"),
-        ("count() by county", {"epsilon": 1e-15, "delta": 1e-6}, "no group is large enough"),
+        ("quantile(age, 0.0001) in [0, 1]", {"epsilon": 0.5}, "0.0001 must be a fraction"),
+        ("quantile(age, 0.9995) in [0, 1]", {"epsilon": 0.5}, "0.9995 must be a fraction"),
         (MEAN, {"epsilon": 0.5, "analyst": ""}, "analyst"),
         (MEAN, {"epsilon": 0.5, "dataset": "persons"}, "persons"),
         (MEAN, {"epsilon": 0.5, "no_budget": True}, "a question needs a budget"),
@@ -146,7 +146,7 @@ def test_an_unknown_analyst_is_refused(people: Path, tmp_path: Path) -> None:
         Charge("epsilon", 10**9),
         analysts={"ann": Charge("epsilon", 5 * 10**8)},
     )
-    with pytest.raises(UnknownAnalyst, match="Did you mean 'ann'?"):
+    with pytest.raises(UnknownAnalyst, match="no budget"):
         ask(people, MEAN, epsilon=0.5, budget=tmp_path / "named.db", analyst="anne")
     reply = ask(people, MEAN, epsilon=0.5, budget=tmp_path / "named.db", analyst="ann")
     assert reply.left == Charge("epsilon", 0)

@@ -186,5 +186,5 @@ def test_questions_about_data_that_are_not_registered_are_refused(tmp_path: Path
     register(path, Schema.of({"n": {"type": "whole"}}))
     ask(path, "count()", epsilon=1.0, budget=None, no_budget=True)
     pq.write_table(pa.table({"n": [1, 2, 3]}), path)
-    with pytest.raises(InputError, match="not those that were registered"):
+    with pytest.raises(InputError, match="not those that the budget is bound to"):
         ask(path, "count()", epsilon=1.0, budget=None, no_budget=True)

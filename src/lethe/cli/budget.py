@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from lethe.cli.budget_reading import anchor, export, show, verify
+from lethe.cli.budget_reading import accept, anchor, export, show, verify
 from lethe.cli.budget_report import report
 from lethe.cli.register import forget_data
 
@@ -84,12 +84,13 @@ def create(
     own = [limit_of(one, whole) for one in analyst or ()]
     if len(dict(own)) < len(own):
         raise InputError("--analyst names somebody twice; give each one budget.")
-    fingerprint = "" if data is None else _registered(data, schema, prepared, table).fingerprint()
+    found = None if data is None else _registered(data, schema, prepared, table)
     with opened(where) as ledger:
         ledger.create(
             name,
             whole,
-            fingerprint=fingerprint,
+            fingerprint="" if found is None else found.fingerprint(),
+            schema="" if found is None else found.schema.canonical(),
             relation=relation,
             unit=unit,
             analysts=dict(own) or None,
@@ -199,6 +200,6 @@ def _registered(
     return found
 
 
-for _reads in (show, verify, export, anchor, report):
-    budget.command(_reads)
+for _command in (show, verify, export, anchor, accept, report):
+    budget.command(_command)
 budget.command(forget_data, name="forget-data")

@@ -26,6 +26,7 @@ def query(
     rows: int | None = None,
     relation: Literal["add/remove", "replace-one"] | None = None,
     table: str | None = None,
+    anchor: Path | None = None,
     dry_run: Annotated[bool, FLAG] = False,
     explain: Annotated[bool, FLAG] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
@@ -71,6 +72,8 @@ def query(
         Neighbours: a person more or less, or another person instead. [add/remove]
     table
         In a .duckdb file. [the only one]
+    anchor
+        Head of the ledger that `lethe budget anchor` wrote, kept elsewhere: finds old copies.
     dry_run
         Say what it would cost and how far off it would be; spend nothing, read no row.
     explain
@@ -121,6 +124,7 @@ def query(
         dataset=dataset,
         analyst=ANALYST if analyst is None else analyst,
         again=again,
+        anchor=anchor,
         no_budget=no_budget,
     )
     if no_budget:

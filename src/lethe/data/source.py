@@ -173,6 +173,10 @@ def cast_sql(column: Column, source: str) -> str:
         return found
     low, high = (value_sql(column, bound) for bound in column.bounds)
     if column.outside == "missing":
+        if column.type == "whole" and source in _SIGNED:
+            # Compared in the file's own type, or the literals' if that is wider: this is faster.
+            cell, (lowest, highest) = quoted(column.name), map(int, column.bounds)
+            return f"CASE WHEN {cell} BETWEEN ({lowest}) AND ({highest}) THEN {found} END"
         return f"CASE WHEN {found} BETWEEN {low} AND {high} THEN {found} END"
     return (
         f"CASE WHEN {found} < {low} THEN {low} WHEN {found} <= {high} THEN {found} "
@@ -190,6 +194,8 @@ def _plain_cast(column: Column, source: str) -> str:
     if source == '"NULL"':  # the type of a column of Parquet that has no cell
         return f"CAST({cell} AS {target})"
     if kind == "whole":
+        if source in _SIGNED:
+            return f"CAST({cell} AS {target})"
         if source in _WHOLE or source == "BOOLEAN":
             return f"TRY_CAST({cell} AS {target})"
         if numeric:  # a cast rounds; what it changes is no whole number

@@ -15,7 +15,7 @@ import hmac
 import json
 import os
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lethe.data.schema import Schema
@@ -47,7 +47,7 @@ class Registered:
     rows: Path
     table: str | None
     copied: bool
-    key: bytes
+    key: bytes = field(repr=False)
     keeper: Path
     settled: str = ""
 
@@ -56,8 +56,15 @@ class Registered:
         """A mark that changes when the rows are written anew; not of their content.
 
         Raises:
-            RunFailed: the file is gone.
+            RunFailed: the file is gone, or rows of it lie in DuckDB's log beside it, which the
+                fingerprint does not cover.
         """
+        log = self.rows.with_name(f"{self.rows.name}.wal")
+        if self.rows.suffix.lower() == ".duckdb" and log.exists() and log.stat().st_size:
+            raise RunFailed(
+                f"{self.rows} has changes that still lie in {log.name}. Close whatever has it "
+                "open, or run CHECKPOINT there."
+            )
         try:
             seen = self.rows.stat()
         except OSError:
