@@ -11,24 +11,27 @@ from typing import Any
 from lethe.training.folder import RunFolder
 
 
-def write_personal(folder: RunFolder, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Write `records.parquet`, or `records.csv` where pyarrow is missing; returns the name.
+def write_personal(
+    folder: RunFolder, rows: Sequence[Mapping[str, Any]], name: str = "records"
+) -> str:
+    """Write `NAME.parquet`, or `NAME.csv` where pyarrow is missing; returns the file's name.
 
     Nobody else on the machine can read it.
 
     Args:
         folder: of the run.
         rows: all with the same columns.
+        name: of the table.
     """
     if find_spec("pyarrow") is None:
-        path = folder.write("records.csv", _csv(rows))
+        path = folder.write(f"{name}.csv", _csv(rows))
     else:
         import pyarrow
         import pyarrow.parquet
 
         buffer = io.BytesIO()
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), buffer)
-        path = folder.write("records.parquet", buffer.getvalue())
+        path = folder.write(f"{name}.parquet", buffer.getvalue())
     path.chmod(0o600)
     return path.name
 
