@@ -10,8 +10,8 @@ from scipy.stats import beta
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.linkage.adversary import Adversary, draw_targets, simulate
-from lethe.linkage.auxiliary import link_auxiliary
 from lethe.linkage.attackers import calibrate, outside, records_like
+from lethe.linkage.auxiliary import link_auxiliary
 from lethe.linkage.facts import facts_of, index_facts, without
 from lethe.linkage.record_way import pick
 from lethe.linkage.scoreboard import link

@@ -202,12 +202,15 @@ class SyntheticSettings(CommonSettings):
         columns: numbers of columns in statements that single out.
         neighbours: nearest synthetic rows in the linkability attack.
         tolerance: of guessed numbers, relative.
+        linked: columns of a second source, linked with the quasi-identifiers; by default all
+            others.
     """
 
     attacks: int = 500
     columns: tuple[int, ...] = (1, 3)
     neighbours: int = 1
     tolerance: float = 0.05
+    linked: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.check()
