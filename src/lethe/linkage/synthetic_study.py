@@ -14,9 +14,10 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Measured, Refusal
 from lethe.evidence.risk import AttackResult, family_confidence, risk_of
 from lethe.linkage.answers import answers_kept
+from lethe.linkage.copies import Distances, closest, identical
 from lethe.linkage.kept import counts_kept
 from lethe.linkage.mixed import Mixed, mix
-from lethe.linkage.nearest import Distances, closest, identical, inference, linkability
+from lethe.linkage.nearest import inference, linkability
 from lethe.linkage.recoding import ladder
 from lethe.linkage.risk import Risk
 from lethe.linkage.settings import SyntheticSettings
