@@ -84,7 +84,8 @@ def account_of_synthetic(
             "wrong.",
             "The strongest of several attacks is taken; their limits hold at once, so that is "
             "allowed for.",
-            f"An attack with fewer than {FEWEST} attempts is listed and judges nothing.",
+            f"An attack with fewer than {FEWEST} attempts is underpowered: its upper limit is not "
+            "that of the risk.",
             "An attack that does not beat its blind baseline is weak, and its small excess says "
             "little.",
         ],
@@ -145,7 +146,7 @@ def plain_words(study: SyntheticStudy) -> list[str]:
         words.append(text)
     weak = [result for result in study.ways[0].attacks if not result.powered]
     words += [
-        f"{result.attack} is underpowered ({result.why}): it judges nothing." for result in weak
+        f"{result.attack} is underpowered ({result.why}): it limits nothing." for result in weak
     ]
     return words
 
