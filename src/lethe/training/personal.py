@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from lethe.files import write_for_owner
 from lethe.training.folder import RunFolder
 
 
@@ -24,15 +25,16 @@ def write_personal(
         name: of the table.
     """
     if find_spec("pyarrow") is None:
-        path = folder.write(f"{name}.csv", _csv(rows))
+        path, content = folder.path / f"{name}.csv", _csv(rows)
     else:
         import pyarrow
         import pyarrow.parquet
 
         buffer = io.BytesIO()
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), buffer)
-        path = folder.write(f"{name}.parquet", buffer.getvalue())
-    path.chmod(0o600)
+        path, content = folder.path / f"{name}.parquet", buffer.getvalue()
+    write_for_owner(path, content)  # not readable for others even while it is written
+    path.chmod(0o600)  # an earlier file may have been
     return path.name
 
 
