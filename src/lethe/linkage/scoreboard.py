@@ -200,16 +200,21 @@ def stand_out(record_scores: Float) -> tuple[int, float, float]:
     >>> stand_out(np.array([0.0, 2.0, 2.0]))[:2]
     (-1, 0.0)
     """
-    best = int(np.argmax(record_scores))
-    top = float(record_scores[best])
-    second = max(
-        float(record_scores[:best].max(initial=-np.inf)),
-        float(record_scores[best + 1 :].max(initial=-np.inf)),
-    )
-    deviation = float(np.std(record_scores))
-    if top - second <= 64 * np.finfo(np.float64).eps * abs(top):
-        return NO_MATCH, 0.0, deviation
-    return best, (top - second) / deviation, deviation
+    best, ahead, deviation, _ = _standing(record_scores[None, :])
+    return int(best[0]), float(ahead[0]), float(deviation[0])
+
+
+def _standing(table: Float) -> tuple[Int, Float, Float, Float]:
+    """(targets,) best record, eccentricity, deviation and highest score of each row."""
+    targets = np.arange(len(table))
+    deviation, best = table.std(axis=1), table.argmax(axis=1)
+    top = table[targets, best]
+    rest = table.copy()
+    rest[targets, best] = -np.inf
+    second = rest.max(axis=1)
+    alone = top - second > 64 * np.finfo(np.float64).eps * np.abs(top)
+    ahead = np.divide(top - second, deviation, out=np.zeros(len(top)), where=alone)
+    return np.where(alone, best, NO_MATCH), ahead, deviation, top
 
 
 def check_known(facts: Facts, known: Known) -> None:
@@ -322,19 +327,12 @@ def _judged(
 ) -> Float:
     """(5, targets) best, eccentricity, deviation, entropy and surprise; see `stand_out`."""
     targets = np.arange(len(record_scores))
-    deviation = record_scores.std(axis=1)
-    best = record_scores.argmax(axis=1)
-    top = record_scores[targets, best]
-    rest = record_scores.copy()
-    rest[targets, best] = -np.inf
-    second = rest.max(axis=1)
-    alone = top - second > 64 * np.finfo(np.float64).eps * np.abs(top)
-    ahead = np.divide(top - second, deviation, out=np.zeros(len(top)), where=alone)
+    best, ahead, deviation, top = _standing(record_scores)
     table = np.full((5, len(targets)), np.nan)
     if board.rule == "fitting":
         facts = np.diff(known.start[part.start : part.stop + 1])
         ahead = np.where(top >= np.maximum(facts - board.wrong, 1), ahead, 0.0)
-    table[:3] = np.where(alone, best, NO_MATCH), ahead, deviation
+    table[:3] = best, ahead, deviation
     if board.rule != "sum" or not entropic:
         return table
     for at in targets:
