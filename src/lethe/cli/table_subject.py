@@ -36,9 +36,10 @@ _OF_RECORDS: tuple[str, ...] = (
     "truth",
     "targets",
 )
-_OF_RECORDS += ("phi", "facts", "time_error", "value_error")
+_OF_RECORDS += ("phi", "facts", "time_error", "value_error", "false_matches", "pairs")
 _OF_TABLES: tuple[str, ...] = ("ks", "suppress", "most", "distance", "population", "people")
 _OF_TABLES += ("epsilon", "delta", "schema", "bins")
+_OF_SYNTHETIC = ("attacks", "linked")
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,9 @@ def subject_of(file: Path, options: Mapping[str, Any], wanted: Mapping[str, Any]
     """
     quasi = split_names(options["quasi"])
     if options["person"] is not None or (file.suffix.lower() == ".npz" and not quasi):
-        _refuse(options, ("quasi", "sensitive", "synthetic", "control", "attacks", *_OF_TABLES))
+        _refuse(
+            options, ("quasi", "sensitive", "synthetic", "control", *_OF_SYNTHETIC, *_OF_TABLES)
+        )
         return _records(file, options, wanted)
     if not quasi:
         raise InputError(
@@ -83,7 +86,7 @@ def subject_of(file: Path, options: Mapping[str, Any], wanted: Mapping[str, Any]
     if options["synthetic"] is not None:
         _refuse(options, _OF_TABLES)
         return _synthetic(file, options, wanted, quasi)
-    _refuse(options, ("attacks",))
+    _refuse(options, _OF_SYNTHETIC)
     return _table(file, options, wanted, quasi)
 
 
@@ -153,7 +156,8 @@ def _inferred(file: Path, inside: str | None, named: Sequence[str] | None) -> Sc
 def _synthetic(
     file: Path, options: Mapping[str, Any], wanted: Mapping[str, Any], quasi: tuple[str, ...]
 ) -> Subject:
-    settings = settings_of(SyntheticSettings, wanted, _LISTS)
+    given = {**wanted, "linked": split_names(options["linked"]) or None}
+    settings = settings_of(SyntheticSettings, given, _LISTS)
     files = [file, Path(options["synthetic"]), Path(options["control"])]
     original, made, control = (read_rows(path) for path in files)
     secret, name = options["sensitive"], files[1].stem
@@ -181,8 +185,8 @@ def _records(file: Path, options: Mapping[str, Any], wanted: Mapping[str, Any]) 
         others = [next(theirs) if given and name is not None else name for name in names]
         found, more = _read(files[-1], others, options, None)
         aux, said = replace(found, name=files[-1].stem), (*said, *more)
-    elif options["truth"] is not None or options["aux_columns"] is not None:
-        raise InputError("--truth and --aux-columns are about --aux FILE, which is missing.")
+    elif options["truth"] is not None or options["aux_columns"] or options["pairs"]:
+        raise InputError("--truth, --aux-columns and --pairs need --aux FILE, which is missing.")
     if options["truth"] is not None:
         files.append(Path(options["truth"]))
         pairs = read_columns(files[-1])

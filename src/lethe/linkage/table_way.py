@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lethe.evidence.estimate import Measured
 from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.risk import AttackResult
 from lethe.linkage.anonymity import anonymity, diversity
 from lethe.linkage.answers import answers_kept
 from lethe.linkage.codes import counted
@@ -31,6 +32,7 @@ _ASSUMED = (
     "the adversary knows the quasi-identifiers that were named, exactly, and no other column",
     "one row a person",
 )
+_KNOWN = "the quasi-identifiers of everybody, exactly"
 _NO_PROOF = "k-anonymity is no proof of privacy: classes can share a sensitive value"
 Plan = tuple[str, str, tuple[int, ...], NDArray[np.bool_]]
 
@@ -138,7 +140,7 @@ def measure_recoded(bench: Bench, plan: Plan, base: Measurement | None) -> Measu
         told_of = bench.crowd.risk(ladders, steps, kept, table.times, sure)
         evidence["journalist"] = counted(told_of.highest, rows, sure)
         mean = counted(part * (told_of.mean.value or 0.0), rows, sure)
-        details["population_marketer"] = mean.to_json()
+        evidence["population_marketer"] = mean
     if bench.secret is not None:
         secret = bench.secret[kept]
         told = disclosure(found.of_class, secret, ruled_out=settings.ruled_out, confidence=sure)
@@ -175,7 +177,7 @@ def concluded(
     marketer = evidence["marketer"]
     details |= {
         key: evidence[key].to_json()
-        for key in ("unique", "prosecutor", "journalist", "certain")
+        for key in ("unique", "prosecutor", "journalist", "population_marketer", "certain")
         if key in evidence
     }
     loss = change = None
@@ -184,8 +186,12 @@ def concluded(
         before, now = (getattr(one, "value", None) or 0.0 for one in (base.way.risk, marketer))
         change = less(now, before, rows, sure)
         evidence["utility-loss"] = loss
+    attacks = [AttackResult("marketer", marketer, knows=_KNOWN)]
+    if "population_marketer" in evidence:
+        linked = evidence["population_marketer"]
+        attacks.append(AttackResult("population", linked, knows=f"{_KNOWN}; a population table"))
     way = Way(
-        name, words, taken, marketer, worth.utility, loss, change, evidence, details, assumed, proof
+        name, words, taken, attacks, worth.utility, loss, change, evidence, details, assumed, proof
     )
     return Measurement(way, worth)
 
