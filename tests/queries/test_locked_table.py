@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from registered_data import registered
 
+from lethe.data.casts import quoted
 from lethe.data.schema import Schema
-from lethe.data.source import quoted
 from lethe.errors import RunFailed
 from lethe.queries.bind import bind
 from lethe.queries.evaluate import measure

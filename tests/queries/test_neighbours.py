@@ -18,9 +18,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from neighbour_worlds import Coverage, World, loss, outcome, pairs, questions
 
-from lethe.data import source
+from lethe.data import casts, readers, source
+from lethe.data.casts import quoted
 from lethe.data.schema import EPOCH, Column
-from lethe.data.source import File, quoted
+from lethe.data.source import File
 from lethe.errors import InputError
 from lethe.queries import bind, evaluate
 from lethe.queries.privacy import Privacy
@@ -107,21 +108,21 @@ def _cut_at_line_breaks(file: File, width: int) -> Any:
     yield [(row + [""] * width)[:width] for row in rows[1:]]
 
 
-REAL_CAST, REAL_VALUE = source._plain_cast, Column.value_of
+REAL_CAST, REAL_VALUE = casts.plain_cast, Column.value_of
 FAULTS: dict[str, list[tuple[Any, str, Any]]] = {
     "whole numbers in the width of the file": [
-        (source, "_plain_cast", _own_width),
+        (casts, "plain_cast", _own_width),
         (evaluate, "_from_first", lambda column, lattice: quoted(column.name)),
     ],
     "times cast by DuckDB": [
-        (source, "_plain_cast", _times_of_duckdb),
-        (source, "_strange_columns", lambda path: {}),
+        (casts, "plain_cast", _times_of_duckdb),
+        (source, "strange_columns", lambda path: {}),
     ],
     "every spelling of a date is a group": [
         (Column, "value_of", _any_spelling),
         (bind, "_listed", _as_written),
     ],
-    "csv lines end at every line break": [(source, "csv_lines", _cut_at_line_breaks)],
+    "csv lines end at every line break": [(readers, "csv_lines", _cut_at_line_breaks)],
     "values are not clamped": [
         (evaluate, "steps_sql", lambda column, lattice: f"CAST({quoted(column.name)} AS BIGINT)"),
     ],

@@ -296,7 +296,7 @@ def test_too_fast_is_the_same_for_both(pair):
     ("leak", "who", "method", "path", "more"),
     [
         ("left", "dave", "GET", BUDGET, {}),
-        ("left", "alice", "POST", ASK, question("count()")),
+        ("receipt", "alice", "POST", ASK, question("count()")),
         ("words", "dave", "POST", ASK, question("count()", epsilon=3.0)),
         ("number", "alice", "POST", ASK, question("count()")),
         ("count", "alice", "GET", "/v1/tables", {}),
@@ -313,6 +313,13 @@ def test_a_leak_that_is_planted_is_seen(pair, monkeypatch, leak, who, method, pa
             return stored.replace(balance(ledger, dataset, analyst), left=left)
 
         monkeypatch.setattr(stored.StoredLedger, "balance", shown)
+    elif leak == "receipt":
+
+        def received(ledger, **given):
+            receipt = spend(ledger, **given)
+            return stored.replace(receipt, left=ledger.status(given["dataset"]).left)
+
+        monkeypatch.setattr(stored.StoredLedger, "spend", received)
     elif leak == "words":
 
         def told(ledger, **given):

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lethe.data.casts import engine_type, quoted
 from lethe.data.schema import Column, Schema, Value
-from lethe.data.source import engine_type, quoted
 from lethe.queries.grammar import (
     Among,
     Both,

@@ -11,7 +11,8 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from lethe.data.source import only_table, parquet_sql, quoted, rows_sql, text_sql, typed_sql
+from lethe.data.casts import quoted, rows_sql, text_sql, typed_sql
+from lethe.data.source import only_table, parquet_sql
 from lethe.errors import InputError, RunFailed, require
 from lethe.queries.registration import Registered
 
