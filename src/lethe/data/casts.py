@@ -89,6 +89,11 @@ def cast_sql(column: Column, source: str) -> str:
 
 
 def plain_cast(column: Column, source: str) -> str:
+    """The total cast to a column's type, whatever its domain.
+
+    Raises:
+        InputError: no cell of such a type is a value of the declared one.
+    """
     cell, kind, target = quoted(column.name), column.type, engine_type(column)
     is_decimal = source.startswith("DECIMAL(") and source.endswith(")")
     is_text = source == "VARCHAR" or (source.startswith("ENUM(") and source.endswith(")"))
@@ -203,6 +208,7 @@ def typed_sql(schema: Schema, source: str) -> str:
 
 
 def is_declarable(kind: str) -> bool:
+    """Whether some declared type can hold the cells of one of DuckDB's."""
     for declared in ("text", "number", "date"):
         with contextlib.suppress(InputError):
             plain_cast(Column("x", declared), kind)
@@ -211,6 +217,7 @@ def is_declarable(kind: str) -> bool:
 
 
 def type_of(kind: str) -> str:
+    """The declared type that suits one of DuckDB's."""
     if kind in _WHOLE:
         return "whole"
     if kind == "BOOLEAN":

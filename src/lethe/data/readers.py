@@ -117,6 +117,7 @@ def csv_header(file: File) -> list[str]:
 
 
 def check_names(path: Path, names: Sequence[str]) -> None:
+    """Refuse names that are empty, or that differ by upper and lower case alone."""
     seen: set[str] = set()
     for at, name in enumerate(names, 1):
         if not name.strip():
