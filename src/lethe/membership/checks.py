@@ -16,6 +16,7 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.roc import Roc, auc_of, roc
 from lethe.evidence.twoway import Spread, symmetric_estimate
 from lethe.membership.attacks import ATTACKS
+from lethe.membership.leave_one_out import scorable_targets
 from lethe.membership.measure import AttackResult
 from lethe.membership.scoring import score
 from lethe.membership.utility import utility_name
@@ -72,7 +73,7 @@ def exchanged(shadows: Shadows, seed: int) -> Shadows:
     rng = np.random.default_rng([seed, 7])
     source = np.repeat(np.arange(shadows.models)[:, None], shadows.records, axis=1)
     partner = shadows.partner
-    if (partner >= 0).any():
+    if len(scorable_targets(shadows.members)) < shadows.models or (partner >= 0).all():
         for model in np.flatnonzero(partner > np.arange(len(partner))):
             swap = rng.random(shadows.records) < 0.5
             source[model, swap], source[partner[model], swap] = partner[model], model
