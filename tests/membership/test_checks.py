@@ -30,7 +30,7 @@ from lethe.membership.checks import (
     drift,
     exchanged,
     null_audit,
-    run_checks,
+    self_checked,
     ties,
 )
 from lethe.membership.measure import run_attacks
@@ -184,11 +184,12 @@ def test_attack_with_the_sign_turned_does_not_beat_guessing():
 
 def test_all_checks_of_a_candidate():
     made = audit(8, 200)
-    found = run_checks(made, run_attacks(made, ("lira-online",)), "lira-online", 0)
+    _, found = self_checked(made, run_attacks(made, ("lira-online",)), None, 0)
     assert [check.name for check in found] == [
         "null audit",
         "IN and OUT models",
         "tied or saturated signals",
+        "copies of records",
         "attack beats guessing",
         "power",
     ]

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.evidence import risk
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
 from lethe.evidence.guarantee import Guarantee, where_people_have_several
 from lethe.evidence.roc import tau_of
-from lethe.evidence.rules import Rule, Ruling, joint_outcome, judge
+from lethe.evidence.rules import UNDECIDED, Rule, Ruling, joint_outcome, judge
 from lethe.loaders import Dataset
 from lethe.membership import texts
 from lethe.membership.checks import Check
 from lethe.membership.exposure import Exposure, expose
 from lethe.membership.measure import (
     AttackResult,
+    judged,
     strongest_metric,
 )
 from lethe.membership.settings import AuditSettings
@@ -86,6 +86,13 @@ class Measurement:
         """Name of the candidate."""
         return self.mitigation.name
 
+    @property
+    def void(self) -> str | None:
+        """Why no verdict has support: no attack passed its self-checks; None if some did."""
+        if not all(result.failed for result in self.results.values()):
+            return None
+        return "; ".join(f"{name}: {result.failed}" for name, result in self.results.items())
+
 
 def compose(
     name: str,
@@ -115,9 +122,11 @@ def compose(
         for one in measured
         if one.name == settings.release
         for rule in settings.rules()
-        for found in [evidence(one, rule, settings.confidence)]
+        for found in [evidence(one, rule)]
     ]
-    outcome = joint_outcome(ruling.outcome for ruling in rulings)
+    outcomes = [ruling.outcome for ruling in rulings]
+    void = next((one.void for one in measured if one.name == settings.release), None)
+    outcome = joint_outcome([*outcomes, UNDECIDED] if void else outcomes)
     risk_name = texts.risk_name(measured[0].risk_fpr)
     chosen = frontier.operating_point()
     return Findings(
@@ -202,7 +211,7 @@ def _candidate(
         "strongest_attack": one.best,
         "models": one.shadows.models,
         "attacks": {name: result.to_json() for name, result in one.results.items()},
-        "rates": _rates(one, settings.confidence),
+        "rates": _rates(one),
         "vulnerability": one.exposure.to_json(),
     }
     if one.before is not None and one.before.exposure.selected is not None:
@@ -242,7 +251,7 @@ def _candidate(
         one.mitigation.title,
         chosen,
         one.utility or unknown,
-        (risk.AttackResult(one.best, one.risk),),
+        judged(one.results, one.risk_fpr),
         guarantee_of(one.mitigation, spec),
         one.utility_loss,
         one.risk_change,
@@ -250,12 +259,12 @@ def _candidate(
     )
 
 
-def _rates(one: Measurement, confidence: float) -> dict[str, Any]:
+def _rates(one: Measurement) -> dict[str, Any]:
     """Of the strongest attack, what rules are judged on: `lethe check` reads it later."""
     fprs = next(iter(one.results.values())).fprs
     return {
-        "auc": strongest_metric(one.results, None, confidence).to_json(),
-        "tpr": {str(f): strongest_metric(one.results, f, confidence).to_json() for f in fprs},
+        "auc": strongest_metric(one.results, None).to_json(),
+        "tpr": {str(f): strongest_metric(one.results, f).to_json() for f in fprs},
     }
 
 
@@ -294,15 +303,15 @@ def _per_class(
     return rows
 
 
-def evidence(one: Measurement, rule: Rule, confidence: float) -> Measured | None:
+def evidence(one: Measurement, rule: Rule) -> Measured | None:
     """What a rule is judged on: the interval of its metric on one candidate."""
     if rule.metric == "auc":
-        return strongest_metric(one.results, None, confidence)
+        return strongest_metric(one.results, None)
     if rule.metric == "tpr":
-        return strongest_metric(one.results, rule.fpr, confidence)
+        return strongest_metric(one.results, rule.fpr)
     if rule.metric == "tau":
         assert rule.fpr is not None
-        rate = strongest_metric(one.results, rule.fpr, confidence)
+        rate = strongest_metric(one.results, rule.fpr)
         return rate if isinstance(rate, Refusal) else tau_of(rate, rule.fpr)
     if rule.metric == "top-t":
         return one.exposure.top_t

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lethe.evidence.estimate import Measured, Refusal
-from lethe.evidence.frontier import Candidate
+from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.rules import FAIL, NOT_TESTED, PASS
 from lethe.membership.attacks import ATTACKS
 from lethe.training.shadows import Shadows
@@ -190,8 +190,10 @@ def verdict_words(
             + _risk_words(by_name[chosen], fpr)
         )
     elif len(candidates) > 1:
+        cheapest = Frontier(candidates, margin).cheapest_large_reduction()
         words.append(
             f"No mitigation lowered the risk with a utility loss proven to stay within {margin:g}."
+            + (f" The cheapest that halves it is '{cheapest}'." if cheapest else "")
         )
     proven = _proven(candidates)
     words.append(

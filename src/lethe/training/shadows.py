@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from lethe.training.signals import (
     target_sd,
 )
 
+_BLOCK = 4096
 FORMAT = 2
 """Raised when the same spec would give other numbers than before."""
 
@@ -274,6 +276,34 @@ class Shadows:
         """(K,) label of each model's complementary pair; models without partner stand alone."""
         alone = np.arange(self.models)
         return np.where(self.partner >= 0, np.minimum(alone, self.partner), alone)
+
+    @functools.cached_property
+    def people(self) -> NDArray[Any]:
+        """(N,) what is independent: the person of each record, or its code as a copy of another.
+
+        Without persons, records that have the same signal under every model are copies of each
+        other (the same input and label) and count as one, however often they stand in the data.
+        Where signals take few values (votes, 0/1) columns agree by chance, so only columns of at
+        least eight distinct values, or all distinct with fewer models, are compared.
+        """
+        if self.groups is not None:
+            return self.groups
+        codes = np.arange(self.records)
+        enough = min(8, self.models)
+        first: dict[bytes, int] = {}
+        for start in range(0, self.records, _BLOCK):
+            columns = np.ascontiguousarray(self.signals[:, start : start + _BLOCK].T)
+            ordered = np.sort(columns, axis=1)
+            distinct = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
+            for at in np.flatnonzero(distinct >= enough).tolist():
+                name = hashlib.blake2b(columns[at].tobytes(), digest_size=16).digest()
+                codes[start + at] = first.setdefault(name, start + at)
+        return codes
+
+    @property
+    def copies(self) -> int:
+        """Records that repeat an earlier one under every model; 0 where persons are known."""
+        return 0 if self.groups is not None else self.records - len(np.unique(self.people))
 
     def first(self, models: int) -> Shadows:
         """Only the first `models` models."""
