@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
 from lethe.evidence.guarantee import Guarantee, where_people_have_several
+from lethe.evidence.risk import risk_of
 from lethe.evidence.roc import tau_of
 from lethe.evidence.rules import UNDECIDED, Rule, Ruling, joint_outcome, judge
 from lethe.loaders import Dataset
@@ -129,6 +131,7 @@ def compose(
     outcome = joint_outcome([*outcomes, UNDECIDED] if void else outcomes)
     risk_name = texts.risk_name(measured[0].risk_fpr)
     chosen = frontier.operating_point()
+    recommended = _recommended(chosen, len(frontier.admissible()), measured)
     return Findings(
         subject={
             "release": "model",
@@ -150,6 +153,13 @@ def compose(
             "pareto": frontier.pareto(),
             "knee": frontier.knee(),
             "operating_point": chosen,
+            "recommended": None
+            if recommended is None
+            else {
+                "candidate": chosen,
+                "among": len(frontier.admissible()),
+                "risk": recommended.to_json(),
+            },
             "rule": texts.operating_rule(settings.margin),
             "skipped": list(skipped),
         },
@@ -169,6 +179,7 @@ def compose(
                 settings.release,
                 candidates,
                 chosen,
+                recommended,
                 measured[0].risk_fpr,
                 settings.margin,
             ),
@@ -191,6 +202,17 @@ def compose(
             **(extra or {}),
         },
     )
+
+
+def _recommended(
+    chosen: str | None, among: int, measured: Sequence[Measurement]
+) -> Measured | None:
+    """The risk of the recommended candidate, with limits that allow for having chosen it."""
+    for one in measured:
+        if one.name == chosen:
+            worst = risk_of(judged(one.results, one.risk_fpr, among))
+            return worst if isinstance(worst, Refusal) else worst.estimate
+    return None
 
 
 def _size(spec: Spec | None) -> dict[str, int]:
@@ -357,19 +379,17 @@ def exposed_records(
     pseudonyms: bool = True,
     confidence: float = 0.95,
 ) -> list[dict[str, Any]]:
-    """The most exposed records, at most 100, by t over all shadow models.
+    """The most exposed records, at most 100, with limits that allow for the ranking.
 
     Args:
         one: the baseline's measurement.
         classes: names of the classes, if known.
         pseudonyms: name records by rank; otherwise by their own id.
-        confidence: of the limits of t.
+        confidence: of the limits of t; see `Exposure.ranked`.
     """
     scores = one.exposure.all_models
-    low, high = scores.limits(confidence)
-    auc = scores.auc
-    known = np.flatnonzero(np.isfinite(scores.t))
-    order = known[np.argsort(-scores.t[known], kind="stable")]
+    ranked = one.exposure.ranked(confidence)
+    order, auc = ranked.order, ndtr(ranked.t)
     labels = one.shadows.labels
     rows = []
     for rank, row in enumerate(order[:MOST_RECORDS] if pseudonyms else order, start=1):
@@ -382,10 +402,10 @@ def exposed_records(
             {
                 "id": f"record {rank}" if pseudonyms else str(one.shadows.ids[row]),
                 "label": label,
-                "t": float(scores.t[row]),
-                "se": float(scores.se[row]),
-                "low": float(low[row]),
-                "high": float(high[row]),
+                "t": float(ranked.t[row]),
+                "se": float(ranked.se[row]),
+                "low": float(ranked.low[row]),
+                "high": float(ranked.high[row]),
                 "auc": float(auc[row]),
                 "tpr_at_0.001": float(scores.tpr[row]),
             }

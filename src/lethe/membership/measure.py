@@ -286,17 +286,22 @@ def risk_rate(shadows: Shadows, targets: Shadows | None = None) -> float | None:
     return None
 
 
-def judged(results: Mapping[str, AttackResult], fpr: float | None) -> list[risks.AttackResult]:
+def judged(
+    results: Mapping[str, AttackResult], fpr: float | None, among: int = 1
+) -> list[risks.AttackResult]:
     """What `risk_of` is asked about: one metric of every attack, with what its checks found.
 
     Args:
         results: of one candidate.
         fpr: of the TPR; None for the AUC.
+        among: candidates that this one was chosen from for its risk: limits then hold for all of
+            them at once.
     """
+    family = len(results) * among
     return [
         risks.AttackResult(
             name,
-            result.metric(fpr),
+            result.metric(fpr) if among == 1 else _at_once(result, fpr, family),
             knows=ATTACKS[name].threat if name in ATTACKS else "",
             valid=not result.failed,
             why=result.failed or result.weak,
@@ -327,6 +332,22 @@ def strongest_metric(results: Mapping[str, AttackResult], fpr: float | None) -> 
     """The worst of all attacks whose self-checks passed; see `evidence.risk.risk_of`."""
     worst = risks.risk_of(judged(results, fpr))
     return worst if isinstance(worst, Refusal) else worst.estimate
+
+
+def _at_once(result: AttackResult, fpr: float | None, family: int) -> Measured:
+    """A metric with limits that hold together with those of `family` others (Bonferroni)."""
+    metric = result.metric(fpr)
+    if isinstance(metric, Refusal) or metric.value is None:
+        return metric
+    level = family_confidence(metric.confidence, family)
+    spread = result.replicates.spread(result.place(fpr))
+    if fpr is None:
+        wide = symmetric_estimate(metric.value, spread, metric.n, level, "", 0.0, 1.0)
+    else:
+        records = result.replicates.clusters[1]
+        wide = share_estimate(metric.value, spread, metric.n, records, level)
+    method = f"{metric.method.partition('; Bonferroni')[0]}; Bonferroni over {family} results"
+    return replace(wide, confidence=metric.confidence, method=method)
 
 
 def risk_change(
