@@ -26,6 +26,8 @@ from lethe.training.shadows import Shadows
 PASS, WARN, FAIL = "pass", "warn", "fail"
 _NULL_CONFIDENCE = 0.999
 _CELLS = 1 << 23
+_AUDITED = 1 << 12
+"""Cells of a small audit on which attacks that do not decide have their null audit."""
 
 
 @dataclass(frozen=True)
@@ -307,7 +309,7 @@ def self_checked(
 
     while (best := strongest(checked, fpr)) not in audits:
         audit(best, shadows)
-    few = part_of(shadows, seed)
+    few = part_of(shadows, seed, _AUDITED)
     for name in checked:
         # Of an attack that reads neither membership nor other models there is nothing to find.
         if name not in audits and not ATTACKS[name].reference_free:

@@ -28,7 +28,7 @@ from lethe.membership.measure import (
 )
 from lethe.membership.settings import AuditSettings
 from lethe.membership.text_tables import f1_tables
-from lethe.membership.utility import class_utility, utility_loss, utility_name
+from lethe.membership.utility import per_class, utility_name
 from lethe.mitigations.mitigation import Mitigation
 from lethe.training.fingerprint import hash_array, versions
 from lethe.training.modules import parameter_count
@@ -244,7 +244,10 @@ def _candidate(
     if one.train_utility is not None:
         details["train_utility"] = one.train_utility.to_json()
     if classes:
-        details["per_class"] = _per_class(one, classes, settings.confidence)
+        before = None if one.before is None else one.before.shadows
+        known = one.utility is not None
+        rows = per_class(one.shadows, before, classes, settings.confidence) if known else []
+        details["per_class"] = rows
     f1 = f1_tables(
         one.shadows, None if one.before is None else one.before.shadows, settings.confidence
     )
@@ -301,28 +304,6 @@ def guarantee_of(mitigation: Mitigation, spec: Spec | None) -> Guarantee:
     if spec is None or spec.groups is None:
         return told
     return where_people_have_several(told, int(np.bincount(spec.groups[spec.pool]).max()))
-
-
-def _per_class(
-    one: Measurement, classes: tuple[str, ...], confidence: float
-) -> list[dict[str, Any]]:
-    labels = one.shadows.population_labels
-    members = one.shadows.labels
-    if labels is None or members is None or one.utility is None:
-        return []
-    rows = []
-    for code, name in enumerate(classes):
-        held, inside = labels == code, members == code
-        row: dict[str, Any] = {
-            "class": name,
-            "records": int(inside.sum()),
-            "utility": class_utility(one.shadows, held, confidence).to_json(),
-        }
-        if one.before is not None:
-            loss = utility_loss(one.shadows, one.before.shadows, confidence, held)
-            row["utility_loss"] = None if loss is None else loss.to_json()
-        rows.append(row)
-    return rows
 
 
 def evidence(one: Measurement, rule: Rule) -> Measured | None:

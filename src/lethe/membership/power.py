@@ -245,9 +245,15 @@ def _exchanged(shadows: Shadows, seed: int) -> Shadows:
     return replace(shadows, signals=np.take_along_axis(shadows.signals, source, axis=0))
 
 
-def part_of(shadows: Shadows, seed: int) -> Shadows:
-    """So many records, of whole persons, that scoring them again and again takes little time."""
-    cells = max(_CELLS, shadows.signals.size // _PART)
+def part_of(shadows: Shadows, seed: int, most: int = _CELLS) -> Shadows:
+    """So many records, of whole persons, that scoring them again and again takes little time.
+
+    Args:
+        shadows: K models on N records.
+        seed: of the draw.
+        most: cells to keep of small audits; of large ones 1/32, and never below 200 records.
+    """
+    cells = max(most, shadows.signals.size // _PART)
     wanted = max(_FEWEST_RECORDS, cells // shadows.models)
     if shadows.records <= wanted:
         return shadows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from lethe.training.outputs import outputs_of
 from lethe.training.recipe import Recipe, Treatment
 from lethe.training.shards import Shard, read_shard, shard_path, write_shard
 from lethe.training.signals import (
+    codes_of_copies,
     merit_of_signal,
     signal_from_logits,
     signal_from_predictions,
@@ -27,7 +27,6 @@ from lethe.training.signals import (
     target_sd,
 )
 
-_BLOCK = 4096
 FORMAT = 2
 """Raised when the same spec would give other numbers than before."""
 
@@ -279,26 +278,8 @@ class Shadows:
 
     @functools.cached_property
     def people(self) -> NDArray[Any]:
-        """(N,) what is independent: the person of each record, or its code as a copy of another.
-
-        Without persons, records that have the same signal under every model are copies of each
-        other (the same input and label) and count as one, however often they stand in the data.
-        Where signals take few values (votes, 0/1) columns agree by chance, so only columns of at
-        least eight distinct values, or all distinct with fewer models, are compared.
-        """
-        if self.groups is not None:
-            return self.groups
-        codes = np.arange(self.records)
-        enough = min(8, self.models)
-        first: dict[bytes, int] = {}
-        for start in range(0, self.records, _BLOCK):
-            columns = np.ascontiguousarray(self.signals[:, start : start + _BLOCK].T)
-            ordered = np.sort(columns, axis=1)
-            distinct = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
-            for at in np.flatnonzero(distinct >= enough).tolist():
-                name = hashlib.blake2b(columns[at].tobytes(), digest_size=16).digest()
-                codes[start + at] = first.setdefault(name, start + at)
-        return codes
+        """(N,) what is independent: the person of each record, or its code as a copy of another."""
+        return codes_of_copies(self.signals) if self.groups is None else self.groups
 
     @property
     def copies(self) -> int:
