@@ -117,7 +117,7 @@ def measure_all(folder: Path, models: int, records: int) -> dict[str, Any]:
     jobs = audit_jobs(folder, models, records)
     ids = np.arange(len(jobs[0].spec.labels)).astype(str)
     settings = AuditSettings(models=models, keep_records=True)
-    inside = ("run_attacks", "risk_rate", "expose", "run_checks", "utility", "train_utility")
+    inside = ("run_attacks", "risk_rate", "expose", "self_checked", "utility", "train_utility")
     for name in (name for name in inside if hasattr(audit, name)):
         setattr(audit, name, phases.timed(f"measure: {name}", getattr(audit, name)))
     with RunFolder(folder / "run", jobs[0].spec_hash) as run:

@@ -22,6 +22,7 @@ from lethe.evidence.compare import (
 )
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
+from lethe.evidence.guarantee import CLAIMS
 from lethe.evidence.intervals import wilson
 
 
@@ -160,6 +161,16 @@ DP = {
         ({}, {"parameters": {"epsilon": 3.0, "delta": 1e-5}}, True),
         ({}, {"parameters": {"epsilon": 1.0, "delta": 1e-4}}, True),
         ({}, {"unit": "user"}, True),
+        (  # DP-SGD with twice the noise was called weaker: its settings were taken for claims
+            {"parameters": {"epsilon": 8.0, "delta": 1e-5, "noise_multiplier": 0.7, "steps": 90.0}},
+            {"parameters": {"epsilon": 2.0, "delta": 1e-5, "noise_multiplier": 1.4, "steps": 99.0}},
+            False,
+        ),
+        (
+            {"parameters": {"epsilon": 2.0, "delta": 1e-5, "noise_multiplier": 1.4}},
+            {"parameters": {"epsilon": 8.0, "delta": 1e-5, "noise_multiplier": 0.7}},
+            True,
+        ),
         ({}, {"kind": "empirical-only", "proven": False, "parameters": {}}, True),
         ({"kind": "empirical-only", "proven": False, "parameters": {}}, {}, False),
         (
@@ -202,3 +213,26 @@ def test_rules_that_changed_and_kinds_that_differ() -> None:
     other["subject"]["release"] = "queries"
     with pytest.raises(InputError, match="model and queries"):
         compare_runs(Findings.from_json(document()), Findings.from_json(other))
+
+
+def test_every_parameter_of_a_proof_is_a_claim_or_a_setting() -> None:
+    """A claim in the wrong direction would turn weaker into stronger."""
+    lower = {name for name, direction in CLAIMS.items() if direction < 0}
+    assert {"epsilon", "delta", "rho", "mu", "success"} <= lower and CLAIMS["radius"] > 0
+    settings = {"noise_multiplier", "sampling_rate", "steps", "runs", "sensitivity", "draws"}
+    assert not settings & set(CLAIMS)
+
+
+def test_different_data_are_said_first(capsys: pytest.CaptureFixture[str]) -> None:
+    from lethe.cli.diff import _print
+
+    sides = [document(["baseline"]) for _ in range(2)]
+    sides[1]["data"]["fingerprint"] = "other"
+    sides[1]["reproduction"]["seed"] = 9
+    found = compare_runs(*(Findings.from_json(side) for side in sides))
+    assert found.data == ("fingerprint",) and found.to_json()["different_data"] == ["fingerprint"]
+    assert next(iter(found.settings)) == "fingerprint"
+    _print(found, False)
+    assert capsys.readouterr().out.startswith("different data (fingerprint)")
+    same = compare_runs(*(Findings.from_json(document(["baseline"])) for _ in range(2)))
+    assert same.data == ()

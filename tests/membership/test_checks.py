@@ -20,7 +20,7 @@ from test_leave_one_out import leave_out_the_target_alone
 from test_measure import estimate, result
 
 from lethe.evidence.roc import roc
-from lethe.membership import checks, leave_one_out
+from lethe.membership import checks
 from lethe.membership.checks import (
     FAIL,
     PASS,
@@ -30,7 +30,7 @@ from lethe.membership.checks import (
     drift,
     exchanged,
     null_audit,
-    run_checks,
+    self_checked,
     ties,
 )
 from lethe.membership.measure import run_attacks
@@ -84,7 +84,7 @@ def test_null_audit_fails_on_odd_designs_without_counterparts(monkeypatch):
     members = balanced(5, 2500, 1, 2)
     made = shadows(members, signals(members, 1))
     assert null_audit(made, "lira-online", 0).status == PASS
-    monkeypatch.setattr(leave_one_out._Counterparts, "of", lambda members, seed: None)
+    leave_out_the_target_alone(monkeypatch)
     assert null_audit(made, "lira-online", 0).status == FAIL
 
 
@@ -184,11 +184,12 @@ def test_attack_with_the_sign_turned_does_not_beat_guessing():
 
 def test_all_checks_of_a_candidate():
     made = audit(8, 200)
-    found = run_checks(made, run_attacks(made, ("lira-online",)), "lira-online", 0)
+    _, found = self_checked(made, run_attacks(made, ("lira-online",)), None, 0)
     assert [check.name for check in found] == [
         "null audit",
         "IN and OUT models",
         "tied or saturated signals",
+        "copies of records",
         "attack beats guessing",
         "power",
     ]

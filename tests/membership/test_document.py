@@ -131,10 +131,10 @@ def test_fewer_than_four_models_are_refused(made, tmp_path):
         nearly_balanced(5, 120),
         coins(6, 151),
         coins(17, 80, 1, 0.3),
-        paired(4, 20),
-        paired(16, 6),
+        paired(4, 24),
+        paired(16, 20),
     ],
-    ids=["pairs and one", "odd", "coins", "few in", "20 records", "6 records"],
+    ids=["pairs and one", "odd", "coins", "few in", "few models", "fewest records"],
 )
 def test_odd_shapes_are_audited(members):
     """LeakPro crashes on an odd population."""
@@ -156,7 +156,7 @@ def test_constant_and_saturated_signals_are_audited():
 
 
 def test_tiny_samples_fall_back_to_the_auc():
-    document = checked(audit_scores("x", audit(4, 10), AuditSettings()))
+    document = checked(audit_scores("x", audit(4, 20), AuditSettings()))
     assert document["frontier"]["risk"] == "auc of the strongest attack"
 
 

@@ -9,7 +9,16 @@ import pytest
 from numpy.typing import NDArray
 
 from lethe.errors import InputError
-from lethe.mitigations.dp_sgd.public_weights import predicted, public_weights, t_scores
+from lethe.membership.settings import AuditSettings
+from lethe.mitigations.dp_sgd.candidate import PrivateTraining
+from lethe.mitigations.dp_sgd.individual import IndividualPrivacy
+from lethe.mitigations.dp_sgd.public_weights import (
+    LEVELS,
+    predicted,
+    public_weights,
+    scaled_weights,
+    t_scores,
+)
 from lethe.training.models import mlp
 from lethe.training.recipe import TorchRecipe
 
@@ -30,6 +39,40 @@ def test_the_nearest_points_are_averaged() -> None:
     for neighbours in (1, 7, 40):
         wanted = [values[np.argsort(np.abs(known - x))[:neighbours]].mean() for x in asked]
         assert np.allclose(predicted(known, values, asked, neighbours), wanted)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0, 1000.0])
+@pytest.mark.parametrize("offset", [-50.0, 0.0, 50.0])
+def test_what_is_delivered_is_what_the_name_says(scale: float, offset: float) -> None:
+    """All weights were at the floor 1/32 where models of few records gave every record a high t:
+    a candidate named epsilon 8 delivered 0.14."""
+    exposure = RNG.normal(size=400) * scale + offset
+    held = np.arange(400) < 100
+    weights = scaled_weights(exposure, held, 2.0, 2.0)
+    assert weights.dtype == np.float32 and 0 <= weights.min() and weights.max() == 1
+    assert 0.05 < (weights == 1).mean()
+    assert (weights <= 1 / LEVELS).mean() < 0.3
+    order = np.argsort(exposure)
+    assert (np.diff(weights[order]) <= 0).all()
+    # A held-out set alone sets the scale: no private record moves another's weight.
+    moved = exposure.copy()
+    moved[300] += 100
+    assert (np.flatnonzero(scaled_weights(moved, held, 2.0, 2.0) != weights) == 300).all()
+    named = IndividualPrivacy(PrivateTraining(8.0, 1e-5, epochs=2, batch_size=32), weights)
+    assert (named.at_a_bound() is None) == bool((weights < 1).any())
+    told = named.statement(~held).epsilons
+    assert told is not None and 7 < told.max() <= 8 and np.median(told) > 0.1
+
+
+@pytest.mark.parametrize(("weight", "why"), [(0.001, "at most 1/32"), (1.0, "dp-sgd itself")])
+def test_weights_that_are_all_at_a_bound_are_no_candidate(weight: float, why: str) -> None:
+    settings = AuditSettings(mitigations=("individual-dp",), epsilon=(8.0,), delta=1e-5)
+    built, skipped = settings.candidates(RECIPE, (), lambda: np.full(N, weight, np.float32))
+    assert [one.name for one in built] == ["baseline"]
+    assert skipped[0]["name"] == "individual-dp-eps8" and why in skipped[0]["why"]
+    varied = np.linspace(0.1, 1, N, dtype=np.float32)
+    built, skipped = settings.candidates(RECIPE, (), lambda: varied)
+    assert [one.name for one in built] == ["baseline", "individual-dp-eps8"] and not skipped
 
 
 def test_t_is_that_of_two_samples() -> None:

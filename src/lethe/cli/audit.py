@@ -104,6 +104,7 @@ def model(
     given = options_of(locals(), "target", "subject")
     from lethe.cli.options import audit_settings, finish, merged, running, subject_named
     from lethe.cli.subject import find_subject
+    from lethe.loaders.persons import copies_note
     from lethe.membership.audit import audit_model
     from lethe.training.engines import check_engine, choose_engine
 
@@ -116,6 +117,9 @@ def model(
     command = {"command": "audit model", "target": target, **options}
     with running(folder, name, command, quiet) as (run, progress):
         warn_models(options["models"], settings.models, progress)
+        copies = copies_note(data.features, data.labels, data.groups)
+        if copies:
+            progress.say(f"warning: {copies}")
         there = choose_engine(where, folder, options["workers"], details, progress.say)
         findings = audit_model(
             data, chosen, settings, run, progress, options["workers"], there, options["memory"]
@@ -187,6 +191,7 @@ def scores(
         subject_named,
     )
     from lethe.membership.audit import audit_scores
+    from lethe.membership.checks import duplicates
     from lethe.training.handed_in import read_models
 
     file = Path(subject_named(file, config, "audit scores"))
@@ -198,6 +203,8 @@ def scores(
     command = {"command": "audit scores", "file": str(file), **options}
     with running(folder, name, command, quiet) as (run, progress):
         warn_models(None, shadows.models, progress)
+        if shadows.copies:
+            progress.say(f"warning: {duplicates(shadows).detail}")
         findings = audit_scores(file.stem, shadows, settings, run, targets)
         return finish(findings, run, context, as_json)
 

@@ -27,8 +27,9 @@ def check(
     """Judge finished runs by rules; nothing is trained or measured.
 
     A rule passes when the upper limit of its metric meets it and fails when the lower limit
-    breaks it. Exit codes: 1 if a rule fails, else 3 if one cannot be decided, else 0. Rules that a
-    run was not begun with are marked "fixed after the run".
+    breaks it. Exit codes: 1 if a rule fails, else 3 if one cannot be decided or if no attack on the
+    candidate passed its self-checks, else 0. Rules that a run was not begun with are marked "fixed
+    after the run".
 
     Parameters
     ----------
@@ -59,10 +60,10 @@ def check(
 
     from lethe.errors import InputError
     from lethe.evidence.findings import Findings
-    from lethe.evidence.gate import judge_anew, judge_stored
+    from lethe.evidence.gate import judge_anew, judge_stored, unsupported
     from lethe.evidence.known import compare, read_baseline
     from lethe.evidence.known import write_baseline as write_down
-    from lethe.evidence.rules import exit_code, joint_outcome
+    from lethe.evidence.rules import UNDECIDED, exit_code, joint_outcome
 
     if not runs:
         raise InputError("lethe check needs a finished run, such as lethe-runs/digits-1a2b3c4d.")
@@ -77,7 +78,8 @@ def check(
             judged += judge_anew(findings, str(run), criteria, release)
         else:
             judged += judge_stored(findings, str(run))
-    if not judged:
+    void = [why for findings in found if (why := unsupported(findings, release)) is not None]
+    if not judged and not void:
         raise InputError(
             'there is no rule to check: the runs were given none. Give one: --rule "METRIC <= X".'
         )
@@ -85,15 +87,18 @@ def check(
     if write_baseline is not None:
         write_down(write_baseline, judged)
     judged = judged if before is None else compare(judged, before)
-    outcomes = [one.outcome for one in judged]
+    outcomes = [*(one.outcome for one in judged), *(UNDECIDED for _ in void)]
     code = 0 if write_baseline is not None else exit_code(outcomes)
     _write_files(
         judged, {str(run): path for run, path in zip(runs, paths, strict=True)}, junit, sarif
     )
     if as_json:
         told = {"outcome": joint_outcome(outcomes), "exit_code": code}
-        print(json.dumps({**told, "rules": [one.to_json() for one in judged]}, indent=1))
+        rules_told = [one.to_json() for one in judged]
+        print(json.dumps({**told, "rules": rules_told, "void": void}, indent=1))
     else:
+        for why in void:
+            print(f"{UNDECIDED}: {why}")
         _print(judged, quiet)
     return code
 

@@ -64,6 +64,11 @@ def _print(found: Comparison, every: bool) -> None:
         verdict: [one for one in found.changes if one.verdict == verdict]
         for verdict in (MOVED, UNKNOWN, WITHIN)
     }
+    if found.data:
+        print(
+            f"different data ({', '.join(found.data)}): what moved may be the data and not the "
+            "release"
+        )
     for name, (a, b) in found.settings.items():
         print(f"differs: {name}: {_short(a)} -> {_short(b)}")
     for side, names in (("A", found.only_before), ("B", found.only_after)):
@@ -80,7 +85,9 @@ def _print(found: Comparison, every: bool) -> None:
         old, new = (rule[side] or "not a rule" for side in ("before", "after"))
         print(f"rule {rule['rule']} on {rule['candidate']}: {old} -> {new}")
     for proof in found.guarantees:
-        print(f"proof of {proof['candidate']}: {'weaker' if proof['weaker'] else 'changed'}")
+        word = {(True, False): "weaker", (False, True): "stronger", (True, True): "incomparable"}
+        moved = word.get((proof["weaker"], proof["stronger"]), "changed")
+        print(f"proof of {proof['candidate']}: {moved}")
     print(_summary(counts[MOVED], len(counts[WITHIN]), len(counts[UNKNOWN])))
 
 

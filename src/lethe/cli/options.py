@@ -213,8 +213,8 @@ def criteria_of_run(run: RunFolder) -> list[Criterion]:
 def finish(findings: Findings, run: RunFolder, context: Path | None, as_json: bool = False) -> int:
     """Write the documents of a run, print the result or the findings, return the exit code."""
     from lethe.cli.show import print_findings
-    from lethe.evidence.gate import stamped
-    from lethe.evidence.rules import exit_code
+    from lethe.evidence.gate import stamped, unsupported
+    from lethe.evidence.rules import UNDECIDED, exit_code
     from lethe.report import write
     from lethe.report.embedding_figures import figure_files
 
@@ -232,4 +232,5 @@ def finish(findings: Findings, run: RunFolder, context: Path | None, as_json: bo
         print(findings.to_bytes().decode(), end="")
     else:
         print_findings(findings, str(run.path))
-    return exit_code(ruling["outcome"] for ruling in findings.rules)
+    outcomes = [str(ruling["outcome"]) for ruling in findings.rules]
+    return exit_code([*outcomes, UNDECIDED] if unsupported(findings) else outcomes)

@@ -66,7 +66,8 @@ class SubjectOptions:
         Column that names the person behind each record, such as user_id. Then every model trains
         on all records of a person or on none, and intervals count persons, not records. Without
         it each record counts as a person of its own: where people have several records, that
-        understates what leaks about them.
+        understates what leaks about them. identical-records keeps exact copies of a record
+        together where no column does.
     slices
         Column by which the risk is also reported, such as sex; may be repeated.
     drop

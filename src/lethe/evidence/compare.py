@@ -21,11 +21,13 @@ from lethe.errors import InputError
 from lethe.evidence.derive import judged_candidates, kind_of
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
+from lethe.evidence.guarantee import CLAIMS
 from lethe.evidence.measures import measures_of
 
 Json = dict[str, Any]
 MOVED, WITHIN, UNKNOWN = "moved", "within", "cannot tell"
 METHOD = "MOVER from the limits of both runs, as if they were independent"
+_DATA = ("fingerprint", "records", "people", "source")
 _SHOWN = 8  # digits that findings keep
 
 
@@ -74,7 +76,8 @@ class Comparison:
         only_after: candidates that only run B has.
         changes: each quantity of each candidate that both have.
         rules: rulings whose outcome differs or that one run lacks: rule, candidate, outcomes.
-        guarantees: that differ: candidate, both, and whether it is weaker.
+        guarantees: that differ: candidate, both, and whether it is weaker or stronger.
+        data: what the data differ in; then what moved may be the data and not the release.
     """
 
     kind: str
@@ -84,6 +87,7 @@ class Comparison:
     changes: tuple[Change, ...]
     rules: tuple[Json, ...]
     guarantees: tuple[Json, ...]
+    data: tuple[str, ...] = ()
 
     @property
     def worse(self) -> bool:
@@ -98,6 +102,7 @@ class Comparison:
         """Plain values."""
         return {
             "release": self.kind,
+            "different_data": list(self.data),
             "method": METHOD,
             "settings": {key: {"before": a, "after": b} for key, (a, b) in self.settings.items()},
             "only_before": list(self.only_before),
@@ -171,6 +176,7 @@ def compare_runs(before: Findings, after: Findings) -> Comparison:
         tuple(changes),
         tuple(_rules(before, after)),
         tuple(_guarantees(before, after, both)),
+        tuple(key for key in _DATA if before.data.get(key) != after.data.get(key)),
     )
 
 
@@ -209,7 +215,7 @@ def _change(
 
 def _settings(before: Findings, after: Findings) -> Iterator[tuple[str, tuple[Any, Any]]]:
     """Names and both values of what was audited, and how, where they differ."""
-    for section in ("subject", "data", "reproduction"):
+    for section in ("data", "subject", "reproduction"):
         old, new = dict(getattr(before, section)), dict(getattr(after, section))
         for key in dict.fromkeys([*old, *new]):
             one, two = old.get(key), new.get(key)
@@ -239,23 +245,28 @@ def _guarantees(before: Findings, after: Findings, both: list[str]) -> Iterator[
             for findings in (before, after)
         )
         if old != new:
-            yield {"candidate": name, "before": old, "after": new, "weaker": _weaker(old, new)}
+            yield {
+                "candidate": name,
+                "before": old,
+                "after": new,
+                "weaker": _weaker(old, new),
+                "stronger": _weaker(new, old),
+            }
 
 
 def _weaker(old: list[Json], new: list[Json]) -> bool:
     """Whether something was proven that no claim of the same kind, relation and unit proves now.
 
-    All parameters of proofs (epsilon, delta, rho, mu, chance) are worse when higher, but a
-    certified radius, which is worse when lower.
+    Claims are compared by their direction (`guarantee.CLAIMS`); settings are not compared.
     """
 
     def kept(one: Json, other: Json) -> bool:
         same = all(one[key] == other[key] for key in ("kind", "relation", "unit"))
-        sign = -1.0 if one["kind"] == "certified-radius" else 1.0
         return same and all(
             key in other["parameters"]
-            and sign * other["parameters"][key] <= sign * value + 1e-9 * abs(value)
+            and CLAIMS[key] * other["parameters"][key] >= CLAIMS[key] * value - 1e-9 * abs(value)
             for key, value in one["parameters"].items()
+            if key in CLAIMS
         )
 
     return any(one["proven"] and not any(kept(one, other) for other in new) for one in old)

@@ -153,16 +153,23 @@ class Frontier:
         None where none of them is below the baseline: the release as it is is never recommended
         for want of another. Equal risks go to the earlier candidate.
         """
-        before = self._baseline_risk()
+        before, admissible = self._baseline_risk(), set(self.admissible())
         allowed = [
             (risk, at, candidate.name)
             for at, (candidate, _, risk) in enumerate(self._points())
+            if candidate.name in admissible and (before is None or risk < before)
+        ]
+        return min(allowed)[2] if allowed else None
+
+    def admissible(self) -> list[str]:
+        """Mitigations whose upper utility loss is within the margin: the choice is among these."""
+        return [
+            candidate.name
+            for candidate, _, _ in self._points()
             if candidate is not self.candidates[0]
-            and (before is None or risk < before)
             and candidate.utility_loss is not None
             and equivalence(candidate.utility_loss, self.margin) == "yes"
         ]
-        return min(allowed)[2] if allowed else None
 
     def cheapest_large_reduction(self) -> str | None:
         """The mitigation with the smallest utility loss of those that at least halve the risk.

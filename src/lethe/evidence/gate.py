@@ -171,6 +171,26 @@ def judge_anew(
     ]
 
 
+def unsupported(findings: Findings, release: str | None = None) -> str | None:
+    """Why no verdict on a candidate has support: no attack on it passed its self-checks.
+
+    Args:
+        findings: of any release.
+        release: name of the candidate; None for the one that the run judged.
+
+    Returns:
+        The checks that failed, in words; None where some attack passed, or none is listed.
+    """
+    if findings.queries is not None:
+        return None
+    for candidate in judged_candidates(findings, release):
+        results = (candidate.get("risk_from") or {}).get("results", ())
+        if results and not any(result["valid"] for result in results):
+            reasons = dict.fromkeys(f"{result['attack']}: {result['why']}" for result in results)
+            return f"no attack on {candidate['name']} passed its self-checks ({'; '.join(reasons)})"
+    return None
+
+
 def metric_of(text: str) -> str:
     """The metric that a rule names, whether there is such a one or not.
 

@@ -20,6 +20,20 @@ PROVEN = (
     "certified-radius",
 )
 NOT_PROVEN = ("asymptotic", "empirical-only")
+CLAIMS = {
+    "epsilon": -1,
+    "epsilon_median": -1,
+    "epsilon_min": -1,
+    "delta": -1,
+    "rho": -1,
+    "mu": -1,
+    "success": -1,
+    "chance": -1,
+    "radius": 1,
+}
+"""Parameters that say how much is proven: -1 where less is the stronger claim, 1 where more is.
+All others (noise_multiplier, sampling_rate, steps, draws, ...) are settings of the mechanism: they
+lead to the claim and say nothing beside it."""
 RELATIONS = ("add/remove", "replace-one", "none")
 UNITS = ("record", "user", "vector", "query", "none")
 

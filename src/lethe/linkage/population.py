@@ -50,8 +50,9 @@ def population_uniqueness(
 
     Assumes:
         The sample is drawn at random from the population, and class sizes follow Pitman's model
-        (Pitman 1995; Hoshino 2001). The interval is that of the fit (delta method on the logit);
-        it does not cover a wrong model.
+        (Pitman 1995; Hoshino 2001). The interval is one for the share that is realised in the
+        population: error of the fit (delta method on the logit) and chance of the rows
+        themselves, share (1 - share) / unique rows. It does not cover a wrong model.
 
     Args:
         sizes: (C,) rows in each equivalence class of the sample, all at least 1.
@@ -76,11 +77,12 @@ def population_uniqueness(
     point = _fit(counts)
     z = float(ndtri((1 + confidence) / 2))
     model = "Pitman" if len(point) == 2 else "Ewens"
-    where = f"{model} model, N = {population}; delta method; n counts rows of the sample"
+    where = f"{model} model, N = {population}; delta method and chance of the rows; n counts rows"
     stay = _stays(point, rows, population)
-    spread = _spread(point, counts, rows, population)
-    low, high = float(expit(stay - z * spread)), float(expit(stay + z * spread))
     value = float(expit(stay))
+    by_chance = 1 / (alone * max(value * (1 - value), 0.25 / alone))
+    spread = float(np.hypot(_spread(point, counts, rows, population), np.sqrt(by_chance)))
+    low, high = float(expit(stay - z * spread)), float(expit(stay + z * spread))
     of_uniques = Estimate(value, low, high, confidence, where, rows)
     share = alone / rows
     of_rows = Estimate(value * share, low * share, high * share, confidence, where, rows)

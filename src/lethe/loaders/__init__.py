@@ -8,7 +8,8 @@ from pathlib import Path
 from lethe.columns import SUFFIXES
 from lethe.errors import InputError, check_choice, did_you_mean
 from lethe.loaders.builtin import BUILTIN, builtin
-from lethe.loaders.dataset import TASKS, Dataset
+from lethe.loaders.dataset import TASKS, Dataset, by_content
+from lethe.loaders.persons import IDENTICAL
 from lethe.loaders.tables import load_table
 
 __all__ = ["BUILTIN", "Dataset", "load", "load_table"]
@@ -33,7 +34,8 @@ def load(
         target: "digits", "breast-cancer", "diabetes" (regression), or the path of a file.
             A file that has the name of a built-in set is meant by ``./digits``.
         task: "classification" (the default for files) or "regression". Built-in sets have theirs.
-        group: column that names the person of each record, see `load_table`.
+        group: column that names the person of each record, see `load_table`; or
+            "identical-records", by which exact copies of a record are kept together.
         slices: columns by which the risk is reported, see `load_table`.
 
     Raises:
@@ -42,6 +44,19 @@ def load(
     >>> len(load("digits", rows=100))
     100
     """
+    if group == IDENTICAL:
+        plain = load(
+            target,
+            label,
+            id_column=id_column,
+            drop=drop,
+            rows=rows,
+            seed=seed,
+            missing=missing,
+            task=task,
+            slices=slices,
+        )
+        return by_content(plain)
     name = str(target)
     if name in BUILTIN:
         for option, value in (

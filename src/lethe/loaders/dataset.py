@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lethe.columns import list_names
 from lethe.errors import InputError, check_at_least
-from lethe.loaders.persons import choose_persons
+from lethe.loaders.persons import choose_persons, copies_note, identical_records
 
 TASKS = ("classification", "regression")
 
@@ -54,6 +54,9 @@ class Dataset:
         self._check_features()
         self._check_ids()
         self._check_groups()
+        note = copies_note(self.features, self.labels, self.groups)
+        if note:
+            object.__setattr__(self, "notes", tuple(dict.fromkeys((*self.notes, note))))
         if self.task == "regression":
             self._check_targets()
             return
@@ -223,6 +226,16 @@ def subset(dataset: Dataset, rows: int | None, seed: int) -> Dataset:
         groups=None if dataset.groups is None else dataset.groups[chosen],
         slices={name: values[chosen] for name, values in dataset.slices.items()},
     )
+
+
+def by_content(dataset: Dataset) -> Dataset:
+    """The same with exact copies of a record (features and label) as one person."""
+    first = identical_records(dataset.features, dataset.labels)
+    named = copies_note(dataset.features, dataset.labels)
+    several = int((np.bincount(first) > 1).sum())
+    note = f"Exact copies of a record count as one person; {several} records have copies."
+    notes = tuple(text for text in dataset.notes if text != named)
+    return replace(dataset, groups=dataset.ids[first], notes=(*notes, note))
 
 
 def subset_note(rows: int, records: int, seed: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,47 @@ def group_note(group: str, groups: NDArray[Any]) -> str:
     return (
         f"{len(counts)} persons by column {group!r}, {counts.min()} to {counts.max()} records "
         "each; models train on whole persons."
+    )
+
+
+IDENTICAL = "identical-records"
+"""Name of the groups that are made of copies, where no column has it."""
+
+
+def identical_records(features: NDArray[np.floating], labels: NDArray[Any]) -> NDArray[np.intp]:
+    """(N,) for each record the first with the same features and label.
+
+    >>> identical_records(np.array([[1.0], [2.0], [1.0], [1.0]]), np.array([0, 0, 0, 1])).tolist()
+    [0, 1, 0, 3]
+    """
+    first: dict[bytes, int] = {}
+    found = np.empty(len(labels), np.intp)
+    for row, (inputs, label) in enumerate(zip(features, labels, strict=True)):
+        content = hashlib.blake2b(np.ascontiguousarray(inputs).tobytes(), digest_size=16)
+        content.update(label.tobytes())
+        found[row] = first.setdefault(content.digest(), row)
+    return found
+
+
+def copies_note(
+    features: NDArray[np.floating], labels: NDArray[Any], groups: NDArray[Any] | None = None
+) -> str | None:
+    """What is said about records that stand several times; None where there are none.
+
+    Copies within one person are no surprise: they are trained on together.
+    """
+    first = identical_records(features, labels)
+    copies = first != np.arange(len(first))
+    if groups is not None:
+        copies &= groups != groups[first]
+    count = int(copies.sum())
+    if not count:
+        return None
+    several = len(np.unique(first[copies]))
+    return (
+        f"{count} of {len(first)} records are exact copies of another ({several} distinct records "
+        "stand more than once). A model can train on one copy while the other counts as unseen, "
+        f"which hides what leaks: --group {IDENTICAL} keeps copies together and counts them once."
     )
 
 

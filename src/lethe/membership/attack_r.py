@@ -50,11 +50,9 @@ def attack_r(signals: NDArray[np.floating], members: NDArray[np.bool_], seed: in
     """
     check_signals(signals, members)
     design = Design.of(members, seed)
-    gone = np.full((len(design.usable), members.shape[1]), -1, np.intp)
+    gone = np.empty((len(design.usable), members.shape[1]), np.intp)
     for place in range(len(gone)):
-        other = design.counterpart(place)
-        if other is not None:
-            gone[place] = other
+        gone[place] = design.counterpart(place)
     scores = np.full(signals.shape, np.nan)
     for start in range(0, signals.shape[1], _BLOCK):
         block = slice(start, start + _BLOCK)
@@ -69,7 +67,7 @@ def attack_r(signals: NDArray[np.floating], members: NDArray[np.bool_], seed: in
 
 
 def _shares(signals: Float, outside: NDArray[np.bool_], gone: NDArray[np.intp]) -> Float:
-    """Mid-ranks among the OUT models of a block, without one of them (none where -1)."""
+    """Mid-ranks among the OUT models of a block, without one of them."""
     models = len(signals)
     order = np.argsort(signals, axis=0, kind="stable")
     ordered = np.take_along_axis(signals, order, 0)
@@ -85,8 +83,8 @@ def _shares(signals: Float, outside: NDArray[np.bool_], gone: NDArray[np.intp]) 
     np.put_along_axis(rank, order, (below + np.take_along_axis(so_far, end, 0)) / 2, 0)
 
     # What is left out counted half where it ties with the target, as the target does with itself.
-    lost = np.where(gone >= 0, np.take_along_axis(outside, np.maximum(gone, 0), 0), False)
-    its = np.take_along_axis(signals, np.maximum(gone, 0), 0)
+    lost = np.take_along_axis(outside, gone, 0)
+    its = np.take_along_axis(signals, gone, 0)
     counted = np.where(its < signals, 1.0, np.where(its == signals, 0.5, 0.0))
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray((rank - lost * counted) / (so_far[-1] - lost))

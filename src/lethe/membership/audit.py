@@ -275,7 +275,7 @@ class Trainer:
             return measure(plain, BASELINE, None, settings)
 
         def judged(measured: Measurement, rule: Precision) -> Measured | None:
-            return evidence(measured, rule.rule, settings.confidence)
+            return evidence(measured, rule.rule)
 
         there = self.finished(settings.models) if settings.until else 0
         return grow(settings.widths(), settings.models, width, there, take, judged)

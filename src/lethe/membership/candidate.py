@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.membership.checks import Check, run_checks
+from lethe.membership.checks import self_checked
 from lethe.membership.document import Measurement
 from lethe.membership.exposure import expose, mean_change, newly_exposed
 from lethe.membership.measure import (
@@ -54,9 +54,9 @@ def measure(
         targets,
     )
     fpr = risk_rate(shadows, targets)
+    results, checks = self_checked(shadows, results, fpr, settings.seed)
     best = strongest(results, fpr)
     exposure = expose(shadows, confidence=confidence)
-    checks: list[Check] = run_checks(shadows, results, best, settings.seed)
     moved = None
     if before is not None:
         chosen = before.exposure.selected
@@ -79,7 +79,7 @@ def measure(
         checks=checks,
         utility=utility(shadows, confidence),
         train_utility=train_utility(shadows, confidence),
-        risk=strongest_metric(results, fpr, confidence),
+        risk=strongest_metric(results, fpr),
         utility_loss=None if before is None else utility_loss(shadows, before.shadows, confidence),
         risk_change=None
         if before is None

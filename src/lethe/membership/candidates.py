@@ -83,6 +83,10 @@ def candidates(
         for mitigation in made:
             if mitigation.settings.get("noise") == 0.0:
                 continue
+            bound = None if public is None else _at_a_bound(mitigation)
+            if bound is not None:
+                skipped.append({"name": mitigation.name, "why": bound})
+                continue
             reason = _refused(mitigation, recipe)
             if reason is None:
                 built.append(mitigation)
@@ -98,6 +102,12 @@ def candidates(
         built.append(mitigation)
     check_choice("release", settings.release, [mitigation.name for mitigation in built])
     return built, skipped
+
+
+def _at_a_bound(mitigation: Mitigation) -> str | None:
+    from lethe.mitigations.dp_sgd.individual import IndividualPrivacy
+
+    return mitigation.at_a_bound() if isinstance(mitigation, IndividualPrivacy) else None
 
 
 def _refused(mitigation: Mitigation, recipe: Recipe) -> str | None:

@@ -6,6 +6,7 @@ have all passed silently through published tools. Each check says what it looked
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,8 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.roc import Roc, auc_of, roc
 from lethe.evidence.twoway import Spread, symmetric_estimate
 from lethe.membership.attacks import ATTACKS
-from lethe.membership.measure import AttackResult
+from lethe.membership.leave_one_out import scorable_targets
+from lethe.membership.measure import AttackResult, strongest
 from lethe.membership.scoring import score
 from lethe.membership.utility import utility_name
 from lethe.training.shadows import Shadows
@@ -24,6 +26,8 @@ from lethe.training.shadows import Shadows
 PASS, WARN, FAIL = "pass", "warn", "fail"
 _NULL_CONFIDENCE = 0.999
 _CELLS = 1 << 23
+_AUDITED = 1 << 12
+"""Cells of a small audit on which attacks that do not decide have their null audit."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def exchanged(shadows: Shadows, seed: int) -> Shadows:
     rng = np.random.default_rng([seed, 7])
     source = np.repeat(np.arange(shadows.models)[:, None], shadows.records, axis=1)
     partner = shadows.partner
-    if (partner >= 0).any():
+    if len(scorable_targets(shadows.members)) < shadows.models or (partner >= 0).all():
         for model in np.flatnonzero(partner > np.arange(len(partner))):
             swap = rng.random(shadows.records) < 0.5
             source[model, swap], source[partner[model], swap] = partner[model], model
@@ -216,6 +220,20 @@ def _repeats(values: NDArray[np.floating]) -> tuple[int, int]:
     return distinct, commonest
 
 
+def duplicates(shadows: Shadows) -> Check:
+    """Copies of a record are no evidence of their own, and one's membership is the other's."""
+    copies = shadows.copies
+    return Check(
+        "copies of records",
+        WARN if copies else PASS,
+        f"{copies} of {shadows.records} records have the signals of an earlier one under every "
+        "model; intervals count copies as one record, but training may hold one copy and not the "
+        "other: --group identical-records keeps them together"
+        if copies
+        else "no record has the signals of another under every model",
+    )
+
+
 def drift(shadows: Shadows) -> Check | None:
     """Targets and their references must be trained alike: no model may stand out in utility."""
     table = shadows.population_merit
@@ -239,7 +257,7 @@ def drift(shadows: Shadows) -> Check | None:
     )
 
 
-def beats_baseline(results: dict[str, AttackResult], best: str) -> Check:
+def beats_baseline(results: Mapping[str, AttackResult], best: str) -> Check:
     """An attack no better than guessing measures nothing: then low risk is no news."""
     estimate = results[best].auc
     assert estimate.low is not None
@@ -258,24 +276,56 @@ def beats_baseline(results: dict[str, AttackResult], best: str) -> Check:
     )
 
 
-def _cheapest(results: dict[str, AttackResult], best: str) -> str:
+def _cheapest(results: Mapping[str, AttackResult], best: str) -> str:
     """An attack that can be run many times; what it finds a stronger one finds as well."""
     quick = ("lira-online", "lira-offline", "loss-threshold")
     return next((name for name in quick if name in results), best)
 
 
-def run_checks(
-    shadows: Shadows, results: dict[str, AttackResult], best: str, seed: int
-) -> list[Check]:
-    """All self-checks of one candidate."""
-    from lethe.membership.power import power_check  # it builds on the checks of this file
+def self_checked(
+    shadows: Shadows, results: Mapping[str, AttackResult], fpr: float | None, seed: int
+) -> tuple[dict[str, AttackResult], list[Check]]:
+    """The results with what the self-checks found against them, and all checks of a candidate.
 
+    A failed null audit voids its attack; a failed check of the models voids all attacks. Those
+    that the sample is too small for are marked as weak. The attack that decides is audited on
+    all records, the others on some.
+
+    Args:
+        shadows: the candidate's models.
+        results: of all attacks run on it.
+        fpr: of the metric that decides, see `measure.risk_rate`.
+        seed: of the coins.
+    """
+    from lethe.membership.power import part_of, power_check, weakness  # it builds on this file
+
+    checked = {name: replace(found, weak=weakness(found)) for name, found in results.items()}
+    audits: dict[str, Check] = {}
+
+    def audit(name: str, on: Shadows) -> None:
+        audits[name] = null_audit(on, name, seed)
+        if audits[name].status == FAIL:
+            checked[name] = replace(checked[name], failed=f"null audit: {audits[name].detail}")
+
+    while (best := strongest(checked, fpr)) not in audits:
+        audit(best, shadows)
+    few = part_of(shadows, seed, _AUDITED)
+    for name in checked:
+        # Of an attack that reads neither membership nor other models there is nothing to find.
+        if name not in audits and not ATTACKS[name].reference_free:
+            audit(name, few)
+    stable = drift(shadows)
+    if stable is not None and stable.status == FAIL:
+        why = f"{stable.name}: {stable.detail}"
+        checked = {name: replace(found, failed=why) for name, found in checked.items()}
+    best = strongest(checked, fpr)
     found = [
-        null_audit(shadows, best, seed),
+        *(audits[name] for name in checked if name in audits),
         coverage(shadows),
         ties(shadows),
-        drift(shadows),
-        beats_baseline(results, best),
-        power_check(shadows, results, _cheapest(results, best), seed),
+        duplicates(shadows),
+        stable,
+        beats_baseline(checked, best),
+        power_check(shadows, checked, _cheapest(checked, best), seed),
     ]
-    return [check for check in found if check is not None]
+    return checked, [check for check in found if check is not None]

@@ -8,25 +8,27 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
-from lethe.evidence import risk
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
 from lethe.evidence.guarantee import Guarantee, where_people_have_several
+from lethe.evidence.risk import risk_of
 from lethe.evidence.roc import tau_of
-from lethe.evidence.rules import Rule, Ruling, joint_outcome, judge
+from lethe.evidence.rules import UNDECIDED, Rule, Ruling, joint_outcome, judge
 from lethe.loaders import Dataset
 from lethe.membership import texts
 from lethe.membership.checks import Check
 from lethe.membership.exposure import Exposure, expose
 from lethe.membership.measure import (
     AttackResult,
+    judged,
     strongest_metric,
 )
 from lethe.membership.settings import AuditSettings
 from lethe.membership.text_tables import f1_tables
-from lethe.membership.utility import class_utility, utility_loss, utility_name
+from lethe.membership.utility import per_class, utility_name
 from lethe.mitigations.mitigation import Mitigation
 from lethe.training.fingerprint import hash_array, versions
 from lethe.training.modules import parameter_count
@@ -86,6 +88,13 @@ class Measurement:
         """Name of the candidate."""
         return self.mitigation.name
 
+    @property
+    def void(self) -> str | None:
+        """Why no verdict has support: no attack passed its self-checks; None if some did."""
+        if not all(result.failed for result in self.results.values()):
+            return None
+        return "; ".join(f"{name}: {result.failed}" for name, result in self.results.items())
+
 
 def compose(
     name: str,
@@ -115,11 +124,14 @@ def compose(
         for one in measured
         if one.name == settings.release
         for rule in settings.rules()
-        for found in [evidence(one, rule, settings.confidence)]
+        for found in [evidence(one, rule)]
     ]
-    outcome = joint_outcome(ruling.outcome for ruling in rulings)
+    outcomes = [ruling.outcome for ruling in rulings]
+    void = next((one.void for one in measured if one.name == settings.release), None)
+    outcome = joint_outcome([*outcomes, UNDECIDED] if void else outcomes)
     risk_name = texts.risk_name(measured[0].risk_fpr)
     chosen = frontier.operating_point()
+    recommended = _recommended(chosen, len(frontier.admissible()), measured)
     return Findings(
         subject={
             "release": "model",
@@ -141,6 +153,13 @@ def compose(
             "pareto": frontier.pareto(),
             "knee": frontier.knee(),
             "operating_point": chosen,
+            "recommended": None
+            if recommended is None
+            else {
+                "candidate": chosen,
+                "among": len(frontier.admissible()),
+                "risk": recommended.to_json(),
+            },
             "rule": texts.operating_rule(settings.margin),
             "skipped": list(skipped),
         },
@@ -160,6 +179,7 @@ def compose(
                 settings.release,
                 candidates,
                 chosen,
+                recommended,
                 measured[0].risk_fpr,
                 settings.margin,
             ),
@@ -184,6 +204,17 @@ def compose(
     )
 
 
+def _recommended(
+    chosen: str | None, among: int, measured: Sequence[Measurement]
+) -> Measured | None:
+    """The risk of the recommended candidate, with limits that allow for having chosen it."""
+    for one in measured:
+        if one.name == chosen:
+            worst = risk_of(judged(one.results, one.risk_fpr, among))
+            return worst if isinstance(worst, Refusal) else worst.estimate
+    return None
+
+
 def _size(spec: Spec | None) -> dict[str, int]:
     """Trainable parameters of the model, where the recipe shows them."""
     if spec is None or not isinstance(spec.recipe, TorchRecipe):
@@ -202,7 +233,7 @@ def _candidate(
         "strongest_attack": one.best,
         "models": one.shadows.models,
         "attacks": {name: result.to_json() for name, result in one.results.items()},
-        "rates": _rates(one, settings.confidence),
+        "rates": _rates(one),
         "vulnerability": one.exposure.to_json(),
     }
     if one.before is not None and one.before.exposure.selected is not None:
@@ -213,7 +244,10 @@ def _candidate(
     if one.train_utility is not None:
         details["train_utility"] = one.train_utility.to_json()
     if classes:
-        details["per_class"] = _per_class(one, classes, settings.confidence)
+        before = None if one.before is None else one.before.shadows
+        known = one.utility is not None
+        rows = per_class(one.shadows, before, classes, settings.confidence) if known else []
+        details["per_class"] = rows
     f1 = f1_tables(
         one.shadows, None if one.before is None else one.before.shadows, settings.confidence
     )
@@ -242,7 +276,7 @@ def _candidate(
         one.mitigation.title,
         chosen,
         one.utility or unknown,
-        (risk.AttackResult(one.best, one.risk),),
+        judged(one.results, one.risk_fpr),
         guarantee_of(one.mitigation, spec),
         one.utility_loss,
         one.risk_change,
@@ -250,12 +284,12 @@ def _candidate(
     )
 
 
-def _rates(one: Measurement, confidence: float) -> dict[str, Any]:
+def _rates(one: Measurement) -> dict[str, Any]:
     """Of the strongest attack, what rules are judged on: `lethe check` reads it later."""
     fprs = next(iter(one.results.values())).fprs
     return {
-        "auc": strongest_metric(one.results, None, confidence).to_json(),
-        "tpr": {str(f): strongest_metric(one.results, f, confidence).to_json() for f in fprs},
+        "auc": strongest_metric(one.results, None).to_json(),
+        "tpr": {str(f): strongest_metric(one.results, f).to_json() for f in fprs},
     }
 
 
@@ -272,37 +306,15 @@ def guarantee_of(mitigation: Mitigation, spec: Spec | None) -> Guarantee:
     return where_people_have_several(told, int(np.bincount(spec.groups[spec.pool]).max()))
 
 
-def _per_class(
-    one: Measurement, classes: tuple[str, ...], confidence: float
-) -> list[dict[str, Any]]:
-    labels = one.shadows.population_labels
-    members = one.shadows.labels
-    if labels is None or members is None or one.utility is None:
-        return []
-    rows = []
-    for code, name in enumerate(classes):
-        held, inside = labels == code, members == code
-        row: dict[str, Any] = {
-            "class": name,
-            "records": int(inside.sum()),
-            "utility": class_utility(one.shadows, held, confidence).to_json(),
-        }
-        if one.before is not None:
-            loss = utility_loss(one.shadows, one.before.shadows, confidence, held)
-            row["utility_loss"] = None if loss is None else loss.to_json()
-        rows.append(row)
-    return rows
-
-
-def evidence(one: Measurement, rule: Rule, confidence: float) -> Measured | None:
+def evidence(one: Measurement, rule: Rule) -> Measured | None:
     """What a rule is judged on: the interval of its metric on one candidate."""
     if rule.metric == "auc":
-        return strongest_metric(one.results, None, confidence)
+        return strongest_metric(one.results, None)
     if rule.metric == "tpr":
-        return strongest_metric(one.results, rule.fpr, confidence)
+        return strongest_metric(one.results, rule.fpr)
     if rule.metric == "tau":
         assert rule.fpr is not None
-        rate = strongest_metric(one.results, rule.fpr, confidence)
+        rate = strongest_metric(one.results, rule.fpr)
         return rate if isinstance(rate, Refusal) else tau_of(rate, rule.fpr)
     if rule.metric == "top-t":
         return one.exposure.top_t
@@ -348,19 +360,17 @@ def exposed_records(
     pseudonyms: bool = True,
     confidence: float = 0.95,
 ) -> list[dict[str, Any]]:
-    """The most exposed records, at most 100, by t over all shadow models.
+    """The most exposed records, at most 100, with limits that allow for the ranking.
 
     Args:
         one: the baseline's measurement.
         classes: names of the classes, if known.
         pseudonyms: name records by rank; otherwise by their own id.
-        confidence: of the limits of t.
+        confidence: of the limits of t; see `Exposure.ranked`.
     """
     scores = one.exposure.all_models
-    low, high = scores.limits(confidence)
-    auc = scores.auc
-    known = np.flatnonzero(np.isfinite(scores.t))
-    order = known[np.argsort(-scores.t[known], kind="stable")]
+    ranked = one.exposure.ranked(confidence)
+    order, auc = ranked.order, ndtr(ranked.t)
     labels = one.shadows.labels
     rows = []
     for rank, row in enumerate(order[:MOST_RECORDS] if pseudonyms else order, start=1):
@@ -373,10 +383,10 @@ def exposed_records(
             {
                 "id": f"record {rank}" if pseudonyms else str(one.shadows.ids[row]),
                 "label": label,
-                "t": float(scores.t[row]),
-                "se": float(scores.se[row]),
-                "low": float(low[row]),
-                "high": float(high[row]),
+                "t": float(ranked.t[row]),
+                "se": float(ranked.se[row]),
+                "low": float(ranked.low[row]),
+                "high": float(ranked.high[row]),
                 "auc": float(auc[row]),
                 "tpr_at_0.001": float(scores.tpr[row]),
             }

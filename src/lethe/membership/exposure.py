@@ -3,7 +3,8 @@
 "The highest t" over many records is biased upward by chance, so records are selected on one
 half of the shadow models (whole pairs) and reported on the other. A t-score from few models
 is too high on average even then, because its variances are estimated (14 % with 4 models a
-side); means of t carry the factor 1 - 3/(4 df - 1) against it (Hedges 1981).
+side, and far more where signals have heavy tails). Against it the spread of each record is drawn
+towards what is usual, as far as its two halves of models disagree about it (`Spreads`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.risk import family_confidence
 from lethe.evidence.twoway import Spread, symmetric_estimate
 from lethe.membership.leave_one_out import Moments, moments, without_groups
+from lethe.membership.measure import FEWEST_RECORDS
 from lethe.membership.vulnerability import Vulnerability, most_exposed, vulnerability
 from lethe.training.shadows import Shadows
 
@@ -27,6 +30,87 @@ MINIMUM_MODELS = 16
 _EDGES = np.round(np.arange(-2.0, 8.01, 0.25), 2)
 
 Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Records in order of exposure.
+
+    Attributes:
+        order: (n,) row numbers, the most exposed first.
+        t: (N,) t-scores to report, not those that decided the order.
+        se: (N,) their standard errors.
+        low: (N,) lower limits.
+        high: (N,) upper limits.
+        how: what the limits allow for.
+    """
+
+    order: NDArray[np.intp]
+    t: Float
+    se: Float
+    low: Float
+    high: Float
+    how: str
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """How the spread of signals, V_in + V_out, varies from record to record.
+
+    Two halves of the models measure the same records. What their log-variances have in common
+    is real; the rest is error, which heavy tails make large. Each record's log-variance is drawn
+    towards the mean by the share that is error (best linear prediction), around a level at which
+    the mean variance is unbiased.
+
+    Assumes: a record's shift in units of its own spread does not depend on that spread.
+
+    Attributes:
+        between: variance of the true log-variances.
+        share: of the variance of the measured ones, what is real, in [0, 1].
+    """
+
+    between: float
+    share: float
+
+    @staticmethod
+    def of(choose: Shadows, report: Shadows) -> Spreads | None:
+        """From two halves of the models; None with fewer than 20 records that both measure."""
+        one, two = (_variance(*_both(half, slice(None))) for half in (choose, report))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(one), np.log(two)
+        known = np.isfinite(logs[0]) & np.isfinite(logs[1])
+        if known.sum() < FEWEST_RECORDS:
+            return None
+        covariance = np.cov(logs[0][known], logs[1][known])
+        between, whole = max(float(covariance[0, 1]), 0.0), float(covariance[1, 1])
+        return Spreads(between, min(between / whole, 1.0) if whole > 0 else 1.0)
+
+    @property
+    def error(self) -> float:
+        """Variance of a log-variance that is left."""
+        return self.between * (1 - self.share)
+
+    def t(self, inside: Moments, outside: Moments) -> Float:
+        """(N,) t-scores; NaN where a side has fewer than two models or signals do not vary."""
+        variance = _variance(inside, outside)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(variance)
+            known = np.isfinite(logs)
+            level = np.log(variance[known].mean()) - self.between / 2
+            drawn = level + self.share * (logs - logs[known].mean())
+            t = (inside.mean - outside.mean) * np.exp(-drawn / 2 - self.error / 8)
+        return np.where(known, t, np.nan)
+
+    def t_and_error(self, inside: Moments, outside: Moments) -> tuple[Float, Float]:
+        """(N,) t-scores and their standard errors: of the two means, and of the spread."""
+        t = self.t(inside, outside)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            of_means = (1 / inside.count + 1 / outside.count) / 2
+            return t, np.sqrt(of_means + t**2 * self.error / 4)
+
+
+def _variance(inside: Moments, outside: Moments) -> Float:
+    return inside.variance() + outside.variance()
 
 
 @dataclass(frozen=True)
@@ -39,12 +123,41 @@ class Exposure:
             None with fewer than 16 models.
         top_t: mean t of those rows on the second half.
         max_t: t on the second half of the record that was highest on the first.
+        first: t-scores from the first half alone, to rank by; None with fewer than 16 models.
+        second: t from the second half alone and its standard error, to report; likewise.
     """
 
     all_models: Vulnerability
     selected: NDArray[np.intp] | None
     top_t: Measured
     max_t: Measured
+    first: Vulnerability | None = None
+    second: tuple[Float, Float] | None = None
+
+    def ranked(self, confidence: float) -> Ranked:
+        """The records from the most exposed down, with limits that allow for the ranking.
+
+        From 16 models on records are ranked on one half of the models and t is that of the other
+        half, so that a limit misses no more often for the first of the list than for a record
+        that was named beforehand. With fewer models the limits hold for all records at once
+        (Bonferroni), and so for any choice of them.
+
+        Args:
+            confidence: of the limits of each record's t.
+        """
+        if self.first is None or self.second is None:
+            known = np.flatnonzero(np.isfinite(self.all_models.t))
+            level = family_confidence(confidence, max(len(known), 1))
+            low, high = self.all_models.limits(level)
+            order = known[np.argsort(-self.all_models.t[known], kind="stable")]
+            t, se = self.all_models.t, self.all_models.se
+            return Ranked(order, t, se, low, high, "limits hold for all records at once")
+        t, se = self.second
+        z = float(ndtri((1 + confidence) / 2))
+        known = np.flatnonzero(np.isfinite(self.first.t) & np.isfinite(t))
+        order = known[np.argsort(-self.first.t[known], kind="stable")]
+        how = "ranked on one half of the shadow models, t and limits from the other"
+        return Ranked(order, t, se, t - z * se, t + z * se, how)
 
     def top_auc(self) -> Measured:
         """Phi of `top_t` with its limits: AUC of an attack on a record of that exposure."""
@@ -107,29 +220,39 @@ def expose(
             f"{bad} of the selected records lack three models IN or OUT in the reporting half, or "
             "their signals have no spread there, so that their t has no bound"
         )
-        return Exposure(overall, rows, why, why)
-    left_out = _left_out(report, rows)
+        spreads = Spreads.of(choose, report)
+        shown = (
+            (second.t, second.se)
+            if spreads is None
+            else spreads.t_and_error(*_both(report, slice(None)))
+        )
+        return Exposure(overall, rows, why, why, first, shown)
+    spreads = Spreads.of(choose, report)
     inside, outside = _both(report, rows)
     degrees = _degrees(inside, outside)
-    factor = _small_sample_factor(degrees)
-    noise = Spread(float(factor * second.se[highest[0]]) ** 2, degrees)
+    shown = second.t * _small_sample_factor(degrees), second.se
+    if spreads is not None:
+        shown = spreads.t_and_error(*_both(report, slice(None)))
+    noise = Spread(float(shown[1][highest[0]]) ** 2, degrees)
     return Exposure(
         overall,
         rows,
         symmetric_estimate(
-            _mean_t(inside, outside),
-            _jackknife(left_out),
+            _mean_t(report, rows, spreads),
+            _jackknife(_left_out(report, rows, spreads)),
             len(rows),
             confidence,
             "jackknife over pairs of shadow models, Student t; n = records",
         ),
         symmetric_estimate(
-            factor * float(second.t[highest[0]]),
+            float(shown[0][highest[0]]),
             noise,
             1,
             confidence,
             "large-sample error of t, Student t; record chosen on other models",
         ),
+        first,
+        shown,
     )
 
 
@@ -144,8 +267,11 @@ def mean_change(
     rows = rows[_steady(after, rows) & _steady(before, rows)]
     if len(rows) == 0:
         return Refusal("no record has a t-score whichever pair of models is left out")
-    new, old = _left_out(after, rows), _left_out(before, rows)
-    value = _mean_t(*_both(after, rows)) - _mean_t(*_both(before, rows))
+    spreads = [Spreads.of(*shadows.halves()) for shadows in (after, before)]
+    if None in spreads:
+        spreads = [None, None]
+    new, old = _left_out(after, rows, spreads[0]), _left_out(before, rows, spreads[1])
+    value = _mean_t(after, rows, spreads[0]) - _mean_t(before, rows, spreads[1])
     return symmetric_estimate(
         value,
         _jackknife(new - old),
@@ -170,7 +296,7 @@ def newly_exposed(
     return int(passed[-1]) + 1 if len(passed) else 0
 
 
-def _both(shadows: Shadows, rows: NDArray[np.intp]) -> tuple[Moments, Moments]:
+def _both(shadows: Shadows, rows: NDArray[np.intp] | slice) -> tuple[Moments, Moments]:
     signals, members = shadows.signals[:, rows], shadows.members[:, rows]
     return moments(signals, members), moments(signals, ~members)
 
@@ -188,12 +314,19 @@ def _small_sample_factor(degrees: float) -> float:
     return 1 - 3 / (4 * degrees - 1)
 
 
-def _mean_t(inside: Moments, outside: Moments) -> float:
+def _mean_t(shadows: Shadows, rows: NDArray[np.intp], spreads: Spreads | None) -> float:
     """Mean t of the records; NaN where one lacks two models on a side."""
+    if spreads is None:
+        return _plain_mean(*_both(shadows, rows))
+    return float(spreads.t(*_both(shadows, slice(None)))[rows].mean())
+
+
+def _plain_mean(inside: Moments, outside: Moments) -> float:
+    """Mean t from each record's own variances, less their bias for normal signals (Hedges 1981)."""
     if min(inside.count.min(), outside.count.min()) < 2:
         return float("nan")
     with np.errstate(invalid="ignore", divide="ignore"):
-        t = (inside.mean - outside.mean) / np.sqrt(inside.variance() + outside.variance())
+        t = (inside.mean - outside.mean) / np.sqrt(_variance(inside, outside))
     return _small_sample_factor(_degrees(inside, outside)) * float(t.mean())
 
 
@@ -209,10 +342,13 @@ def _steady(shadows: Shadows, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
     return steady
 
 
-def _left_out(shadows: Shadows, rows: NDArray[np.intp]) -> Float:
+def _left_out(shadows: Shadows, rows: NDArray[np.intp], spreads: Spreads | None) -> Float:
     """(pairs,) mean t over `rows` with each pair of models left out in turn."""
-    left = without_groups(shadows.signals[:, rows], shadows.members[:, rows], shadows.pairs)
-    return np.array([_mean_t(inside, outside) for inside, outside in left])
+    if spreads is None:
+        left = without_groups(shadows.signals[:, rows], shadows.members[:, rows], shadows.pairs)
+        return np.array([_plain_mean(inside, outside) for inside, outside in left])
+    whole = without_groups(shadows.signals, shadows.members, shadows.pairs)
+    return np.array([float(spreads.t(inside, outside)[rows].mean()) for inside, outside in whole])
 
 
 def _jackknife(left_out: Float) -> Spread:

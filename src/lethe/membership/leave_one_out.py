@@ -1,12 +1,13 @@
 """Every shadow model in turn is the target: IN and OUT statistics of the others from running sums.
 
 Leaving out only the target would give its membership away, because a record IN the target
-is IN fewer of the others. So its complementary partner is left out too; in a design without
-complements that puts every record IN equally many models, another model of the opposite side
-is left out, drawn at random for each record. Where the counts of the records differ by one,
-as in a balanced design of an odd number of models, one model drawn at random is first set
-aside for each record, neither attacked nor asked, so that the rest are equal. In any other
-design (independent coins) the counts say nothing and only the target is left out.
+is IN fewer of the others. So its complementary partner is left out too; in any other design a
+model of the opposite side, drawn at random for each record: whichever side the target is on, the
+same numbers of IN and OUT models remain. Where records differ in how many models hold them, the
+numbers that remain say how likely membership is before any signal is seen; then as many IN as OUT
+cells of each record are attacked, drawn at random, and the other models only serve as references.
+Records that are IN every model or none are not attacked and not looked at, nor are those with a
+single model on a side, for which nothing would remain.
 Cost O(K N), in float64, sums centred on each record's mean; beside what is given it holds a few
 rows at a time, for a table of signals may fill much of the memory.
 """
@@ -102,7 +103,7 @@ def scorable_targets(members: NDArray[np.bool_]) -> NDArray[np.intp]:
 
     In a design of complementary pairs a model without partner cannot, and is no reference
     either; in any other design all can. A single pair among other models is no such design:
-    without it nothing would be left.
+    without it nothing would be left. Records that every model holds, or none, pair nothing.
     """
     partner = partners(members)
     if (partner >= 0).sum() >= 4:
@@ -118,7 +119,7 @@ def leave_one_out(
     Args:
         signals: (K, N) phi, finite.
         members: (K, N) true membership.
-        seed: of the counterparts drawn in a design of equal counts without complements.
+        seed: of the counterparts drawn in a design without complements.
 
     Raises:
         InputError: shapes differ, or a signal is not finite.
@@ -128,10 +129,9 @@ def leave_one_out(
     rows = _Centred(signals, design.usable)
     sums = _Sums.of(rows, design.members, design.counted)
     for place, target in enumerate(design.usable):
-        other = design.counterpart(place)
         inside, outside = sums.without(
             rows[place],
-            None if other is None else rows[other],
+            rows[design.counterpart(place)],
             design.members[place],
             design.counted[place],
             rows.centre,
@@ -180,7 +180,9 @@ def without_groups(
 
 
 def scored_cells(members: NDArray[np.bool_], seed: int = 0) -> NDArray[np.bool_]:
-    """(K, N) True where `leave_one_out` leaves a reference model on each side.
+    """(K, N) True where a cell is attacked: `leave_one_out` leaves references on both sides.
+
+    Of each record equally many IN and OUT cells, unless all records have equal counts.
 
     Args:
         members: (K, N) true membership.
@@ -188,16 +190,7 @@ def scored_cells(members: NDArray[np.bool_], seed: int = 0) -> NDArray[np.bool_]
     """
     design = Design.of(members, seed)
     scored = np.zeros(members.shape, bool)
-    if design.partner is not None:  # half of the models on each side of every record
-        scored[design.usable] = len(design.usable) >= 4
-        return scored
-    lost = 1 if design.leaves_counterpart else 0
-    count_in = (design.members & design.counted).sum(axis=0)
-    count_out = (~design.members & design.counted).sum(axis=0)
-    for target, member, counted in zip(design.usable, design.members, design.counted, strict=True):
-        left_in = count_in - np.where(member, 1, lost)
-        left_out = count_out - np.where(member, lost, 1)
-        scored[target] = counted & (left_in > 0) & (left_out > 0)
+    scored[design.usable] = design.attacked
     return scored
 
 
@@ -229,14 +222,16 @@ class Design:
     Attributes:
         usable: (T,) numbers of the scorable targets.
         members: (T, N) their membership.
-        counted: (T, N) False where a model is set aside for a record.
+        counted: (T, N) False where a record is not looked at.
+        attacked: (T, N) True where a cell is attacked.
         partner: (T,) place of each target's complement, if all have one.
-        drawn: counterparts in a design of equal counts without complements.
+        drawn: counterparts in a design without complements.
     """
 
     usable: NDArray[np.intp]
     members: NDArray[np.bool_]
     counted: NDArray[np.bool_]
+    attacked: NDArray[np.bool_]
     partner: NDArray[np.intp] | None
     drawn: _Counterparts | None
 
@@ -246,23 +241,21 @@ class Design:
         usable = scorable_targets(members)
         if len(usable) < len(members):
             members = members[usable]
+        inside = members.sum(axis=0)
+        able = (inside >= 2) & (inside <= len(members) - 2)
+        counted = np.broadcast_to(able, members.shape)
         partner = partners(members)
         if (partner >= 0).all():
-            return Design(usable, members, np.broadcast_to(True, members.shape), partner, None)
-        drawn = _Counterparts.of(members, seed)
-        counted = np.broadcast_to(True, members.shape) if drawn is None else drawn.counted
-        return Design(usable, members, counted, None, drawn)
+            return Design(usable, members, counted, counted, partner, None)
+        drawn, attacked = _Counterparts.of(members, able, seed)
+        return Design(usable, members, counted, attacked, None, drawn)
 
-    @property
-    def leaves_counterpart(self) -> bool:
-        """Whether a model of the other side is left out with each target."""
-        return self.partner is not None or self.drawn is not None
-
-    def counterpart(self, place: int) -> np.intp | NDArray[np.intp] | None:
-        """Place of the model left out with a target: one, or one for each record, or none."""
+    def counterpart(self, place: int) -> np.intp | NDArray[np.intp]:
+        """Place of the model left out with a target: the same for all records, or each its own."""
         if self.partner is not None:
             return np.intp(self.partner[place])
-        return None if self.drawn is None else self.drawn.pick(self.members[place])
+        assert self.drawn is not None
+        return self.drawn.pick(self.members[place])
 
 
 @dataclass(frozen=True)
@@ -305,29 +298,28 @@ class _Sums:
     def without(
         self,
         own: Float,
-        other: Float | None,
+        other: Float,
         member: NDArray[np.bool_],
         counted: NDArray[np.bool_],
         centre: Float,
     ) -> tuple[Moments, Moments]:
-        """Both sides without the target and, if given, a counterpart of the other side.
+        """Both sides without the target and a counterpart of the other side.
 
-        Where the target is set aside (not `counted`) both sides are left empty.
+        Where a record is not looked at (not `counted`) both sides are left empty.
         """
         # The target goes from its own side and a counterpart from the other one. Products with
         # the two sides' 0 and 1 are exact, and several times as fast as a choice by membership.
         gone_in = own * member
         gone_out = own - gone_in
-        if other is not None:
-            kept = other * member
-            gone_out += kept
-            gone_in += np.subtract(other, kept, out=kept)
+        kept = other * member
+        gone_out += kept
+        gone_in += np.subtract(other, kept, out=kept)
         sides = []
-        for here, gone, count, total, square in (
-            (member, gone_in, self.count_in, self.sum_in, self.square_in),
-            (~member, gone_out, self.count_out, self.sum_out, self.square_out),
+        for gone, count, total, square in (
+            (gone_in, self.count_in, self.sum_in, self.square_in),
+            (gone_out, self.count_out, self.sum_out, self.square_out),
         ):
-            n = count - (here if other is None else 1.0)
+            n = count - 1.0
             if not counted.all():
                 n[~counted] = 0.0
             rest = square - gone**2
@@ -349,50 +341,51 @@ def _moments_of(count: Float, total: Float, square: Float, centre: Float) -> Mom
 
 
 class _Counterparts:
-    """For designs without complements: a random model of the other side, per record.
-
-    Attributes:
-        counted: (K, N) False where a model is set aside for a record.
-    """
+    """For designs without complements: a random model of the other side, per record."""
 
     def __init__(
         self,
         order: NDArray[np.unsignedinteger],
-        inside: int,
-        counted: NDArray[np.bool_],
+        inside: NDArray[np.intp],
         rng: np.random.Generator,
     ) -> None:
-        self.counted = counted
         self._order, self._inside, self._rng = order, inside, rng
-        self._outside = len(order) - inside - int((~counted[:, 0]).sum())
 
     @staticmethod
-    def of(members: NDArray[np.bool_], seed: int) -> _Counterparts | None:
-        count = members.sum(axis=0)
-        inside, uneven = int(count.min()), bool(count.min() != count.max())
-        if count.max() > inside + 1 or inside < 1 or count.max() >= len(members):
-            return None
+    def of(
+        members: NDArray[np.bool_], able: NDArray[np.bool_], seed: int
+    ) -> tuple[_Counterparts, NDArray[np.bool_]]:
+        """Counterparts of a (T, N) design, and its cells that are attacked.
+
+        Args:
+            members: membership.
+            able: (N,) records that are looked at.
+            seed: of all draws.
+        """
         rng = np.random.default_rng(seed)
-        counted = np.ones(members.shape, bool)
-        if uneven:
-            # An IN cell where there is one too many, else an OUT cell: the rest are equal.
-            highest, aside = np.full(members.shape[1], -1.0), np.zeros(members.shape[1], np.intp)
-            for model, row in enumerate(members):
-                lot = np.where(row == (count > inside), rng.random(len(row)), -1.0)
-                aside[lot > highest] = model
-                np.maximum(highest, lot, out=highest)
-            counted[aside, np.arange(members.shape[1])] = False
-        # Models that are OUT come first, then those that are IN, then what is set aside.
-        order = np.empty(members.shape, np.min_scalar_type(len(members)))
+        models, inside = len(members), members.sum(axis=0)
+        alike = len(np.unique(inside[able])) < 2
+        attacked = np.array(np.broadcast_to(able, members.shape))
+        # Models that are OUT come first, then those that are IN, either side in random order.
+        order = np.empty(members.shape, np.min_scalar_type(models))
         for start in range(0, members.shape[1], _BLOCK):
             block = slice(start, start + _BLOCK)
-            key = np.where(counted[:, block], members[:, block], np.uint8(2))
-            order[:, block] = np.argsort(key, axis=0, kind="stable")
-        return _Counterparts(order, inside, counted, rng)
+            own, count = members[:, block], inside[block]
+            place = np.argsort(rng.random(own.shape) + own, axis=0)
+            order[:, block] = place
+            if alike:
+                continue
+            rank = np.empty(own.shape, np.intp)
+            np.put_along_axis(rank, place, np.arange(models)[:, None], axis=0)
+            rank -= np.where(own, models - count, 0)
+            attacked[:, block] &= rank < np.minimum(count, models - count)
+        return _Counterparts(order, inside, rng), attacked
 
     def pick(self, member: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """(N,) a model on the other side of each record."""
-        out = self._rng.integers(self._outside, size=len(member))
-        into = self._rng.integers(self._inside, size=len(member))
-        rows = np.where(member, out, self._outside + into)
+        """(N,) a model on the other side of each record; any where that side is empty."""
+        models = len(self._order)
+        outside = models - self._inside
+        lot = self._rng.random(len(member))
+        rows = np.where(member, lot * outside, outside + lot * self._inside).astype(np.intp)
+        rows = np.minimum(rows, models - 1)
         return self._order[rows, np.arange(len(member))].astype(np.intp)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable
+from lethe.evidence import risk as risks
 from lethe.evidence.bands import simultaneous_band
 from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.risk import family_confidence
 from lethe.evidence.roc import auc_of, check_resolvable, rate_at, roc, smallest_fpr, tau_of
 from lethe.evidence.twoway import (
     Replicates,
@@ -22,11 +24,15 @@ from lethe.evidence.twoway import (
     share_estimate,
     symmetric_estimate,
 )
+from lethe.membership.attacks import ATTACKS
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.scoring import able_cells, score, score_targets
 from lethe.training.shadows import Shadows
 
 FPRS = (0.1, 0.01, 0.001)
+FEWEST_RECORDS = 20
+"""Distinct records (or persons) without which no rate is given: two of them tell nothing."""
+
 _CURVE_POINTS = 40
 
 
@@ -43,6 +49,8 @@ class AttackResult:
             that holds all of them at once.
         replicates: bootstrap replicates of AUC and of the TPR at each of `fprs`.
         fprs: the rates asked for, ascending place in `replicates` from 1.
+        failed: the self-check that failed, and what it saw; then these numbers decide nothing.
+        weak: why its upper limits do not gate: the sample is below the power floor.
     """
 
     name: str
@@ -52,6 +60,8 @@ class AttackResult:
     curve: dict[str, list[float]]
     replicates: Replicates
     fprs: tuple[float, ...]
+    failed: str = ""
+    weak: str = ""
 
     def tau(self, fpr: float) -> Measured:
         """ln(TPR/FPR) with limits; at TPR = 0 the value is None beside its upper limit."""
@@ -69,6 +79,9 @@ class AttackResult:
     def to_json(self) -> dict[str, Any]:
         """Plain values for `findings.json`."""
         return {
+            "valid": not self.failed,
+            "powered": not self.weak,
+            "why": self.failed or self.weak,
             "auc": self.auc.to_json(),
             "tpr": {f"{fpr:g}": rate.to_json() for fpr, rate in self.tpr.items()},
             "tau": {f"{fpr:g}": self.tau(fpr).to_json() for fpr in self.tpr},
@@ -78,8 +91,8 @@ class AttackResult:
 
 
 def record_clusters(shadows: Shadows) -> NDArray[Any]:
-    """(N,) label of each record's person, or of the record itself."""
-    return np.arange(shadows.records) if shadows.groups is None else shadows.groups
+    """(N,) label of each record's person; copies of a record count as one, see `Shadows.people`."""
+    return shadows.people
 
 
 def run_attacks(
@@ -97,10 +110,13 @@ def run_attacks(
         shadows: K models on N records.
         attacks: names from `attacks.ATTACKS`.
         fprs: false positive rates to report the TPR at.
-        confidence: of all intervals.
+        confidence: of all intervals; limits of AUC and TPR hold for all attacks at once.
         variance: of LiRA, see `lira.variance_rule`.
         seed: of the bootstrap.
         targets: T models on the same records to attack, if these are not the shadow models.
+
+    Raises:
+        NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
     """
     attacked, scored = _attacked(shadows, targets, seed)
     against = functools.partial(score, shadows)
@@ -108,7 +124,7 @@ def run_attacks(
         against = functools.partial(score_targets, shadows, targets)
     # One by one: all tables of scores at once may not fit.
     scores = ((name, against((name,), variance, seed)[name]) for name in attacks)
-    return measure_scores(attacked, scores, scored, fprs, confidence, seed)
+    return measure_scores(attacked, scores, scored, fprs, confidence, seed, len(attacks))
 
 
 def _attacked(
@@ -127,6 +143,7 @@ def measure_scores(
     fprs: tuple[float, ...] = FPRS,
     confidence: float = 0.95,
     seed: int = 0,
+    family: int = 1,
 ) -> dict[str, AttackResult]:
     """Measure score tables of one set of targets; all share their bootstrap draws.
 
@@ -137,10 +154,20 @@ def measure_scores(
         fprs: false positive rates to report the TPR at.
         confidence: of all intervals.
         seed: of the bootstrap.
+        family: attacks whose limits shall hold at once (Bonferroni).
+
+    Raises:
+        NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
     """
     # Models and records without any score are no clusters: they would only be drawn for nothing.
     rows, columns = scored.any(axis=1), scored.any(axis=0)
     people = record_clusters(targets)[columns]
+    records = len(np.unique(people))
+    if records < FEWEST_RECORDS:
+        raise NotMeasurable(
+            f"records={records} is too few: a rate needs at least {FEWEST_RECORDS} distinct "
+            "records (or persons) that are IN some models and OUT of others."
+        )
     whole = bool(rows.all() and columns.all())
     table = np.s_[:, :] if whole else np.ix_(rows, columns)
     boot = TwoWayBootstrap(
@@ -149,11 +176,10 @@ def measure_scores(
         scored[table],
         seed=seed,
     )
-    records = len(np.unique(people))
     results = {}
     for name, found in scores:
         flat = found.ravel() if scored.all() else found[scored]
-        results[name] = _measure(name, boot, flat, records, tuple(fprs), confidence)
+        results[name] = _measure(name, boot, flat, records, tuple(fprs), confidence, family)
     return results
 
 
@@ -171,15 +197,23 @@ def _measure(
     records: int,
     fprs: tuple[float, ...],
     confidence: float,
+    family: int,
 ) -> AttackResult:
+    level = family_confidence(confidence, family)
     curve = roc(boot.member[boot.scored], score)
     grid = _grid(curve.non_members, records)
     replicates = boot.replicate(score, np.array([*fprs, *grid]), curve.outside)
 
-    def share(value: float, place: int) -> Estimate:
+    def share(value: float, place: int, level: float) -> Estimate:
         name = boot_name(replicates)
         spread = replicates.spread(place)
-        return share_estimate(value, spread, curve.members, records, confidence, name)
+        return share_estimate(value, spread, curve.members, records, level, name)
+
+    def at_once(estimate: Estimate) -> Estimate:
+        if family < 2:
+            return estimate
+        method = f"{estimate.method}; Bonferroni over {family} attacks"
+        return replace(estimate, confidence=confidence, method=method)
 
     tpr: dict[float, Measured] = {}
     realised: dict[float, float] = {}
@@ -190,24 +224,29 @@ def _measure(
             tpr[fpr] = Refusal(str(error))
             continue
         point = rate_at(curve, fpr)
-        tpr[fpr] = share(point.tpr, 1 + at)
+        tpr[fpr] = at_once(share(point.tpr, 1 + at, level))
         realised[fpr] = point.realised_fpr
     places = 1 + len(fprs) + np.arange(len(grid))
-    points = [share(rate_at(curve, f).tpr, int(at)) for f, at in zip(grid, places, strict=True)]
+    points = [
+        share(rate_at(curve, f).tpr, int(at), confidence)
+        for f, at in zip(grid, places, strict=True)
+    ]
     height = [point.value or 0.0 for point in points]
     band_low, band_high = simultaneous_band(
         np.array(height), replicates, places, curve.members, records, confidence
     )
     return AttackResult(
         name,
-        symmetric_estimate(
-            auc_of(curve),
-            replicates.spread(0),
-            curve.members + curve.non_members,
-            confidence,
-            f"{boot_name(replicates)}, Student t; n = scores",
-            0.0,
-            1.0,
+        at_once(
+            symmetric_estimate(
+                auc_of(curve),
+                replicates.spread(0),
+                curve.members + curve.non_members,
+                level,
+                f"{boot_name(replicates)}, Student t; n = scores",
+                0.0,
+                1.0,
+            )
         ),
         tpr,
         realised,
@@ -247,53 +286,68 @@ def risk_rate(shadows: Shadows, targets: Shadows | None = None) -> float | None:
     return None
 
 
-def strongest(results: dict[str, AttackResult], fpr: float | None) -> str:
-    """The attack with the highest point estimate; earlier ones win ties."""
+def judged(
+    results: Mapping[str, AttackResult], fpr: float | None, among: int = 1
+) -> list[risks.AttackResult]:
+    """What `risk_of` is asked about: one metric of every attack, with what its checks found.
+
+    Args:
+        results: of one candidate.
+        fpr: of the TPR; None for the AUC.
+        among: candidates that this one was chosen from for its risk: limits then hold for all of
+            them at once.
+    """
+    family = len(results) * among
+    return [
+        risks.AttackResult(
+            name,
+            result.metric(fpr) if among == 1 else _at_once(result, fpr, family),
+            knows=ATTACKS[name].threat if name in ATTACKS else "",
+            valid=not result.failed,
+            why=result.failed or result.weak,
+            powered=not result.weak,
+        )
+        for name, result in results.items()
+    ]
+
+
+def strongest(results: Mapping[str, AttackResult], fpr: float | None) -> str:
+    """The attack with the highest lower limit of those whose self-checks passed.
+
+    The highest point estimate where no attack is left or no rate can be given: its numbers are
+    shown and decide nothing.
+    """
+    worst = risks.risk_of(judged(results, fpr))
+    if isinstance(worst, risks.Risk):
+        return worst.attack
 
     def height(name: str) -> float:
         metric = results[name].metric(fpr)
-        assert isinstance(metric, Estimate) and metric.value is not None
-        return metric.value
+        return -1.0 if isinstance(metric, Refusal) or metric.value is None else metric.value
 
     return max(results, key=height)
 
 
-def strongest_metric(
-    results: dict[str, AttackResult], fpr: float | None, confidence: float
-) -> Measured:
-    """The highest rate of all attacks run, with limits that allow for having chosen it.
-
-    The upper limit is the highest of the attacks' upper limits (valid without correction: it
-    bounds the truly strongest). The lower limit is the highest of their lower limits at
-    confidence 1 - (1 - confidence)/attacks (Bonferroni).
-    """
-    measured = [result.metric(fpr) for result in results.values()]
-    for metric in measured:
-        if isinstance(metric, Refusal):
-            return metric
-    best = results[strongest(results, fpr)].metric(fpr)
-    assert isinstance(best, Estimate) and best.value is not None
-    corrected = [
-        _with_confidence(result, fpr, 1 - (1 - confidence) / len(results))
-        for result in results.values()
-    ]
-    return Estimate(
-        best.value,
-        min(best.value, max(m.low for m in corrected if m.low is not None)),
-        max(m.high for m in measured if isinstance(m, Estimate) and m.high is not None),
-        confidence,
-        f"{best.method}; strongest of {len(results)} attacks",
-        best.n,
-    )
+def strongest_metric(results: Mapping[str, AttackResult], fpr: float | None) -> Measured:
+    """The worst of all attacks whose self-checks passed; see `evidence.risk.risk_of`."""
+    worst = risks.risk_of(judged(results, fpr))
+    return worst if isinstance(worst, Refusal) else worst.estimate
 
 
-def _with_confidence(result: AttackResult, fpr: float | None, confidence: float) -> Estimate:
+def _at_once(result: AttackResult, fpr: float | None, family: int) -> Measured:
+    """A metric with limits that hold together with those of `family` others (Bonferroni)."""
     metric = result.metric(fpr)
-    assert isinstance(metric, Estimate) and metric.value is not None
+    if isinstance(metric, Refusal) or metric.value is None:
+        return metric
+    level = family_confidence(metric.confidence, family)
     spread = result.replicates.spread(result.place(fpr))
     if fpr is None:
-        return symmetric_estimate(metric.value, spread, metric.n, confidence, metric.method, 0, 1)
-    return share_estimate(metric.value, spread, metric.n, result.replicates.clusters[1], confidence)
+        wide = symmetric_estimate(metric.value, spread, metric.n, level, "", 0.0, 1.0)
+    else:
+        records = result.replicates.clusters[1]
+        wide = share_estimate(metric.value, spread, metric.n, records, level)
+    method = f"{metric.method.partition('; Bonferroni')[0]}; Bonferroni over {family} results"
+    return replace(wide, confidence=metric.confidence, method=method)
 
 
 def risk_change(
@@ -307,6 +361,8 @@ def risk_change(
     Negative = safer. Each side uses its own strongest attack.
     """
     ours, theirs = after[strongest(after, fpr)], before[strongest(before, fpr)]
+    if ours.failed or theirs.failed:
+        return None
     new, old = ours.metric(fpr), theirs.metric(fpr)
     assert isinstance(new, Estimate) and isinstance(old, Estimate)
     if new.value is None or old.value is None:

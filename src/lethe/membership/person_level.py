@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError
 from lethe.membership.attacks import REFERENCE_FREE
 from lethe.membership.leave_one_out import scored_cells
-from lethe.membership.measure import AttackResult, measure_scores
+from lethe.membership.measure import FEWEST_RECORDS, AttackResult, measure_scores
 from lethe.membership.persons import person_scores
 from lethe.membership.scoring import score
 from lethe.membership.threads import on_one_thread
@@ -54,6 +54,8 @@ def person_level(
     try:
         added = person_scores({attack: table}, shadows.members, shadows.groups, how)
     except InputError:  # a person who is in training in part has no membership of their own
+        return None
+    if len(people) < FEWEST_RECORDS:
         return None
     targets = Shadows(
         added.scores[attack].astype(np.float32), added.members, np.arange(len(people)).astype(str)

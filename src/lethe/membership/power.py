@@ -8,7 +8,7 @@ its size is known, and the attack is run on them as it was run on the audit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -149,7 +149,7 @@ def smallest_effect(
     """
     for name, value in (("power", power), ("confidence", confidence)):
         check_between(name, value, 0, 1, open_low=True, open_high=True)
-    part = _part(shadows, seed)
+    part = part_of(shadows, seed)
     scale = len(np.unique(record_clusters(part))) / len(np.unique(record_clusters(shadows)))
     draws = int(np.clip(_CELLS // part.signals.size, 1, _MOST_DRAWS))
     nulls = [_exchanged(part, seed + _APART * draw) for draw in range(draws)]
@@ -186,9 +186,17 @@ def smallest_effect(
     return Power(t if found else None, needed if found else None, share, fpr, tuple(tried))
 
 
+def weakness(result: AttackResult) -> str:
+    """Why an attack's upper limits do not gate; empty where its interval resolves enough."""
+    own = minimum_detectable_auc(result.replicates.spread(0), result.auc.confidence)
+    if own <= WARN_FROM_AUC:
+        return ""
+    return f"underpowered: its interval resolves an AUC of {own:.2f} at best"
+
+
 def power_check(
     shadows: Shadows,
-    results: dict[str, AttackResult],
+    results: Mapping[str, AttackResult],
     attack: str,
     seed: int = 0,
     run: Score | None = None,
@@ -237,9 +245,15 @@ def _exchanged(shadows: Shadows, seed: int) -> Shadows:
     return replace(shadows, signals=np.take_along_axis(shadows.signals, source, axis=0))
 
 
-def _part(shadows: Shadows, seed: int) -> Shadows:
-    """So many records, of whole persons, that scoring them again and again takes little time."""
-    cells = max(_CELLS, shadows.signals.size // _PART)
+def part_of(shadows: Shadows, seed: int, most: int = _CELLS) -> Shadows:
+    """So many records, of whole persons, that scoring them again and again takes little time.
+
+    Args:
+        shadows: K models on N records.
+        seed: of the draw.
+        most: cells to keep of small audits; of large ones 1/32, and never below 200 records.
+    """
+    cells = max(most, shadows.signals.size // _PART)
     wanted = max(_FEWEST_RECORDS, cells // shadows.models)
     if shadows.records <= wanted:
         return shadows
@@ -258,7 +272,8 @@ def _part(shadows: Shadows, seed: int) -> Shadows:
         ids=shadows.ids[rows],
         labels=cut(shadows.labels),
         groups=cut(shadows.groups),
-        correct=None,
+        correct=None if shadows.correct is None else shadows.correct[:, rows],
+        features=cut(shadows.features),
     )
 
 

@@ -121,7 +121,9 @@ def _whole_table(name: str, shadows: Shadows, scored: NDArray[np.bool_], seed: i
     if name == "learned-ratio":
         likely = shadows.task != "regression"
         walk = functools.partial(each_left_out, shadows, seed, likely)
-        people = np.arange(shadows.records) if shadows.groups is None else shadows.groups
+        people = shadows.people
+        if len(np.unique(people)) < 2:
+            people = np.arange(shadows.records)
         return learned_ratio(walk, shadows.members, shadows.pairs, people, scored, likely, seed)
     return None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lethe.evidence.estimate import Measured, Refusal
-from lethe.evidence.frontier import Candidate
+from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.rules import FAIL, NOT_TESTED, PASS
 from lethe.membership.attacks import ATTACKS
 from lethe.training.shadows import Shadows
@@ -169,10 +169,21 @@ def verdict_words(
     release: str,
     candidates: Sequence[Candidate],
     chosen: str | None,
+    recommended: Measured | None,
     fpr: float | None,
     margin: float,
 ) -> list[str]:
-    """The verdict in plain words, most important first."""
+    """The verdict in plain words, most important first.
+
+    Args:
+        outcome: of the rules.
+        release: the candidate they judge.
+        candidates: all, the baseline first.
+        chosen: the recommended one.
+        recommended: its risk with limits that allow for the choice.
+        fpr: of the risk.
+        margin: utility loss that counts as none.
+    """
     by_name = {candidate.name: candidate for candidate in candidates}
     words = [
         {
@@ -187,11 +198,14 @@ def verdict_words(
     if chosen is not None and chosen != baseline.name:
         words.append(
             f"Within the allowed utility loss of {margin:g}, '{chosen}' carries the lowest risk. "
-            + _risk_words(by_name[chosen], fpr)
+            + _risk_words(by_name[chosen], fpr, recommended)
+            + " The limits allow for the choice."
         )
     elif len(candidates) > 1:
+        cheapest = Frontier(candidates, margin).cheapest_large_reduction()
         words.append(
             f"No mitigation lowered the risk with a utility loss proven to stay within {margin:g}."
+            + (f" The cheapest that halves it is '{cheapest}'." if cheapest else "")
         )
     proven = _proven(candidates)
     words.append(
@@ -208,8 +222,8 @@ def _proven(candidates: Sequence[Candidate]) -> str:
     return ", ".join(f"'{one.name}'" for one in candidates if one.guarantee.proven)
 
 
-def _risk_words(candidate: Candidate, fpr: float | None) -> str:
-    risk = candidate.risk
+def _risk_words(candidate: Candidate, fpr: float | None, risk: Measured | None = None) -> str:
+    risk = candidate.risk if risk is None else risk
     if isinstance(risk, Refusal):
         return f"The risk of '{candidate.name}' cannot be measured: {risk.reason}"
     assert risk.value is not None and risk.low is not None and risk.high is not None

@@ -73,6 +73,35 @@ def class_utility(shadows: Shadows, rows: NDArray[np.bool_], confidence: float) 
     return _mean(table[:, rows], shadows.pairs, people, confidence)
 
 
+def per_class(
+    shadows: Shadows, before: Shadows | None, classes: tuple[str, ...], confidence: float
+) -> list[dict[str, Any]]:
+    """Utility of each class, and what it lost, as plain values; empty where labels are unknown.
+
+    Args:
+        shadows: of the candidate.
+        before: of the baseline; None for the baseline itself.
+        classes: their names.
+        confidence: of the intervals.
+    """
+    labels, members = shadows.population_labels, shadows.labels
+    if labels is None or members is None:
+        return []
+    rows = []
+    for code, name in enumerate(classes):
+        held, inside = labels == code, members == code
+        row: dict[str, Any] = {
+            "class": name,
+            "records": int(inside.sum()),
+            "utility": class_utility(shadows, held, confidence).to_json(),
+        }
+        if before is not None:
+            loss = utility_loss(shadows, before, confidence, held)
+            row["utility_loss"] = None if loss is None else loss.to_json()
+        rows.append(row)
+    return rows
+
+
 def _people(groups: NDArray[Any] | None, records: int) -> NDArray[Any]:
     """(records,) label of each record's person, or of the record itself."""
     return np.arange(records) if groups is None else groups

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,13 @@ from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.forecast import Forecast
 from lethe.evidence.precision import Precision
+from lethe.evidence.risk import family_confidence, risk_of
 from lethe.evidence.roc import check_resolvable, tau_of
 from lethe.evidence.rules import Rule
 from lethe.evidence.twoway import Spread, share_estimate, symmetric_estimate
 from lethe.membership.document import Measurement
 from lethe.membership.leave_one_out import scored_cells
-from lethe.membership.measure import record_clusters, strongest
+from lethe.membership.measure import judged, record_clusters, strongest
 
 MOST_MODELS = 4096
 
@@ -49,8 +50,7 @@ Foreseen = Width | Refusal
 class Widths:
     """Foresees the width of the strongest attack's interval for other numbers of models, records.
 
-    The same rule as in the audit: the upper limit is the highest of all attacks', the lower the
-    highest of those at a confidence that allows for the choice.
+    The same rule as in the audit, see `evidence.risk.risk_of`.
 
     Args:
         pilot: the measured baseline of a few models.
@@ -97,24 +97,21 @@ class Widths:
     ) -> float | None:
         """Width of the strongest attack's interval; with a spread at one end of what may be."""
         results, fpr = self.pilot.results, rule.fpr
-        lower: list[Estimate] = []
-        upper: list[Estimate] = []
-        for result in results.values():
+        level = family_confidence(self.confidence, len(results))
+        foreseen = []
+        for one in judged(results, fpr):
+            result = results[one.attack]
             metric = result.metric(fpr)
             assert isinstance(metric, Estimate) and metric.value is not None
             forecast = Forecast.of(result.replicates, result.place(fpr))
             ends = forecast.limits(models, records)
             spread = {"low": ends[0], "middle": forecast.spread(models, records), "high": ends[1]}
-            for limits, confidence in (
-                (upper, self.confidence),
-                (lower, 1 - (1 - self.confidence) / len(results)),
-            ):
-                limits.append(
-                    self._interval(metric, spread[at], confidence, models * records, fpr, records)
-                )
-        top = max(one.high for one in upper if one.high is not None)
-        bottom = min(best, max(one.low for one in lower if one.low is not None))
-        whole = Estimate(best, bottom, top, self.confidence, "foreseen", 0)
+            found = self._interval(metric, spread[at], level, models * records, fpr, records)
+            foreseen.append(replace(one, estimate=found))
+        worst = risk_of(foreseen)
+        if isinstance(worst, Refusal):
+            return None
+        whole = replace(worst.estimate, value=best)
         return tau_of(whole, fpr).width if rule.metric == "tau" and fpr is not None else whole.width
 
     def _interval(

@@ -77,9 +77,20 @@ def membership(
 def partners(members: NDArray[np.bool_]) -> NDArray[np.intp]:
     """For each model the index of its complement, or -1 where it has none.
 
+    Records that are IN every model (public or core records), or none, are no part of a design:
+    models are complements where they differ in every other record.
+
     Args:
         members: (K, N) membership of any design; rows are matched wherever they stand.
+
+    >>> partners(np.array([[1, 1, 0], [1, 0, 1], [1, 1, 0]], bool)).tolist()
+    [1, 0, -1]
     """
+    varying = members.any(axis=0) & ~members.all(axis=0)
+    if not varying.any():
+        return np.full(len(members), -1, dtype=np.intp)
+    if not varying.all():
+        members = members[:, varying]
     unmatched: dict[bytes, list[int]] = {}
     partner = np.full(len(members), -1, dtype=np.intp)
     for model, row in enumerate(members):

@@ -19,6 +19,7 @@ from lethe.training.outputs import outputs_of
 from lethe.training.recipe import Recipe, Treatment
 from lethe.training.shards import Shard, read_shard, shard_path, write_shard
 from lethe.training.signals import (
+    codes_of_copies,
     merit_of_signal,
     signal_from_logits,
     signal_from_predictions,
@@ -274,6 +275,16 @@ class Shadows:
         """(K,) label of each model's complementary pair; models without partner stand alone."""
         alone = np.arange(self.models)
         return np.where(self.partner >= 0, np.minimum(alone, self.partner), alone)
+
+    @functools.cached_property
+    def people(self) -> NDArray[Any]:
+        """(N,) what is independent: the person of each record, or its code as a copy of another."""
+        return codes_of_copies(self.signals) if self.groups is None else self.groups
+
+    @property
+    def copies(self) -> int:
+        """Records that repeat an earlier one under every model; 0 where persons are known."""
+        return 0 if self.groups is not None else self.records - len(np.unique(self.people))
 
     def first(self, models: int) -> Shadows:
         """Only the first `models` models."""

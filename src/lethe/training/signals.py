@@ -7,11 +7,14 @@ section IV-C; the naive form saturates at p = 1). Regression: minus the absolute
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError
 
+_COLUMNS = 4096
 _TINY = float(np.finfo(np.float64).tiny)
 _LARGEST_ERROR = 1e15
 """In units of the target's sd: float32 holds the sum of the squares of any number of these."""
@@ -195,3 +198,27 @@ def _refuse_nan(bad: NDArray[np.bool_], what: str, how: str) -> None:
             f"{what} {how} for {int(bad.sum())} records, the first is record "
             f"{int(np.flatnonzero(bad)[0])}; lower the learning rate or look at that record."
         )
+
+
+def codes_of_copies(signals: NDArray[np.floating]) -> NDArray[np.intp]:
+    """(N,) for each record the first that has the same signal under every model, else itself.
+
+    Such records are copies of each other (the same input and label) and count as one, however
+    often they stand in the data. Where signals take few values (votes, 0/1) columns agree by
+    chance, so only columns of at least eight distinct values, or all distinct with fewer models,
+    are compared.
+
+    Args:
+        signals: (K, N).
+    """
+    models, records = signals.shape
+    codes = np.arange(records)
+    first: dict[bytes, int] = {}
+    for start in range(0, records, _COLUMNS):
+        columns = np.ascontiguousarray(signals[:, start : start + _COLUMNS].T)
+        ordered = np.sort(columns, axis=1)
+        distinct = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
+        for at in np.flatnonzero(distinct >= min(8, models)).tolist():
+            name = hashlib.blake2b(columns[at].tobytes(), digest_size=16).digest()
+            codes[start + at] = first.setdefault(name, start + at)
+    return codes

@@ -21,9 +21,8 @@ from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.individual import check_weights
 from lethe.mitigations.dp_sgd.candidate import PrivateTraining, of_an_audit, unknown_size
 from lethe.mitigations.dp_sgd.method import expected_records
+from lethe.mitigations.dp_sgd.public_weights import LEVELS
 from lethe.training.recipe import Treatment
-
-LEVELS = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +43,20 @@ class IndividualPrivacy:
         if self.weights is not None:
             levels = np.ceil(check_weights(self.weights) * LEVELS) / LEVELS
             object.__setattr__(self, "weights", levels.astype(np.float32))
+
+    def at_a_bound(self) -> str | None:
+        """Why it is no candidate: public weights that are all 1, or all at the floor; else None."""
+        if self.weights is None:
+            return None
+        if (self.weights <= 1 / LEVELS).all():
+            return (
+                f"all public weights are at most 1/{LEVELS}, so that it delivers far less than "
+                f"epsilon {self.training.epsilon:g} to every record and trains on next to nothing; "
+                "lower --alpha, or hold out more records"
+            )
+        if (self.weights >= 1).all():
+            return "all public weights are 1, so that it is dp-sgd itself; raise --alpha"
+        return None
 
     @property
     def name(self) -> str:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least
 from lethe.mitigations.dp_sgd.scaling import scaled_by_held_out
-from lethe.mitigations.obfuscation import exponential_weights
 from lethe.training.design import check_models, membership, model_seed
 from lethe.training.layout import default_layout
 from lethe.training.loop import train_models
@@ -21,6 +20,8 @@ from lethe.training.recipe import TorchRecipe, Treatment
 from lethe.training.signals import signal_from_logits, signal_from_predictions, target_sd
 
 LEAST_HELD_OUT = 20
+LEVELS = 32
+"""Public weights are rounded up to multiples of 1/32, so that each has an epsilon of its own."""
 
 Float = NDArray[np.float64]
 
@@ -41,7 +42,7 @@ def public_weights(
     Models are trained on halves of the held-out records. The difficulty of a record is minus its
     mean signal under models that were not trained on it. The t-scores of the held-out records,
     averaged over neighbours in difficulty, predict the exposure of every record, and the weight is
-    that of `exponential_weights`.
+    that of `exponential_weights`, scaled by `scaled_weights`.
 
     Args:
         features: (N, ...) inputs; columns that all records have scaled are scaled anew by the
@@ -87,7 +88,39 @@ def public_weights(
         t_scores(signals[:, held].astype(np.float64), members[:, held]),
         np.nanmean(difficulty, axis=0),
     )
-    return exponential_weights(exposure, alpha, beta)
+    return scaled_weights(exposure, ~pool, alpha, beta)
+
+
+def scaled_weights(
+    exposure: Float, held: NDArray[np.bool_], alpha: float, beta: float
+) -> NDArray[np.float32]:
+    """`exponential_weights` on a scale that the held-out records set.
+
+    t-scores of models of few records have another scale than those of the audit. Where even the
+    least exposed tenth of the held-out records would have a weight below 1, all are raised until
+    it has weight 1: a record of weight 1 is what the candidate's epsilon is about. Where the most
+    exposed tenth would fall below 1/32, the smallest weight with an epsilon of its own, exponents
+    are compressed until it does not.
+
+    Args:
+        exposure: (N,) predicted t of all records.
+        held: (N,) True for the held-out records, which alone set the scale.
+        alpha, beta: of the weights.
+
+    Returns:
+        (N,) weights in [0, 1].
+
+    >>> scaled_weights(np.array([5.0, 6.0, 7.0]), np.array([1, 1, 1], bool), 2, 2).round(2).tolist()
+    [1.0, 0.20000000298023224, 0.029999999329447746]
+    """
+    exponent = beta - alpha * np.asarray(exposure, np.float64)
+    most, least = np.quantile(exponent[held], [0.9, 0.1])
+    shift = min(float(most), 0.0)
+    exponent, least = exponent - shift, float(least) - shift
+    smallest = -float(np.log(LEVELS))
+    if least < smallest:
+        exponent *= smallest / least
+    return np.exp(np.minimum(exponent, 0.0)).astype(np.float32)
 
 
 def t_scores(signals: Float, members: NDArray[np.bool_]) -> Float:

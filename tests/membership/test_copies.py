@@ -1,0 +1,65 @@
+"""Rows that stand several times are counted, said, and can be kept together."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from simulated import gaps, paired, shadows, signals
+
+from lethe.cli import run as lethe
+from lethe.loaders import load
+from lethe.membership.checks import duplicates
+from lethe.membership.measure import run_attacks
+
+
+@pytest.fixture
+def thrice(tmp_path):
+    """100 rows three times over."""
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.normal(size=(100, 3)).round(3), rng.integers(0, 2, 100)])
+    path = tmp_path / "rows.csv"
+    np.savetxt(path, np.tile(rows, (3, 1)), "%g", ",", header="a,b,c,y", comments="")
+    return path
+
+
+def test_copies_are_counted_at_load_with_the_option_that_groups_them(thrice):
+    plain = load(thrice, "y")
+    (note,) = [note for note in plain.notes if "copies" in note]
+    assert note.startswith("200 of 300 records are exact copies of another (100 distinct")
+    assert "--group identical-records" in note
+    grouped = load(thrice, "y", group="identical-records")
+    assert len(np.unique(grouped.groups)) == 100
+    assert (grouped.groups.reshape(3, 100) == grouped.groups[:100]).all()
+    assert not any("exact copies of another" in note for note in grouped.notes)
+    assert not any("copies" in note for note in load("breast-cancer").notes)
+
+
+def test_the_command_says_it_on_the_console_and_in_the_report(thrice, tmp_path, capsys):
+    asked = ["audit", "model", str(thrice), "--label", "y", "--models", "4", "--workers", "1"]
+    asked += ["--mitigations", "none", "--attack", "loss-threshold", "--out", str(tmp_path / "r")]
+    assert lethe(asked) == 0
+    assert "200 of 300 records are exact copies" in capsys.readouterr().err
+    document = json.loads((tmp_path / "r" / "findings.json").read_text())
+    assert "exact copies" in " ".join(document["data"]["notes"])
+    status = {check["name"]: check["status"] for check in document["checks"]}
+    assert status["copies of records"] == "warn"
+
+
+def test_copies_in_a_score_file_are_no_evidence_of_their_own():
+    """Intervals of 100 records three times over are those of 100 records."""
+    members = paired(16, 100, 1)
+    phi = signals(members, 1, gaps(100, 1))
+    single = shadows(members, phi)
+    triple = shadows(np.tile(members, 3), np.tile(phi, 3))
+    assert (single.copies, triple.copies) == (0, 200)
+    assert duplicates(triple).status == "warn" and duplicates(single).status == "pass"
+    one, three = (run_attacks(s, ("lira-online",))["lira-online"].auc for s in (single, triple))
+    assert three.value == pytest.approx(one.value, abs=1e-9)
+    assert three.width > 0.8 * one.width
+
+
+def test_signals_of_few_values_are_not_taken_for_copies():
+    votes = np.random.default_rng(0).integers(0, 2, (8, 400)).astype(float)
+    assert shadows(paired(8, 400), votes).copies == 0
