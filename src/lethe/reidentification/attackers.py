@@ -1,0 +1,467 @@
+"""Every attacker on released vectors, in one shape: what it holds, what it learns, whom it names.
+
+An attacker enrols people by the mean of their earlier vectors and looks up whose is nearest to a
+new one. What differs is the distance (cosine, Euclidean, or a metric learned from labelled vectors
+of *other* people, in two person-disjoint folds), whether the enrolled vectors are free of noise,
+and how many new vectors are known to be of one person. All of that is knowledge of the adversary
+and stands in `Attacker.knows`; a function of the release itself (the head's logits) is a view.
+
+Learned metrics follow Hatch, Kajarekar and Stolcke 2006 (within-class covariance normalisation)
+and Ioffe 2006 with Garcia-Romero and Espy-Wilson 2011 (probabilistic linear discriminant analysis,
+uncertain enrolment). They are fitted on the release as the adversary sees it, noise included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError, NotMeasurable
+from lethe.evidence.estimate import Estimate
+from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
+from lethe.reidentification.gallery import (
+    Index,
+    Split,
+    covariance_within,
+    inverse_root,
+    means,
+    whitening_of,
+)
+from lethe.reidentification.ranks import Ranks, ranks
+from lethe.reidentification.vectors import Float
+
+PLAIN = ("cosine", "l2")
+LEARNED = ("within-class", "lda", "plda")
+ALL = 0
+"""Number of vectors that stands for all vectors of a person."""
+_RIDGE = 1e-3
+_KEPT = 0.95  # share of between-person variance that LDA keeps
+_CHANCE_HITS = 100  # expected of a permuted control: enough to see a lift of 2
+_TOGETHER = 200_000  # probes that are ranked at once
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """One attacker: a distance and what the adversary holds.
+
+    Attributes:
+        name: unique in the registry; what rules, tables and findings call it.
+        title: in words.
+        metric: ``cosine``, ``l2``, ``whitened`` (scatter of enrolled rows), ``within-class``,
+            ``lda`` or ``plda`` (learned from other people's pairs).
+        clean_gallery: people were enrolled before the noise was introduced.
+        vectors: new vectors that are known to be of one person and are averaged; `ALL` of them.
+        projected: also runs on a view of fewer dimensions, such as the logits.
+    """
+
+    name: str
+    title: str
+    metric: str
+    clean_gallery: bool = False
+    vectors: int = 1
+    projected: bool = False
+
+    @property
+    def knows(self) -> str:
+        """What the adversary holds, in one line."""
+        held = "without noise" if self.clean_gallery else "as released"
+        parts = [f"earlier vectors of the same people, {held}"]
+        if self.metric in LEARNED:
+            parts.append("both vectors of other people, to learn the metric from")
+        joined = {1: "one new vector", ALL: "all new vectors of a person, known to be of one"}
+        parts.append(joined.get(self.vectors, f"{self.vectors} new vectors of one person"))
+        return "; ".join(parts)
+
+
+ATTACKERS = (
+    Attacker("cosine", "Nearest enrolled mean, cosine distance", "cosine"),
+    Attacker("l2", "Nearest enrolled mean, Euclidean distance", "l2", projected=True),
+    Attacker("whitened", "Nearest in the metric of the scatter within enrolment", "whitened"),
+    Attacker("within-class", "Within-class covariance of other people's pairs", "within-class"),
+    Attacker("lda", "Linear discriminants of other people", "lda"),
+    Attacker("plda", "Probabilistic linear discriminants of other people", "plda"),
+    Attacker("clean gallery", "Nearest clean mean, Euclidean distance", "l2", True),
+    Attacker("2 vectors", "Mean of 2 vectors against clean means", "l2", True, 2),
+    Attacker("5 vectors", "Mean of 5 vectors against clean means", "l2", True, 5),
+    Attacker("all vectors", "Mean of all vectors against clean means", "l2", True, ALL, True),
+    Attacker("plda, all vectors", "PLDA of the mean of all vectors", "plda", False, ALL),
+    Attacker(
+        "plda, clean gallery, all vectors",
+        "PLDA of the mean of all vectors against clean means",
+        "plda",
+        True,
+        ALL,
+        True,
+    ),
+)
+"""The registry: all are run on every candidate and every noise level."""
+
+
+def allowed(clean_gallery: bool = True, vectors: int = ALL) -> tuple[Attacker, ...]:
+    """The attackers that a threat model allows.
+
+    Args:
+        clean_gallery: whether the adversary may hold vectors from before the noise.
+        vectors: the most vectors of a person that it may know to belong together; `ALL` of them.
+
+    >>> [attacker.name for attacker in allowed(clean_gallery=False, vectors=1)]
+    ['cosine', 'l2', 'whitened', 'within-class', 'lda', 'plda']
+    """
+    return tuple(
+        attacker
+        for attacker in ATTACKERS
+        if (clean_gallery or not attacker.clean_gallery)
+        and (vectors == ALL or (attacker.vectors != ALL and attacker.vectors <= vectors))
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """What lies before an adversary: enrolled rows of known people, and rows of unknown owner.
+
+    Attributes:
+        rows: (R, d) enrolled rows; metrics are fitted on their scatter.
+        user: (R,) person 0..G-1 of each; everyone has a row.
+        gallery: (G, d) enrolled mean of each person, of as many rows.
+        probes: (P, d) rows whose owner is looked for; none of them is enrolled.
+        owner: (P,) person of each probe; everyone has a probe.
+    """
+
+    rows: Float
+    user: Index
+    gallery: Float
+    probes: Float
+    owner: Index
+
+    @property
+    def counts(self) -> Float:
+        """(G,) enrolled rows of each person."""
+        return np.bincount(self.user, minlength=len(self.gallery)).astype(np.float64)
+
+
+def sight_of(vectors: NDArray[Any], split: Split) -> Sight:
+    """Rows of a release as an adversary holds them.
+
+    Args:
+        vectors: (n, d) or (n,), every released row.
+        split: who is enrolled with which rows, and which are probes.
+    """
+    table = np.asarray(vectors, np.float64).reshape(len(vectors), -1)
+    gallery = means(table, split.gallery_rows, split.gallery_user, len(split.users))
+    return Sight(
+        table[split.gallery_rows],
+        split.gallery_user,
+        gallery,
+        table[split.probe_rows],
+        split.probe_user,
+    )
+
+
+def folds(users: int, seed: int = 0) -> NDArray[np.bool_]:
+    """(G,) two person-disjoint halves by chance: a metric is learned on one, used on the other."""
+    return np.asarray(np.random.default_rng([seed, 67]).permutation(users) % 2 == 0)
+
+
+def pooled(probes: Float, owner: Index, vectors: int) -> tuple[Float, Index]:
+    """Means (people, d) of the first `vectors` probes of each person, and whose they are."""
+    order = np.argsort(owner, kind="stable")
+    start = np.flatnonzero(np.diff(owner[order], prepend=-1))
+    sizes = np.diff(np.append(start, len(order)))
+    if vectors != ALL:
+        place = np.arange(len(order)) - np.repeat(start, sizes)
+        order, sizes = order[place < vectors], np.minimum(sizes, vectors)
+        start = np.cumsum(sizes) - sizes
+    summed = np.add.reduceat(probes[order], start, axis=0)
+    return np.asarray(summed / sizes[:, None]), np.asarray(owner[order][start])
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A metric: Euclidean distance after two affine maps.
+
+    Attributes:
+        matrix: (d, r).
+        probe_centre: (d,) taken off probes; gallery_centre: (d,) off enrolled means.
+        shrink: (G, r) by which a mapped mean is drawn to the centre, for it is uncertain; or None.
+        scale: (r,) that both are multiplied by; or None.
+    """
+
+    matrix: Float
+    probe_centre: Float
+    gallery_centre: Float
+    shrink: Float | None = None
+    scale: Float | None = None
+
+    def probes(self, vectors: Float) -> Float:
+        """(P, r)."""
+        mapped = (vectors - self.probe_centre) @ self.matrix
+        return mapped if self.scale is None else mapped * self.scale
+
+    def gallery(self, vectors: Float) -> Float:
+        """(G, r)."""
+        mapped = (vectors - self.gallery_centre) @ self.matrix
+        if self.shrink is not None:
+            mapped = mapped * self.shrink
+        return mapped if self.scale is None else mapped * self.scale
+
+
+def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
+    """Fit a metric on the pairs of some people, both of whose vectors the adversary knows.
+
+    Args:
+        metric: one of `LEARNED`.
+        sight: as the adversary sees the release; probes already joined where it joins them.
+        people: (G,) whose pairs are used; all others are not looked at but for their row counts.
+
+    Raises:
+        NotMeasurable: fewer than 3 people, or pairs that do not differ.
+    """
+    if people.sum() < 3:
+        raise NotMeasurable(f"a metric is learned from 3 people or more, got {people.sum()}.")
+    inside = people[sight.owner]
+    probes, owner = sight.probes[inside], sight.owner[inside]
+    gallery, known = sight.gallery[people], np.cumsum(people) - 1
+    place = known[owner]
+    by_person, _ = pooled(probes, owner, ALL)
+    probe_centre, gallery_centre = by_person.mean(axis=0), gallery.mean(axis=0)
+    apart = (probes - probe_centre) - (gallery - gallery_centre)[place]
+    within = covariance_within(apart, len(apart) - 1)
+    within[np.diag_indices_from(within)] *= 1 + _RIDGE
+    root = inverse_root(within)
+    if metric == "within-class":
+        return Learned(root, probe_centre, gallery_centre)
+    # What persists of a person from enrolment to probe: noise and drift are in neither product.
+    left = (gallery - gallery_centre) @ root
+    right = (by_person - probe_centre) @ root
+    cross = left.T @ right / (len(left) - 1)
+    size, turn = np.linalg.eigh((cross + cross.T) / 2)
+    size, turn = np.maximum(size[::-1], 0), turn[:, ::-1]
+    if not size[0] > 0:
+        raise NotMeasurable("enrolled and new vectors of a person are not related in any direction")
+    number = len(size)
+    if metric == "lda":
+        number = int(np.searchsorted(np.cumsum(size), _KEPT * size.sum())) + 1
+    kept, matrix = size[:number], root @ turn[:, :number]
+    if metric == "lda":
+        return Learned(matrix, probe_centre, gallery_centre)
+    counts = sight.counts
+    rows = sight.rows[people[sight.user]]
+    user = known[sight.user[people[sight.user]]]
+    noise = _row_variance((rows - gallery[user]) @ matrix, counts[people])
+    enrolled = ((left @ turn[:, :number]) ** 2).mean(axis=0)
+    # Variance of an enrolled mean of ever so many rows: never less than what persists.
+    settled = np.maximum(enrolled - noise * (1 / counts[people]).mean(), kept)
+    shrink = kept / (settled + noise / counts[:, None])
+    arriving = (((probes - probe_centre) @ matrix) ** 2).mean(axis=0)
+    left_over = arriving - shrink[people].mean(axis=0) * kept
+    scale = 1 / np.sqrt(np.maximum(left_over, 0.05 * arriving + 1e-12))
+    return Learned(matrix, probe_centre, gallery_centre, shrink, scale)
+
+
+def _row_variance(within: Float, counts: Float) -> Float:
+    """(r,) variance of a row about its person's mean; half of a pair's where all have one row."""
+    freedom = float((counts - 1).sum())
+    if freedom < 1:
+        return np.full(within.shape[1], 0.5)
+    return np.asarray((within**2).sum(axis=0) / freedom)
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Attackers that look at the same people.
+
+    Attributes:
+        attackers: which.
+        fold: (G,) see `folds`.
+        backend: see `ranks`; so are the workers.
+        workers: see there.
+    """
+
+    attackers: tuple[Attacker, ...]
+    fold: NDArray[np.bool_]
+    backend: str = "auto"
+    workers: int = 1
+
+    def seen(self, attacker: Attacker, sight: Sight, clean: Sight) -> Sight:
+        """The release with what this attacker holds beside it."""
+        if attacker.clean_gallery:
+            sight = replace(sight, rows=clean.rows, gallery=clean.gallery)
+        if attacker.vectors == 1:
+            return sight
+        probes, owner = pooled(sight.probes, sight.owner, attacker.vectors)
+        return replace(sight, probes=probes, owner=owner)
+
+    def fits(self, attacker: Attacker, seen: Sight) -> tuple[Learned, ...]:
+        """Metrics to attack fold False and fold True with, each learned on the other.
+
+        Raises:
+            NotMeasurable: too few people, or nothing to learn from.
+        """
+        if attacker.metric in PLAIN:
+            return ()
+        if attacker.metric == "whitened":
+            return (_whitened(seen),)
+        return tuple(learn(attacker.metric, seen, self.fold != half) for half in (False, True))
+
+    def rank(self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]) -> Ranks:
+        """Rank of the owner for every probe of what an attacker sees."""
+
+        def found_by(probes: Float, gallery: Float, owner: Index, metric: str = "l2") -> Ranks:
+            return ranks(probes, gallery, owner, metric, backend=self.backend, workers=self.workers)
+
+        if not fits:
+            return found_by(seen.probes, seen.gallery, seen.owner, attacker.metric)
+        if len(fits) == 1:
+            fit = fits[0]
+            return found_by(fit.probes(seen.probes), fit.gallery(seen.gallery), seen.owner)
+        closer, tied = (np.zeros(len(seen.owner), np.int64) for _ in range(2))
+        name, again = "", 0.0
+        for half, fit in zip((False, True), fits, strict=True):
+            mine = self.fold[seen.owner] == half
+            found = found_by(
+                fit.probes(seen.probes[mine]), fit.gallery(seen.gallery), seen.owner[mine]
+            )
+            closer[mine], tied[mine] = found.closer, found.tied
+            name, again = found.backend, again + found.decided_in_float64 * float(mine.mean())
+        return Ranks(closer, tied, len(seen.gallery), name, again)
+
+
+def _whitened(seen: Sight) -> Learned:
+    matrix = whitening_of(seen.rows, seen.user, seen.gallery)
+    centre = seen.gallery.mean(axis=0)
+    return Learned(matrix, centre, centre)
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Whom one attacker names in one view of a release.
+
+    Attributes:
+        attacker: who attacks.
+        view: ``release``, or the function of the release that is looked at.
+        hits: (G,) by person, over all draws; ties count by expectation.
+        tries: (G,) probes by person, over all draws.
+        draws: noise draws behind it.
+    """
+
+    attacker: Attacker
+    view: str
+    hits: Float
+    tries: Float
+    draws: int
+
+    def lift(self, confidence: float) -> Estimate:
+        """Top-1 over chance, 1 / G; interval by people."""
+        found = share_of_users(self.hits, self.tries, confidence)
+        return scaled(found, len(self.hits))
+
+    def linear(self) -> Linear:
+        """Top-1 with each person's share in its error, to compare two of them in pairs."""
+        total = float(self.tries.sum())
+        share = float(self.hits.sum()) / total
+        return Linear(share, (self.hits - share * self.tries) / total, 0.0, "t by users")
+
+
+def tallies(
+    panel: Panel,
+    draws: Iterable[tuple[Sight, Sight]],
+    clean: Sight,
+    *,
+    view: str = "release",
+    single: int | None = None,
+    skipped: dict[str, str] | None = None,
+) -> list[Tally]:
+    """Every attacker of a panel on some draws of one release.
+
+    Args:
+        panel: the attackers.
+        draws: of each draw the sight that metrics are learned on (the same object for several
+            draws learns once) and the one that is attacked.
+        clean: the release without noise, for those who hold it.
+        view: what the sights are of; on another view than the release only those that are
+            `projected` run.
+        single: draws that attackers of single vectors get, who have more probes; all by default.
+        skipped: filled with name and reason of attackers who cannot run.
+
+    Returns:
+        One tally an attacker, in their order.
+    """
+    users = len(clean.gallery)
+    running = [a for a in panel.attackers if view == "release" or a.projected]
+    hits = {a.name: np.zeros(users) for a in running}
+    tries = {a.name: np.zeros(users) for a in running}
+    times = dict.fromkeys(hits, 0)
+    fitted: dict[str, tuple[Learned, ...]] = {}
+    last: Sight | None = None
+    for number, (learned_on, sight) in enumerate(draws):
+        for attacker in list(running):
+            name = attacker.name
+            if attacker.vectors == 1 and single is not None and number >= single:
+                continue
+            try:
+                if learned_on is not last:
+                    fitted[name] = panel.fits(attacker, panel.seen(attacker, learned_on, clean))
+                seen = panel.seen(attacker, sight, clean)
+                found = panel.rank(attacker, seen, fitted[name])
+            except (InputError, NotMeasurable) as error:
+                running.remove(attacker)
+                if skipped is not None:
+                    skipped[name if view == "release" else f"{name} ({view})"] = str(error)
+                continue
+            credit = first_credit(found)
+            hits[name] += np.bincount(seen.owner, credit, minlength=users)
+            tries[name] += np.bincount(seen.owner, minlength=users)
+            times[name] += 1
+        last = learned_on
+    return [
+        Tally(a, view, np.minimum(hits[a.name], tries[a.name]), tries[a.name], times[a.name])
+        for a in running
+    ]
+
+
+def first_credit(found: Ranks) -> Float:
+    """(P,) chance that the owner is named first, ties broken at random."""
+    return np.asarray(np.where(found.closer == 0, 1 / (1 + found.tied), 0.0))
+
+
+def permuted_lift(
+    panel: Panel, attacker: Attacker, seen: Sight, seed: int = 0, confidence: float = 0.95
+) -> Estimate:
+    """Lift where every person's probes are those of another, by chance: it must be 1.
+
+    Whatever is learned is learned on the permuted pairs, so an attacker who is helped by more than
+    a person's own vectors shows here. Over permutations each probe looks for every person equally
+    often: Top-1 is 1 / G in expectation for a fixed metric. Permutations are as many as give 100
+    hits by chance, so that a lift of 2 would be seen.
+
+    Args:
+        panel: the attacker's.
+        attacker: who attacks.
+        seen: see `Panel.seen`.
+        seed: of the permutations.
+        confidence: of the t-interval over permutations.
+    """
+    users, trials = len(seen.gallery), len(seen.owner)
+    number = max(10, -(-_CHANCE_HITS * users // trials))
+    rng = np.random.default_rng([seed, 63])
+    others = [rng.permutation(users)[seen.owner] for _ in range(number)]
+    lifts: list[float] = []
+    if attacker.metric in LEARNED:
+        for owner in others:
+            permuted = replace(seen, owner=owner)
+            found = panel.rank(attacker, permuted, panel.fits(attacker, permuted))
+            lifts.append(users * float(first_credit(found).mean()))
+    else:
+        fits, at_once = panel.fits(attacker, seen), max(1, _TOGETHER // trials)
+        for start in range(0, number, at_once):
+            some = others[start : start + at_once]
+            probes = np.tile(seen.probes, (len(some), 1))
+            found = panel.rank(
+                attacker, replace(seen, probes=probes, owner=np.concatenate(some)), fits
+            )
+            lifts += (users * first_credit(found).reshape(len(some), -1).mean(axis=1)).tolist()
+    return mean_of_pools(lifts, confidence)
