@@ -9,7 +9,7 @@ import pytest
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.reidentification.certificates import closed_form
-from lethe.reidentification.equal_cost import equal_cost_levels
+from lethe.reidentification.mechanisms import equal_cost_levels
 from lethe.reidentification.head import LinearHead
 from lethe.reidentification.known import known
 from lethe.reidentification.mechanisms import (

@@ -10,7 +10,7 @@ from scipy.stats import kstest, norm
 
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
-from lethe.reidentification.operating import operating_point, tier
+from lethe.reidentification.surface import operating_point, tier
 from lethe.reidentification.smoothing import Sample, UnitNoise, noise_pool, noise_pools, smooth
 from lethe.reidentification.surface import attack_curve, largest_sigma
 

@@ -13,8 +13,9 @@ uncertain enrolment). They are fitted on the release as the adversary sees it, n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
+from lethe.evidence.risk import RELEASE
 from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
 from lethe.reidentification.gallery import (
     Index,
@@ -33,6 +35,9 @@ from lethe.reidentification.gallery import (
 )
 from lethe.reidentification.ranks import Ranks, ranks
 from lethe.reidentification.vectors import Float
+
+View = Callable[[Float], Float]
+"""A function of released rows (n, d) to (n, c), affine: of a mean it is the mean."""
 
 PLAIN = ("cosine", "l2")
 LEARNED = ("within-class", "lda", "plda")
@@ -356,7 +361,8 @@ class Tally:
 
     def lift(self, confidence: float) -> Estimate:
         """Top-1 over chance, 1 / G; interval by people."""
-        found = share_of_users(self.hits, self.tries, confidence)
+        # Averages over ties may leave their range by a rounding.
+        found = share_of_users(np.minimum(self.hits, self.tries), self.tries, confidence)
         return scaled(found, len(self.hits))
 
     def linear(self) -> Linear:
@@ -371,56 +377,73 @@ def tallies(
     draws: Iterable[tuple[Sight, Sight]],
     clean: Sight,
     *,
-    view: str = "release",
+    views: Mapping[str, View] = MappingProxyType({}),
     single: int | None = None,
     skipped: dict[str, str] | None = None,
 ) -> list[Tally]:
-    """Every attacker of a panel on some draws of one release.
+    """Every attacker of a panel on some draws of one release and on its views.
 
     Args:
         panel: the attackers.
         draws: of each draw the sight that metrics are learned on (the same object for several
             draws learns once) and the one that is attacked.
         clean: the release without noise, for those who hold it.
-        view: what the sights are of; on another view than the release only those that are
+        views: further functions of the release, affine in a row; on them only attackers that are
             `projected` run.
         single: draws that attackers of single vectors get, who have more probes; all by default.
         skipped: filled with name and reason of attackers who cannot run.
 
     Returns:
-        One tally an attacker, in their order.
+        One tally an attacker and view, the release's first, in their order.
     """
     users = len(clean.gallery)
-    running = [a for a in panel.attackers if view == "release" or a.projected]
-    hits = {a.name: np.zeros(users) for a in running}
-    tries = {a.name: np.zeros(users) for a in running}
-    times = dict.fromkeys(hits, 0)
-    fitted: dict[str, tuple[Learned, ...]] = {}
+    functions: dict[str, View | None] = {RELEASE: None, **views}
+    running = [
+        (view, attacker)
+        for view in functions
+        for attacker in panel.attackers
+        if view == RELEASE or attacker.projected
+    ]
+    found = {key: Tally(key[1], key[0], np.zeros(users), np.zeros(users), 0) for key in running}
+    held = {view: _through(function, clean) for view, function in functions.items()}
+    fitted: dict[tuple[str, Attacker], tuple[Learned, ...]] = {}
     last: Sight | None = None
     for number, (learned_on, sight) in enumerate(draws):
-        for attacker in list(running):
-            name = attacker.name
+        looked = {view: _through(function, sight) for view, function in functions.items()}
+        if learned_on is not last:
+            last, fitted = learned_on, {}
+            source = {view: _through(function, last) for view, function in functions.items()}
+        for key in list(running):
+            view, attacker = key
             if attacker.vectors == 1 and single is not None and number >= single:
                 continue
             try:
-                if learned_on is not last:
-                    fitted[name] = panel.fits(attacker, panel.seen(attacker, learned_on, clean))
-                seen = panel.seen(attacker, sight, clean)
-                found = panel.rank(attacker, seen, fitted[name])
+                if key not in fitted:
+                    fitted[key] = panel.fits(attacker, panel.seen(attacker, source[view], held[view]))
+                seen = panel.seen(attacker, looked[view], held[view])
+                credit = first_credit(panel.rank(attacker, seen, fitted[key]))
             except (InputError, NotMeasurable) as error:
-                running.remove(attacker)
+                running.remove(key)
                 if skipped is not None:
-                    skipped[name if view == "release" else f"{name} ({view})"] = str(error)
+                    skipped[f"{attacker.name} on {view}"] = str(error)
                 continue
-            credit = first_credit(found)
-            hits[name] += np.bincount(seen.owner, credit, minlength=users)
-            tries[name] += np.bincount(seen.owner, minlength=users)
-            times[name] += 1
-        last = learned_on
-    return [
-        Tally(a, view, np.minimum(hits[a.name], tries[a.name]), tries[a.name], times[a.name])
-        for a in running
-    ]
+            tally = found[key]
+            found[key] = replace(
+                tally,
+                hits=tally.hits + np.bincount(seen.owner, credit, minlength=users),
+                tries=tally.tries + np.bincount(seen.owner, minlength=users),
+                draws=tally.draws + 1,
+            )
+    return [found[key] for key in running]
+
+
+def _through(view: View | None, sight: Sight) -> Sight:
+    """The sight of one who looks at a function of the release alone."""
+    if view is None:
+        return sight
+    return replace(
+        sight, rows=view(sight.rows), gallery=view(sight.gallery), probes=view(sight.probes)
+    )
 
 
 def first_credit(found: Ranks) -> Float:

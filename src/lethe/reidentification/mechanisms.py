@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.errors import InputError, check_at_least, check_between
+from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.guarantee import Guarantee, empirical_only
 from lethe.reidentification.certificates import (
     Limit,
@@ -24,6 +24,7 @@ from lethe.reidentification.head import Head, LinearHead, classes_of
 from lethe.reidentification.known import Known
 from lethe.reidentification.optimal import exact_limit, optimal_attacker
 from lethe.reidentification.smoothing import smooth
+from lethe.reidentification.utility import expected_accuracy
 from lethe.reidentification.vectors import (
     REAL_NOISE,
     Float,
@@ -32,6 +33,7 @@ from lethe.reidentification.vectors import (
     effective_sigma,
 )
 
+_HALVINGS = 60
 NO_NOISE = "no noise was added: the vector is released as it is"
 NO_BOUND = (
     "nothing bounds how far two vectors differ, so mu is infinite: clip to a public norm, or read "
@@ -347,3 +349,52 @@ class LabelOnly:
         check_at_least("draws", self.draws, 1)
         if self.epsilon is not None:
             check_between("epsilon", self.epsilon, 0, 700, open_low=True)
+
+
+def equal_cost_levels(
+    shape: ArrayLike,
+    owner: NDArray[np.integer],
+    logits: ArrayLike,
+    labels: ArrayLike,
+    weight_norm: float,
+    sigma: float,
+) -> Float:
+    """(G,) sigma_u = c shape_u, with c such that expected accuracy is that of `sigma` for all.
+
+    More noise for people who are easier to name buys privacy only if it costs no more: compare
+    both at one utility, on the frontier.
+
+    Args:
+        shape: (G,) > 0, how much noise each user gets compared with others.
+        owner: (n,) user 0..G-1 of each row.
+        logits: (n,) clean logits of a linear binary head.
+        labels: (n,) in {0, 1}.
+        weight_norm: ||w||, > 0.
+        sigma: > 0, the uniform noise to be matched.
+
+    Raises:
+        InputError: shapes or values that do not fit.
+        NotMeasurable: accuracy does not fall with noise here, so there is nothing to match.
+    """
+    share = np.asarray(shape, np.float64)
+    place = np.asarray(owner)
+    if share.ndim != 1 or not (np.isfinite(share).all() and (share > 0).all()):
+        raise InputError("shape must be one finite number > 0 for each user.")
+    if place.min() < 0 or place.max() >= len(share):
+        raise InputError(f"owner must lie in [0, {len(share) - 1}].")
+    check_sigma(sigma, positive=True)
+
+    def accuracy(levels: Float) -> float:
+        return float(expected_accuracy(logits, labels, weight_norm * levels).value or 0.0)
+
+    aim = accuracy(np.full(len(place), sigma))
+    low, high = sigma / share.max(), sigma / share.min()
+    # With every level at most sigma it costs no more, with every level at least sigma no less.
+    if not accuracy(low * share[place]) >= aim >= accuracy(high * share[place]):
+        raise NotMeasurable(
+            "expected accuracy does not fall with noise on these rows, so no level costs as much."
+        )
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if accuracy(middle * share[place]) >= aim else (low, middle)
+    return np.asarray(low * share)
