@@ -24,6 +24,7 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.findings import OPTIONAL, RELEASES, SCHEMA, Findings, schema
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.risk import AttackResult
 
 GOLDEN = Path(__file__).parent / "golden" / "findings.json"
 
@@ -83,7 +84,7 @@ def full():
         "none",
         {},
         accuracy,
-        accuracy,
+        [AttackResult("lira", accuracy)],
         empirical_only("LiRA, 64 models"),
         details={"strongest_attack": "lira", "models": np.int32(64), "attacks": {"lira": attack}},
     )
@@ -92,7 +93,7 @@ def full():
         "DP-SGD",
         {"noise": 0.1 + 0.2, "private": np.bool_(True)},
         accuracy,
-        refused,
+        [AttackResult("lira", refused)],
         proof,
         accuracy,
         accuracy,

@@ -12,6 +12,7 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
 from lethe.evidence.guarantee import empirical_only
+from lethe.evidence.risk import AttackResult
 
 
 def about(value, half=0.01):
@@ -24,7 +25,7 @@ def candidate(name, utility, risk, loss=None):
         "none",
         {"noise": 0.5},
         about(utility),
-        risk if risk.__class__ is Refusal else about(risk),
+        [AttackResult("loss", risk if risk.__class__ is Refusal else about(risk))],
         empirical_only(),
         loss,
     )
@@ -103,11 +104,11 @@ def test_refusals_and_missing_values_are_no_points():
         [
             candidate("baseline", 0.9, 0.5),
             candidate("refused", 0.99, Refusal("too few")),
-            Candidate("none", "m", {}, about(0.99), lost, empirical_only()),
+            Candidate("none", "m", {}, about(0.99), [AttackResult("x", lost)], empirical_only()),
         ]
     )
     assert frontier.pareto() == ["baseline"]
-    assert frontier.operating_point() == "baseline"
+    assert frontier.operating_point() is None
     assert Frontier([candidate("a", 0.9, Refusal("few"))]).operating_point() is None
     assert Frontier([]).pareto() == []
 
@@ -144,7 +145,8 @@ def test_operating_point_takes_the_lowest_risk_within_the_margin():
     ]
     assert Frontier(listed).operating_point() == "good"
     assert Frontier(listed, margin=0.009).operating_point() == "cheap"
-    assert Frontier(listed, margin=0.0).operating_point() == "baseline"
+    assert Frontier(listed, margin=0.0).operating_point() is None
+    assert Frontier(listed, margin=0.0).cheapest_large_reduction() == "good"
     assert Frontier(listed, margin=1.0).operating_point() == "bad"
 
 
@@ -155,7 +157,32 @@ def test_equal_risks_go_to_the_earlier_candidate():
         candidate("a", 0.95, 0.1, loss(0.0)),
     ]
     assert Frontier(listed).operating_point() == "z"
-    assert Frontier(listed[::-1]).operating_point() == "a"
+    assert Frontier([listed[0], listed[2], listed[1]]).operating_point() == "a"
+
+
+def test_the_baseline_is_never_the_recommended_candidate():
+    """A mitigation that costs nothing and raises the risk is no reason to recommend anything."""
+    worse = [candidate("baseline", 0.9, 0.1), candidate("worse", 0.9, 0.2, loss(0.0))]
+    assert Frontier(worse).operating_point() is None
+    assert Frontier(worse).cheapest_large_reduction() is None
+    equal = [candidate("baseline", 0.9, 0.1), candidate("equal", 0.9, 0.1, loss(0.0))]
+    assert Frontier(equal).operating_point() is None
+
+
+@given(points, st.lists(st.booleans(), min_size=9, max_size=9))
+def test_what_is_recommended_is_a_mitigation_below_the_baseline(listed, cheap):
+    made = [
+        candidate(f"c{at}", u, r, loss(0.005 if fine else 0.5) if at else None)
+        for at, ((u, r), fine) in enumerate(zip(listed, cheap, strict=False))
+    ]
+    chosen = Frontier(made).operating_point()
+    allowed = [c for c, fine in zip(made[1:], cheap[1:], strict=False) if fine]
+    below = [c for c in allowed if c.risk.value < made[0].risk.value]
+    assert (chosen is None) == (not below)
+    if chosen is not None:
+        assert chosen != "c0"
+        risk = next(c.risk.value for c in made if c.name == chosen)
+        assert risk == min(c.risk.value for c in below)
 
 
 def test_names_are_unique_and_the_margin_is_not_negative():
@@ -172,7 +199,7 @@ def test_candidate_to_json():
         "none",
         {"noise": 0.5},
         about(0.5, 0.25),
-        Refusal("few"),
+        [AttackResult("loss", Refusal("few"))],
         empirical_only("x"),
         details={"models": 64},
     )
@@ -182,6 +209,11 @@ def test_candidate_to_json():
         "settings": {"noise": 0.5},
         "utility": about(0.5, 0.25).to_json(),
         "risk": {"refused": "few"},
+        "risk_from": {
+            "attack": None,
+            "view": None,
+            "results": [AttackResult("loss", Refusal("few")).to_json()],
+        },
         "utility_loss": None,
         "risk_change": None,
         "guarantee": empirical_only("x").to_json(),

@@ -119,7 +119,7 @@ def test_columns_that_need_a_look_are_named() -> None:
 def test_all_rows_equal_hide_everybody() -> None:
     found = audit_table({"a": np.ones(7, int)}, ["a"], settings=TableSettings(ks=(2, 7)))
     assert by_name(found)["baseline"]["k"] == 7
-    assert found.frontier["operating_point"] == "baseline"
+    assert found.frontier["operating_point"] is None
     whole(found)
 
 

@@ -1,14 +1,19 @@
-"""Candidates on the plane of utility against risk, and the one to take."""
+"""Candidates on the plane of utility against risk, and the recommended one."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lethe.errors import InputError, check_at_least
-from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.risk import AttackResult, Risk, risk_of
+
+_LARGE = 0.5
+"""A reduction that leaves at most this share of the baseline's risk is a large one."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,8 @@ class Candidate:
         mitigation: what is done, in words.
         settings: its numbers.
         utility: higher = better.
-        risk: higher = worse.
+        attacks: every attack on every view of it, in the room's primary metric; `risk` is their
+            worst.
         guarantee: what it proves.
         utility_loss: baseline utility minus this one, paired; None for the baseline itself.
         risk_change: this risk minus the baseline's, paired; negative = safer.
@@ -31,11 +37,21 @@ class Candidate:
     mitigation: str
     settings: Mapping[str, Any]
     utility: Estimate
-    risk: Measured
+    attacks: Sequence[AttackResult]
     guarantee: Guarantee
     utility_loss: Estimate | None = None
     risk_change: Estimate | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    @functools.cached_property
+    def strongest(self) -> Risk | Refusal:
+        """The worst over `attacks`, with the attack and the view that decide; see `risk_of`."""
+        return risk_of(self.attacks)
+
+    @property
+    def risk(self) -> Measured:
+        """What it is judged on, higher = worse."""
+        return self.strongest if isinstance(self.strongest, Refusal) else self.strongest.estimate
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `findings.json`."""
@@ -45,6 +61,11 @@ class Candidate:
             "settings": dict(self.settings),
             "utility": self.utility.to_json(),
             "risk": self.risk.to_json(),
+            "risk_from": {
+                "attack": self.strongest.attack if isinstance(self.strongest, Risk) else None,
+                "view": self.strongest.view if isinstance(self.strongest, Risk) else None,
+                "results": [result.to_json() for result in self.attacks],
+            },
             "utility_loss": None if self.utility_loss is None else self.utility_loss.to_json(),
             "risk_change": None if self.risk_change is None else self.risk_change.to_json(),
             "guarantee": self.guarantee.to_json(),
@@ -127,17 +148,39 @@ class Frontier:
         return best if gain[best] > 1e-9 else None
 
     def operating_point(self) -> str | None:
-        """Lowest risk among the candidates whose *upper* utility loss is within the margin.
+        """Lowest risk among the mitigations whose *upper* utility loss is within the margin.
 
-        The baseline loses nothing by definition; equal risks go to the earlier candidate.
+        None where none of them is below the baseline: the release as it is is never recommended
+        for want of another. Equal risks go to the earlier candidate.
         """
+        before = self._baseline_risk()
         allowed = [
             (risk, at, candidate.name)
             for at, (candidate, _, risk) in enumerate(self._points())
-            if candidate is self.candidates[0]
-            or (
-                candidate.utility_loss is not None
-                and equivalence(candidate.utility_loss, self.margin) == "yes"
-            )
+            if candidate is not self.candidates[0]
+            and (before is None or risk < before)
+            and candidate.utility_loss is not None
+            and equivalence(candidate.utility_loss, self.margin) == "yes"
         ]
         return min(allowed)[2] if allowed else None
+
+    def cheapest_large_reduction(self) -> str | None:
+        """The mitigation with the smallest utility loss of those that at least halve the risk.
+
+        What to look at where there is no operating point. None without such a mitigation.
+        """
+        before = self._baseline_risk()
+        large = [
+            (candidate.utility_loss.value, at, candidate.name)
+            for at, (candidate, _, risk) in enumerate(self._points())
+            if candidate is not self.candidates[0]
+            and before is not None
+            and risk <= _LARGE * before
+            and candidate.utility_loss is not None
+            and candidate.utility_loss.value is not None
+        ]
+        return min(large)[2] if large else None
+
+    def _baseline_risk(self) -> float | None:
+        risk = self.candidates[0].risk if self.candidates else None
+        return risk.value if isinstance(risk, Estimate) else None

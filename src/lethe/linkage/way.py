@@ -13,6 +13,7 @@ from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.frontier import Candidate, equivalence
 from lethe.evidence.guarantee import Guarantee, empirical_only
 from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.risk import AttackResult
 from lethe.linkage.codes import counted
 
 BASELINE = "baseline"
@@ -69,7 +70,7 @@ class Way:
             self.mitigation,
             self.settings,
             self.utility,
-            self.risk,
+            (AttackResult("strongest attack", self.risk),),
             self.guarantee,
             self.loss,
             self.change,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.evidence import risk
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
@@ -241,7 +242,7 @@ def _candidate(
         one.mitigation.title,
         chosen,
         one.utility or unknown,
-        one.risk,
+        (risk.AttackResult(one.best, one.risk),),
         guarantee_of(one.mitigation, spec),
         one.utility_loss,
         one.risk_change,

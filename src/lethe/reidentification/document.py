@@ -12,6 +12,7 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.estimate import Measured as Known
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
+from lethe.evidence.risk import AttackResult
 from lethe.evidence.rules import Rule, Ruling, joint_outcome, judge
 from lethe.reidentification import texts
 from lethe.reidentification.by_user import scaled
@@ -139,7 +140,7 @@ def _candidate(name: str, one: Measured, way: Way, settings: EmbeddingSettings) 
         way.mitigation,
         way.settings,
         unknown if way.task is None else way.task.value,
-        way.level.lift,
+        (AttackResult(settings.metric, way.level.lift),),
         way.guarantee,
         loss,
         change,

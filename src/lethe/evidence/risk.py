@@ -1,0 +1,173 @@
+"""The risk of a candidate: the worst of all attacks on it, on every view of what is released.
+
+A candidate is attacked in several ways, and one release can be looked at in several ways (a
+noised vector, its projection, the mean of several draws). What decides is the strongest of them
+all. Choosing it is a selection, so the limits that come in must hold for the whole family at once;
+`family_confidence` says at which level each must be made (Bonferroni), unless a joint bootstrap
+gave simultaneous limits already.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lethe.errors import InputError, check_at_least, check_between
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+
+RELEASE = "release"
+"""The view of a release as it is handed out."""
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What one attack achieved on one view of a candidate, in the room's primary metric.
+
+    Attributes:
+        attack: name of the attack.
+        estimate: the metric, higher = worse, with limits that hold at once for all attacks and
+            views of the candidate; or why it could not be measured.
+        view: the function of the release that was attacked (post-processing), in words.
+        knows: what the adversary holds beside the release (clean gallery, auxiliary people).
+        valid: False where a self-check failed that this number rests on: it decides nothing.
+        why: what failed, or what keeps it from being powered.
+        powered: False where the sample is below the power floor: its upper limit says how little
+            is known and not how large the risk is, so it does not gate.
+    """
+
+    attack: str
+    estimate: Measured
+    view: str = RELEASE
+    knows: str = ""
+    valid: bool = True
+    why: str = ""
+    powered: bool = True
+
+    @property
+    def decides(self) -> bool:
+        """Whether it is valid and measured."""
+        return self.valid and isinstance(self.estimate, Estimate)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `findings.json`."""
+        return {
+            "attack": self.attack,
+            "view": self.view,
+            "knows": self.knows,
+            "valid": self.valid,
+            "powered": self.powered,
+            "why": self.why,
+            "estimate": self.estimate.to_json(),
+        }
+
+
+@dataclass(frozen=True)
+class Risk:
+    """The worst over attacks and views.
+
+    Attributes:
+        estimate: value and lower limit of the strongest result, upper limit over the powered ones.
+        attack: name of the strongest attack.
+        view: what of the release it read.
+        underpowered: attacks (with their view where it is not the release) that do not gate.
+    """
+
+    estimate: Estimate
+    attack: str
+    view: str
+    underpowered: tuple[str, ...] = ()
+
+
+def family_confidence(confidence: float, size: int) -> float:
+    """Confidence of each of `size` intervals that shall hold together at `confidence`.
+
+    Guarantee: if every interval of the family is made at this level, all of them hold at once
+        with at least `confidence`, whatever their dependence (Bonferroni).
+    Assumes: the family was fixed before its results were seen.
+
+    Args:
+        confidence: wanted for all at once, in (0, 1).
+        size: number of attacks times views, at least 1.
+
+    >>> round(family_confidence(0.95, 5), 4)
+    0.99
+    """
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    check_at_least("size", size, 1)
+    return 1 - (1 - confidence) / size
+
+
+def risk_of(results: Sequence[AttackResult]) -> Risk | Refusal:
+    """The risk that a candidate is judged on.
+
+    The result with the highest lower limit names the attack and gives value and lower limit; of
+    equal ones the powered, then the higher value, then the earlier. The upper limit is the highest
+    of the powered results (of all valid ones if none is powered), never below that of the result
+    that was named.
+
+    Guarantee: no valid result has a lower limit above that of the risk, and no valid and powered
+        one an upper limit above it. Where the limits of all results hold at once, which they do
+        with at least the confidence, the success of the strongest attack is not below the lower
+        limit and that of every powered one is not above the upper limit.
+    Assumes: limits are simultaneous over the results that are handed in; attacks that were not run
+        and views that were not looked at are not covered.
+
+    Args:
+        results: all attacks on all views of one candidate, at one confidence.
+
+    Returns:
+        The risk; or a refusal that names the self-checks that failed, or why nothing was measured.
+
+    Raises:
+        InputError: no result at all.
+    """
+    if not results:
+        raise InputError("results=() is empty; a risk needs at least one attack.")
+    decisive = [
+        (result, result.estimate)
+        for result in results
+        if result.valid and isinstance(result.estimate, Estimate)
+    ]
+    if not decisive:
+        return Refusal(_why_none(results))
+    best, found = max(
+        decisive,
+        key=lambda pair: (_low(pair[1]), pair[0].powered, _value(pair[1])),
+    )
+    powered = [estimate for result, estimate in decisive if result.powered]
+    gating = [*powered, found] if powered else [estimate for _, estimate in decisive]
+    highs = [estimate.high for estimate in gating]
+    high = None if None in highs else max(limit for limit in highs if limit is not None)
+    views = len({(result.attack, result.view) for result, _ in decisive})
+    method = found.method if views == 1 else f"{found.method}; strongest of {views} attacks"
+    low = found.low if found.low is None or high is None else min(found.low, high)
+    estimate = Estimate(found.value, low, high, found.confidence, method, found.n)
+    weak = tuple(_named(result) for result, _ in decisive if powered and not result.powered)
+    return Risk(estimate, best.attack, best.view, weak)
+
+
+def _named(result: AttackResult) -> str:
+    return result.attack if result.view == RELEASE else f"{result.attack} on {result.view}"
+
+
+def _low(estimate: Estimate) -> float:
+    return -math.inf if estimate.low is None else estimate.low
+
+
+def _value(estimate: Estimate) -> float:
+    return -math.inf if estimate.value is None else estimate.value
+
+
+def _why_none(results: Sequence[AttackResult]) -> str:
+    failed = [f"{_named(result)}: {result.why}" for result in results if not result.valid]
+    unmeasured = [
+        result.estimate.reason
+        for result in results
+        if result.valid and isinstance(result.estimate, Refusal)
+    ]
+    if not unmeasured:
+        return f"no attack passed its self-checks ({'; '.join(failed)})"
+    reasons = "; ".join(dict.fromkeys(unmeasured))
+    return f"{reasons}; failed self-checks: {'; '.join(failed)}" if failed else reasons

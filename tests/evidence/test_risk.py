@@ -1,0 +1,136 @@
+"""The strongest attack decides: contracts of `risk_of` over any results."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.errors import InputError
+from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
+
+FIXED = settings(deadline=None, derandomize=True)
+
+
+def between(low, value, high):
+    return Estimate(value, low, high, 0.95, "by hand", 100)
+
+
+@st.composite
+def estimates(draw):
+    low, value, high = sorted(draw(st.lists(st.floats(0, 1), min_size=3, max_size=3)))
+    missing = draw(st.sampled_from([None, "low", "high", "value"]))
+    found = between(low, value, high)
+    return found if missing is None else dataclasses.replace(found, **{missing: None})
+
+
+results = st.lists(
+    st.builds(
+        AttackResult,
+        attack=st.sampled_from(["lira", "rmia", "loss"]),
+        estimate=st.one_of(estimates(), st.just(Refusal("too few records"))),
+        view=st.sampled_from(["release", "mean of 8 draws"]),
+        valid=st.booleans(),
+        why=st.just("null audit failed"),
+        powered=st.booleans(),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def deciding(listed):
+    return [r for r in listed if r.valid and isinstance(r.estimate, Estimate)]
+
+
+@FIXED
+@given(results)
+def test_no_deciding_result_lies_above_the_risk(listed):
+    risk = risk_of(listed)
+    if not deciding(listed):
+        assert isinstance(risk, Refusal)
+        return
+    assert isinstance(risk, Risk)
+    powered = [r for r in deciding(listed) if r.powered] or deciding(listed)
+    for result in deciding(listed):
+        low = result.estimate.low
+        assert low is None or (risk.estimate.low is not None and low <= risk.estimate.low)
+    for result in powered:
+        high = result.estimate.high
+        assert risk.estimate.high is None or (high is not None and high <= risk.estimate.high)
+    named = [r for r in deciding(listed) if (r.attack, r.view) == (risk.attack, risk.view)]
+    assert risk.estimate.low in [r.estimate.low for r in named]
+
+
+@FIXED
+@given(results, estimates())
+def test_what_is_not_valid_never_decides(listed, other):
+    failed = AttackResult("lira", other, valid=False, why="null audit failed")
+    alone, together = risk_of(listed), risk_of([failed, *listed])
+    if isinstance(alone, Risk):
+        assert together == alone
+    else:
+        assert isinstance(together, Refusal) and "null audit failed" in together.reason
+
+
+@FIXED
+@given(results, estimates(), st.booleans())
+def test_one_more_attack_never_lowers_a_limit(listed, other, powered):
+    """As long as the family has a powered attack: the first one that is takes over the gate."""
+    before = risk_of(listed)
+    if isinstance(before, Refusal) or not any(r.powered for r in deciding(listed)):
+        return
+    after = risk_of([*listed, AttackResult("more", other, powered=powered)])
+    assert (before.estimate.low or 0.0) <= (after.estimate.low or 0.0)
+    high = [1.0 if r.estimate.high is None else r.estimate.high for r in (before, after)]
+    assert high[0] <= high[1] or (not powered and after.attack != before.attack)
+
+
+def test_the_highest_lower_limit_names_the_attack_not_the_highest_value():
+    sure = AttackResult("sure", between(0.30, 0.35, 0.40))
+    vague = AttackResult("vague", between(0.05, 0.50, 0.95))
+    risk = risk_of([vague, sure])
+    assert (risk.attack, risk.estimate.value, risk.estimate.low) == ("sure", 0.35, 0.30)
+    assert risk.estimate.high == 0.95
+
+
+def test_an_underpowered_attack_is_listed_and_does_not_gate():
+    sure = AttackResult("sure", between(0.0, 0.01, 0.04))
+    weak = AttackResult("weak", between(0.0, 0.5, 1.0), "projection", powered=False)
+    risk = risk_of([weak, sure])
+    assert risk.estimate.high == 0.04 and risk.attack == "sure"
+    assert risk.underpowered == ("weak on projection",)
+    assert risk_of([weak]).estimate.high == 1.0
+
+
+def test_a_refusal_says_which_checks_failed():
+    failed = AttackResult("lira", between(0.9, 1, 1), valid=False, why="null audit: AUC 0.97")
+    refused = risk_of([failed])
+    assert refused == Refusal("no attack passed its self-checks (lira: null audit: AUC 0.97)")
+    few = AttackResult("loss", Refusal("needs 10 records"))
+    assert risk_of([failed, few]).reason.startswith("needs 10 records; failed self-checks: lira")
+    with pytest.raises(InputError, match="at least one attack"):
+        risk_of([])
+
+
+def test_family_limits_hold_at_once():
+    """Six attacks with no common cause: all intervals cover in 95 % of the repetitions."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    truth, level = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.6]), family_confidence(0.95, 6)
+    trials, missed = 1000, 0
+    for hits in rng.binomial(400, truth, (trials, 6)):
+        measured = [
+            AttackResult(str(at), clopper_pearson(int(hit), 400, level))
+            for at, hit in enumerate(hits)
+        ]
+        risk = risk_of(measured).estimate
+        missed += not risk.low <= truth.max() <= risk.high
+    assert missed <= 0.05 * trials
+    with pytest.raises(InputError, match="size=0"):
+        family_confidence(0.95, 0)
