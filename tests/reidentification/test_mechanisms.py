@@ -9,7 +9,6 @@ import pytest
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.reidentification.certificates import closed_form
-from lethe.reidentification.mechanisms import equal_cost_levels
 from lethe.reidentification.head import LinearHead
 from lethe.reidentification.known import known
 from lethe.reidentification.mechanisms import (
@@ -20,6 +19,7 @@ from lethe.reidentification.mechanisms import (
     LogitOnly,
     SubspaceNoise,
     clip_norm,
+    equal_cost_levels,
     free_directions,
 )
 from lethe.reidentification.utility import expected_accuracy

@@ -43,6 +43,13 @@ PLAIN = ("cosine", "l2")
 LEARNED = ("within-class", "lda", "plda")
 ALL = 0
 """Number of vectors that stands for all vectors of a person."""
+_PAPERS = {
+    "cosine": "gallery and probe protocol of biometric identification (ISO/IEC 19795-1)",
+    "whitened": "Mahalanobis distance; shrinkage by Ledoit and Wolf 2004",
+    "within-class": "Hatch, Kajarekar and Stolcke 2006",
+    "lda": "Fisher 1936; Belhumeur, Hespanha and Kriegman 1997",
+    "plda": "Ioffe 2006; Garcia-Romero and Espy-Wilson 2011",
+}
 _RIDGE = 1e-3
 _KEPT = 0.95  # share of between-person variance that LDA keeps
 _CHANCE_HITS = 100  # expected of a permuted control: enough to see a lift of 2
@@ -69,6 +76,11 @@ class Attacker:
     clean_gallery: bool = False
     vectors: int = 1
     projected: bool = False
+
+    @property
+    def paper(self) -> str:
+        """Where its metric comes from."""
+        return _PAPERS.get(self.metric, _PAPERS["cosine"])
 
     @property
     def knows(self) -> str:
@@ -247,7 +259,7 @@ def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
     size, turn = np.maximum(size[::-1], 0), turn[:, ::-1]
     if not size[0] > 0:
         raise NotMeasurable("enrolled and new vectors of a person are not related in any direction")
-    number = len(size)
+    number = int((size > 1e-9 * size[0]).sum())
     if metric == "lda":
         number = int(np.searchsorted(np.cumsum(size), _KEPT * size.sum())) + 1
     kept, matrix = size[:number], root @ turn[:, :number]
@@ -419,7 +431,9 @@ def tallies(
                 continue
             try:
                 if key not in fitted:
-                    fitted[key] = panel.fits(attacker, panel.seen(attacker, source[view], held[view]))
+                    fitted[key] = panel.fits(
+                        attacker, panel.seen(attacker, source[view], held[view])
+                    )
                 seen = panel.seen(attacker, looked[view], held[view])
                 credit = first_credit(panel.rank(attacker, seen, fitted[key]))
             except (InputError, NotMeasurable) as error:

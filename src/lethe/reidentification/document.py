@@ -12,16 +12,15 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.estimate import Measured as Known
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
-from lethe.evidence.risk import AttackResult
+from lethe.evidence.risk import family_confidence
 from lethe.evidence.rules import Rule, Ruling, joint_outcome, judge
 from lethe.reidentification import texts
+from lethe.reidentification.attackers import ATTACKERS
 from lethe.reidentification.by_user import scaled
-from lethe.reidentification.candidates import BASELINE, RECOMMENDED, Way
-from lethe.reidentification.measured import Measured
-from lethe.reidentification.operating import tier
+from lethe.reidentification.candidates import BASELINE, RECOMMENDED, Measured, Way
 from lethe.reidentification.section import section
 from lethe.reidentification.settings import EmbeddingSettings
-from lethe.reidentification.sweep import linear_share
+from lethe.reidentification.surface import tier
 from lethe.training.fingerprint import hash_array, versions
 
 Json = dict[str, Any]
@@ -55,12 +54,12 @@ def compose(measured: Sequence[Measured], settings: EmbeddingSettings) -> Findin
         threat_model=texts.threat_model(settings),
         data=_data(measured),
         attacks=texts.attacks_run(first, settings),
-        attacks_not_run=texts.not_run(measured),
+        attacks_not_run=texts.not_run(measured, settings),
         baseline={"candidate": candidates[0].name},
         candidates=[candidate.to_json() for candidate in candidates],
         frontier={
             "utility": texts.utility_name(first),
-            "risk": "lift: Top-1 of the gallery attack over chance (1 = chance)",
+            "risk": "lift: Top-1 of the strongest attacker over chance (1 = chance)",
             "margin": settings.margin,
             "pareto": frontier.pareto(),
             "knee": frontier.knee(),
@@ -122,16 +121,19 @@ def _candidate(name: str, one: Measured, way: Way, settings: EmbeddingSettings) 
     base, users, sure = one.ways[0], len(one.split.users), settings.confidence
     unknown = Estimate(None, None, None, sure, "not provided", 0)
     loss = change = None
+    lift = way.judged.risk.estimate
     details: Json = {
-        "tier": tier(way.level.lift),
-        "top_1": way.level.share.to_json(),
+        "tier": tier(lift),
+        "top_1": scaled(lift, 1 / users).to_json(),
         "bound": None if way.limit is None else way.limit.success,
     }
     if way is not base:
-        now, before = linear_share(way.level, one.split), linear_share(base.level, one.split)
-        change = scaled(now.less(before, None, sure), users)
-        if way.task is not None and base.task is not None:
-            loss = base.task.merit.less(way.task.merit, one.model.user_ids, sure)
+        # The strongest of each was chosen: the interval allows for that.
+        both = family_confidence(sure, len(way.judged.attacks))
+        now, before = way.judged.strongest, base.judged.strongest
+        change = scaled(now.less(before, None, both), users)
+        if way.task is not None and base.task is not None and one.task is not None:
+            loss = base.task.merit.less(way.task.merit, one.task.users, sure)
             details["equivalent"] = equivalence(loss, settings.margin)
     if way.task is not None:
         details["accuracy"] = way.task.accuracy.to_json()
@@ -140,7 +142,7 @@ def _candidate(name: str, one: Measured, way: Way, settings: EmbeddingSettings) 
         way.mitigation,
         way.settings,
         unknown if way.task is None else way.task.value,
-        (AttackResult(settings.metric, way.level.lift),),
+        way.judged.attacks,
         way.guarantee,
         loss,
         change,
@@ -187,10 +189,8 @@ def _rulings(
 def _evidence(
     rule: Rule, candidate: Candidate, way: Way, settings: EmbeddingSettings
 ) -> Known | None:
-    if rule.metric == "lift":
-        return way.level.lift
-    if rule.metric == "top-1":
-        return way.level.share
+    if rule.metric in ("lift", "top-1"):
+        return candidate.risk if rule.metric == "lift" else Estimate(**candidate.details["top_1"])
     if rule.metric == "bound":
         if way.limit is None:
             return Refusal("nothing limits what an attacker may do with this release")
@@ -250,6 +250,32 @@ def _exposed(measured: Sequence[Measured], settings: EmbeddingSettings) -> list[
     ]
 
 
+_SEEN = 2.0
+"""Lift that a permuted control must be able to see before it says that an attack is sound."""
+
+
+def _permuted(on: str, name: str, lift: Estimate) -> Json:
+    """The control of one attacker: its lift under permuted identities is 1, and could be seen."""
+    low, high = lift.low or 0.0, lift.high or 0.0
+    if low > 1:
+        status, detail = "fail", "finds people under other names: its results decide nothing"
+    elif high > _SEEN:
+        status = "warn"
+        detail = f"no power: the interval still holds {_SEEN:g}; more people or probes would tell"
+    else:
+        status, detail = "pass", f"the interval holds 1 and not {_SEEN:g}"
+        if high < 1:
+            status, detail = "warn", "below chance: what it finds is too little, not too much"
+    return {
+        "name": f"permuted identities, {name}",
+        "candidate": on,
+        "status": status,
+        "detail": f"lift when people are looked for under other names ({lift.n} permutations): "
+        + detail,
+        "estimate": lift.to_json(),
+    }
+
+
 def _checks(one: Measured, several: bool, settings: EmbeddingSettings) -> list[Json]:
     """Self-checks of one model."""
     on = _name(one, one.ways[0], several)
@@ -260,27 +286,24 @@ def _checks(one: Measured, several: bool, settings: EmbeddingSettings) -> list[J
         return row if found is None else {**row, "estimate": found.to_json()}
 
     clean = one.clean
-    permuted = clean.permuted.lift[1]
-    low, high = permuted.low or 0.0, permuted.high or 0.0
     best = clean.attacks[settings.metric]
     beyond = [
         f"{level.sigma:g}"
         for level in one.curve.levels
         if (level.share.low or 0.0) > one.bounds[level.sigma]
     ]
+    single = {attacker.name for attacker in ATTACKERS if attacker.vectors == 1}
     above = [
-        way.name
+        f"{way.name} ({result.attack})"
         for way in one.ways
-        if way.limit and way.level.share.low is not None and way.level.share.low > way.limit.success
+        for result in way.judged.attacks
+        if way.limit is not None
+        and result.attack in single
+        and isinstance(result.estimate, Estimate)
+        and (result.estimate.low or 0.0) > way.limit.success * len(one.split.users)
     ]
     checks = [
-        check(
-            "permuted identities",
-            low <= 1 <= high,
-            "warn",
-            "lift when people are looked for under other names; the interval must hold 1",
-            permuted,
-        ),
+        *(_permuted(on, name, lift) for name, lift in clean.permuted.items()),
         check(
             "no attack beats a proof",
             not (beyond or above),

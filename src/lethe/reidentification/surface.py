@@ -2,7 +2,8 @@
 
 Everything depends on (sigma, M) through sigma / sqrt(M) alone, so the surface over both is a curve,
 and cells of equal effective sigma are measured once. The curve is refined where its upper limit
-(of the strongest attacker) crosses a threshold, and a level stops drawing noise when its interval is narrow enough.
+(of the strongest attacker) crosses a threshold, and a level stops drawing noise when its interval
+is narrow enough.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from lethe.evidence.risk import RELEASE, AttackResult, family_confidence, risk_o
 from lethe.reidentification.attack import over_ties
 from lethe.reidentification.attackers import (
     ATTACKERS,
+    Attacker,
     Panel,
     Sight,
     Tally,
@@ -328,15 +329,11 @@ class Battery:
                 sight = sight_of(release(self.settings.seed + draw), self.split)
                 yield sight, sight
 
-        if clean is None:
-            pairs = list(each())
-            held = pairs[0][0]
-        else:
-            pairs, held = each(), sight_of(clean, self.split)
+        exact = release(self.settings.seed) if clean is None else clean
         found = tallies(
             self.panel(noise=clean is not None, projected=projected),
-            pairs,
-            held,
+            each(),
+            sight_of(exact, self.split),
             views={} if projected else self.views,
             skipped=self.skipped,
         )
@@ -344,7 +341,8 @@ class Battery:
 
     def judged(self, found: Sequence[Tally]) -> Judged:
         """The worst of some tallies; limits hold for all valid ones at once (Bonferroni)."""
-        valid = sum(tally.attacker.name not in self.invalid for tally in found)
+        why = {tally.attacker.name: self._failed(tally.attacker) for tally in found}
+        valid = sum(not why[tally.attacker.name] for tally in found)
         sure = family_confidence(self.settings.confidence, max(valid, 1))
         attacks = tuple(
             AttackResult(
@@ -352,8 +350,8 @@ class Battery:
                 tally.lift(sure),
                 tally.view,
                 tally.attacker.knows,
-                tally.attacker.name not in self.invalid,
-                self.invalid.get(tally.attacker.name, ""),
+                not why[tally.attacker.name],
+                why[tally.attacker.name],
             )
             for tally in found
         )
@@ -366,3 +364,10 @@ class Battery:
             if (tally.attacker.name, tally.view) == (risk.attack, risk.view)
         )
         return Judged(attacks, risk, strongest.linear())
+
+    def _failed(self, attacker: Attacker) -> str:
+        """What an attacker's self-check found wrong, or that of its twin; empty where nothing."""
+        twins = [
+            a for a in ATTACKERS if (a.metric, a.vectors) == (attacker.metric, attacker.vectors)
+        ]
+        return next((self.invalid[a.name] for a in twins if a.name in self.invalid), "")
