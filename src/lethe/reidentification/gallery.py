@@ -281,16 +281,25 @@ def covariance_within(differences: Float, freedom: int) -> Float:
     Raises:
         NotMeasurable: none differs from 0.
     """
-    from sklearn.covariance import ledoit_wolf
-
     deviation = np.sqrt(np.einsum("ij,ij->j", differences, differences) / max(freedom, 1))
     still = deviation <= 1e-12 * deviation.max()
     if still.all():
         raise NotMeasurable("the vectors of each person are all equal: nothing differs within.")
     deviation[still] = deviation[~still].min()
-    correlation = ledoit_wolf(differences / deviation, assume_centered=True)[0]
-    correlation *= len(differences) / max(freedom, 1)
+    correlation = _ledoit_wolf(differences / deviation) * (len(differences) / max(freedom, 1))
     return np.asarray(correlation * deviation * deviation[:, None], dtype=np.float64)
+
+
+def _ledoit_wolf(rows: Float) -> Float:
+    """Second moments (d, d) of rows (n, d) drawn towards their mean trace by the optimal share."""
+    n, d = rows.shape
+    moments = rows.T @ rows / n
+    size = np.trace(moments) / d
+    apart = float((moments**2).sum()) / d - size**2
+    lengths = np.einsum("ij,ij->i", rows, rows)
+    error = (float((lengths**2).sum()) / n - float((moments**2).sum())) / (d * n)
+    share = min(max(error, 0.0) / apart, 1.0) if apart > 0 else 0.0
+    return np.asarray((1 - share) * moments + share * size * np.eye(d))
 
 
 def inverse_root(covariance: Float) -> Float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -112,3 +114,17 @@ def geometric_median(vectors: ArrayLike, rounds: int = 200) -> Float:
             return np.asarray(moved)
         centre = moved
     return np.asarray(centre)
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Keeps linear algebra to one thread: these rooms bring threads of their own."""
+    return _pools().limit(limits=1, user_api="blas")
+
+
+@functools.cache
+def _pools() -> Any:
+    """The libraries of this process; looking them up reads its map of memory, so once."""
+    import scipy.linalg  # noqa: F401  (brings a library of its own, which must be in the list)
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
