@@ -35,5 +35,7 @@ def print_embeddings(findings: Findings, folder: str) -> None:
     headings = ("lift", "nobody above", merit, "lost")
     print_candidates(console, findings, headings, _cells, 22, "measured lift and utility")
     told = "nobody above: share of single vectors that no attacker can exceed naming"
-    console.print(Text(told))
+    first = findings.candidates[0]["risk_from"]
+    known = f"lift: of the strongest of {len(first['results'])} attackers"
+    console.print(Text(f"{known} ({first['attack']} on the baseline); {told}"))
     print_rest(console, findings, folder)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.estimate import Measured as Known
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
+from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import family_confidence
-from lethe.evidence.rules import Rule, Ruling, joint_outcome, judge
+from lethe.evidence.rules import UNDECIDED, Rule, Ruling, joint_outcome, judge
 from lethe.reidentification import texts
 from lethe.reidentification.attackers import ATTACKERS
 from lethe.reidentification.by_user import scaled
@@ -80,7 +82,7 @@ def compose(measured: Sequence[Measured], settings: EmbeddingSettings) -> Findin
         verdict={
             "outcome": outcome,
             "candidate": settings.release,
-            "words": texts.verdict_words(measured, outcome, settings),
+            "words": [*texts.verdict_words(measured, outcome, settings), *_needs(named, rulings)],
         },
         guarantees=[
             {"candidate": name, "guarantee": guarantee.to_json()}
@@ -201,6 +203,37 @@ def _evidence(
     return candidate.utility_loss
 
 
+def _needs(named: Mapping[str, tuple[Measured, Way]], rulings: Sequence[Ruling]) -> list[str]:
+    """Of rules on identification that stay open: how many people would settle them at the best."""
+    words = []
+    for ruling in rulings:
+        rule = ruling.rule
+        if ruling.outcome != UNDECIDED or rule.on_width or rule.metric not in ("lift", "top-1"):
+            continue
+        one, way = named[ruling.candidate]
+        people = len(one.split.users)
+        share = rule.limit / people if rule.metric == "lift" else rule.limit
+        if not 0 < share < 1 or not isinstance(ruling.evidence, Estimate):
+            continue
+        sure = family_confidence(ruling.evidence.confidence, len(way.judged.attacks))
+        least = clopper_pearson(0, people, sure).high or 1.0
+        needed = math.ceil(math.log((1 - sure) / 2) / math.log1p(-share))
+        if least <= share:
+            continue
+        said = least * people if rule.metric == "lift" else least
+        text = (
+            f"{rule} on {ruling.candidate} is open: even no hit among {people:,} people allows "
+            f"{said:.2g}; it needs {needed:,} people or as many independent trials."
+        )
+        if rule.metric == "lift":
+            text += (
+                " More people lower chance alike: judge the share itself, for example "
+                f"'top-1<={max(share, 0.01):.2g}', or more noise draws."
+            )
+        words.append(text)
+    return words
+
+
 def _data(measured: Sequence[Measured]) -> Json:
     first = measured[0]
     return {
@@ -254,24 +287,42 @@ _SEEN = 2.0
 """Lift that a permuted control must be able to see before it says that an attack is sound."""
 
 
-def _permuted(on: str, name: str, lift: Estimate) -> Json:
-    """The control of one attacker: its lift under permuted identities is 1, and could be seen."""
-    low, high = lift.low or 0.0, lift.high or 0.0
-    if low > 1:
-        status, detail = "fail", "finds people under other names: its results decide nothing"
-    elif high > _SEEN:
-        status = "warn"
-        detail = f"no power: the interval still holds {_SEEN:g}; more people or probes would tell"
-    else:
-        status, detail = "pass", f"the interval holds 1 and not {_SEEN:g}"
-        if high < 1:
-            status, detail = "warn", "below chance: what it finds is too little, not too much"
+def _permuted(on: str, lifts: Mapping[str, Estimate]) -> list[Json]:
+    """The control of each attacker: its lift under permuted identities is 1, and could be seen.
+
+    Those that pass stand in one row, with the widest of their intervals.
+    """
+    rows: list[Json] = []
+    sound: dict[str, Estimate] = {}
+    for name, lift in lifts.items():
+        low, high = lift.low or 0.0, lift.high or 0.0
+        if low > 1:
+            status, why = "fail", "it finds people under other names: its results decide nothing"
+        elif high < 1:
+            status, why = "warn", "below chance: it finds too little, not too much"
+        elif high > _SEEN:
+            status, why = "warn", f"no power to see a lift of {_SEEN:g}: more people would tell"
+        else:
+            sound[name] = lift
+            continue
+        detail = f"{name}: {why} (over {lift.n} permutations)"
+        rows.append(_permuted_row(on, status, detail, lift))
+    if sound:
+        name = max(sound, key=lambda name: sound[name].high or 0.0)
+        detail = (
+            f"lift of {', '.join(sound)} when people are looked for under other names: each "
+            f"interval holds 1 and not {_SEEN:g}; the widest is of {name}"
+        )
+        rows.append(_permuted_row(on, "pass", detail, sound[name]))
+    return rows
+
+
+def _permuted_row(on: str, status: str, detail: str, lift: Estimate) -> Json:
     return {
-        "name": f"permuted identities, {name}",
+        "name": "permuted identities",
         "candidate": on,
         "status": status,
-        "detail": f"lift when people are looked for under other names ({lift.n} permutations): "
-        + detail,
+        "detail": detail,
         "estimate": lift.to_json(),
     }
 
@@ -303,7 +354,7 @@ def _checks(one: Measured, several: bool, settings: EmbeddingSettings) -> list[J
         and (result.estimate.low or 0.0) > way.limit.success * len(one.split.users)
     ]
     checks = [
-        *(_permuted(on, name, lift) for name, lift in clean.permuted.items()),
+        *_permuted(on, clean.permuted),
         check(
             "no attack beats a proof",
             not (beyond or above),

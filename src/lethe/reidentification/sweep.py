@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable
-from lethe.evidence.estimate import Refusal
+from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.risk import RELEASE, AttackResult, family_confidence, risk_of
 from lethe.reidentification.attack import over_ties
 from lethe.reidentification.attackers import (
@@ -344,10 +344,11 @@ class Battery:
         why = {tally.attacker.name: self._failed(tally.attacker) for tally in found}
         valid = sum(not why[tally.attacker.name] for tally in found)
         sure = family_confidence(self.settings.confidence, max(valid, 1))
+        method = f"at once for {valid} attacks"
         attacks = tuple(
             AttackResult(
                 tally.attacker.name,
-                tally.lift(sure),
+                _jointly(tally.lift(sure), self.settings.confidence, method),
                 tally.view,
                 tally.attacker.knows,
                 not why[tally.attacker.name],
@@ -371,3 +372,8 @@ class Battery:
             a for a in ATTACKERS if (a.metric, a.vectors) == (attacker.metric, attacker.vectors)
         ]
         return next((self.invalid[a.name] for a in twins if a.name in self.invalid), "")
+
+
+def _jointly(estimate: Estimate, confidence: float, method: str) -> Estimate:
+    """An interval of a family, labelled with the confidence that the whole family has."""
+    return replace(estimate, confidence=confidence, method=f"{method}, {estimate.method}")

@@ -118,7 +118,8 @@ def geometric_median(vectors: ArrayLike, rounds: int = 200) -> Float:
 
 def one_blas_thread() -> AbstractContextManager[Any]:
     """Keeps linear algebra to one thread: these rooms bring threads of their own."""
-    return _pools().limit(limits=1, user_api="blas")
+    limited: AbstractContextManager[Any] = _pools().limit(limits=1, user_api="blas")
+    return limited
 
 
 @functools.cache
