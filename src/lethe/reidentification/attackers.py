@@ -246,6 +246,8 @@ def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
     by_person, _ = pooled(probes, owner, ALL)
     probe_centre, gallery_centre = by_person.mean(axis=0), gallery.mean(axis=0)
     apart = (probes - probe_centre) - (gallery - gallery_centre)[place]
+    if float(np.abs(apart).max()) <= 1e-12 * float(np.abs(gallery).max()):
+        raise NotMeasurable("the vectors of each person are all equal, so nothing is to be learned")
     within = covariance_within(apart, len(apart) - 1)
     within[np.diag_indices_from(within)] *= 1 + _RIDGE
     root = inverse_root(within)
