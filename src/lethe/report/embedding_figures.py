@@ -50,14 +50,20 @@ def decay(model: Json) -> Figure | None:
             f"Top-{k}",
             logarithmic=True,
         )
-    worst = [_shares(level["risk"], chance["1"]) for level in levels]
-    band(axes, places, worst, "muted", "solid", "strongest attacker", logarithmic=True)
+    strongest = [_shares(worst(level), chance["1"]) for level in levels]
+    band(axes, places, strongest, "muted", "solid", "strongest attacker", logarithmic=True)
     axes.axhline(chance["1"], color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
     _end_label(axes, places[-1], chance["1"], "chance (Top-1)")
     _log_shares(axes)
     axes.set_ylabel("share of vectors named")
     legend(axes, "lower left")
     return figure
+
+
+def worst(level: Json) -> Json:
+    """The lift that a level is judged on; in older documents that of the only attack."""
+    found: Json = level.get("risk", level["lift"])
+    return found
 
 
 def _shares(lift: Json, chance: float) -> dict[str, float | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lethe.report.embedding_figures import embedding_figures
+from lethe.report.embedding_figures import embedding_figures, worst
 from lethe.report.numbers import facts, fixed, grouped, measured, percent, rate, score
 
 Json = Mapping[str, Any]
@@ -77,9 +77,12 @@ def _attack(one: Json) -> dict[str, Any]:
 def _controls(model: Json) -> list[tuple[str, str]]:
     found = dict(model["controls"])
     open_set = found.pop("open_set")
+    lifts = found.pop("permuted_lift")
+    if "value" in lifts:  # of documents with one control for one attack
+        lifts = {"the attack": lifts}
     rows = [
         (f"Lift of {name} under permuted names (must be 1)", str(score(lift)))
-        for name, lift in found.pop("permuted_lift").items()
+        for name, lift in lifts.items()
     ]
     if "refused" in open_set:
         rows.append(("People who are not in the gallery", str(rate(open_set))))
@@ -115,8 +118,8 @@ def _level(one: Json) -> dict[str, Any]:
         "relative": f"{one['relative']:.3g}",
         "top": [rate(one["top"][k]) for k in ("1", "5", "10")],
         "lift": measured(one["lift"], 2),
-        "worst": measured(one["risk"], 2),
-        "strongest": _attacker(one["strongest"]),
+        "worst": measured(worst(one), 2),
+        "strongest": _attacker(one.get("strongest")),
         "tier": one["tier"],
         "bound": "–" if one["bound"] is None else fixed(one["bound"], 4),
         "optimal": "–" if optimal is None else fixed(optimal["high"], 4),
@@ -134,7 +137,7 @@ def _attacker(found: Json | None) -> str:
 def _attackers(levels: Sequence[Json]) -> dict[str, Any]:
     """Lift of every attacker at every level that was asked for."""
     asked = [level for level in levels if level["asked"]]
-    found = [{_attacker(one): one for one in level["attacks"]} for level in asked]
+    found = [{_attacker(one): one for one in level.get("attacks", [])} for level in asked]
     names = {name: one["knows"] for level in found for name, one in level.items()}
     rows = []
     for name, knows in names.items():
@@ -194,7 +197,7 @@ def _detail(document: Json, model: Json) -> list[tuple[str, str]]:
     limit = "–" if found["bound"] is None else fixed(found["bound"], 4)
     rows = [
         ("Noise", facts(found["settings"])),
-        ("Strongest attacker", _attacker(found["risk_from"])),
+        ("Strongest attacker", _attacker(found.get("risk_from"))),
         ("Its Top-1", str(rate(found["top_1"]))),
         ("Lift over chance", f"{score(found['risk'])}, {found['tier']}"),
         ("No attacker exceeds, one draw", limit),
@@ -214,8 +217,8 @@ def _side(model: Json, metric: str) -> dict[str, Any]:
     return {
         "name": model["name"],
         "dimensions": grouped(model["dimensions"]),
-        "strongest": _attacker(model["levels"][0]["strongest"]),
-        "lift": measured(model["levels"][0]["risk"], 1),
+        "strongest": _attacker(model["levels"][0].get("strongest")),
+        "lift": measured(worst(model["levels"][0]), 1),
         "bits": score(attack["bits"]),
         "utility": rate(clean),
         "nearest": _apart(model["geometry"].get("l2") or {}),
