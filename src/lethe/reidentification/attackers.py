@@ -13,7 +13,7 @@ uncertain enrolment). They are fitted on the release as the adversary sees it, n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -33,6 +33,7 @@ from lethe.reidentification.gallery import (
     means,
     whitening_of,
 )
+from lethe.reidentification.nearest import nearest
 from lethe.reidentification.ranks import Ranks, ranks
 from lethe.reidentification.vectors import Float
 
@@ -328,25 +329,40 @@ class Panel:
 
     def rank(self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]) -> Ranks:
         """Rank of the owner for every probe of what an attacker sees."""
-
-        def found_by(probes: Float, gallery: Float, owner: Index, metric: str = "l2") -> Ranks:
-            return ranks(probes, gallery, owner, metric, backend=self.backend, workers=self.workers)
-
-        if not fits:
-            return found_by(seen.probes, seen.gallery, seen.owner, attacker.metric)
-        if len(fits) == 1:
-            fit = fits[0]
-            return found_by(fit.probes(seen.probes), fit.gallery(seen.gallery), seen.owner)
         closer, tied = (np.zeros(len(seen.owner), np.int64) for _ in range(2))
         name, again = "", 0.0
-        for half, fit in zip((False, True), fits, strict=True):
-            mine = self.fold[seen.owner] == half
-            found = found_by(
-                fit.probes(seen.probes[mine]), fit.gallery(seen.gallery), seen.owner[mine]
+        for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
+            found = ranks(
+                probes,
+                gallery,
+                seen.owner[mine],
+                metric,
+                backend=self.backend,
+                workers=self.workers,
             )
             closer[mine], tied[mine] = found.closer, found.tied
             name, again = found.backend, again + found.decided_in_float64 * float(mine.mean())
         return Ranks(closer, tied, len(seen.gallery), name, again)
+
+    def named(self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]) -> Index:
+        """(P,) whom an attacker names for every probe; of several at one distance the first."""
+        user = np.zeros(len(seen.owner), np.intp)
+        for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
+            user[mine] = nearest(probes, gallery, metric).user
+        return user
+
+    def _mapped(
+        self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]
+    ) -> Iterator[tuple[NDArray[np.bool_], Float, Float, str]]:
+        """Which probes, these and the gallery in the coordinates of a metric, and its name."""
+        every = np.ones(len(seen.owner), bool)
+        if not fits:
+            yield every, seen.probes, seen.gallery, attacker.metric
+            return
+        for half, fit in zip((False, True), fits, strict=False):
+            mine = every if len(fits) == 1 else self.fold[seen.owner] == half
+            if mine.any():
+                yield mine, fit.probes(seen.probes[mine]), fit.gallery(seen.gallery), "l2"
 
 
 def _whitened(seen: Sight) -> Learned:
@@ -365,6 +381,8 @@ class Tally:
         hits: (G,) by person, over all draws; ties count by expectation.
         tries: (G,) probes by person, over all draws.
         draws: noise draws behind it.
+        agreement: share of probes for which two draws name the same person; 0 where it was not
+            looked at, for there are many probes.
     """
 
     attacker: Attacker
@@ -372,11 +390,15 @@ class Tally:
     hits: Float
     tries: Float
     draws: int
+    agreement: float = 0.0
 
     def lift(self, confidence: float) -> Estimate:
         """Top-1 over chance, 1 / G; interval by people."""
+        # Where the noise changes little, another draw of the same probe is no further trial.
+        alone = float(self.tries.sum()) / (1 + (self.draws - 1) * self.agreement)
         # Averages over ties may leave their range by a rounding.
-        found = share_of_users(np.minimum(self.hits, self.tries), self.tries, confidence)
+        hits = np.minimum(self.hits, self.tries)
+        found = share_of_users(hits, self.tries, confidence, alone)
         return scaled(found, len(self.hits))
 
     def linear(self) -> Linear:
@@ -421,6 +443,7 @@ def tallies(
     found = {key: Tally(key[1], key[0], np.zeros(users), np.zeros(users), 0) for key in running}
     held = {view: _through(function, clean) for view, function in functions.items()}
     fitted: dict[tuple[str, Attacker], tuple[Learned, ...]] = {}
+    guesses: dict[tuple[str, Attacker], Index] = {}
     last: Sight | None = None
     for number, (learned_on, sight) in enumerate(draws):
         looked = {view: _through(function, sight) for view, function in functions.items()}
@@ -438,6 +461,10 @@ def tallies(
                     )
                 seen = panel.seen(attacker, looked[view], held[view])
                 credit = first_credit(panel.rank(attacker, seen, fitted[key]))
+                if attacker.vectors != 1 and number < 2:
+                    guess = panel.named(attacker, seen, fitted[key])
+                    agreement = float((guess == guesses.get(key, -1)).mean())
+                    guesses[key] = guess
             except (InputError, NotMeasurable) as error:
                 running.remove(key)
                 if skipped is not None:
@@ -449,6 +476,7 @@ def tallies(
                 hits=tally.hits + np.bincount(seen.owner, credit, minlength=users),
                 tries=tally.tries + np.bincount(seen.owner, minlength=users),
                 draws=tally.draws + 1,
+                agreement=agreement if attacker.vectors != 1 and number == 1 else tally.agreement,
             )
     return [found[key] for key in running]
 
