@@ -100,7 +100,7 @@ def standardised(raw: Any) -> Any:
 
 def swept(released: Released, split: Split, norm: float, draws: int, seed: int) -> dict[str, Any]:
     """Lift of every attacker and single-draw AUC of the later period, by sigma."""
-    settings = EmbeddingSettings(draws=draws, seed=seed, surface=(), averaged=(), refine=6)
+    settings = EmbeddingSettings(draws=draws, seed=seed, surface=(), averaged=(), refine=4)
     battery = Battery(released, split, sample_of(released, split), settings)
     curve = sweep(battery, print)
     vectors = released.representations

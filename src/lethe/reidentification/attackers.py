@@ -113,7 +113,6 @@ ATTACKERS = (
         "plda",
         True,
         ALL,
-        True,
     ),
 )
 """The registry: all are run on every candidate and every noise level."""

@@ -39,6 +39,7 @@ from lethe.reidentification.vectors import Float
 
 BASELINE, RECOMMENDED = "baseline", "noise-recommended"
 _DRAWS = 3  # of mechanisms whose noise is on every row
+_FEW = 3  # logits below which a learned metric has nothing to turn
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,7 +298,7 @@ def _logit(bench: Bench, sigma: float) -> Way:
         "logit-only",
         "only the logits leave the house",
         {},
-        bench.battery.on_release(release, projected=True),
+        bench.battery.on_release(release, projected=release(0).shape[1] < _FEW),
         None if bench.task is None else bench.task.at(0.0),
         mechanism.guarantee(),
         limit=mechanism.exposed(bench.game.known),
