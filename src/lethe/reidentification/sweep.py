@@ -258,18 +258,21 @@ class Battery:
         """The attackers.
 
         Args:
-            noise: whether clean vectors differ from released ones; attackers who are then the same
-                as another are left out.
+            noise: whether clean vectors differ from released ones. Attackers who are the same as
+                another are left out: clean or released galleries without noise, 5 vectors and all
+                of them where nobody has more.
             projected: only those who can use few dimensions.
         """
         asked = self.settings
         some = allowed(asked.clean_gallery, asked.vectors)
         twins = {(a.metric, a.vectors) for a in some if not a.clean_gallery}
+        most = int(self.sample.tries.max())
         chosen = tuple(
             a
             for a in some
             if (a.projected or not projected)
             and (noise or not a.clean_gallery or (a.metric, a.vectors) not in twins)
+            and (a.vectors < most or a.vectors == 1 or asked.vectors == a.vectors)
         )
         fold = folds(len(self.split.users), asked.seed)
         return Panel(chosen, fold, asked.backend, asked.workers)
