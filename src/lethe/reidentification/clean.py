@@ -13,13 +13,7 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.risk import family_confidence
 from lethe.reidentification.attack import Attack, measure
-from lethe.reidentification.attackers import (
-    Attacker,
-    Panel,
-    Sight,
-    permuted_lift,
-    sight_of,
-)
+from lethe.reidentification.attackers import Attacker, Panel, permuted_lift
 from lethe.reidentification.controls import (
     Conditioning,
     OpenSet,
@@ -29,6 +23,7 @@ from lethe.reidentification.controls import (
     shared_inputs,
 )
 from lethe.reidentification.gallery import Split, gallery_means, split_periods, split_rows
+from lethe.reidentification.learned import Sight, sight_of
 from lethe.reidentification.nearest import nearest
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings

@@ -1,9 +1,8 @@
 """How well an attack does over noise levels, measured no more often than needed.
 
 Everything depends on (sigma, M) through sigma / sqrt(M) alone, so the surface over both is a curve,
-and cells of equal effective sigma are measured once. The curve is refined where its upper limit
-(of the strongest attacker) crosses a threshold, and a level stops drawing noise when its interval
-is narrow enough.
+and cells of equal effective sigma are measured once. The curve is refined where the upper limit of
+the strongest attacker crosses a threshold; a level stops drawing when its interval is narrow.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Level:
         draws: noise draws behind it.
         exposure: (G,) share of each user's probes that were named.
         others: shares of the attack's further measures, in their order.
-        judged: what all attackers found there; None where this attack ran alone.
+        judged: what all attackers found there; None where one ran alone.
     """
 
     sigma: float
@@ -351,7 +350,7 @@ class OperatingPoint:
         privacy: smallest sigma from which on the lift is below its threshold; None if none is.
         utility: largest sigma at which utility is above its floor; None if none is.
         recommended: the midpoint where there is room between them, else None.
-        measured: whether there is a utility at all; False without head or labels.
+        measured: False without head or labels.
     """
 
     privacy: float | None

@@ -17,18 +17,16 @@ from lethe.reidentification.attackers import (
     ATTACKERS,
     Attacker,
     Panel,
-    Sight,
     Tally,
     View,
     allowed,
-    folds,
-    sight_of,
     tallies,
 )
 from lethe.reidentification.certificates import Limit, closed_form
 from lethe.reidentification.gallery import Split, gallery_means
 from lethe.reidentification.head import LinearHead
 from lethe.reidentification.known import Known, known
+from lethe.reidentification.learned import Sight, folds, sight_of
 from lethe.reidentification.optimal import exact_limit, optimal_attacker
 from lethe.reidentification.pooled import Count, Hits, pooled_attack
 from lethe.reidentification.ranks import choose_backend, ranks

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lethe.reidentification.attackers import ALL, ATTACKERS, Attacker, allowed
+from lethe.reidentification.attackers import ATTACKERS, Attacker, allowed
 from lethe.reidentification.candidates import RECOMMENDED, Measured
 from lethe.reidentification.clean import INPUTS
+from lethe.reidentification.learned import ALL
 from lethe.reidentification.radius import NOT_ANONYMITY
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.surface import tier
