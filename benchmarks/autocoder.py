@@ -104,7 +104,7 @@ def audited_draw(data: Dataset, recipe: TorchRecipe, weighting: str, seed: int) 
     torch.manual_seed(seed)
     head = nn.Linear(features.shape[1], len(data.classes))
     settings = dataclasses.replace(method.for_recipe(recipe), scales=(0.25, 1.0, 4.0))
-    made = swag_ppm(head, torch.from_numpy(features), codes, settings, seed)
+    made = swag_ppm(head, torch.from_numpy(features), codes, settings, seed, draw_seed=seed)
     with torch.no_grad():
         outputs = made.module(torch.from_numpy(canaries.features)).numpy()
     found = canaries.audit(canaries.signals(outputs, "logits"), guesses=Guesses((0.1, 0.5)))

@@ -159,7 +159,16 @@ def posterior(model: nn.Module, train: Batch) -> tuple[nn.Module, dict[str, Any]
         print(f"posterior: {step} {done} of {of}", flush=True)
 
     inputs = {key: value for key, value in train.items() if key != "labels"}
-    made = swag_ppm(model, inputs, train["labels"], settings, seed=0, logits=logits, progress=told)
+    made = swag_ppm(
+        model,
+        inputs,
+        train["labels"],
+        settings,
+        seed=0,
+        draw_seed=0,
+        logits=logits,
+        progress=told,
+    )
     return made.module, {
         "settings": {key: str(value) for key, value in vars(settings).items()},
         "epsilon_unweighted": made.unweighted,

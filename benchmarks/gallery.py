@@ -39,6 +39,7 @@ def noisy_sum(data, seed):
     return round(total + np.random.default_rng(seed).laplace(scale=50), 3)
 '''
 ASKED = "lethe query patients.parquet {} --epsilon 0.5 --budget budget.db"
+MADE_ONCE = ("lethe schema", "lethe budget create")
 EXHIBITS: dict[str, tuple[str, ...]] = {
     "digits": ("lethe audit model digits --gate tpr@0.01<=0.1 --out digits",),
     "breast-cancer": (
@@ -51,6 +52,7 @@ EXHIBITS: dict[str, tuple[str, ...]] = {
         "--out films",
     ),
     "patients": (
+        "lethe schema patients.parquet",
         "lethe budget create budget.db --data patients.parquet --epsilon 3 --delta 1e-6",
         *(
             ASKED.format(shlex.quote(question))
@@ -152,7 +154,7 @@ def main() -> None:
     prepare(asked.work)
     for name in names:
         for line in EXHIBITS[name]:
-            if line.startswith("lethe budget create") and (asked.work / "budget.db").exists():
+            if line.startswith(MADE_ONCE) and (asked.work / "budget.db").exists():
                 continue
             lethe(line, asked.work)
         publish(name, asked.work)

@@ -138,6 +138,7 @@ _ONE = Claim("epsilon", 1.0)
 
 KNOWN = {
     "Laplace": Known(laplace, _ONE, _SUMS),
+    "Laplace, every pair made for numbers": Known(laplace, _ONE, standard_pairs(0, 1)),
     "discrete Laplace": Known(discrete_laplace, _ONE, _COUNTS),
     "Gaussian, (1, 1e-5)": Known(gaussian(MU), Claim("epsilon", 1.0, DELTA), _SUMS),
     "Gaussian, mu": Known(gaussian(1.0), Claim("mu", 1.0), _SUMS),
@@ -226,12 +227,36 @@ def fails_on_rich(rng: np.random.Generator, less: float) -> Mechanism:
     return mechanism
 
 
+def private_number(
+    statistic: Callable[[Data], float],
+) -> Callable[[np.random.Generator, float], Mechanism]:
+    """Noise that is right for the number of people there is, which is private."""
+
+    def make(rng: np.random.Generator, less: float) -> Mechanism:
+        def mechanism(data: Data) -> float:
+            scale = 1 / (less * max(len(data), 1))
+            return rounded((statistic(data) if len(data) else 0.5) + rng.laplace(0, scale))
+
+        return mechanism
+
+    return make
+
+
+PRIVATE_NUMBER = {
+    "a mean, noise by the private number": private_number(lambda data: float(data.mean())),
+    "a median, noise by the private number": private_number(lambda data: float(np.median(data))),
+}
+
 WRONG = {
     **WRONG_SPARSE_VECTORS,
     "noise by the range of the data": Known(own_bounds, _ONE, _SUMS[:1]),
     "wrong sensitivity": Known(
         wrong_sensitivity, _ONE, standard_pairs(0, 1, relation="replace-one")[:1], "replace-one"
     ),
+    **{
+        f"{name}, every pair made for numbers": Known(make, _ONE, standard_pairs(0, 1))
+        for name, make in PRIVATE_NUMBER.items()
+    },
     "the same seed each time": Known(same_seed, _ONE, _SUMS[:1]),
     "the same noise twice": Known(same_noise_twice, _ONE, _SUMS[:1]),
     "threshold one too low": Known(

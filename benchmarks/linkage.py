@@ -1,7 +1,7 @@
 """Released rows on real data: who is found, which columns identify, and how long it takes.
 
     python benchmarks/linkage.py [--data FOLDER] [--targets 300] [--size medium] [--rounds 5]
-        [--speed-only]
+        [--speed-only] [--records-only]
         [--out FILE]
 
 Real linkage: the two releases of MovieLens latest-small share three people under other names.
@@ -16,6 +16,7 @@ folders are those of LETHE_DATA.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import time
@@ -117,7 +118,7 @@ def simulated_elsewhere(data: Path, targets: int) -> dict[str, Any]:
 
 
 def _simulated(table: dict[str, Any]) -> list[dict[str, Any]]:
-    keys = ("targets", "top_1", "match", "false_match")
+    keys = ("attacker", "targets", "top_1", "match", "false_match", "calibrated")
     return [{"name": one["name"], **{k: one[k] for k in keys}} for one in table["adversaries"]]
 
 
@@ -257,7 +258,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=RESULTS / "linkage.json")
     parser.add_argument("--speed-only", action="store_true", help="the scoreboard alone")
+    parser.add_argument("--records-only", action="store_true", help="replace these parts of --out")
     asked = parser.parse_args()
+    if asked.records_only:
+        found = json.loads(asked.out.read_text())
+        found["people_in_common"] = people_in_common(asked.data, asked.targets)
+        found["simulated"] = simulated_elsewhere(asked.data, asked.targets)
+        save({**found, "load": load()}, asked.out)
+        return
     if asked.speed_only:
         save({"load": load(), "scoreboard": scoreboard_speed(asked.size, asked.rounds)}, asked.out)
         return

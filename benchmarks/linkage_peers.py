@@ -45,9 +45,8 @@ from linkage import power_law, subsets
 from lethe.linkage.adversary import Adversary, draw_targets, simulate
 from lethe.linkage.anonymity import anonymity, diversity
 from lethe.linkage.facts import Facts, Known, index_facts
-from lethe.linkage.gower import nearest_rows
-from lethe.linkage.inference import inference, right
 from lethe.linkage.mixed import mix
+from lethe.linkage.nearest import inference, nearest_rows, right
 from lethe.linkage.scoreboard import RH, link
 from lethe.linkage.singling_out import singling_out
 from lethe.linkage.worst_case import worst_case

@@ -34,9 +34,11 @@ import pyarrow.parquet as pq
 from baselines import machine
 from common import RESULTS, load, save
 
+from lethe.data.schema import Schema
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.opening import open_ledger
-from lethe.queries.service.tokens import Tokens
+from lethe.queries.registration import register
+from lethe.queries.service.access import issue_token
 
 ROWS = 100_000
 PACE = 4.0  # requests of a client a second, in the paced part
@@ -64,21 +66,21 @@ def world(folder: Path) -> str:
     income[77] = SECRET
     table = {"age": rng.integers(18, 90, ROWS), "income": income}
     pq.write_table(pa.table(table), folder / "people.parquet")
+    schema = Schema.of({"age": {"type": "whole"}, "income": {"type": "number"}})
+    data = register(folder / "people.parquet", schema)
     ledger = open_ledger(folder / "b.db")
     ledger.create(
         "people",
         Charge("epsilon", 10**13),
-        fingerprint="",
+        fingerprint=data.fingerprint(),
         relation="add/remove",
         unit="record",
         analysts={"alice": Charge("epsilon", 10**13)},
     )
     ledger.close()
-    tokens = Tokens({})
-    token = tokens.issue("alice")
-    tokens.save(folder / "tokens.json")
+    token = issue_token(folder / "tokens.json", "alice", None)
     (folder / "s.toml").write_text(
-        'budget = "b.db"\nlog = "trail.jsonl"\nper_minute = 1000000\n'
+        'budget = "b.db"\nlog = "audit.jsonl"\nper_minute = 1000000\n'
         '[tables.people]\nfile = "people.parquet"\n'
     )
     return token

@@ -1,8 +1,8 @@
 """A noisy mechanism of your own: does it keep the epsilon that it claims?
 
-Measured on three sums that claim epsilon 1 (n = 10,000 runs on each input of 7 pairs, seed 0):
-the right one is consistent with it (at least 0.91), half the noise gives at least 1.82 away, a
-bound read off the data 6.57. 17 s on one core of an AMD EPYC. LETHE_QUICK=1 runs each 1,500
+Measured on three sums that claim epsilon 1 (n = 10,000 runs on each input of 10 pairs, seed 0):
+the right one is consistent with it (at least 0.90), half the noise gives at least 1.84 away, a
+bound read off the data 6.51. 38 s of one core of a busy AMD EPYC. LETHE_QUICK=1 runs each 1,500
 times.
 """
 

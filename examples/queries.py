@@ -16,17 +16,25 @@ from lethe.loaders.shipped import write_patients
 ROUNDS = 50 if os.environ.get("LETHE_QUICK") == "1" else 400
 
 # %% A table and its budget
-# 569 patients. The ledger is a file; it is bound to the content of the table, and no answer is
-# computed before it is paid for on disk.
+# 569 patients. A schema declares what questions may rest on, from knowledge and not from the rows.
+# The ledger is a file; it is bound to the content of the table, and no answer is computed before
+# it is paid for on disk.
 
 place = tempfile.TemporaryDirectory()
 table, book = Path(place.name) / "patients.parquet", Path(place.name) / "budget.db"
 write_patients(table)
+schema = lethe.Schema.of(
+    {
+        "diagnosis": {"type": "text", "values": ["malignant", "benign"], "missing": False},
+        "radius": {"type": "number", "bounds": [0, 100]},
+    }
+)
+data = lethe.register(table, schema)
 ledger = lethe.open_ledger(book)
 ledger.create(
     "patients",
     lethe.budget_of("epsilon", 1.0),
-    fingerprint=lethe.fingerprint_of(table),
+    fingerprint=data.fingerprint(),
     relation="add/remove",
     unit="record",
 )

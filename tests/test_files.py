@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
 from lethe.errors import RunFailed
-from lethe.files import write_whole
+from lethe.files import keep_private, write_whole
 
 
 def test_writes_the_bytes_makes_the_folders_and_leaves_nothing_else(tmp_path):
@@ -109,3 +110,28 @@ def test_the_mode_obeys_the_umask(tmp_path, mask, mode):
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "records.parquet").stat().st_mode) == mode
+
+
+def test_a_private_file_is_made_tightened_and_no_device_is_touched(tmp_path, monkeypatch):
+    path = tmp_path / "secret"
+    keep_private(path)
+    assert not path.exists()
+    before = os.umask(0)
+    try:
+        keep_private(path, create=True)
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_text("kept")
+    path.chmod(0o664)
+    keep_private(path, create=True)
+    assert path.stat().st_mode & 0o777 == 0o600 and path.read_text() == "kept"
+    path.chmod(0o400)
+    keep_private(path)
+    assert path.stat().st_mode & 0o777 == 0o400  # narrower is its owner's choice
+
+    def refuses(*given):
+        raise AssertionError("a device was changed")
+
+    monkeypatch.setattr(Path, "chmod", refuses)
+    keep_private(Path("/dev/null"), create=True)

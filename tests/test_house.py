@@ -14,7 +14,7 @@ import lethe
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(lethe.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-LONGEST = 400
+LONGEST = 600
 
 
 def name_of(path):

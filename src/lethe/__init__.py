@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lethe.columns import read_columns
+    from lethe.data.schema import Schema
+    from lethe.data.source import infer_schema
     from lethe.errors import InputError, LetheError, MissingExtra, NotMeasurable, RunFailed
     from lethe.evidence.accounting import dp_sgd_epsilon
     from lethe.evidence.calibration import noise_for
@@ -40,11 +42,12 @@ if TYPE_CHECKING:
     from lethe.mitigations.swag_release.settings import ReleaseSettings
     from lethe.queries.ask import Reply, ask
     from lethe.queries.ledger.limits import budget_of
-    from lethe.queries.ledger.opening import fingerprint_of, open_ledger
+    from lethe.queries.ledger.opening import open_ledger
     from lethe.queries.mechanism_audit.audit import audit_mechanism
     from lethe.queries.mechanism_audit.claim import Claim
     from lethe.queries.mechanism_audit.neighbours import Pair, standard_pairs
     from lethe.queries.mechanism_audit.settings import MechanismSettings
+    from lethe.queries.registration import Registered, register
     from lethe.reidentification.audit import audit_embeddings, audit_released
     from lethe.reidentification.released import Released
     from lethe.reidentification.settings import EmbeddingSettings
@@ -77,10 +80,12 @@ _HOME = {
     "Ratings": "lethe.loaders.ratings",
     "RecordSettings": "lethe.linkage.settings",
     "Refusal": "lethe.evidence.estimate",
+    "Registered": "lethe.queries.registration",
     "ReleaseSettings": "lethe.mitigations.swag_release.settings",
     "Released": "lethe.reidentification.released",
     "Reply": "lethe.queries.ask",
     "RunFailed": "lethe.errors",
+    "Schema": "lethe.data.schema",
     "Shadows": "lethe.training.shadows",
     "SklearnRecipe": "lethe.training.recipe",
     "Swag": "lethe.mitigations.swag",
@@ -106,10 +111,10 @@ _HOME = {
     "dp_sgd_epsilon": "lethe.evidence.accounting",
     "dp_statement": "lethe.evidence.dp_statement",
     "epsilon_bound": "lethe.evidence.epsilon",
-    "fingerprint_of": "lethe.queries.ledger.opening",
     "gdp_bound": "lethe.evidence.epsilon",
     "huggingface_recipe": "lethe.training.adapters.huggingface",
     "lightning_recipe": "lethe.training.adapters.lightning",
+    "infer_schema": "lethe.data.source",
     "load": "lethe.loaders",
     "load_canaries": "lethe.membership.one_run",
     "load_ratings": "lethe.loaders.ratings",
@@ -123,6 +128,7 @@ _HOME = {
     "read_columns": "lethe.columns",
     "read_release": "lethe.mitigations.swag_release.release",
     "release_draw": "lethe.mitigations.swag_release.release",
+    "register": "lethe.queries.registration",
     "render": "lethe.report",
     "render_several": "lethe.report",
     "roc": "lethe.evidence.roc",
@@ -159,10 +165,12 @@ __all__ = [
     "Ratings",
     "RecordSettings",
     "Refusal",
+    "Registered",
     "ReleaseSettings",
     "Released",
     "Reply",
     "RunFailed",
+    "Schema",
     "Shadows",
     "SklearnRecipe",
     "Swag",
@@ -188,10 +196,10 @@ __all__ = [
     "dp_sgd_epsilon",
     "dp_statement",
     "epsilon_bound",
-    "fingerprint_of",
     "gdp_bound",
     "huggingface_recipe",
     "lightning_recipe",
+    "infer_schema",
     "load",
     "load_canaries",
     "load_ratings",
@@ -205,6 +213,7 @@ __all__ = [
     "read_columns",
     "read_release",
     "release_draw",
+    "register",
     "render",
     "render_several",
     "roc",

@@ -84,7 +84,8 @@ def check_between(
     open_low: bool = False,
     open_high: bool = False,
 ) -> float:
-    """Return `value` if it lies in the interval; NaN never does."""
+    """Return `value` if it lies in the interval; NaN never does, and True is no number."""
+    _check_no_bool(name, value)
     inside = (value > low if open_low else value >= low) and (
         value < high if open_high else value <= high
     )
@@ -96,10 +97,16 @@ def check_between(
 
 
 def check_at_least(name: str, value: float, low: float) -> float:
-    """Return `value` if it is at least `low`; NaN never is."""
+    """Return `value` if it is at least `low`; NaN never is, and True is no number."""
+    _check_no_bool(name, value)
     if not value >= low:
         raise InputError(f"{name}={value!r} must be at least {low}.")
     return value
+
+
+def _check_no_bool(name: str, value: object) -> None:
+    if isinstance(value, bool):
+        raise InputError(f"{name}={value!r} must be a number, not a truth value.")
 
 
 def require(module: str, extra: str) -> ModuleType:

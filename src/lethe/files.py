@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from lethe.errors import RunFailed
+from lethe.errors import InputError, RunFailed
 
 AGAIN = "Free the space or the folder and run the same command again; finished work is kept."
 
@@ -64,3 +65,32 @@ def write_for_owner(path: Path, content: bytes) -> None:
         write_whole(path, content)
     finally:
         os.umask(before)
+
+
+def keep_private(path: Path, *, create: bool = False) -> None:
+    """Let the owner alone read and write a file (0600), whatever the umask is.
+
+    Args:
+        path: a file wider than that is tightened.
+        create: make an empty one where there is none; else nothing is done then.
+
+    Raises:
+        InputError: it is open to others and belongs to somebody else.
+        OSError: it cannot be made or looked at.
+    """
+    if create:
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return
+    mode = status.st_mode & 0o777
+    if mode & 0o077 and stat.S_ISREG(status.st_mode):  # a device such as /dev/null is everybody's
+        try:
+            path.chmod(0o600)
+        except PermissionError:
+            raise InputError(
+                f"{path} has the mode {mode:o}, and others than its owner may read it: have its "
+                "owner run chmod 600 on it."
+            ) from None

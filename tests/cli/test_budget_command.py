@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from lethe.cli import run
 from lethe.cli.show_budget import bar
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.opening import fingerprint_of, open_ledger
+from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.registration import find
 
 
 @pytest.fixture
@@ -36,6 +38,7 @@ def told(capsys):
 def place(tmp_path, told):
     """A ledger bound to a file, with two analysts."""
     (tmp_path / "people.csv").write_text("age\n40\n")
+    (tmp_path / "people.csv.schema.toml").write_text('[columns.age]\ntype = "whole"\n')
     path = tmp_path / "b.db"
     data = ["--data", tmp_path / "people.csv", "--epsilon", "3", "--delta", "1e-6"]
     analysts = ["--analyst", "alice=1.0", "--analyst", "bob=2,1e-7", "--queries", "20"]
@@ -53,7 +56,7 @@ def ask(path, epsilon, query="count()", analyst="alice"):
             analyst=analyst,
             query=query,
             guarantee=cost,
-            fingerprint=fingerprint_of(data),
+            fingerprint=find(data).fingerprint(),
         )
         ledger.answered(receipt, "1")
     return receipt
@@ -73,7 +76,7 @@ def test_what_was_made_is_shown(place, told, monkeypatch):
     (found,) = json.loads(out)
     assert found["spent"]["units"] == 5 * 10**8 and found["left"]["amount"] == 2.5
     assert [one["limit"]["delta"] for one in found["analysts"]] == [1e-6, 1e-7]
-    assert found["fingerprint"] == fingerprint_of(place.with_name("people.csv"))
+    assert found["bound"] is True and "fingerprint" not in found
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,14 @@ def test_a_name_or_a_file_is_needed(tmp_path, told):
     code, _, err = told("create", tmp_path / "b.db", "--epsilon", "1")
     assert code == 2 and "--data FILE" in err
     code, _, err = told("create", tmp_path / "b.db", "--data", tmp_path / "no", "--epsilon", "1")
-    assert code == 2 and "cannot be read" in err
+    assert code == 2 and "must be one of .parquet, .csv, .duckdb" in err
+    data = tmp_path / "no.csv"
+    code, _, err = told("create", tmp_path / "b.db", "--data", data, "--epsilon", "1")
+    assert code == 2 and "does not exist" in err
+    data.write_text("age\n40\n")
+    code, _, err = told("create", tmp_path / "b.db", "--data", data, "--epsilon", "1")
+    assert code == 2 and "has no schema yet: run `lethe schema" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["no.csv"]
 
 
 def test_no_ledger_says_how_to_make_one(tmp_path, told):
@@ -153,6 +163,63 @@ def test_verify_with_an_anchor(place, told):
     assert "Not compared" not in out and "Not compared" in told("verify", place)[1]
     code, out, _ = told("verify", place, "--head", "0" * 64)
     assert code == 1 and "WRONG" in out and "cannot be trusted" in out
+
+
+def test_an_anchor_in_a_file_finds_an_old_copy_and_accept_goes_on(place, told, tmp_path):
+    kept = tmp_path / "kept.anchor"
+    assert told("anchor", place, "--to", kept)[0] == 0
+    for name in ("b.db", "b.db-lock"):
+        shutil.copy(place.with_name(name), tmp_path / f"old-{name}")
+    ask(place, 0.5)
+    code, out, _ = told("verify", place, "--anchor", kept)
+    assert code == 0 and "Not compared" not in out
+    assert told("anchor", place, "--to", kept)[0] == 0
+    for name in ("b.db", "b.db-lock"):
+        shutil.copy(tmp_path / f"old-{name}", place.with_name(name))
+    code, out, _ = told("verify", place, "--anchor", kept)
+    assert code == 1 and "old copy was put back" in out
+    code, _, err = told("anchor", place, "--to", kept)
+    assert code == 1 and "lethe budget accept" in err
+    code, _, err = told("accept", place, "--anchor", kept)
+    assert code == 2  # a reason is needed
+    code, out, _ = told("accept", place, "--anchor", kept, "--reason", "disk of Monday")
+    assert code == 0 and "written into every data set" in out
+    code, out, _ = told("verify", place, "--anchor", kept)
+    assert code == 0 and "disk of Monday" in out
+    assert "disk of Monday" in told("show", place)[1]
+    assert told("report", place, "--anchor", kept, "--out", tmp_path / "run")[0] == 0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "disk of Monday" in page
+    claims = json.loads((tmp_path / "run" / "findings.json").read_text())["guarantees"]
+    assert not any(
+        "rolled back" in text for one in claims for text in one["guarantee"]["assumptions"]
+    )
+    assert told("report", place, "--out", tmp_path / "free")[0] == 0
+    claims = json.loads((tmp_path / "free" / "findings.json").read_text())["guarantees"]
+    assert all("rolled back" in one["guarantee"]["assumptions"][-1] for one in claims)
+
+
+def test_a_missing_count_has_a_way_out_of_one_command(place, told):
+    place.with_name("b.db-lock").unlink()
+    code, _, err = told("grant", place, "bob", "0.5")
+    assert code == 1 and "lethe budget accept" in err and err.count("\n") <= 2
+    assert told("verify", place)[0] == 1
+    assert told("accept", place, "--reason", "copied without it")[0] == 0
+    assert told("grant", place, "bob", "0.5")[0] == 0
+
+
+@pytest.mark.parametrize("amount", ["nan", "inf", "0", "-1", "1e-20", "1e20", "x"])
+def test_amounts_that_are_none(place, told, amount):
+    for given in (
+        ("grant", place, "bob", amount),
+        ("grant", place, "bob", "0.5", "--delta", amount if amount != "0" else "1"),
+        ("raise", place, amount, "--reason", "r"),
+        ("raise", place, "9", "--delta", amount if amount != "0" else "1", "--reason", "r"),
+    ):
+        code, _, err = told(*given)
+        assert code == 2 and "Traceback" not in err, given
+        assert amount == "x" or "must be at least" in err, given
+    assert told("verify", place)[1].startswith("3 entries")
 
 
 def test_verify_finds_a_changed_row(place, told):

@@ -30,7 +30,7 @@ def test_every_command_is_one_that_the_command_line_takes(tmp_path: Path) -> Non
 
     commands = list(_commands(tmp_path, 8))
     assert [command[0] for command in commands] == (
-        ["audit"] * 3 + ["budget"] + ["query"] * 4 + ["budget", "report"]
+        ["audit"] * 3 + ["schema", "budget"] + ["query"] * 4 + ["budget", "report"]
     )
     for command in commands:
         _, bound, _ = app.parse_args(command, exit_on_error=False, print_error=False)
@@ -42,7 +42,7 @@ def test_answers_are_paid_for_once(tmp_path: Path, capsys: pytest.CaptureFixture
     left = []
     for _ in range(2):
         for command in _commands(tmp_path, 8):
-            if command[0] in ("budget", "query"):
+            if command[0] in ("schema", "budget", "query"):
                 assert run(command) == 0
         ledger = open_ledger(tmp_path / "budget.db")
         status = ledger.status("patients")

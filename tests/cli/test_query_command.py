@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command import command
+from registered_data import budget_for, registered
 
 from lethe.cli import run
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.registration import find
 
 MEAN = "mean(age) in [18, 100] by county"
 
@@ -23,22 +25,14 @@ def people(tmp_path: Path) -> Path:
     path = tmp_path / "people.parquet"
     ages = np.arange(3000) % 60 + 20
     pq.write_table(pa.table({"age": ages, "county": ["Kent", "Essex", "Kent"] * 1000}), path)
+    registered(path)
     return path
 
 
 @pytest.fixture
-def budget(tmp_path: Path) -> Path:
-    path = tmp_path / "b.db"
-    ledger = open_ledger(path)
-    ledger.create(
-        "people",
-        Charge("epsilon", 10**9, 10**13),
-        fingerprint="",
-        relation="add/remove",
-        unit="record",
-    )
-    ledger.close()
-    return path
+def budget(tmp_path: Path, people: Path) -> Path:
+    whole = Charge("epsilon", 10**9, 10**13)
+    return budget_for(find(people), tmp_path / "b.db", whole, analysts={"local": whole})
 
 
 def spent(budget: Path) -> int:

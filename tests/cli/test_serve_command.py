@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import pytest
 from command import command
+from registered_data import budget_for, registered
 
 from lethe.cli import run
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.service.server import _protocol
 
 
 @pytest.fixture
 def place(tmp_path):
     (tmp_path / "people.csv").write_text("age\n" + "\n".join(str(20 + i % 50) for i in range(300)))
-    ledger = open_ledger(tmp_path / "b.db")
-    ledger.create(
-        "people",
+    budget_for(
+        registered(tmp_path / "people.csv"),
+        tmp_path / "b.db",
         Charge("epsilon", 10**9),
-        fingerprint="",
-        relation="add/remove",
-        unit="record",
         analysts={"alice": Charge("epsilon", 10**9)},
     )
-    ledger.close()
     (tmp_path / "label.py").write_text("def label(rows):\n    return rows\n")
     (tmp_path / "s.toml").write_text(
-        'budget = "b.db"\nlog = "trail.jsonl"\n[tables.people]\nfile = "people.csv"\n'
+        'budget = "b.db"\nlog = "audit.jsonl"\n[tables.people]\nfile = "people.csv"\n'
         '[models.m]\ncallable = "label.py:label"\nkind = "label"\nfeatures = 2\nqueries = 5\n'
     )
     return tmp_path
@@ -98,7 +98,7 @@ def test_from_a_file_to_an_answer_and_a_clean_end(place, end):
         )
         server.send_signal(end)
         assert server.wait(60) == 0
-    lines = [json.loads(line) for line in (place / "trail.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (place / "audit.jsonl").read_text().splitlines()]
     assert [line["status"] for line in lines] == [200, 403, 200]
 
 
@@ -124,6 +124,84 @@ def test_mistakes_in_the_file_are_told_before_it_listens(place, capsys, change, 
     assert run(["serve", str(file)]) == 2
     told = capsys.readouterr().err
     assert said in told and "Traceback" not in told
+
+
+def test_a_running_service_under_a_hostile_client(place):
+    """Tokens end at once; a slow head and a hang-up are cut off; an anchor is moved on."""
+    assert command("budget", "anchor", place / "b.db", "--to", place / "kept").returncode == 0
+    (place / "s.toml").write_text('anchor = "kept"\n' + (place / "s.toml").read_text())
+    tokens = ("--tokens", place / "tokens.json")
+    token = command("token", "alice", "--expires", "1d", *tokens).stdout.strip()
+    before = (place / "kept").read_bytes()
+    with served(place) as (_, base):
+        question = {"table": "people", "query": "count()", "epsilon": 0.5}
+        assert post(f"{base}/v1/queries", token, question)[0] == 200
+        after = (place / "kept").read_bytes()
+        assert after != before
+        where = urllib.parse.urlsplit(base)
+        head = f"POST /v1/queries HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n"
+        head += "content-type: application/json\r\ncontent-length: 100\r\n\r\n{"
+        with socket.create_connection((where.hostname, where.port), timeout=30) as leaving:
+            leaving.sendall(head.encode())
+        for _ in range(300):
+            if '"status": 499' in (place / "audit.jsonl").read_text():
+                break
+            time.sleep(0.1)
+        assert command("token", "alice", "--revoke", *tokens).returncode == 0
+        assert post(f"{base}/v1/queries", token, question)[0] == 401
+    lines = [json.loads(line) for line in (place / "audit.jsonl").read_text().splitlines()]
+    assert [line["status"] for line in lines] == [200, 499, 401]
+    assert "Traceback" not in (place / "server.log").read_text()
+    for name in ("audit.jsonl", "tokens.json", "b.db", "b.db-lock", "counts.db", "kept"):
+        assert (place / name).stat().st_mode & 0o777 == 0o600, name
+    (place / "b.db-lock").unlink()
+    assert run(["serve", str(place / "s.toml")]) == 1
+
+
+@pytest.mark.parametrize("expires", ["0d", "soon", "2020-01-01", "1e3d"])
+def test_times_at_which_no_token_ends(tmp_path, capsys, expires):
+    assert run(["token", "a", "--tokens", str(tmp_path / "t"), "--expires", expires]) == 2
+    assert "expires=" in capsys.readouterr().err and not (tmp_path / "t").exists()
+
+
+def test_connections_have_a_cap_and_heads_a_time_limit():
+    """uvicorn with the service's protocol and small limits, in this process."""
+    import uvicorn
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def attack():
+        config = uvicorn.Config(
+            app, port=0, http=_protocol(2, 0.3), ws="none", lifespan="off", log_level="error"
+        )
+        server = uvicorn.Server(config)
+        running = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        third, writer = await asyncio.open_connection("127.0.0.1", port)
+        refused = await third.read()
+        for _, slow in connections:
+            slow.write(b"GET / HTTP/1.1\r\nhost: x\r\n")  # and no more
+        cut = [await reader.read() for reader, _ in connections]
+        reader, honest = await asyncio.open_connection("127.0.0.1", port)
+        answers = []
+        for _ in range(2):  # the same connection is good for a second request
+            honest.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            answers.append(await reader.readuntil(b"\r\n\r\n"))
+        for one in (*(slow for _, slow in connections), writer, honest):
+            one.close()
+        server.should_exit = True
+        await running
+        return refused, cut, answers
+
+    refused, cut, answers = asyncio.run(asyncio.wait_for(attack(), 60))
+    assert refused.startswith(b"HTTP/1.1 503 ") and b'"error": "busy"' in refused
+    assert cut == [b"", b""]
+    assert all(answer.startswith(b"HTTP/1.1 204 ") for answer in answers)
 
 
 def test_no_tokens_no_service(place, capsys):

@@ -10,6 +10,7 @@ import pytest
 
 from lethe.cli import run
 from lethe.cli.table_subject import split_names
+from lethe.columns import as_text, read_columns
 
 
 @pytest.fixture
@@ -59,11 +60,86 @@ def test_records_with_a_second_release(place: Path, capsys: pytest.CaptureFixtur
     asked = ("films.csv", "--person", "who", "--item", "film", "--value", "stars", "--time", "day")
     more = ("--aux", "older.csv", "--aux-columns", "user,movie,mark,on", "--truth", "truth.csv")
     assert audit(*asked, *more, "--targets", 10, "--out", "run", "--keep-records") == 0
-    assert "10 of the 10 who are known to be in both" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    # Thirty people are too few for a threshold that names at most one of a hundred outside.
+    assert "0 of the 10 who are known to be in both" in told
+    assert "from 1.5 on: 10 of 10 rightly" in told
     found = json.loads((place / "run" / "findings.json").read_text())
     assert found["table"]["auxiliary"]["known_pairs"] == 10
     (kept,) = (place / "run").glob("records.*")
     assert kept.stat().st_mode & 0o077 == 0
+
+
+def two_services(place: Path) -> tuple[list[str], list[str]]:
+    """150 people in a release; 12 of them, under other names, and 40 others in an earlier one.
+
+    Some people have far more facts than most, so one of them stands out for many an outsider.
+    """
+    rng = np.random.default_rng(3)
+    weight = 1 / np.arange(3, 83)
+
+    def facts(name: str) -> list[str]:
+        count = int(rng.choice([12, 14, 60], p=[0.5, 0.48, 0.02]))
+        items = rng.choice(80, count, replace=False, p=weight / weight.sum())
+        days = rng.integers(10_000, 10_900, count)
+        marks = rng.integers(1, 6, count)
+        rows = zip(items.tolist(), marks.tolist(), days.tolist(), strict=True)
+        return [f"{name},{item},{mark},{day}" for item, mark, day in rows]
+
+    now = {f"now{at}": facts(f"now{at}") for at in range(150)}
+    shared = [f"now{at}" for at in range(0, 120, 10)]
+    then = [row for at in range(40) for row in facts(f"other{at}")]
+    for at, name in enumerate(shared):
+        # Two of twelve facts are missing in the earlier table, and days are off by some.
+        for row in now[name][:10]:
+            _, item, mark, day = row.split(",")
+            then.append(f"then{at},{item},{mark},{int(day) + int(rng.integers(-5, 6))}")
+    head = "who,film,stars,day"
+    (place / "now.csv").write_text("\n".join([head, *(r for rows in now.values() for r in rows)]))
+    (place / "then.csv").write_text("\n".join([head, *then]))
+    known = [f"then{at},{name}" for at, name in enumerate(shared)]
+    (place / "who.csv").write_text("\n".join(["aux,release", *known]))
+    return [f"then{at}" for at in range(12)], shared
+
+
+def test_who_was_matched_is_kept_and_outsiders_are_not_named(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The default rule names the shared people and hardly any other; 1.5 names many others."""
+    then, shared = two_services(place)
+    asked = ("now.csv", "--person", "who", "--item", "film", "--value", "stars", "--time", "day")
+    more = ("--unit", "days", "--aux", "then.csv", "--truth", "who.csv", "--targets", 30)
+    assert audit(*asked, *more, "--out", "counts") == 0
+    told = capsys.readouterr().out
+    assert "12 of the 12 who are known to be in both, rightly" in told
+    assert not list((place / "counts").glob("records.*"))
+    assert not list((place / "counts").glob("exposed.*"))
+
+    assert audit(*asked, *more, "--keep-records", "--pairs", "--out", "kept") == 0
+    told = capsys.readouterr().out
+    assert "who was named as whom" in told and shared[3] in told
+    (file,) = (place / "kept").glob("records.*")
+    assert file.stat().st_mode & 0o077 == 0
+    kept = read_columns(file)
+    decides = np.asarray([str(one) in ("True", "1") for one in kept["decides"]])
+    named = dict(
+        zip(as_text(kept["person"])[decides], as_text(kept["record"])[decides], strict=True)
+    )
+    assert {name: named.get(name) for name in then} == dict(zip(then, shared, strict=True))
+    assert len(named) - 12 <= 2  # of 40 others; at most 1 % are expected
+    assert set(as_text(kept["attacker"])) <= {"fitting", "scoreboard-rh", "scoreboard"}
+    assert (np.asarray(kept["score"], float) >= np.asarray(kept["threshold"], float)).all()
+
+    found = json.loads((place / "kept" / "findings.json").read_text())
+    linked = found["table"]["auxiliary"]
+    by = {one["name"]: one for one in linked["attackers"]}
+    assert list(by) == ["fitting", "scoreboard-rh", "scoreboard"]
+    assert len({one["knows"] for one in by.values()}) == 3
+    assert by["scoreboard-rh"]["compared"]["counts"]["others_named"] >= 5
+    # Who it is stands in the kept file alone.
+    for name in ("findings.json", "report.html"):
+        assert "then3" not in (place / "kept" / name).read_text()
+    assert "12 of 12" in (place / "kept" / "report.html").read_text()
 
 
 def test_synthetic_rows_need_a_control(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +159,16 @@ def test_synthetic_rows_need_a_control(place: Path, capsys: pytest.CaptureFixtur
         (("people.csv", "--quasi", "age", "--attacks", "2"), "--attacks is for another kind"),
         (("films.csv", "--person", "who"), "--person and --item go together"),
         (("films.csv", "--person", "who", "--item", "film", "--ks", "3"), "--ks is for another"),
-        (("films.csv", "--person", "who", "--item", "film", "--truth", "t.csv"), "about --aux"),
+        (("films.csv", "--person", "who", "--item", "film", "--truth", "t.csv"), "need --aux FILE"),
+        (
+            ("films.csv", "--person", "who", "--item", "film", "--pairs", "--keep-records"),
+            "need --aux FILE",
+        ),
+        (
+            ("films.csv", "--person", "who", "--item", "film", "--aux", "older.csv", "--pairs"),
+            "Add keep_records",
+        ),
+        (("people.csv", "--quasi", "age", "--linked", "town"), "--linked is for another kind"),
         (
             ("films.csv", "--person", "who", "--item", "film", "--aux", "older.csv")
             + ("--aux-columns", "user"),
@@ -130,8 +215,11 @@ def test_a_use_a_population_and_what_was_skipped_are_shown(
     assert "140.0000" in told
     page = (tmp_path / "two" / "report.html").read_text()
     assert "Not measured" in page and "k=500 needs at least 500 rows" in page
-    assert audit(*asked, "three", "--epsilon", "1", "--domains", "no.toml") == 2
-    assert "no.toml cannot be read" in capsys.readouterr().err
-    (tmp_path / "dom.toml").write_text("[age]\nfrom = 20\nto = 79\n")
-    assert audit(*asked, "four", "--domains", "dom.toml") == 2
-    assert "--domains is about synthetic rows" in capsys.readouterr().err
+    assert audit(*asked, "three", "--epsilon", "1", "--schema", "no.toml") == 2
+    assert "no.toml does not exist. `lethe schema DATA` writes one" in capsys.readouterr().err
+    (tmp_path / "people.schema.toml").write_text('[columns.age]\ntype = "whole"\n')
+    assert audit(*asked, "four", "--schema", "people.schema.toml") == 2
+    assert "--schema and --bins are for synthetic rows" in capsys.readouterr().err
+    assert audit(*asked, "five", "--epsilon", "1", "--schema", "people.schema.toml") == 2
+    assert "column 'age' has no bounds in the schema" in capsys.readouterr().err
+    assert not (tmp_path / "five").exists()

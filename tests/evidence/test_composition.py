@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.stats import binom
 
 from lethe.errors import InputError
 from lethe.evidence import composition as c
+from lethe.evidence.gdp import gdp_delta
 from lethe.evidence.guarantee import Guarantee
 
 
@@ -129,3 +131,69 @@ def test_sequential_keeps_the_kind():
 def test_what_cannot_be_composed_is_refused(parts):
     with pytest.raises(InputError):
         c.tightest(parts, 1e-6)
+
+
+def mixed():
+    """Every two kinds that differ, in both orders."""
+    one = [
+        label("pure-dp", epsilon=0.1),
+        label("approx-dp", epsilon=0.1, delta=1e-7),
+        label("zcdp", rho=0.1),
+        label("gdp", mu=0.1),
+    ]
+    return list(itertools.permutations(one, 2))
+
+
+@pytest.mark.parametrize("parts", mixed(), ids=lambda parts: "+".join(p.kind for p in parts))
+@pytest.mark.parametrize("compose", [c.sequential, c.parallel])
+def test_kinds_that_differ_are_never_one_label(parts, compose):
+    """The delta of one would be lost under the kind of the other."""
+    with pytest.raises(InputError, match="kind"):
+        compose(list(parts))
+
+
+NUMBERS = {
+    "pure-dp": ("epsilon",),
+    "approx-dp": ("epsilon", "delta"),
+    "zcdp": ("rho",),
+    "gdp": ("mu",),
+}
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.data(), st.sampled_from(sorted(NUMBERS)), st.integers(1, 4), st.booleans())
+def test_a_label_of_several_loses_nothing(data, kind, count, swapped):
+    """No number is below that of a part, and every assumption and every end is kept."""
+    relation = "replace-one" if swapped else "add/remove"
+    parts = []
+    for at in range(count):
+        numbers = {name: data.draw(st.floats(1e-9, 0.1)) for name in NUMBERS[kind]}
+        said = (f"a{at}", "all"), (f"v{at}",)
+        parts.append(Guarantee(kind, numbers, relation, "user", *said))
+    for made in (c.sequential(parts), c.parallel(parts), c.group(c.sequential(parts), 2)):
+        assert (made.kind, made.relation, made.unit) == (kind, relation, "user")
+        assert set(made.parameters) == set(NUMBERS[kind])
+        for part in parts:
+            assert set(part.assumptions) <= set(made.assumptions)
+            assert set(part.voided_by) <= set(made.voided_by)
+            for name in NUMBERS[kind]:
+                assert made.parameters[name] >= part.parameters[name]
+    sums = c.sequential(parts).parameters
+    for name in {"epsilon", "delta", "rho"} & set(sums):
+        assert sums[name] >= math.fsum(p.parameters[name] for p in parts) * (1 - 1e-15)
+    most = c.parallel(parts).parameters
+    tops = {n: sorted((p.parameters[n] for p in parts), reverse=True) for n in NUMBERS[kind]}
+    for name, top in tops.items():
+        two = top[:2] if swapped else top[:1]
+        exact = math.hypot(*two) if name == "mu" else math.fsum(two)
+        assert most[name] == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 4.0])
+def test_the_mu_of_a_pure_epsilon_covers_its_worst_case(epsilon):
+    """Randomized response at every e below epsilon; at 0 both curves touch, so no mu is smaller."""
+    mu = c.gdp_sum([label("pure-dp", epsilon=epsilon)])
+    for smaller in np.linspace(0, epsilon, 9):
+        exact = (math.exp(epsilon) - math.exp(smaller)) / (1 + math.exp(epsilon))
+        assert gdp_delta(mu, float(smaller)) >= exact * (1 - 1e-9)
+    assert gdp_delta(mu, 0.0) == pytest.approx(math.tanh(epsilon / 2), rel=1e-9)

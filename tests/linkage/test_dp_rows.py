@@ -10,8 +10,11 @@ import jsonschema
 import numpy as np
 import pytest
 
+from lethe.data.schema import Column, Schema
+from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
 from lethe.linkage.audit import audit_table
+from lethe.linkage.domains import columns_of
 from lethe.linkage.dp_rows import DpRows, dp_rows
 from lethe.linkage.dp_way import _told, agreement
 from lethe.linkage.settings import TableSettings
@@ -24,6 +27,16 @@ def people(rows: int = 1500) -> dict[str, np.ndarray]:
     age = rng.integers(20, 80, rows)
     sick = np.where(rng.random(rows) < np.where(age > 50, 0.8, 0.2), "yes", "no").astype(object)
     return {"age": age, "sex": rng.integers(0, 2, rows), "sick": sick}
+
+
+SEX = Column("sex", "whole", values=(0, 1), read_off=("values",))
+SCHEMA = Schema(
+    (
+        Column("age", "whole", bounds=(20, 79), missing=False),
+        SEX,
+        Column("sick", "text", values=("yes", "no"), missing=False),
+    )
+)
 
 
 def test_what_agreeing_rows_tell_by_hand() -> None:
@@ -45,48 +58,49 @@ def test_a_class_is_shown_where_a_synthetic_row_agrees_in_every_column() -> None
 
 @pytest.fixture(scope="module")
 def made() -> DpRows:
-    domains = {"age": {"from": 20, "to": 79, "bins": 6}}
-    return dp_rows(people(), 20.0, 1e-6, domains=domains)
+    return dp_rows(people(), SCHEMA, 20.0, 1e-6, bins=6)
 
 
 def test_rows_keep_the_counts_of_chosen_pairs(made: DpRows) -> None:
-    original = people()
-    assert abs(len(made.columns["age"]) - 1500) < 60
-    assert [column.dtype for column in made.columns.values()] == [
-        column.dtype for column in original.values()
-    ]
+    original, rows = people(), made.plain()
+    assert abs(made.rows - 1500) < 60
+    assert [column.dtype.kind for column in rows.values()] == ["i", "f", "O"]
     assert ("age", "sick") in made.pairs
     for low, high in ((20, 50), (50, 80)):
         share = [
             np.mean(one["sick"][(one["age"] >= low) & (one["age"] < high)] == "yes")
-            for one in (original, made.columns)
+            for one in (original, rows)
         ]
         assert abs(share[0] - share[1]) < 0.06
-    assert made.columns["age"].min() >= 20 and made.columns["age"].max() <= 79
+    assert rows["age"].min() >= 20 and rows["age"].max() <= 79
 
 
 def test_rows_become_a_file(made: DpRows) -> None:
     lines = list(csv.reader(io.StringIO(made.to_csv().decode())))
-    assert lines[0] == ["age", "sex", "sick"] and len(lines) == len(made.columns["age"]) + 1
-    assert lines[1][0] == str(made.columns["age"][0])
+    assert lines[0] == ["age", "sex", "sick"] and len(lines) == made.rows + 1
+    assert lines[1][0] == str(made.columns["age"].values[0])
+    # Sexes may be missing: blank then, and never a fraction.
+    assert {line[1] for line in lines[1:]} <= {"0", "1", ""}
 
 
 def test_synthetic_rows_stand_beside_the_recoded_ones(tmp_path) -> None:
     columns = people(600)
     settings = TableSettings(
-        ks=(5,), epsilon=(5.0,), domains={"age": {"from": 20, "to": 79, "bins": 6}}, most=1
+        ks=(5,), epsilon=(5.0,), schema=Schema((SCHEMA["age"], SEX, SCHEMA["sick"])), bins=6, most=1
     )
     with RunFolder(tmp_path / "run", "name", "command") as folder:
         found = audit_table(columns, ["age", "sex"], "sick", settings=settings, folder=folder)
     one = {made["name"]: made for made in found.candidates}["dp-synthetic-5"]
     # 6 groups of ages by two sexes, all of them shown: 12 classes for 600 rows.
+    # No one of them is without a sex, though their schema has a cell for it.
     assert one["classes"] == 12 and one["risk"]["value"] == pytest.approx(12 / 600)
     assert one["prosecutor"]["value"] == pytest.approx(1 / one["k"])
     assert one["guarantee"]["proven"] and one["guarantee"]["kind"] == "approx-dp"
     assert one["guarantee"]["parameters"]["epsilon"] == 5.0
-    # Sex was not declared: the guarantee says so. Ages were.
+    # Values of sex were read off the rows: the guarantee says so.
     assumed = " ".join(one["guarantee"]["assumptions"])
-    assert "sex, sick was read off" in assumed and "age" not in assumed.split("of ")[-1]
+    assert "although read off the rows: values of sex" in assumed
+    assert found.reproduction["schema"]["age"]["bounds"] == [20, 79]
     assert 0.7 < one["utility"]["value"] <= 1
     assert one["utility_loss"]["value"] == pytest.approx(1 - one["utility"]["value"])
     lines = (tmp_path / "run" / "dp-synthetic-5.csv").read_text().splitlines()
@@ -115,3 +129,15 @@ def test_a_model_of_synthetic_rows_never_saw_the_held_out_ones(monkeypatch) -> N
     assert seen == [600, 420]
     assert found.candidates[-1]["utility"]["n"] == 180
     assert found.candidates[-1]["utility"]["value"] > 0.6
+
+
+def test_a_schema_must_declare_what_is_measured() -> None:
+    columns, short = people(20), Schema((SCHEMA["age"],))
+    with pytest.raises(InputError, match="the schema has no column 'sex'"):
+        audit_table(columns, ["age", "sex"], settings=TableSettings(epsilon=(1.0,), schema=short))
+    free = Schema((SCHEMA["age"], Column("sick", "text")))
+    with pytest.raises(InputError, match="'sick' has no values in the schema"):
+        audit_table(columns, ["age"], settings=TableSettings(epsilon=(1.0,), schema=free))
+    typed = columns_of(SCHEMA, columns)
+    with pytest.raises(InputError, match="need settings.schema"):
+        audit_table(typed, ["age"])

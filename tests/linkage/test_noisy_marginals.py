@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from lethe.data.schema import Schema
 from lethe.errors import InputError, MissingExtra
 from lethe.linkage import dp_rows as rows_module
-from lethe.linkage.domains import declared
 from lethe.linkage.noisy_marginals import epsilon_of, measure, promise, rho_of
 from lethe.linkage.settings import TableSettings
 
@@ -64,15 +64,18 @@ def test_columns_that_belong_together_are_counted_together() -> None:
 
 
 def test_the_guarantee_says_what_it_rests_on() -> None:
-    columns = {"age": np.arange(50), "flag": np.arange(50) % 2 == 0}
+    age = {"type": "whole", "bounds": [0, 99]}
     found = measure([np.zeros(50, int)], [2], 0.1)
-    read = promise(found, 1.0, 1e-6, declared(columns))
+    off_the_rows = {"age": {**age, "read_off": ["type", "bounds"]}, "flag": {"type": "bool"}}
+    read = promise(found, 1.0, 1e-6, Schema.of(off_the_rows))
     assert read.proven and read.kind == "approx-dp" and read.relation == "add/remove"
     assert read.parameters["rho"] == found.rho <= 0.1
-    assert any("age was read off the table" in text for text in read.assumptions)
+    assert any("type and bounds of age" in text for text in read.assumptions)
+    for label in ("number of rows is not public", "seed only draws", "no floating-point"):
+        assert any(label in text for text in read.assumptions)
     assert any("without noise" in text for text in read.voided_by)
-    told = promise(found, 1.0, 1e-6, declared(columns, {"age": {"from": 0, "to": 99}}))
-    assert not any("read off" in text for text in told.assumptions)
+    known = promise(found, 1.0, 1e-6, Schema.of({"age": age}))
+    assert not any("read off" in text for text in known.assumptions)
 
 
 def test_bad_input() -> None:
@@ -84,7 +87,13 @@ def test_bad_input() -> None:
         measure([np.array([0, 2])], [2], 1.0)
     with pytest.raises(InputError, match="delta"):
         rho_of(1.0, 0.0)
-    for bad in ({"epsilon": (0.0,)}, {"epsilon": (1.0,), "delta": 1.0}, {"epsilon": ("a",)}):
+    for bad in (
+        {"schema": {"age": {"type": "whole"}}},
+        {"bins": 0},
+        {"epsilon": (0.0,)},
+        {"epsilon": (1.0,), "delta": 1.0},
+        {"epsilon": ("a",)},
+    ):
         with pytest.raises(InputError):
             TableSettings(**bad)
 
@@ -95,4 +104,4 @@ def test_nothing_is_spent_where_the_model_is_missing(monkeypatch) -> None:
 
     monkeypatch.setattr(rows_module, "require", absent)
     with pytest.raises(MissingExtra, match="synthetic"):
-        rows_module.dp_rows({"age": np.arange(5)}, 1.0)
+        rows_module.dp_rows({"age": np.arange(5)}, Schema.of({"age": {"type": "bool"}}), 1.0)

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.linkage.inference import inference, right
-from lethe.linkage.linkability import by_chance, linkability
 from lethe.linkage.mixed import Mixed, mix
+from lethe.linkage.nearest import by_chance, inference, linkability, right
 from lethe.linkage.singling_out import singling_out
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.linkage.adversary import Adversary, simulate
+from lethe.linkage.attackers import outside, pick
 from lethe.linkage.coarsening import (
     Coarsened,
     Sheet,
@@ -17,9 +18,10 @@ from lethe.linkage.coarsening import (
     value_steps,
     without_popular,
 )
+from lethe.linkage.facts import Known
 from lethe.linkage.pseudonyms import dealt_pseudonyms, new_pseudonyms
-from lethe.linkage.record_way import Attack, measure, pick, released
-from lethe.linkage.scoreboard import Scoreboard
+from lethe.linkage.record_way import Aim, measure, released
+from lethe.linkage.scoreboard import RH
 from lethe.linkage.settings import RecordSettings
 from lethe.linkage.worth import counted_worth
 
@@ -81,11 +83,11 @@ def test_what_cannot_be_split() -> None:
         noisy_values(bare, 1, rng)
 
 
-def attacked(made: Coarsened, whole: Sheet, targets: np.ndarray, strangers: list[int]) -> dict:
+def attacked(made: Coarsened, whole: Sheet, targets: np.ndarray) -> dict:
     known = simulate(whole.index(), targets, Adversary(3, value_error=None, time_error=None))
-    attack = Attack(known, targets, np.array(strangers, dtype=np.int64), Scoreboard())
+    aims = [Aim("three items", targets, known)]
     worth = counted_worth(1.0, len(whole.item), 0.95, "facts")
-    return measure("x", "x", whole, made, worth, attack, RecordSettings(), None).way.details
+    return measure("x", "x", whole, made, worth, aims, RecordSettings(phi=1.5), None).way.details
 
 
 def test_any_own_pseudonym_is_right_and_gives_away_its_own_facts_only() -> None:
@@ -94,10 +96,10 @@ def test_any_own_pseudonym_is_right_and_gives_away_its_own_facts_only() -> None:
     times = np.tile([0, 0, 0, 50, 50, 50], 8)
     whole = Sheet(person, np.arange(48), None, times, 8, 48)
     targets = np.arange(8)
-    plain = attacked(as_it_is(whole), whole, targets, [])
+    plain = attacked(as_it_is(whole), whole, targets)
     assert plain["exposed"]["value"] == 1.0 and plain["records"] == plain["people"] == 8
     made = new_pseudonyms(whole, 28, np.random.default_rng(0))
-    split = attacked(made, whole, targets, [0, 1])
+    split = attacked(made, whole, targets)
     # Three known facts lie 3:0 or 2:1, so one record leads, and it holds half of the facts.
     assert split["match"]["value"] == 1.0
     assert split["exposed"]["value"] == split["exposed_where_right"] == 0.5
@@ -111,7 +113,7 @@ def test_a_wrong_guess_exposes_nobody_and_some_of_the_facts_are_some() -> None:
     whole = Sheet(person, item, None, None, 3, 6)
     out = np.array([True, False, False])
     kept = Coarsened(whole.take((person != 0) & (item != 5)), out)
-    found = attacked(kept, whole, np.array([0, 2]), [])
+    found = attacked(kept, whole, np.array([0, 2]))
     # Person 2 is named, and two of their three facts are there.
     assert found["match"]["value"] == 0.5
     assert found["exposed"]["value"] == pytest.approx((0 + 2 / 3) / 2)
@@ -120,8 +122,15 @@ def test_a_wrong_guess_exposes_nobody_and_some_of_the_facts_are_some() -> None:
 
 def test_who_is_taken_out_is_taken_out_with_all_pseudonyms() -> None:
     made = new_pseudonyms(sheet(), 28, np.random.default_rng(0))
-    facts, owner = released(made, np.array([0]))
-    assert facts.people == 1 and owner.tolist() == [1] and facts.facts == 2
+    facts, owner = released(made)
+    # Both records of person 0 are hidden from whoever looks for that person: an item that nobody
+    # else has names nothing then.
+    known = Known(np.array([0, 1, 2]), np.array([0, 3]))
+    boards = {"scoreboard-rh": RH}
+    seen = outside(facts, {"scoreboard-rh": known}, np.array([0, 1]), boards, owner)
+    assert seen["scoreboard-rh"].best.tolist() == [-1, -1]
+    seen = outside(facts, {"scoreboard-rh": known}, np.array([1, 0]), boards, owner)
+    assert owner[seen["scoreboard-rh"].best].tolist() == [0, 1]
     known = simulate(sheet().index(), [0, 1], Adversary(1, value_error=None, time_error=None))
     assert pick(known, np.array([1])).item.tolist() == known.item[1:].tolist()
 

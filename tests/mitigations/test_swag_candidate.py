@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from lethe.mitigations.swag_release.candidate import DrawMethod, PosteriorDraw
-from lethe.mitigations.swag_release.mechanism import swag_ppm
+from lethe.mitigations.swag_release.mechanism import RELEASE, child_seed, swag_ppm
 from lethe.mitigations.swag_release.settings import ReleaseSettings
 from lethe.training.layout import Layout
 from lethe.training.loop import train_models
@@ -63,6 +63,7 @@ def test_each_shadow_model_is_a_draw_of_the_mechanism_on_its_own_records() -> No
             labels[own],
             ways.for_recipe(RECIPE),
             seed,
+            draw_seed=child_seed(seed, RELEASE),
         )
         with torch.no_grad():
             expected = made.module(torch.from_numpy(features)).numpy()

@@ -240,7 +240,7 @@ def test_nothing_outside_moves_the_result() -> None:
         model = network(nn.Dropout(0.3))
         before = [one.detach().clone() for one in model.parameters()]
         state = torch.get_rng_state()
-        done = swag_ppm(model, inputs, truth, SETTINGS, 4)
+        done = swag_ppm(model, inputs, truth, SETTINGS, 4, draw_seed=4)
         assert torch.equal(state, torch.get_rng_state())
         kept = zip(before, model.parameters(), strict=True)
         assert all(torch.equal(one, parameter) for one, parameter in kept)
@@ -386,7 +386,9 @@ def test_langevin_draws_have_the_variance_of_the_posterior() -> None:
         draws=1,
         final_draws=2,
     )
-    done = swag_ppm(Place(), data, data, settings, 0, log_likelihood=gaussian, outcome="density")
+    done = swag_ppm(
+        Place(), data, data, settings, 0, draw_seed=7, log_likelihood=gaussian, outcome="density"
+    )
     assert isinstance(done.posterior, Samples)
     states = np.array([state["at"].item() for state in done.posterior.states])
     assert states.var() == pytest.approx(1 / 25 / 0.75, rel=0.41)

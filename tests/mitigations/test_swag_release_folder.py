@@ -17,6 +17,7 @@ from release_in_lives import SETTINGS, released
 from torch import Tensor, nn
 
 from lethe.errors import InputError, RunFailed
+from lethe.evidence.guarantee import GIVEN_SEED, SECRET_SEED, SEED_KNOWN
 from lethe.mitigations.swag import Swag
 from lethe.mitigations.swag_release import (
     ReleasedDraw,
@@ -54,6 +55,21 @@ def quick(
         torch.manual_seed(6)
         module = nn.Sequential(nn.Linear(3, width), nn.Tanh(), nn.Linear(width, 2))
     return release_draw(module, inputs, truth, settings, folder, seed=seed, **more)
+
+
+def test_the_label_says_whether_the_seed_of_the_draw_was_given(tmp_path: Path) -> None:
+    """Also where a later call leaves the seed out, and in the file that leaves."""
+    secret = quick(tmp_path / "a")
+    assert SECRET_SEED in secret.guarantee.assumptions
+    given = quick(tmp_path / "b", draw_seed=5)
+    again = quick(tmp_path / "b")
+    for made in (given, again):
+        header = read_release(made.files[0])[1]["guarantee"]
+        assert GIVEN_SEED in header["assumptions"] and SEED_KNOWN in header["voided_by"]
+        assert SECRET_SEED not in made.guarantee.assumptions
+    assert GIVEN_SEED not in quick(tmp_path / "a").guarantee.assumptions
+    held = tmp_path / "a" / "private" / "state.json"
+    assert "draw_seed" in held.read_text() and stat.S_IMODE(held.stat().st_mode) == 0o600
 
 
 def test_killed_again_and_again_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
@@ -126,7 +142,7 @@ def test_the_same_call_gives_the_same_draw_and_a_secret_seed(tmp_path: Path) -> 
         ({"seed": 1}, r"seed \(0 there, 1 now\)"),
         ({"shift": 1e-3}, "records"),
         ({"width": 4}, "weights .*module"),
-        ({"draw_seed": 3}, "differs in draw_seed. A second draw"),
+        ({"draw_seed": 3}, "differs in draw_seed, draw_seed_given. A second draw"),
         ({"logits": lambda module, batch: module(batch) * 2}, "logits"),
     ],
 )

@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from registered_data import registered
 
+from lethe.queries.bind import bind
 from lethe.queries.evaluate import Exact, group_values, layout_of, measure
 from lethe.queries.grammar import Among, Both, Compare, Condition, Either, IsNull
 from lethe.queries.parse import parse
-from lethe.queries.schema import check
 from lethe.queries.statistics.lattice import Lattice
 from lethe.queries.table import Table
 
@@ -52,13 +53,12 @@ def written(folder: Path, rows: list[Row]) -> Path:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with Table(written(tmp_path_factory.mktemp("rows"), ROWS), threads=1) as opened:
+    with Table(registered(written(tmp_path_factory.mktemp("rows"), ROWS)), threads=1) as opened:
         yield opened
 
 
 def measured(table: Table, query: str, person: str | None = None, rows: int = 1) -> Any:
-    asked = parse(query)
-    check(asked, table.schema, person)
+    asked = bind(parse(query), table.schema, person)
     return measure(table, asked, person, rows, "salt")
 
 
@@ -86,12 +86,16 @@ def test_sums_are_of_clamped_values_that_are_there(table: Table) -> None:
     assert measured(table, "mean(age) in [18, 100]") == {(): Exact(5, (2 + 82 + 12 + 22 + 23,))}
     # pay 1.25, -2, 3, -2 in [-2, 3]: steps of 2^-21
     (exact,) = measured(table, "sum(pay) in [-2, 3]").values()
-    lattice = layout_of(parse("sum(pay) in [-2, 3]"), table.schema).lattices[0]
+    lattice = layout_of(bind(parse("sum(pay) in [-2, 3]"), table.schema), table.schema).lattices[0]
     assert exact.rows == 4
     assert exact.sums == (sum(round((x + 2) / lattice.step) for x in (1.25, -2, 3, -2)),)
     # price 1, 2, 3, 5, 9 -> 1, 2, 3, 4, 4 in quarters of 2^-10
     (prices,) = measured(table, "variance(price) in [0, 4]").values()
-    step = layout_of(parse("variance(price) in [0, 4]"), table.schema).lattices[0].step
+    step = (
+        layout_of(bind(parse("variance(price) in [0, 4]"), table.schema), table.schema)
+        .lattices[0]
+        .step
+    )
     inside = [round(x / step) for x in (1, 2, 3, 4, 4)]
     assert prices == Exact(5, (sum(inside), sum(x * x for x in inside)))
     (line,) = measured(table, "regress(pay in [0, 2], age in [0, 100])").values()
@@ -156,8 +160,8 @@ clauses = st.sampled_from(
     [
         "age > 30",
         "age != 40",
-        "age = 40.5",
-        "age not in [20, 41.5]",
+        "age <= 40.5",
+        "age not in [20, 41]",
         "pay < 1.25",
         "pay >= 1.25",
         "pay is null",
@@ -189,8 +193,7 @@ conditions = st.recursive(
 @settings(max_examples=80, deadline=None)
 @given(condition=conditions)
 def test_conditions_are_those_of_a_loop(table: Table, condition: str) -> None:
-    asked = parse(f"count() where {condition}")
-    check(asked, table.schema)
+    asked = bind(parse(f"count() where {condition}"), table.schema)
     (found,) = measure(table, asked, None, 1, "").values()
     assert found.rows == sum(holds(asked.where, row) is True for row in ROWS)
 
@@ -209,7 +212,7 @@ def test_a_person_has_at_most_so_many_rows_whoever_else_is_there(tmp_path: Path)
         ("nobody", others),
     ):
         (tmp_path / name).mkdir()
-        with Table(written(tmp_path / name, rows), threads=1) as opened:
+        with Table(registered(written(tmp_path / name, rows)), threads=1) as opened:
             found.append(measured(opened, "histogram(age) in [0, 5] bins 5", "user", 2)[()])
     alone, turned, crowd, nobody = found
     assert alone.rows == 2 and sum(alone.cells) == 2 and alone == turned
@@ -241,7 +244,7 @@ def test_one_person_moves_exact_numbers_by_no_more_than_the_sensitivity(
     """Neighbours under add/remove: the same table without user 0."""
     found = []
     for kept in (rows, [row for row in rows if row["user"] != 0]):
-        with Table(written(tmp_path_factory.mktemp("near"), kept), threads=1) as opened:
+        with Table(registered(written(tmp_path_factory.mktemp("near"), kept)), threads=1) as opened:
             found.append(
                 [
                     measured(opened, query, "user", most)
@@ -297,7 +300,7 @@ def test_whole_numbers_fall_into_the_bins_of_exact_arithmetic(
         if age is not None:
             inside = Fraction(min(max(age, low), low + width) - low)
             right[min(bins - 1, math.floor(inside * bins / width))] += 1
-    with Table(path, threads=1) as opened:
+    with Table(registered(path), threads=1) as opened:
         query = f"histogram(age) in [{low}, {low + width}] bins {bins}"
         assert list(measured(opened, query)[()].cells) == right
 
@@ -314,10 +317,10 @@ def test_no_value_breaks_a_sum_or_moves_it_beyond_its_lattice(
     path = tmp_path_factory.mktemp("odd") / "odd.parquet"
     pq.write_table(pa.table({"pay": pa.array(pays, pa.float64())}), path)
     present = [x for x in pays if x == x]
-    with Table(path, threads=1) as opened:
+    with Table(registered(path), threads=1) as opened:
         for kind in ("mean", "variance"):
             query = f"{kind}(pay) in [{low!r}, {low + width!r}]"
-            lattice = layout_of(parse(query), opened.schema).lattices[0]
+            lattice = layout_of(bind(parse(query), opened.schema), opened.schema).lattices[0]
             (exact,) = measured(opened, query).values()
             units = [int(unit) for unit in lattice.units(present)] if present else []
             assert exact.rows == len(present)
@@ -329,7 +332,7 @@ def test_no_value_breaks_a_sum_or_moves_it_beyond_its_lattice(
 
 
 def test_an_empty_table_has_zeros(tmp_path: Path) -> None:
-    with Table(written(tmp_path, []), threads=1) as opened:
+    with Table(registered(written(tmp_path, [])), threads=1) as opened:
         assert measured(opened, "mean(age) in [18, 100]") == {(): Exact(0, (0,))}
         assert measured(opened, "count() by sex") == {}
         assert measured(opened, "histogram(age) in [0, 9] bins 3") == {(): Exact(0, (), (0, 0, 0))}

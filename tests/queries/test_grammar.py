@@ -40,9 +40,9 @@ names = st.one_of(
 )
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=8)
 numbers = st.one_of(
-    st.integers(-(10**18) + 1, 10**18 - 1),
+    st.integers(-(10**38) + 1, 10**38 - 1),
     st.floats(allow_nan=False, allow_infinity=False).filter(
-        lambda x: not (x.is_integer() and abs(x) <= 2**53)
+        lambda x: not (x.is_integer() and abs(x) < 1e38)
     ),
 )
 values = st.one_of(

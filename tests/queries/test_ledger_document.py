@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from html.parser import HTMLParser
 
@@ -17,6 +18,8 @@ from lethe.evidence.rules import QUERY_METRICS, parse_rule
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.document import burn_down, compose, proven
 from lethe.report import render
+from lethe.report.blocks import text_cell
+from lethe.report.queries import ledger_view
 
 
 @pytest.fixture
@@ -103,6 +106,18 @@ def test_a_long_burn_keeps_its_ends(tmp_path, monkeypatch):
     assert [one["queries"] for one in points] == [0, 5, 10, 15, 20, 25, 30, 35, 40, 43]
     assert points[-1]["left"]["amount"] == 0.14
     ledger.close()
+
+
+@pytest.mark.parametrize("queries", [0, 9, 10, 23, 44])
+def test_the_table_of_what_was_left_ends_with_the_last_answer(tmp_path, queries):
+    with contextlib.closing(made(tmp_path / "b.db", budget=Charge("epsilon", ONE))) as ledger:
+        for at in range(queries):
+            spend(ledger, pure(0.02), query=str(at))
+        block = ledger_view(compose(ledger, "people").to_json())["blocks"][-1]
+    assert block.title == "What was left" and len(block.rows) <= 11
+    first, last = block.rows[0], block.rows[-1]
+    assert (first[0], last[0]) == ("0", str(queries))
+    assert last[1][1] == text_cell(f"{1 - queries * 0.02:.6g}")
 
 
 def test_bad_rules_and_names(ledger):

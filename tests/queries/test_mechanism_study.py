@@ -134,6 +134,26 @@ def test_the_same_seed_gives_the_same_study_and_the_data_are_not_touched() -> No
     assert other.reuse != first.reuse
 
 
+@pytest.mark.parametrize("name", known_mechanisms().PRIVATE_NUMBER)
+def test_noise_that_follows_the_private_number_shows_on_tiny_tables(name: str) -> None:
+    """Of ten people one more or fewer hardly moves it; of one, two or three it does."""
+    make = known_mechanisms().PRIVATE_NUMBER[name]
+    settings = MechanismSettings(Claim("epsilon", 1.0), runs=2000, seed=0)
+    pairs = standard_pairs(0, 1)
+    assert {len(pair.second) for pair in pairs} == {0, 1, 2, 9}
+    mechanism = make(np.random.default_rng([0, 1]), 1.0)
+    found = study(mechanism, pairs, settings)
+    lows = {1: 0.0, 2: 0.0, 3: 0.0, 10: 0.0}
+    for one in found.measured:
+        size = len(one.pair.first)
+        lows[size] = max(lows[size], one.found.limit.low)
+    assert lows[10] < 1.0 and lows[1] < 1.0  # the pairs that were tried before
+    assert lows[2] > 1.0 and found.limit.low == max(lows.values())
+    # The budget is split: every pair has its share of the 5 %, and says so.
+    assert found.limit.confidence == pytest.approx(1 - 0.05 / len(pairs))
+    assert f"highest of {len(pairs)} pairs, Bonferroni" in found.limit.method
+
+
 def test_pairs_share_the_level() -> None:
     pairs = standard_pairs(0, 1)
     rng = np.random.default_rng(0)

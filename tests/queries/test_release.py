@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lethe.data.schema import Schema
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.answer import Answers
@@ -18,14 +19,15 @@ from lethe.queries.parse import parse
 from lethe.queries.plan import make_plan, sensitivity_words
 from lethe.queries.privacy import Privacy
 from lethe.queries.release import release
-from lethe.queries.schema import Column
 
-SCHEMA = {
-    "age": Column("age", "whole", "INTEGER"),
-    "pay": Column("pay", "number", "DOUBLE"),
-    "sex": Column("sex", "text", "VARCHAR"),
-    "user": Column("user", "whole", "BIGINT"),
-}
+SCHEMA = Schema.of(
+    {
+        "age": {"type": "whole"},
+        "pay": {"type": "number"},
+        "sex": {"type": "text"},
+        "user": {"type": "whole"},
+    }
+)
 PURE = Privacy(epsilon=1.0)
 DELTA = Privacy(epsilon=1.0, delta=1e-6)
 ALL = [

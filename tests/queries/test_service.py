@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import io
 import json
+import os
 import threading
+from datetime import UTC, datetime, timedelta
 
 import jsonschema
 import numpy as np
@@ -13,19 +17,28 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from registered_data import registered
 from starlette.testclient import TestClient
 
 from lethe.errors import InputError
+from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.opening import open_ledger
-from lethe.queries.service.counter import Counter
-from lethe.queries.service.house import House, Offer
+from lethe.queries.registration import find
+from lethe.queries.service import web
+from lethe.queries.service.access import (
+    AuditLog,
+    RateLimiter,
+    RowCounter,
+    Tokens,
+    expiry,
+    issue_token,
+    revoke_token,
+)
 from lethe.queries.service.openapi import document
-from lethe.queries.service.pace import Pace
+from lethe.queries.service.query_service import DatasetConfig, QueryService
 from lethe.queries.service.served import Served
 from lethe.queries.service.server import check_place
-from lethe.queries.service.tokens import Tokens
-from lethe.queries.service.trail import Trail
 from lethe.queries.service.web import build
 
 SECRET = 424_242.4242  # a value that one row has and no message may hold
@@ -52,34 +65,38 @@ def people(tmp_path_factory):
         "income": income,
     }
     pq.write_table(pa.table(table), path)
+    registered(path)
     return path
 
 
 class World:
     """A service over the people, with clients of its analysts."""
 
-    def __init__(self, folder, people, budgets, per_minute=1e6, person=None):
-        self.ledger = open_ledger(folder / "b.db")
-        self.ledger.create(
-            "people",
-            charge(5),
-            fingerprint="",
-            relation="add/remove",
-            unit="record" if person is None else "user",
-            analysts={name: charge(most) for name, most in budgets.items()},
-        )
-        offer = Offer("people", people, "people", person=person, rows=person and 2)
+    def __init__(self, folder, people, budgets, per_minute=1e6, person=None, ledger=None):
+        self.ledger = ledger or open_ledger(folder / "b.db")
+        self.fingerprint = find(people).fingerprint()
+        if ledger is None:
+            self.ledger.create(
+                "people",
+                charge(5),
+                fingerprint=self.fingerprint,
+                relation="add/remove",
+                unit="record" if person is None else "user",
+                analysts={name: charge(most) for name, most in budgets.items()},
+            )
+        config = DatasetConfig("people", people, "people", person=person, rows=person and 2)
         models = [
             Served("label", scores, "label", 2, 10),
             Served("noisy", scores, "smoothed", 2, 1000, sigma=0.5),
             Served("broken", lambda rows: "no scores", "label", 2, 10),
         ]
-        self.counter = Counter(folder / "counts.db")
-        self.house = House([offer], self.ledger, models, self.counter)
-        tokens = Tokens({})
-        self.trail = io.StringIO()
-        issued = {name: tokens.issue(name) for name in (*budgets, "nobody")}
-        app = build(self.house, tokens, Pace(per_minute), Trail(self.trail))
+        self.counter = RowCounter(folder / "counts.db")
+        self.service = QueryService([config], self.ledger, models, self.counter)
+        self.tokens = folder / "tokens.json"
+        issued = {name: issue_token(self.tokens, name, None) for name in (*budgets, "nobody")}
+        self.log = io.StringIO()
+        limiter, log = RateLimiter(per_minute), AuditLog(self.log)
+        app = build(self.service, Tokens(self.tokens), limiter, log)
         self.clients = {
             name: TestClient(
                 app,
@@ -95,8 +112,8 @@ class World:
         return self.clients[analyst].post("/v1/queries", json=body)
 
     def close(self):
-        for one in (self.house, self.ledger, self.counter):
-            one.close()
+        for opened in (self.service, self.ledger, self.counter):
+            opened.close()
 
     def spent(self):
         return self.ledger.status("people").spent.units
@@ -137,6 +154,11 @@ def test_a_plan_spends_nothing(world):
 
 def test_each_sees_the_own_budget_only(world):
     world.ask("count()", 0.3)
+    world.ledger.grant("people", "carol", charge(5))
+    spend = Guarantee("pure-dp", {"epsilon": 4.5}, "add/remove", "record")
+    world.ledger.spend(
+        dataset="people", analyst="carol", query="q", guarantee=spend, fingerprint=world.fingerprint
+    )
     mine = world.clients["alice"].get("/v1/tables/people/budget").json()
     theirs = world.clients["bob"].get("/v1/tables/people/budget").json()
     assert (mine["spent"], mine["left"]) == (0.3, 0.7)
@@ -158,6 +180,11 @@ def test_columns_are_told_and_rows_are_not(world):
         ("nobody", {"query": "count()", "epsilon": 0.1}, 403, "no-budget"),
         ("alice", {"query": "count()", "epsilon": -1}, 400, "bad-request"),
         ("alice", {"query": "count()", "epsilon": 0}, 400, "bad-request"),
+        ("alice", {"query": "count()", "epsilon": 1e-20}, 400, "bad-request"),
+        ("alice", {"query": "count()", "epsilon": 1e20}, 400, "bad-request"),
+        ("alice", {"query": "count()", "rho": 10**400}, 400, "bad-request"),
+        ("alice", {"query": "count()", "mu": 1e-20}, 400, "bad-request"),
+        ("alice", {"query": "count()", "epsilon": 1, "delta": 1e-20}, 400, "bad-request"),
         ("alice", {"query": "count()", "epsilon": True}, 400, "bad-request"),
         ("alice", {"query": "count()", "epsilon": 0.1, "delta": 1}, 400, "bad-request"),
         ("alice", {"query": "count()", "epsilon": "0.1"}, 400, "bad-request"),
@@ -219,14 +246,16 @@ def test_too_fast_is_told_when_to_come_again(tmp_path, people):
 
 def test_the_bucket_fills_again():
     now = [0.0]
-    pace = Pace(60, clock=lambda: now[0])
-    assert [pace.wait("a") for _ in range(60)] == [0.0] * 60
-    assert pace.wait("a") == 1.0
-    assert pace.wait("b") == 0.0  # others are not held back
+    limiter = RateLimiter(60, clock=lambda: now[0])
+    assert [limiter.wait("a") for _ in range(60)] == [0.0] * 60
+    assert limiter.wait("a") == 1.0
+    assert limiter.wait("b") == 0.0  # others are not held back
     now[0] = 2.0
-    assert [pace.wait("a") for _ in range(3)] == [0.0, 0.0, 1.0]
+    assert [limiter.wait("a") for _ in range(3)] == [0.0, 0.0, 1.0]
     now[0] = 1e9
-    assert [pace.wait("a") for _ in range(61)].count(0.0) == 60  # never more than a minute's worth
+    assert [limiter.wait("a") for _ in range(61)].count(
+        0.0
+    ) == 60  # never more than a minute's worth
 
 
 def test_people_with_several_rows(tmp_path, people):
@@ -272,25 +301,25 @@ def test_rows_that_are_none(world, rows):
     assert left["label"] == 10
 
 
-def test_the_trail_says_who_and_what_and_no_values(world):
+def test_the_log_says_who_and_what_and_no_values(world):
     told = world.ask("sum(income) in [0, 500000]", 0.5).json()
     world.clients["alice"].post("/v1/models/label", json={"rows": [[123.25, 5]]})
-    lines = [json.loads(line) for line in world.trail.getvalue().splitlines()]
+    lines = [json.loads(line) for line in world.log.getvalue().splitlines()]
     assert [line["status"] for line in lines] == [200, 200]
     assert lines[0]["analyst"] == "alice" and lines[0]["cost"]["amount"] == 0.5
     assert lines[0]["query"] == "sum(income) in [0, 500000]"
-    assert str(told["rows"][0]["value"]) not in world.trail.getvalue()
-    assert "123.25" not in world.trail.getvalue()
+    assert str(told["rows"][0]["value"]) not in world.log.getvalue()
+    assert "123.25" not in world.log.getvalue()
 
 
 def test_trouble_inside_is_for_the_keeper_alone(world, people, monkeypatch):
     from lethe.errors import RunFailed
-    from lethe.queries.service import house
+    from lethe.queries.service import query_service
 
     def fails(*rest, **named):
         raise RunFailed(f"{people} says {SECRET}")
 
-    monkeypatch.setattr(house, "answer", fails)
+    monkeypatch.setattr(query_service, "answer", fails)
     told = world.ask("count()")
     assert told.status_code == 503
     assert str(SECRET) not in told.text and str(people) not in told.text
@@ -298,10 +327,10 @@ def test_trouble_inside_is_for_the_keeper_alone(world, people, monkeypatch):
     def breaks(*rest, **named):
         raise ValueError(f"row {SECRET}")
 
-    monkeypatch.setattr(house, "answer", breaks)
+    monkeypatch.setattr(query_service, "answer", breaks)
     told = world.ask("count()")
     assert told.status_code == 500 and str(SECRET) not in told.text
-    assert str(SECRET) not in world.trail.getvalue().replace(f"says {SECRET}", "")
+    assert str(SECRET) not in world.log.getvalue().replace(f"says {SECRET}", "")
 
 
 @settings(
@@ -363,56 +392,196 @@ def test_many_at_once_never_overspend(world):
     assert not world.ledger.verify().problems
 
 
-def test_a_table_that_is_replaced_is_opened_anew(tmp_path):
+def test_a_table_that_is_replaced_answers_no_more(tmp_path):
     path = tmp_path / "p.parquet"
     pq.write_table(pa.table({"x": [1] * 50}), path)
+    registered(path)
     world = World(tmp_path, path, {"alice": 1.0})
+    assert world.ask("count()", 0.5).status_code == 200
     pq.write_table(pa.table({"x": [1] * 5000, "y": [2] * 5000}), path)
-    assert abs(world.ask("count()", 1.0).json()["rows"][0]["value"] - 5000) < 40
-    assert "y" in world.clients["alice"].get("/v1/tables").json()["tables"][0]["columns"]
+    assert world.ask("count()", 0.25).status_code == 409
+    assert world.spent() == 5 * 10**8
+    assert world.clients["alice"].get("/v1/tables").json()["tables"][0]["columns"] == {"x": "whole"}
     world.close()
 
 
-def test_tokens_are_kept_as_hashes_and_read_back(tmp_path):
-    book = Tokens({})
-    first, second = book.issue("alice"), book.issue("bob")
+def test_tokens_are_kept_as_hashes_and_seen_at_once(tmp_path):
     path = tmp_path / "tokens.json"
-    book.save(path)
+    first, second = issue_token(path, "alice", None), issue_token(path, "bob", None)
     assert path.stat().st_mode & 0o777 == 0o600
     assert first not in path.read_text()
-    read = Tokens.load(path)
-    assert (read.analyst_of(first), read.analyst_of(second)) == ("alice", "bob")
-    assert read.analyst_of(first[:-1]) is None and read.analyst_of("") is None
-    read.issue("alice")
-    assert read.analyst_of(first) is None
+    tokens = Tokens(path)
+    assert (tokens.analyst_of(first), tokens.analyst_of(second)) == ("alice", "bob")
+    assert tokens.analyst_of(first[:-1]) is None and tokens.analyst_of("") is None
+    third = issue_token(path, "alice", None)
+    assert (tokens.analyst_of(first), tokens.analyst_of(third)) == (None, "alice")
+    revoke_token(path, "bob")
+    assert tokens.analyst_of(second) is None
+    with pytest.raises(InputError, match="nothing was revoked"):
+        revoke_token(path, "bob")
+
+
+def test_a_token_ends_at_its_time(tmp_path):
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    path = tmp_path / "tokens.json"
+    token = issue_token(path, "alice", expiry("30d", now[0]))
+    tokens = Tokens(path, clock=lambda: now[0])
+    now[0] += timedelta(days=30, seconds=-1)
+    assert tokens.analyst_of(token) == "alice"
+    now[0] += timedelta(seconds=1)
+    assert tokens.analyst_of(token) is None
+    assert expiry("2026-03-31", now[0]) == datetime(2026, 4, 1, tzinfo=UTC)
+    assert expiry("never", now[0]) is None
+    for wrong in ("0d", "2026-01-30", "30", "d", "-1d", "99999d", "2026-02-30", "9999-12-31", ""):
+        with pytest.raises(InputError, match="expires="):
+            expiry(wrong, now[0])
+
+
+def test_a_revoked_token_is_refused_by_the_running_service(world):
+    assert world.clients["alice"].get("/v1/tables").status_code == 200
+    revoke_token(world.tokens, "alice")
+    assert world.clients["alice"].get("/v1/tables").status_code == 401
+    assert world.clients["bob"].get("/v1/tables").status_code == 200
+    world.tokens.write_text("{")
+    assert world.clients["bob"].get("/v1/tables").status_code == 503
 
 
 @pytest.mark.parametrize("name", ["", "a b", "-a", "a/b", "é", "a" * 101, "a\n"])
-def test_names_that_cannot_stand_in_a_url(name):
+def test_names_that_cannot_stand_in_a_url(tmp_path, name):
     with pytest.raises(InputError, match="analyst="):
-        Tokens({}).issue(name)
+        issue_token(tmp_path / "t.json", name, None)
 
 
 def test_files_that_are_no_tokens(tmp_path):
     path = tmp_path / "t.json"
     with pytest.raises(InputError, match="lethe token"):
-        Tokens.load(path)
-    for text in ("{", "[]", '{"sha256": {"a": "b"}}', '{"sha256": 1}'):
+        Tokens(path)
+    kept = '{"tokens": {"a": {"sha256": "%s", "expires": %s}}}'
+    for text in ("{", "[]", '{"tokens": {"a": "b"}}', '{"tokens": 1}', kept % ("b", "null")):
         path.write_text(text)
         with pytest.raises(InputError):
-            Tokens.load(path)
+            Tokens(path)
+    path.write_text(kept % ("0" * 64, '"2026-01-01T00:00:00"'))  # of no time zone
+    with pytest.raises(InputError):
+        Tokens(path)
+
+
+def test_files_of_the_service_are_the_owners_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        (tmp_path / "old.jsonl").touch(0o666)
+        for name in ("new.jsonl", "old.jsonl"):
+            AuditLog(tmp_path / name).close()
+        issue_token(tmp_path / "t.json", "a", None)
+        counter = RowCounter(tmp_path / "c.db")
+        counter.take("m", "a", 1, 10)
+        modes = {file.name: oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()}
+        counter.close()
+    finally:
+        os.umask(before)
+    assert set(modes) >= {"new.jsonl", "old.jsonl", "t.json", "c.db", "c.db-wal", "c.db-shm"}
+    assert set(modes.values()) == {"0o600"}
+
+
+def test_a_body_has_a_time_limit(world, monkeypatch):
+    """Bytes that trickle in, sent by hand to the application."""
+    monkeypatch.setattr(web, "BODY_SECONDS", 0.2)
+    status, headers, content = by_hand(world, [b"{", b'"table"'], then="wait")
+    assert status == 408 and json.loads(content)["error"] == "too-slow"
+    assert headers[b"connection"] == b"close"
+    assert json.loads(world.log.getvalue().splitlines()[-1])["status"] == 408
+
+
+@pytest.mark.parametrize("when", ["in the body", "before the answer"])
+def test_a_client_that_hangs_up_is_one_line(world, caplog, when):
+    if when == "in the body":
+        by_hand(world, [b"{"], then="leave")
+    else:
+        body = json.dumps({"table": "people", "query": "count()", "epsilon": 0.1}).encode()
+        by_hand(world, [body], then="leave", whole=True)
+    lines = [json.loads(line) for line in world.log.getvalue().splitlines()]
+    assert [line["status"] for line in lines] == [499] and lines[0]["analyst"] == "alice"
+    assert not caplog.records  # and no traceback elsewhere
+    assert (world.spent() > 0) is (when == "before the answer")  # what was paid stays paid
+    assert ("would_be" in lines[0]) is (when == "before the answer")
+
+
+def by_hand(world, pieces, then, whole=False):
+    """A POST of alice, message by message; what the application sent back."""
+    token = world.clients["alice"].headers["authorization"].encode()
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/queries",
+        "raw_path": b"/v1/queries",
+        "query_string": b"",
+        "headers": [(b"authorization", token), (b"content-type", b"application/json")],
+    }
+    messages = [
+        {"type": "http.request", "body": piece, "more_body": not whole or at < len(pieces) - 1}
+        for at, piece in enumerate(pieces)
+    ]
+    sent = []
+
+    async def receive():
+        if messages:
+            return messages.pop(0)
+        if then == "wait":
+            await asyncio.sleep(60)
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(world.stranger.app(scope, receive, send))
+    start, *bodies = sent
+    return start["status"], dict(start["headers"]), b"".join(one["body"] for one in bodies)
+
+
+def test_an_anchor_that_is_gone_is_for_the_keeper_alone(tmp_path, people):
+    """Before the payment or in between: no answer, and no word of where the anchor lies."""
+    World(tmp_path, people, {"alice": 1.0}).close()
+    kept = tmp_path / "kept.anchor"
+    with contextlib.closing(open_ledger(tmp_path / "b.db")) as ledger:
+        ledger.write_anchor(kept)
+    world = World(tmp_path, people, {"alice": 1.0}, ledger=open_ledger(tmp_path / "b.db", kept))
+    assert world.ask("count()").status_code == 200
+    kept.unlink()
+    for told in (world.ask("count() where age > 3"), world.ask("count() where age > 4")):
+        assert told.status_code == 503 and str(tmp_path) not in told.text
+    assert world.stranger.get("/health").status_code == 503
+    with contextlib.closing(open_ledger(tmp_path / "b.db")) as ledger:
+        assert ledger.status("people").spent.units == 10**8
+    world.close()
+
+
+def test_a_data_file_that_is_gone_is_no_bug(tmp_path):
+    path = tmp_path / "p.parquet"
+    pq.write_table(pa.table({"x": [1] * 50}), path)
+    registered(path)
+    whole = path.read_bytes()
+    world = World(tmp_path, path, {"alice": 1.0})
+    for broken in (path.unlink, lambda: path.write_bytes(b"no parquet"), path.unlink):
+        broken()
+        for told in (world.ask("count()"), world.clients["alice"].get("/v1/tables")):
+            assert told.status_code == 503
+            assert told.json() == {"error": "unavailable", "message": web.OUT_OF_REACH}
+    assert world.spent() == 0
+    path.write_bytes(whole)
+    assert world.ask("count()").status_code == 200
+    world.close()
 
 
 def test_nothing_is_served_without_budget_or_offer(tmp_path, people):
     ledger = open_ledger(tmp_path / "b.db")
     with pytest.raises(InputError, match="nothing to serve"):
-        House([], None)
+        QueryService([], None)
     with pytest.raises(InputError, match="lethe budget create"):
-        House([Offer("people", people, "people")], None)
+        QueryService([DatasetConfig("people", people, "people")], None)
     with pytest.raises(InputError, match="lethe budget create"):
-        House([Offer("people", people, "people")], ledger)
+        QueryService([DatasetConfig("people", people, "people")], ledger)
     with pytest.raises(InputError, match="counts"):
-        House([], None, [Served("m", scores, "label", 2, 10)])
+        QueryService([], None, [Served("m", scores, "label", 2, 10)])
     ledger.close()
 
 
@@ -439,7 +608,7 @@ def test_tokens_do_not_travel_in_the_clear(tmp_path):
 
 
 def test_a_count_is_never_above_its_limit_in_several_processes(tmp_path):
-    counters = [Counter(tmp_path / "c.db") for _ in range(2)]
+    counters = [RowCounter(tmp_path / "c.db") for _ in range(2)]
     taken = [counters[at % 2].take("m", "a", 3, 10) for at in range(5)]
     assert taken == [7, 4, 1, None, None]
     assert counters[0].had("m", "a") == counters[1].had("m", "a") == 9

@@ -19,10 +19,9 @@ from lethe.reidentification.mechanisms import (
     LogitOnly,
     SubspaceNoise,
     clip_norm,
-    equal_cost_levels,
     free_directions,
 )
-from lethe.reidentification.utility import expected_accuracy
+from lethe.reidentification.utility import equal_cost_levels, expected_accuracy
 
 RNG = np.random.default_rng([0, 50])
 R = RNG.normal(size=(300, 6))

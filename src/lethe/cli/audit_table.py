@@ -26,10 +26,12 @@ def table(
     distance: str | None = None,
     epsilon: Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())] = None,
     delta: float | None = None,
-    domains: Path | None = None,
+    schema: Path | None = None,
+    bins: int | None = None,
     synthetic: Path | None = None,
     control: Path | None = None,
     attacks: int | None = None,
+    linked: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
     person: str | None = None,
     item: str | None = None,
     value: str | None = None,
@@ -58,6 +60,7 @@ def table(
     seed: int | None = None,
     out: Path | None = None,
     keep_records: Annotated[bool | None, Parameter(negative=())] = None,
+    pairs: Annotated[bool | None, Parameter(negative=())] = None,
     config: Path | None = None,
     context: Path | None = None,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
@@ -95,15 +98,19 @@ def table(
         rows that are measured are written to the run folder.
     delta
         Of the same. [1e-6]
-    domains
-        TOML file of the values that columns may have, for the same. Of a column that is not in it
-        they are read off FILE and taken to be public.
+    schema
+        TOML file of types and possible values, for the same: `lethe schema FILE` writes a draft.
+        Synthetic rows have its columns. Without it, it is read off FILE and taken to be public.
+    bins
+        Of a column whose schema has bounds, for the same. [32]
     synthetic
         Rows that were made from FILE.
     control
         Rows from the same source as FILE that nothing was made from.
     attacks
         Attempts of each attack on synthetic rows. [500]
+    linked
+        Columns that a second source holds, linked with --quasi through synthetic rows. [all others]
     person
         Column of the people, in a file of facts.
     item
@@ -125,10 +132,10 @@ def table(
     targets
         People that each simulated adversary looks for, at most. [300]
     phi
-        Eccentricity from which on the adversary answers. [1.5]
+        Eccentricity from which on every attacker answers. [where --false-matches is met]
     false_matches
-        Of people outside the release, the largest share that may be named: the threshold is set so
-        and reported beside --phi. [0.01]
+        Of people outside the release, the largest share that all attackers together may name: the
+        default threshold of each is set so. [0.01]
     facts
         Facts that the strongest adversary knows; a quarter of them is wrong. [8]
     time_error
@@ -153,7 +160,8 @@ def table(
     gate
         Rule that sets the exit code, such as "unique<=0.01"; may be repeated. Metrics, by kind:
         prosecutor, marketer, journalist, unique, certain; top-1, match, exposed, false-match;
-        singling-out, linkability, inference; and utility-loss and width(...) of each.
+        singling-out, linkability, inference, identical, closest, excess; and utility-loss and
+        width(...) of each.
     release
         Candidate that the rules judge, such as k-5. [baseline]
     margin
@@ -165,7 +173,10 @@ def table(
     out
         Run folder. [lethe-runs/FILE-HASH]
     keep_records
-        Keep the table of exposed people in the run folder; it is personal data.
+        Keep the table of exposed people in the run folder, and with --aux who was named as whom;
+        it is personal data.
+    pairs
+        Also print who was named as whom, the first 20; needs --keep-records.
     config
         TOML file with these options as keys; the command line wins.
     context
@@ -190,4 +201,9 @@ def table(
     with running(folder, subject.name, command, quiet) as (run, progress):
         for note in subject.notes:
             progress.say(note)
-        return finish(subject.audit(say=progress.say, folder=run), run, context, as_json)
+        code = finish(subject.audit(say=progress.say, folder=run), run, context, as_json)
+        if options["pairs"] and not as_json:
+            from lethe.cli.show_table import print_pairs
+
+            print_pairs(run.path)
+        return code

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from lethe.cli.budget_reading import anchor, export, show, verify
+from lethe.cli.budget_reading import accept, anchor, export, show, verify
 from lethe.cli.budget_report import report
+from lethe.cli.register import forget_data
+
+if TYPE_CHECKING:
+    from lethe.queries.registration import Registered
 
 MANY = Parameter(negative=())
 
@@ -21,6 +25,9 @@ def create(
     /,
     *,
     data: Path | None = None,
+    schema: Path | None = None,
+    prepared: Path | None = None,
+    table: str | None = None,
     dataset: str | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -38,9 +45,16 @@ def create(
     where
         A file on a local disk, or postgresql://... ; made if it is not there.
     data
-        File that the budget is for: it is bound to its content, and named after the file.
+        File that the budget is for: it is bound to its content and schema, and named after it.
+        What is not registered yet is registered.
+    schema
+        Of the data. [DATA.schema.toml, which `lethe schema` writes]
+    prepared
+        Place of the typed copy of a .csv file: personal data. [DATA.rows]
+    table
+        In a .duckdb file. [the only one]
     dataset
-        Name in the ledger; without --data the budget is bound to no content.
+        Name in the ledger; without --data the budget is bound to nothing and pays no question.
     epsilon
         Budget as a sum of epsilon.
     delta
@@ -62,7 +76,6 @@ def create(
     from lethe.cli.budget_words import limit_of, opened, rule_of
     from lethe.errors import InputError
     from lethe.queries.ledger.limits import in_words
-    from lethe.queries.ledger.opening import fingerprint_of
 
     if data is None and dataset is None:
         raise InputError("lethe budget create needs --data FILE, or --dataset NAME.")
@@ -71,12 +84,13 @@ def create(
     own = [limit_of(one, whole) for one in analyst or ()]
     if len(dict(own)) < len(own):
         raise InputError("--analyst names somebody twice; give each one budget.")
-    fingerprint = "" if data is None else fingerprint_of(data)
+    found = None if data is None else _registered(data, schema, prepared, table)
     with opened(where) as ledger:
         ledger.create(
             name,
             whole,
-            fingerprint=fingerprint,
+            fingerprint="" if found is None else found.fingerprint(),
+            schema="" if found is None else found.schema.canonical(),
             relation=relation,
             unit=unit,
             analysts=dict(own) or None,
@@ -165,5 +179,27 @@ def raise_budget(
     return 0
 
 
-for _reads in (show, verify, export, anchor, report):
-    budget.command(_reads)
+def _registered(
+    data: Path, schema: Path | None, prepared: Path | None, table: str | None
+) -> Registered:
+    """What is registered, or is now."""
+    from lethe.cli.register import registered
+    from lethe.errors import InputError
+    from lethe.queries.registration import SUFFIX, find, is_made_of, keeper_of
+
+    known = data.suffix == SUFFIX or keeper_of(data, table).exists()
+    if not known or schema is not None or prepared is not None:
+        return registered(data, schema, prepared, table=table)
+    found = find(data, table)
+    is_raw = data.suffix != SUFFIX and data.exists()
+    if not found.is_unchanged() or (is_raw and not is_made_of(found, data)):
+        raise InputError(
+            f"{data} has changed since it was registered. `lethe budget forget-data {data}`, look "
+            "its schema over, and try again."
+        )
+    return found
+
+
+for _command in (show, verify, export, anchor, accept, report):
+    budget.command(_command)
+budget.command(forget_data, name="forget-data")

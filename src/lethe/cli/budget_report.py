@@ -17,6 +17,7 @@ def report(
     dataset: str | None = None,
     gate: Annotated[list[str] | None, Parameter(negative=())] = None,
     head: Annotated[list[str] | None, Parameter(negative=())] = None,
+    anchor: Path | None = None,
     out: Path | None = None,
     config: Path | None = None,
     context: Path | None = None,
@@ -35,6 +36,9 @@ def report(
         share, delta, queries, raises.
     head
         Hash that was kept elsewhere; see `lethe budget verify`.
+    anchor
+        File of `lethe budget anchor --to`; without one, the guarantee assumes that the ledger was
+        not rolled back.
     out
         Run folder. [lethe-runs/DATASET-HASH]
     config
@@ -51,10 +55,10 @@ def report(
     from lethe.training.fingerprint import digest
 
     options = merged(config, given)
-    with opened(where) as ledger:
+    with opened(where, options.get("anchor") and Path(options["anchor"])) as ledger:
         name = dataset_of(ledger, options["dataset"])
         findings = compose(ledger, name, options["gate"] or (), options["head"] or ())
-    bound = digest("ledger", name, findings.data["fingerprint"], findings.reproduction["head"])
+    bound = digest("ledger", name, findings.reproduction["head"])
     folder = run_folder(options["out"], Path(name).stem, bound)
     # A ledger's URL may hold a password, so the place is not written down.
     command = {"command": "budget report", **options, "dataset": name}

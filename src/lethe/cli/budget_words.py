@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.errors import InputError, did_you_mean
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def opened(where: str) -> Iterator[Ledger]:
+def opened(where: str, anchor: Path | None = None) -> Iterator[Ledger]:
     """The ledger, closed afterwards."""
     from lethe.queries.ledger.opening import open_ledger
 
-    ledger = open_ledger(where)
+    ledger = open_ledger(where, anchor)
     try:
         yield ledger
     finally:

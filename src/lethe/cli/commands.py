@@ -32,6 +32,8 @@ COMMANDS = {
     ],
     "Defend and prove": [
         Command("canaries", "lethe.cli.canaries:canaries", "Bound epsilon with one training."),
+        Command("schema", "lethe.cli.register:schema", "Draft what a table's columns are."),
+        Command("register", "lethe.cli.register:register", "Settle it, so that one may ask."),
         Command("budget", "lethe.cli.budget:budget", "The ledger that answers are paid from."),
         Command("query", "lethe.cli.query:query", "Ask a table, with noise, within a budget."),
         Command("serve", "lethe.cli.serve:serve", "Answer over HTTP, within budgets."),

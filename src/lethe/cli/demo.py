@@ -47,7 +47,8 @@ def demo(*, out: Path = Path("lethe-demo"), models: int = 16) -> int:
 
 
 def _commands(out: Path, models: int) -> Iterator[list[str]]:
-    """What to run, in order; a budget is made once."""
+    """What to run, in order; schema and budget are made once."""
+    from lethe.cli.register import schema_of
     from lethe.loaders.shipped import FILMS
 
     yield [
@@ -62,15 +63,17 @@ def _commands(out: Path, models: int) -> Iterator[list[str]]:
         *("audit", "table", str(FILMS), "--person", "person", "--item", "film"),
         *("--value", "rating", "--time", "day", "--out", str(out / "rows"), "--quiet"),
     ]
-    budget = str(out / "budget.db")
+    budget, patients = str(out / "budget.db"), out / "patients.parquet"
+    if not schema_of(patients).exists():
+        yield ["schema", str(patients)]
     if not Path(budget).exists():
         yield [
-            *("budget", "create", budget, "--data", str(out / "patients.parquet")),
+            *("budget", "create", budget, "--data", str(patients)),
             *("--dataset", "patients", "--epsilon", "3", "--delta", "1e-6"),
         ]
     for question in _QUESTIONS:
         yield [
-            *("query", str(out / "patients.parquet"), question, "--epsilon", "0.5"),
+            *("query", str(patients), question, "--epsilon", "0.5"),
             *("--budget", budget),
         ]
     yield ["budget", "report", budget, "--out", str(out / "answers")]

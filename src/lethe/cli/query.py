@@ -26,6 +26,7 @@ def query(
     rows: int | None = None,
     relation: Literal["add/remove", "replace-one"] | None = None,
     table: str | None = None,
+    anchor: Path | None = None,
     dry_run: Annotated[bool, FLAG] = False,
     explain: Annotated[bool, FLAG] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
@@ -46,7 +47,7 @@ def query(
     Parameters
     ----------
     path
-        Table: .parquet, .csv or .duckdb.
+        Registered data, or their keeper's file; see `lethe register`.
     question
         In the grammar above.
     epsilon
@@ -71,6 +72,8 @@ def query(
         Neighbours: a person more or less, or another person instead. [add/remove]
     table
         In a .duckdb file. [the only one]
+    anchor
+        Head of the ledger that `lethe budget anchor` wrote, kept elsewhere: finds old copies.
     dry_run
         Say what it would cost and how far off it would be; spend nothing, read no row.
     explain
@@ -91,13 +94,12 @@ def query(
     from lethe.queries.parse import parse
     from lethe.queries.plan import make_plan
     from lethe.queries.privacy import Privacy
-    from lethe.queries.table import Table
+    from lethe.queries.registration import find
 
     asked_relation = relation or "add/remove"
     if dry_run or explain:
         privacy = Privacy(epsilon, delta, rho, mu, asked_relation, person, rows)
-        with Table(path, table=table) as opened:
-            plan = make_plan(parse(question), opened.schema, privacy)
+        plan = make_plan(parse(question), find(path, table).schema, privacy)
         words = explained(plan) if explain else []
         if dry_run:
             if as_json:
@@ -122,6 +124,7 @@ def query(
         dataset=dataset,
         analyst=ANALYST if analyst is None else analyst,
         again=again,
+        anchor=anchor,
         no_budget=no_budget,
     )
     if no_budget:

@@ -1,4 +1,4 @@
-"""`lethe serve`: answer questions over HTTP; `lethe token`: let somebody ask."""
+"""`lethe serve`: answer questions over HTTP; `lethe token`: let an analyst ask, or no longer."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from lethe.queries.service.house import House
+    from lethe.queries.service.query_service import QueryService
 
 _Kinds = dict[str, type | tuple[type, ...]]
 
 _NUMBER = (int, float)
 _TOP: _Kinds = {
     "budget": str,
+    "anchor": str,
     "tokens": str,
     "log": str,
     "counts": str,
@@ -60,8 +61,8 @@ def serve(
     Parameters
     ----------
     config
-        TOML file: budget, tokens, [tables.NAME] with file and dataset, [models.NAME]; paths are
-        relative to it.
+        TOML file: budget, anchor, tokens, [tables.NAME] with file and dataset, [models.NAME];
+        paths are relative to it.
     host
         Address to listen at. Others than this machine's own need TLS.
     port
@@ -73,30 +74,35 @@ def serve(
     behind_proxy
         TLS is ended by a proxy in front.
     """
-    from lethe.queries.service.pace import Pace
+    from lethe.queries.service.access import AuditLog, RateLimiter, Tokens
     from lethe.queries.service.server import check_place
     from lethe.queries.service.server import serve as listen
-    from lethe.queries.service.tokens import Tokens
-    from lethe.queries.service.trail import Trail
     from lethe.queries.service.web import build
 
     check_place(host, port, certificate, key, behind_proxy)
-    told = _read(config)
+    settings = _read(config)
     folder = config.parent
-    tokens = Tokens.load(folder / told.get("tokens", "tokens.json"))
-    with contextlib.ExitStack() as open_ones:
-        house = _house(told, folder, open_ones)
-        trail = Trail(folder / told["log"] if "log" in told else sys.stderr)
-        open_ones.callback(trail.close)
-        app = build(house, tokens, Pace(told.get("per_minute", 60)), trail)
+    tokens = Tokens(folder / settings.get("tokens", "tokens.json"))
+    with contextlib.ExitStack() as stack:
+        service = _service(settings, folder, stack)
+        log = AuditLog(folder / settings["log"] if "log" in settings else sys.stderr)
+        stack.callback(log.close)
+        app = build(service, tokens, RateLimiter(settings.get("per_minute", 60)), log)
         listen(app, host, port, certificate, key)
     return 0
 
 
-def token(analyst: str, /, *, tokens: Path = Path("tokens.json")) -> int:
+def token(
+    analyst: str,
+    /,
+    *,
+    tokens: Path = Path("tokens.json"),
+    expires: str = "90d",
+    revoke: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
     """Make a token for an analyst and print it, once; an earlier one of the same name ends.
 
-    The file keeps a hash only. `lethe serve` reads it when it starts.
+    The file keeps a hash only. A running `lethe serve` sees every change at the next request.
 
     Parameters
     ----------
@@ -104,14 +110,24 @@ def token(analyst: str, /, *, tokens: Path = Path("tokens.json")) -> int:
         Name, as in `lethe budget grant`.
     tokens
         File of the tokens' hashes.
+    expires
+        When it ends: a span (30d, 12h, 90m), a date (2027-01-31, the end of that day in UTC), or
+        never.
+    revoke
+        End the analyst's token now, and make none.
     """
-    from lethe.queries.service.tokens import Tokens
+    from datetime import UTC, datetime
 
-    book = Tokens.load(tokens) if tokens.exists() else Tokens({})
-    made = book.issue(analyst)
-    book.save(tokens)
-    print(made)
-    print(f"Hand it to {analyst}; it is not shown again.", file=sys.stderr)
+    from lethe.queries.service.access import expiry, issue_token, revoke_token
+
+    if revoke:
+        revoke_token(tokens, analyst)
+        print(f"The token of {analyst} is revoked.")
+        return 0
+    ends = expiry(expires, datetime.now(UTC))
+    print(issue_token(tokens, analyst, ends))
+    until = "It never expires" if ends is None else f"It ends on {ends:%Y-%m-%d %H:%M} UTC"
+    print(f"Hand it to {analyst}; it is not shown again. {until}.", file=sys.stderr)
     return 0
 
 
@@ -120,18 +136,18 @@ def _read(config: Path) -> dict[str, Any]:
     from lethe.cli.options import read_toml
     from lethe.errors import InputError
 
-    told = read_toml(config)
-    _check(str(config), told, _TOP)
+    settings = read_toml(config)
+    _check(str(config), settings, _TOP)
     for group, kinds in (("tables", _TABLE), ("models", _MODEL)):
-        for name, one in told.get(group, {}).items():
+        for name, given in settings.get(group, {}).items():
             where = f"{config} [{group}.{name}]"
-            if not isinstance(one, dict):
+            if not isinstance(given, dict):
                 raise InputError(f"{where} must be a table of its own.")
-            _check(where, one, kinds)
+            _check(where, given, kinds)
             for key in _NEEDED[group]:
-                if key not in one:
+                if key not in given:
                     raise InputError(f"{where} lacks {key!r}.")
-    return told
+    return settings
 
 
 def _check(where: str, given: dict[str, Any], kinds: _Kinds) -> None:
@@ -144,46 +160,50 @@ def _check(where: str, given: dict[str, Any], kinds: _Kinds) -> None:
             raise InputError(f"{where}: {key}={value!r} must be {words[kinds[key]]}.")
 
 
-def _house(told: dict[str, Any], folder: Path, open_ones: contextlib.ExitStack) -> House:
+def _service(settings: dict[str, Any], folder: Path, stack: contextlib.ExitStack) -> QueryService:
     from lethe.errors import InputError
     from lethe.queries.ledger.opening import URLS, open_ledger
-    from lethe.queries.service.counter import Counter
-    from lethe.queries.service.house import House, Offer
+    from lethe.queries.service.access import RowCounter
+    from lethe.queries.service.query_service import DatasetConfig, QueryService
     from lethe.queries.service.served import Served
     from lethe.training.models import load_callable
 
-    where = told.get("budget")
-    if where is None and told.get("tables"):
+    where = settings.get("budget")
+    if where is None and settings.get("tables"):
         raise InputError(
             'nothing is served without a budget: name it by budget = "FILE". '
             "`lethe budget create` makes one."
         )
-    offers = [
-        Offer(
+    datasets = [
+        DatasetConfig(
             name,
-            folder / one["file"],
-            **{"dataset": name, **{key: value for key, value in one.items() if key != "file"}},
+            folder / given["file"],
+            **{"dataset": name, **{key: value for key, value in given.items() if key != "file"}},
         )
-        for name, one in told.get("tables", {}).items()
+        for name, given in settings.get("tables", {}).items()
     ]
     models = [
         Served(
             name,
-            load_callable(_beside(folder, one["callable"])),
-            **{key: value for key, value in one.items() if key != "callable"},
+            load_callable(_beside(folder, given["callable"])),
+            **{key: value for key, value in given.items() if key != "callable"},
         )
-        for name, one in told.get("models", {}).items()
+        for name, given in settings.get("models", {}).items()
     ]
     ledger = counter = None
     if where is not None:
-        ledger = open_ledger(where if where.startswith(URLS) else folder / where)
-        open_ones.callback(ledger.close)
+        anchor = settings.get("anchor")
+        ledger = open_ledger(
+            where if where.startswith(URLS) else folder / where,
+            None if anchor is None else folder / anchor,
+        )
+        stack.callback(ledger.close)
     if models:
-        counter = Counter(folder / told.get("counts", "counts.db"))
-        open_ones.callback(counter.close)
-    house = House(offers, ledger, models, counter)
-    open_ones.callback(house.close)
-    return house
+        counter = RowCounter(folder / settings.get("counts", "counts.db"))
+        stack.callback(counter.close)
+    service = QueryService(datasets, ledger, models, counter)
+    stack.callback(service.close)
+    return service
 
 
 def _beside(folder: Path, reference: str) -> str:

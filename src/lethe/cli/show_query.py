@@ -70,12 +70,13 @@ def _would_cost(plan: Plan, budget: str, dataset: str | None) -> str:
 def _paid(reply: Reply) -> str:
     from lethe.queries.ledger.limits import in_words
 
+    # Only an own budget has something left to show: that of the data set is its keeper's to see.
+    left = "" if reply.left is None else f" Left: {in_words(reply.left)}."
     if reply.stored:
-        left = "" if reply.left is None else f" Left: {in_words(reply.left)}."
         return f"The stored answer of the same question: it costs nothing.{left}"
-    if reply.charge is None or reply.left is None:
+    if reply.charge is None:
         return "No budget was charged."
-    return f"Cost: {in_words(reply.charge)}. Left: {in_words(reply.left)}."
+    return f"Cost: {in_words(reply.charge)}.{left}"
 
 
 def _number(value: object) -> str:

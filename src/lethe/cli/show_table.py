@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from lethe.cli.show_candidates import print_candidates, terminal
+from lethe.cli.show_candidates import print_candidates, terminal, titled
 from lethe.cli.show_rest import print_rest
 from lethe.evidence.findings import Findings
 
@@ -13,6 +14,9 @@ _COLUMNS = {
     "records": [("match", "match"), ("exposed", "exposed"), ("false_match", "false match")],
     "synthetic": [("strongest", "strongest")],
 }
+
+
+_PAIRS = 20  # printed; the file has all
 
 
 def _shown(found: Any) -> str:
@@ -51,3 +55,27 @@ def print_table(findings: Findings, folder: str) -> None:
         said = f"Proven, as the report says, is {', '.join(proven)}; nothing else is"
     console.print(Text(f"{said}: k-anonymity, too, is measured only."))
     print_rest(console, findings, folder)
+
+
+def print_pairs(folder: Path) -> None:
+    """Who was named as whom, from the kept table of records: personal data, asked for."""
+    from rich.text import Text
+
+    from lethe.columns import read_columns
+
+    kept = next(iter(sorted(folder.glob("records.*"))), None)
+    columns = {} if kept is None else read_columns(kept)
+    console = terminal()
+    if "attacker" not in columns:
+        console.print(Text("Nobody was named."))
+        return
+    decides = [at for at, one in enumerate(columns["decides"]) if str(one) in ("True", "1")]
+    table = titled("who was named as whom (personal data)")
+    for name in ("person", "record", "attacker", "score"):
+        table.add_column(name)
+    for at in decides[:_PAIRS]:
+        names = [str(columns[name][at]) for name in ("person", "record", "attacker")]
+        table.add_row(*names, f"{float(columns['score'][at]):.3g}")
+    console.print(table)
+    if len(decides) > _PAIRS:
+        console.print(Text(f"and {len(decides) - _PAIRS} more in {kept}"))

@@ -9,12 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lethe.cli.options import read_toml, settings_of
-from lethe.columns import as_text, check_column, read_columns
+from lethe.cli.options import settings_of
+from lethe.columns import Columns, as_text, check_column, read_columns
+from lethe.data.schema import Schema
+from lethe.data.source import SUFFIXES, TypedColumn, infer_schema, read_typed
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
+from lethe.linkage.domains import as_declared, domains_of
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
+from lethe.loaders.coded import Grouped
 from lethe.loaders.large import read_facts, read_table
 from lethe.loaders.rows import read_rows
 from lethe.loaders.sorted_ratings import Release
@@ -32,9 +36,10 @@ _OF_RECORDS: tuple[str, ...] = (
     "truth",
     "targets",
 )
-_OF_RECORDS += ("phi", "facts", "time_error", "value_error")
+_OF_RECORDS += ("phi", "facts", "time_error", "value_error", "false_matches", "pairs")
 _OF_TABLES: tuple[str, ...] = ("ks", "suppress", "most", "distance", "population", "people")
-_OF_TABLES += ("epsilon", "delta", "domains")
+_OF_TABLES += ("epsilon", "delta", "schema", "bins")
+_OF_SYNTHETIC = ("attacks", "linked")
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,9 @@ def subject_of(file: Path, options: Mapping[str, Any], wanted: Mapping[str, Any]
     """
     quasi = split_names(options["quasi"])
     if options["person"] is not None or (file.suffix.lower() == ".npz" and not quasi):
-        _refuse(options, ("quasi", "sensitive", "synthetic", "control", "attacks", *_OF_TABLES))
+        _refuse(
+            options, ("quasi", "sensitive", "synthetic", "control", *_OF_SYNTHETIC, *_OF_TABLES)
+        )
         return _records(file, options, wanted)
     if not quasi:
         raise InputError(
@@ -79,7 +86,7 @@ def subject_of(file: Path, options: Mapping[str, Any], wanted: Mapping[str, Any]
     if options["synthetic"] is not None:
         _refuse(options, _OF_TABLES)
         return _synthetic(file, options, wanted, quasi)
-    _refuse(options, ("attacks",))
+    _refuse(options, _OF_SYNTHETIC)
     return _table(file, options, wanted, quasi)
 
 
@@ -103,25 +110,35 @@ def _refuse(options: Mapping[str, Any], names: Sequence[str]) -> None:
 def _table(
     file: Path, options: Mapping[str, Any], wanted: Mapping[str, Any], quasi: tuple[str, ...]
 ) -> Subject:
-    domains = options["domains"]
-    given = {**wanted, "domains": None if domains is None else read_toml(Path(domains))}
-    settings = settings_of(TableSettings, given, _LISTS)
-    if settings.domains and not settings.epsilon:
-        raise InputError("--domains is about synthetic rows; --epsilon says how private.")
+    declared = None if options["schema"] is None else Schema.load(options["schema"])
+    settings = settings_of(TableSettings, {**wanted, "schema": declared}, _LISTS)
+    if not settings.epsilon and (declared is not None or options["bins"] is not None):
+        raise InputError("--schema and --bins are for synthetic rows; --epsilon says how private.")
     secret = options["sensitive"]
     # Queries and models may use any column; without them, only those that are named are read.
     named = (
         None
         if settings.queries or settings.predict or settings.utility_model
-        else list(dict.fromkeys([*quasi, *([] if secret is None else [secret]), *settings.domains]))
+        else list(dict.fromkeys([*quasi, *([] if secret is None else [secret]), *(declared or ())]))
     )
-    whole = "epsilon" if settings.epsilon else "keep-records" if settings.keep_records else None
     memory: str | None = options["memory"]
-    columns, notes = read_table(file, named, options["inside"], memory=memory, whole=whole)
-    everybody = None
+    columns: Columns | Mapping[str, TypedColumn] | Grouped
+    everybody: Columns | Grouped | None = None
+    notes: tuple[str, ...] = ()
+    # Archives of arrays have types of their own; `dp_rows` casts them.
+    if settings.epsilon and file.suffix.lower() in SUFFIXES:
+        schema = declared or _inferred(file, options["inside"], named)
+        domains_of(schema, settings.bins)  # refused before a run folder is there
+        settings = replace(settings, schema=schema)
+        columns = read_typed(file, schema, options["inside"])
+    else:
+        whole = "epsilon" if settings.epsilon else "keep-records" if settings.keep_records else None
+        columns, notes = read_table(file, named, options["inside"], memory=memory, whole=whole)
     if options["population"] is not None:
         everybody, more = read_table(Path(options["population"]), list(quasi), memory=memory)
         notes += more
+        if settings.schema is not None and not isinstance(everybody, Grouped):
+            everybody = as_declared(settings.schema, everybody)
     files = [file, *([] if everybody is None else [Path(options["population"])])]
 
     audit = partial(
@@ -130,10 +147,17 @@ def _table(
     return Subject(_name(files, [*quasi, str(secret), str(settings.seed)]), audit, notes)
 
 
+def _inferred(file: Path, inside: str | None, named: Sequence[str] | None) -> Schema:
+    """What the file looks like; the guarantee says that it was read off the rows."""
+    found = infer_schema(file, inside)
+    return found if named is None else Schema(tuple(found[name] for name in named))
+
+
 def _synthetic(
     file: Path, options: Mapping[str, Any], wanted: Mapping[str, Any], quasi: tuple[str, ...]
 ) -> Subject:
-    settings = settings_of(SyntheticSettings, wanted, _LISTS)
+    given = {**wanted, "linked": split_names(options["linked"]) or None}
+    settings = settings_of(SyntheticSettings, given, _LISTS)
     files = [file, Path(options["synthetic"]), Path(options["control"])]
     original, made, control = (read_rows(path) for path in files)
     secret, name = options["sensitive"], files[1].stem
@@ -161,8 +185,8 @@ def _records(file: Path, options: Mapping[str, Any], wanted: Mapping[str, Any]) 
         others = [next(theirs) if given and name is not None else name for name in names]
         found, more = _read(files[-1], others, options, None)
         aux, said = replace(found, name=files[-1].stem), (*said, *more)
-    elif options["truth"] is not None or options["aux_columns"] is not None:
-        raise InputError("--truth and --aux-columns are about --aux FILE, which is missing.")
+    elif options["truth"] is not None or options["aux_columns"] or options["pairs"]:
+        raise InputError("--truth, --aux-columns and --pairs need --aux FILE, which is missing.")
     if options["truth"] is not None:
         files.append(Path(options["truth"]))
         pairs = read_columns(files[-1])

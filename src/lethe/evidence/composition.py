@@ -201,12 +201,12 @@ def sequential(parts: Sequence[Guarantee]) -> Guarantee:
         raise InputError(f"kinds {sorted(kinds)} differ: convert them first, or see `tightest`.")
     kind = kinds.pop()
     if kind == "zcdp":
-        return replace(parts[0], parameters={"rho": zcdp_sum(parts)})
+        return _of_all(parts, {"rho": zcdp_sum(parts)})
     if kind == "gdp":
-        return replace(parts[0], parameters={"mu": gdp_sum(parts)})
+        return _of_all(parts, {"mu": gdp_sum(parts)})
     both = basic(parts)
     given = {"epsilon": both.epsilon} | ({"delta": both.delta} if kind == "approx-dp" else {})
-    return replace(parts[0], parameters=given)
+    return _of_all(parts, given)
 
 
 def parallel(parts: Sequence[Guarantee]) -> Guarantee:
@@ -228,7 +228,7 @@ def parallel(parts: Sequence[Guarantee]) -> Guarantee:
     names = sorted({name for part in parts for name in part.parameters})
     tops = [sorted((p.parameters.get(n, 0.0) for p in parts), reverse=True) for n in names]
     rows = [
-        replace(parts[0], parameters={n: top[i] for n, top in zip(names, tops, strict=True)})
+        _of_all(parts, {n: top[i] for n, top in zip(names, tops, strict=True)})
         for i in range(taken)
     ]
     return rows[0] if taken == 1 else sequential(rows)
@@ -277,6 +277,15 @@ def _check(parts: Sequence[Guarantee], kinds: Sequence[str]) -> set[str]:
             "about people or replacements; compose those of one relation and unit."
         )
     return {part.kind for part in parts}
+
+
+def _of_all(parts: Sequence[Guarantee], parameters: dict[str, float]) -> Guarantee:
+    """The claim on all parts: it needs what each of them assumes, and ends with any of them."""
+    assumed = dict.fromkeys(text for part in parts for text in part.assumptions)
+    voided = dict.fromkeys(text for part in parts for text in part.voided_by)
+    return replace(
+        parts[0], parameters=parameters, assumptions=tuple(assumed), voided_by=tuple(voided)
+    )
 
 
 def _delta(part: Guarantee) -> float:

@@ -186,7 +186,7 @@ def _of_mechanism(mechanism: Json, rule: Rule) -> Measured | None:
 
 def _of_rows(findings: Findings, candidate: Json, metric: str) -> Measured | None:
     assert findings.table is not None
-    if metric in ("marketer", "top-1"):
+    if metric in ("marketer", "top-1", "excess"):
         return measured_of(candidate["risk"])
     if findings.table["kind"] == "synthetic":
         return measured_of(candidate.get("excess", {}).get(metric))

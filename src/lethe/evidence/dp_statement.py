@@ -22,11 +22,12 @@ from lethe.evidence.accounting import (
     steps_per_epoch,
 )
 from lethe.evidence.gdp import gdp_epsilon
-from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.guarantee import Guarantee, empirical_only, from_seeded_noise
 from lethe.evidence.individual import Float, check_weights, individual_epsilons
 
 TUNING = ("none", "public", "counted", "uncounted")
 SOURCES = ("public", "private")
+SEEDS = ("secret", "given")
 _ROUNDING = 1e-12  # 1/49 times 49 is a little below 1
 
 
@@ -50,6 +51,8 @@ class DpSgdRun:
         batch_norm: whether a layer mixes the records of a batch.
         weights: (records,) factors of the clipped gradients in [0, 1], or None for 1.
         weights_from: ``public`` (or held-out) or ``private`` data.
+        noise_seed: ``secret`` (128 drawn bits or more, handed to nobody) or ``given``, as in an
+            audit, whose label is then for a training anew.
     """
 
     noise_multiplier: float
@@ -66,6 +69,7 @@ class DpSgdRun:
     batch_norm: bool = False
     weights: ArrayLike | None = None
     weights_from: str = "public"
+    noise_seed: str = "secret"
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +129,10 @@ def dp_statement(run: DpSgdRun) -> DpStatement:
         )
     ended = _what_ends_it(run, delta)
     if ended:
-        return DpStatement(empirical_only(*_float_noise(), voided_by=ended), ended)
+        label = empirical_only(voided_by=ended)
+        if run.noise_multiplier > 0:
+            label = from_seeded_noise(label, given=run.noise_seed == "given")
+        return DpStatement(label, ended)
     steps = run.steps
     weaker: list[str] = []
     if run.sampling == "shuffled":
@@ -211,6 +218,7 @@ def _check(run: DpSgdRun) -> float:
     check_at_least("noise_multiplier", run.noise_multiplier, 0)
     check_choice("tuning", run.tuning, TUNING)
     check_choice("weights_from", run.weights_from, SOURCES)
+    check_choice("noise_seed", run.noise_seed, SEEDS)
     check_choice("unit", run.unit, ("record", "user"))
     check_between("sampling_rate", run.sampling_rate, 0, 1, open_low=True)
     return check_given_delta(run.delta)
@@ -253,8 +261,9 @@ def _proven(kind: str, parameters: dict[str, float], run: DpSgdRun) -> Guarantee
         drawn,
         "sums are divided by a number that does not depend on the batch drawn",
         "initial parameters and preprocessing do not depend on the private data",
-        *_float_noise(),
     ]
+    if run.relation == "add/remove":
+        assumed.append(public_count(run.unit))
     if run.weights is not None:
         assumed.append(
             f"the weight of a {run.unit} is at most 1, a function of it and of public data alone"
@@ -275,11 +284,13 @@ def _proven(kind: str, parameters: dict[str, float], run: DpSgdRun) -> Guarantee
         "a choice among several trainings by how they did on the private data",
         "further releases from the same data, which add up",
     )
-    return Guarantee(kind, parameters, run.relation, run.unit, tuple(assumed), voided)
+    label = Guarantee(kind, parameters, run.relation, run.unit, tuple(assumed), voided)
+    return from_seeded_noise(label, given=run.noise_seed == "given")
 
 
-def _float_noise() -> tuple[str, ...]:
+def public_count(unit: str) -> str:
+    """What adding or removing assumes of settings that follow from the size of the data."""
     return (
-        "the proof is of real numbers; the noise is ordinary floating point, "
-        "whose lowest bits may tell more",
+        f"the number of {unit}s is public, although one more or fewer is a neighbour: "
+        "the sampling rate, the steps, the noise and the divisor of sums may follow from it"
     )

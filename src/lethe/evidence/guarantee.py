@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -21,6 +22,21 @@ PROVEN = (
 NOT_PROVEN = ("asymptotic", "empirical-only")
 RELATIONS = ("add/remove", "replace-one", "none")
 UNITS = ("record", "user", "vector", "query", "none")
+
+FLOAT_NOISE = (
+    "the proof is of real numbers; the noise is ordinary floating point, whose lowest bits may "
+    "reveal more"
+)
+SECRET_SEED = (
+    "the noise comes from a secret of at least 128 bits that is handed to nobody, through a "
+    "generator for statistics, not for cryptography"
+)
+GIVEN_SEED = (
+    "the seed of this noise was given, as an audit or a reproduction needs: the label is for the "
+    "same release made anew with a secret seed"
+)
+SEED_KNOWN = "anyone who knows or guesses the seed of the noise can draw it again and take it off"
+SECRET_BITS = 128
 
 
 @dataclass(frozen=True)
@@ -96,6 +112,40 @@ def where_people_have_several(guarantee: Guarantee, most: int) -> Guarantee:
         return guarantee
     told = f"it protects each record as one, not a person: here a person has up to {most} records"
     return replace(guarantee, assumptions=(told, *guarantee.assumptions))
+
+
+def from_seeded_noise(guarantee: Guarantee, *, given: bool = False) -> Guarantee:
+    """The same label with what noise of a pseudo-random generator leaves open.
+
+    Every label that rests on such noise passes through here; noise of OpenDP, which comes from the
+    operating system through exact samplers, does not need it.
+
+    Args:
+        guarantee: of a release with noise in floating point; a second call only changes whether
+            the seed was given.
+        given: the seed was named by the caller, not drawn as a secret: see `noise_seed`.
+
+    >>> label = from_seeded_noise(Guarantee("gdp", {"mu": 1.0}, "replace-one", "vector"))
+    >>> SEED_KNOWN in label.voided_by, GIVEN_SEED in label.assumptions
+    (True, False)
+    """
+    added = (FLOAT_NOISE, SECRET_SEED, GIVEN_SEED)
+    kept = tuple(text for text in guarantee.assumptions if text not in added)
+    voided = tuple(text for text in guarantee.voided_by if text != SEED_KNOWN)
+    return replace(
+        guarantee,
+        assumptions=(*kept, FLOAT_NOISE, GIVEN_SEED if given else SECRET_SEED),
+        voided_by=(*voided, SEED_KNOWN),
+    )
+
+
+def noise_seed(seed: int | None) -> int:
+    """The seed that was given, or a secret of 128 bits from the operating system.
+
+    Args:
+        seed: >= 0, for audits and reproductions; None for whatever is handed out.
+    """
+    return secrets.randbits(SECRET_BITS) if seed is None else seed
 
 
 def empirical_only(*assumptions: str, voided_by: tuple[str, ...] = ()) -> Guarantee:

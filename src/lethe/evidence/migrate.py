@@ -53,10 +53,12 @@ def _from_1(document: Json) -> Json:
 
 
 def _records_from_1(table: Json) -> Json:
-    adversaries = [{"calibrated": _MISSING, **one} for one in table["adversaries"]]
+    adversaries = [
+        {"calibrated": _MISSING, "attacker": "scoreboard-rh", **one} for one in table["adversaries"]
+    ]
     auxiliary = table["auxiliary"]
     if auxiliary is not None:
-        auxiliary = {"calibrated": _MISSING, "fitting": _MISSING, **auxiliary}
+        auxiliary = {"attackers": [], "together": None, **auxiliary}
     told = {"false_matches": None, "worst": {}, **table}
     return {**told, "adversaries": adversaries, "auxiliary": auxiliary}
 

@@ -47,6 +47,9 @@ SYNTHETIC_METRICS = {
     "singling-out": "excess of the singling-out attacks over their control",
     "linkability": "excess of the linkability attack over its control",
     "inference": "excess of the attribute inference attack over its control",
+    "identical": "excess of rows that are identical to a released one over the control",
+    "closest": "excess of original rows that lie nearer to the released ones than control rows do",
+    "excess": "excess of the strongest of all attacks over its control",
 }
 MECHANISM_METRICS = {
     "epsilon-lower": "lower confidence limit on epsilon",

@@ -14,12 +14,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from lethe.columns import as_text
+from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
-from lethe.linkage.auxiliary import link_auxiliary
 from lethe.linkage.document import Account, compose
+from lethe.linkage.domains import as_declared
 from lethe.linkage.record_document import account_of_records
-from lethe.linkage.record_study import board, study_records
+from lethe.linkage.record_study import study_records
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.linkage.synthetic_document import account_of_synthetic
 from lethe.linkage.synthetic_study import study_synthetic
@@ -37,7 +38,7 @@ Say = Callable[[str], None]
 
 
 def audit_table(
-    columns: Columns | Grouped,
+    columns: Columns | Mapping[str, TypedColumn] | Grouped,
     quasi: Sequence[str],
     sensitive: str | None = None,
     *,
@@ -51,7 +52,8 @@ def audit_table(
 
     Args:
         columns: (rows,) by name, as `lethe.columns.read_columns` gives them; one row a person.
-            Or the different rows with their number, see `lethe.loaders.coded.read_grouped`.
+            Or typed by `TableSettings.schema`; or the different rows with their number, see
+            `lethe.loaders.coded.read_grouped`.
         quasi: columns that an adversary may know of a person.
         sensitive: column that nobody should learn; None leaves inference out.
         population: the same columns of everybody the rows may be of, the rows' own people
@@ -92,7 +94,13 @@ def audit_table(
                 )
         table = Table(name, columns.columns, tuple(quasi), sensitive, population, columns.times)
     else:
-        table = Table(name, columns, tuple(quasi), sensitive, population)
+        typed = {key: one for key, one in columns.items() if isinstance(one, TypedColumn)}
+        if typed and settings.schema is None:
+            raise InputError("columns that are typed need settings.schema, by which they are.")
+        plain = {key: one for key, one in columns.items() if not isinstance(one, TypedColumn)}
+        if settings.schema is not None:
+            plain |= as_declared(settings.schema, typed)
+        table = Table(name, plain, tuple(quasi), sensitive, population, typed=typed)
     (say or _silent)(f"{name}: {table.rows} rows, {len(table.quasi)} quasi-identifiers")
     study = study_table(table, settings)
     if folder is not None:
@@ -116,8 +124,10 @@ def audit_records(
         ratings: the release, see `lethe.loaders.ratings.load_ratings` and, for files beyond
             memory, `lethe.loaders.sorted_ratings.sort_ratings`.
         aux: what an adversary really has of some people, or an earlier release; None = nothing.
-        truth: names in `aux` and names in `ratings` of the same people; None = not known.
-        settings: see `RecordSettings`.
+        truth: names in `aux` and names in `ratings` of the same people; None = not known. Enough
+            of them are one more adversary of every candidate.
+        settings: see `RecordSettings`. With `keep_records` and `aux`, who was named as whom is
+            kept.
         say: see `audit_table`.
         folder: see `audit_table`.
 
@@ -128,30 +138,19 @@ def audit_records(
         What is known of a simulated target is drawn at random from the release itself.
 
     Raises:
-        InputError: `aux` shares no item with the release, or truth that does not fit.
+        InputError: `aux` shares no item with the release, truth that does not fit, or pairs that
+            are asked for without `aux`.
         NotMeasurable: fewer than 2 people have enough facts.
     """
     settings, say = settings or RecordSettings(), say or _silent
+    if settings.pairs and aux is None:
+        raise InputError("pairs are people of an auxiliary table who were named. Add aux (--aux).")
     say(f"{ratings.name}: {ratings.facts} facts of {len(ratings.people)} people")
-    study = study_records(ratings, settings)
-    linked = None
     if aux is not None:
         say(f"{ratings.name}: looking for the people of {aux.name}")
-        linked = link_auxiliary(
-            ratings,
-            study.facts,
-            aux,
-            None if truth is None else (as_text(truth[0]), as_text(truth[1])),
-            scoring=board(settings),
-            phi=settings.phi,
-            most=settings.sought,
-            rate=settings.false_matches,
-            drawn=settings.facts,
-            within=(settings.value_error, settings.time_error),
-            seed=settings.seed,
-            confidence=settings.confidence,
-        )
-    return _finished(account_of_records(study, linked, settings), settings, folder)
+    names = None if truth is None else (as_text(truth[0]), as_text(truth[1]))
+    study = study_records(ratings, settings, aux, names)
+    return _finished(account_of_records(study, settings), settings, folder)
 
 
 def audit_synthetic(
@@ -202,8 +201,11 @@ def _finished(
     settings: TableSettings | RecordSettings | SyntheticSettings,
     folder: RunFolder | None,
 ) -> Findings:
-    if settings.keep_records and folder is not None and account.people:
-        write_personal(folder, account.people)
+    if settings.keep_records and folder is not None:
+        if account.pairs:
+            write_personal(folder, account.pairs)
+        if account.people:
+            write_personal(folder, account.people, "exposed" if account.pairs else "records")
     return compose(account, settings)
 
 

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, NotMeasurable
+from lethe.errors import InputError
 from lethe.evidence.estimate import Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
-from lethe.linkage.calibration import Calibrated, calibrate, outside, records_like, some_facts_of
+from lethe.evidence.risk import family_confidence
+from lethe.linkage.attackers import (
+    COMPARED,
+    Calibrated,
+    Naming,
+    outside,
+    pick,
+    records_like,
+    share_out,
+    some_facts_of,
+    together,
+)
 from lethe.linkage.facts import NOT_RELEASED, Facts, Int, Known, facts_of, index_of
 from lethe.linkage.matching import PHIS, Point, curve
-from lethe.linkage.scoreboard import NO_MATCH, RH, Links, Scoreboard, link
+from lethe.linkage.record_way import Aim
+from lethe.linkage.scoreboard import NO_MATCH, Links, link
+from lethe.linkage.settings import RecordSettings
+from lethe.linkage.way import FEWEST
 from lethe.loaders.sorted_ratings import Release
 
 _OUTSIDE = 1000  # released people looked for without their own record, at most
@@ -27,11 +42,32 @@ class Answers:
         answered: share of people for whom a record is named, right or wrong.
         right: share of the known pairs that are named rightly.
         strange: share of the others for whom a record is named.
+        counts: people, named; known pairs, named rightly; others, named; the last four None
+            without the truth.
     """
 
     answered: Measured
     right: Measured
     strange: Measured
+    counts: Mapping[str, int | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """One attacker on a real auxiliary table.
+
+    Attributes:
+        links: of everybody who was looked for.
+        calibrated: threshold from released people who were looked for without their own record,
+            with as many facts as the people of the auxiliary table have.
+        sure: answers from the threshold of the audit on; None where it stays silent.
+        compared: answers from the threshold of the paper on.
+    """
+
+    links: Links
+    calibrated: Calibrated | Refusal
+    sure: Answers | None
+    compared: Answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,32 +79,32 @@ class Auxiliary:
         people: who was looked for, by name.
         shared_items: items that both tables have.
         useful: people with a fact about such an item.
-        links: of `people`.
-        true: (Q,) record of each; -1 = not in the release. None = nobody knows.
-        answered: by threshold, share of people for whom a record is named, right or wrong.
-        points: by threshold, right and wrong; None without the truth.
-        clear: largest eccentricity of a wrong answer, and how many known pairs are named beyond
-            it. Found afterwards, so no threshold that anybody would have set. None without the
-            truth.
-        calibrated: threshold from released people who were looked for without their own record,
-            with as many facts as the people of the auxiliary table have.
-        sure: answers from that threshold on.
-        fitting: answers of the plain Scoreboard, a record that fits each of a few facts drawn of
-            a person; at the threshold of the audit.
+        true: (Q,) record of each; -1 = not in the release. None = not known.
+        by: what came of each attacker.
+        phi: from where on each answers; None = never, for there are too few people to set it.
+        naming: all attackers together, each from its threshold on.
+        sure: what that comes to.
+        answered: by threshold, share of people for whom Scoreboard-RH names a record.
+        points: of Scoreboard-RH by threshold, right and wrong; None without the truth.
+        clear: largest eccentricity of a wrong answer of Scoreboard-RH, and how many known pairs
+            are named beyond it. Found afterwards, so no threshold that anybody would have set.
+            None without the truth.
+        aim: the known pairs, as an adversary of each candidate; None without the truth.
     """
 
     name: str
     people: NDArray[np.str_]
     shared_items: int
     useful: int
-    links: Links
     true: Int | None
+    by: Mapping[str, Looked]
+    phi: Mapping[str, float | None]
+    naming: Naming
+    sure: Answers
     answered: dict[float, Measured]
     points: list[Point] | None
     clear: tuple[float, int] | None
-    calibrated: Calibrated | Refusal
-    sure: Answers | None
-    fitting: Answers
+    aim: Aim | None
 
 
 def link_auxiliary(
@@ -76,17 +112,13 @@ def link_auxiliary(
     facts: Facts,
     aux: Release,
     truth: tuple[NDArray[np.str_], NDArray[np.str_]] | None = None,
-    *,
-    scoring: Scoreboard = RH,
-    phi: float = 1.5,
-    most: int = 2000,
-    rate: float = 0.01,
-    drawn: int = 8,
-    within: tuple[float, float] = (0.0, 14.0),
-    seed: int = 0,
-    confidence: float = 0.95,
+    settings: RecordSettings | None = None,
+    simulated: int = 0,
 ) -> Auxiliary:
     """Look for everybody of an auxiliary table in the release; items are matched by name.
+
+    Attackers that take a few facts get at most `settings.facts` of each person, about items that
+    both tables have. Everybody with a known truth is among those who are looked for.
 
     Args:
         ratings: the release.
@@ -94,20 +126,14 @@ def link_auxiliary(
         aux: what the adversary has: names and facts, on the same scales.
         truth: names in `aux` and names in the release of the same people; who is not listed is
             taken to be outside the release. None = not known.
-        scoring: how records are scored.
-        phi: one more threshold.
-        most: people that are looked for; drawn at random where there are more. Everybody with a
-            known truth is among them.
-        rate: false matches that the calibrated threshold may make, see `calibrate`.
-        drawn: facts that each person is looked for with by the plain Scoreboard, at most; about
-            items that both tables have.
-        within: by which values and times of these may be off.
-        seed: draws people and facts.
-        confidence: of the intervals.
+        settings: of the audit.
+        simulated: other attacks on the release, at whose side the limits of the known pairs hold.
 
     Raises:
         InputError: the tables share no item, or the truth names people that there are not.
     """
+    settings = settings or RecordSettings()
+    seed = settings.seed
     place = _places(aux.items, ratings.items)
     shared = int((place >= 0).sum())
     if not shared:
@@ -121,48 +147,79 @@ def link_auxiliary(
         true[mine] = theirs
     order = np.random.default_rng([seed, 78]).permutation(len(aux.people))
     order = order[np.argsort(true[order] < 0, kind="stable")]  # known pairs first
-    chosen = np.sort(order[:most])
+    chosen = np.sort(order[: settings.sought])
     known = facts_of(index_of(aux), chosen)
     known = replace(known, item=place[known.item])
-    links = link(facts, known, scoring, true=true[chosen] if truth is not None else None)
-    phis = sorted({*PHIS, phi})
-    answered: dict[float, Measured] = {
-        one: clopper_pearson(int((links.matched(one) >= 0).sum()), len(chosen), confidence)
-        for one in phis
-    }
-    points = clear = sure = None
-    if truth is not None and (true[chosen] >= 0).any():
-        points = curve(links, true[chosen], phis, confidence)
-        clear = _clear(links, true[chosen])
     pairs = None if truth is None else true[chosen]
-    calibrated = _calibrated(facts, known, scoring, rate, seed, confidence)
-    if isinstance(calibrated, Calibrated):
-        sure = _answers(links, calibrated.phi, pairs, confidence)
-    shared_facts = _shared(known)
-    few = some_facts_of(
-        shared_facts, np.full(len(chosen), drawn), np.random.default_rng([seed, 86])
+    few = np.full(len(chosen), settings.facts)
+    aim = Aim(
+        f"everybody of {aux.name}",
+        true[chosen],
+        known,
+        some_facts_of(_shared(known), few, np.random.default_rng([seed, 86])),
+        (settings.value_error, float(settings.time_error)),
     )
-    plain = Scoreboard("minimum", "threshold", value_scale=within[0], time_scale=within[1])
+    boards = aim.boards(settings)
+    inside = np.zeros(0, np.int64) if pairs is None else np.flatnonzero(pairs >= 0)
+    size = simulated + (len(boards) if len(inside) >= FEWEST else 0)
+    sure = family_confidence(settings.confidence, max(size, 1))
+    links = {
+        name: link(facts, aim.known_by(name), board, true=pairs, entropy=False)
+        for name, board in boards.items()
+    }
+    calibrated = _calibrated(facts, aim, settings)
+    phi = {
+        name: settings.phi
+        if settings.phi is not None
+        else made.phi
+        if isinstance(made, Calibrated)
+        else None
+        for name, made in calibrated.items()
+    }
+    by = {
+        name: Looked(
+            found,
+            calibrated[name],
+            None if (least := phi[name]) is None else _answers(found.matched(least), pairs, sure),
+            _answers(found.matched(COMPARED), pairs, sure),
+        )
+        for name, found in links.items()
+    }
+    naming = together(links, phi)
+    board = links["scoreboard-rh"]
     return Auxiliary(
         aux.name,
         aux.people[chosen],
         shared,
-        _useful(known),
-        links,
+        int((np.diff(_shared(known).start) > 0).sum()),
         pairs,
-        answered,
-        points,
-        clear,
-        calibrated,
-        sure,
-        _answers(link(facts, few, plain), phi, pairs, confidence),
+        by,
+        phi,
+        naming,
+        _answers(naming.record, pairs, sure),
+        {
+            least: clopper_pearson(int((board.matched(least) >= 0).sum()), len(chosen), sure)
+            for least in PHIS
+        },
+        curve(board, pairs, PHIS, sure) if pairs is not None and len(inside) else None,
+        _clear(board, pairs) if pairs is not None and len(inside) else None,
+        None
+        if pairs is None or not len(inside)
+        else replace(
+            aim,
+            name=f"{len(inside)} known pairs with {aux.name}",
+            targets=pairs[inside],
+            known=pick(aim.known, inside),
+            few=None if aim.few is None else pick(aim.few, inside),
+        ),
     )
 
 
 def _calibrated(
-    facts: Facts, known: Known, scoring: Scoreboard, rate: float, seed: int, confidence: float
-) -> Calibrated | Refusal:
+    facts: Facts, aim: Aim, settings: RecordSettings
+) -> Mapping[str, Calibrated | Refusal]:
     """From people of the release, each known as a person of the auxiliary table is."""
+    seed, known, boards = settings.seed, aim.known, aim.boards(settings)
     counts = np.diff(_shared(known).start)
     able = np.unique(facts.person).astype(np.int64)
     people = np.sort(np.random.default_rng([seed, 87]).permutation(able)[:_OUTSIDE])
@@ -172,24 +229,63 @@ def _calibrated(
         value=None if known.value is None else alike.value,
         time=None if known.time is None else alike.time,
     )
-    try:
-        return calibrate(outside(facts, alike, people, scoring, seed), rate, confidence)
-    except NotMeasurable as error:
-        return Refusal(str(error))
+    most = np.full(len(people), settings.facts)
+    few = some_facts_of(alike, most, np.random.default_rng([seed, 88]))
+    own = replace(aim, targets=people, known=alike, few=few)
+    absent = outside(facts, {name: own.known_by(name) for name in boards}, people, boards)
+    return share_out(absent, settings.false_matches, settings.confidence)
 
 
-def _answers(links: Links, phi: float, true: Int | None, confidence: float) -> Answers:
-    named = links.matched(phi)
+def _answers(named: Int, true: Int | None, confidence: float) -> Answers:
     answered = clopper_pearson(int((named >= 0).sum()), len(named), confidence)
     inside = np.zeros(len(named), bool) if true is None else true >= 0
-    untold = Refusal("nobody is known to be in both tables.")
+    counts: dict[str, int | None] = {
+        "people": len(named),
+        "named": int((named >= 0).sum()),
+        "pairs": None,
+        "right": None,
+        "others": None,
+        "others_named": None,
+    }
     if true is None or not inside.any():
-        return Answers(answered, untold, untold)
-    right = clopper_pearson(int((named == true)[inside].sum()), int(inside.sum()), confidence)
-    if inside.all():
-        return Answers(answered, right, Refusal("everybody is known to be in both tables."))
-    strange = int((named >= 0)[~inside].sum())
-    return Answers(answered, right, clopper_pearson(strange, int((~inside).sum()), confidence))
+        unknown = Refusal("nobody is known to be in both tables.")
+        return Answers(answered, unknown, unknown, counts)
+    right, strange = int((named == true)[inside].sum()), int((named >= 0)[~inside].sum())
+    pairs, others = int(inside.sum()), int((~inside).sum())
+    counts |= {"pairs": pairs, "right": right, "others": others, "others_named": strange}
+    share: Measured = Refusal("everybody is known to be in both tables.")
+    if others:
+        share = clopper_pearson(strange, others, confidence)
+    return Answers(answered, clopper_pearson(right, pairs, confidence), share, counts)
+
+
+def pairs_of(found: Auxiliary, ratings: Release) -> list[dict[str, str | float | bool | None]]:
+    """Who was named as whom, by which attacker: personal data.
+
+    Every answer beyond a threshold is a row; `decides` marks the one that is taken where several
+    attackers answer. The score is how far the record stands out (its eccentricity).
+    """
+    rows: list[dict[str, str | float | bool | None]] = []
+    for at, (name, looked) in enumerate(found.by.items()):
+        phi = found.phi[name]
+        if phi is None:
+            continue
+        named = looked.links.matched(phi)
+        for person in np.flatnonzero(named >= 0).tolist():
+            rows.append(
+                {
+                    "person": str(found.people[person]),
+                    "record": str(ratings.people[named[person]]),
+                    "attacker": name,
+                    "score": float(looked.links.eccentricity[person]),
+                    "threshold": phi,
+                    "decides": bool(found.naming.attacker[person] == at),
+                    "right": None
+                    if found.true is None
+                    else bool(found.true[person] == named[person]),
+                }
+            )
+    return sorted(rows, key=lambda row: (str(row["person"]), not row["decides"]))
 
 
 def _shared(known: Known) -> Known:
@@ -208,10 +304,6 @@ def _clear(links: Links, true: Int) -> tuple[float, int]:
     right = (links.best == true) & (true >= 0)
     wrong = float(links.eccentricity[~right].max(initial=0.0))
     return wrong, int((links.eccentricity[right] > wrong).sum())
-
-
-def _useful(known: Known) -> int:
-    return int((np.diff(_shared(known).start) > 0).sum())
 
 
 def _places(names: NDArray[np.str_], among: NDArray[np.str_]) -> Int:

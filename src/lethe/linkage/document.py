@@ -44,6 +44,7 @@ class Account:
         limits: what the audit cannot say.
         section: the entry ``table`` of the findings.
         people: everybody by name, the most exposed first; personal data.
+        pairs: who of an auxiliary table was named as whom; personal data. None = not kept.
         settings: of the audit, for reproduction.
     """
 
@@ -62,6 +63,7 @@ class Account:
     limits: Sequence[str]
     section: Json
     people: Sequence[Json] = ()
+    pairs: Sequence[Json] | None = None
     settings: Json = field(default_factory=dict)
 
 

@@ -13,11 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import as_text
+from lethe.data.schema import Schema
+from lethe.data.source import TypedColumn
 from lethe.errors import require
 from lethe.evidence.guarantee import Guarantee
 from lethe.linkage.codes import Int
-from lethe.linkage.domains import Domain, declared
+from lethe.linkage.domains import (
+    BINS,
+    Domain,
+    columns_of,
+    domains_of,
+    plain,
+    written,
+)
 from lethe.linkage.noisy_marginals import NoisyCounts, measure, promise, rho_of
 from lethe.training.seeding import seeded
 
@@ -29,76 +37,94 @@ class DpRows:
     """Differentially private synthetic rows.
 
     Attributes:
-        columns: (rows,) by name, of the same types as the original's.
+        columns: (rows,) by name, of the types that the schema declares.
         cells: (rows,) of each column.
         domains: what the cells mean.
         pairs: names of the columns that were counted together.
         guarantee: what the rows prove.
     """
 
-    columns: Mapping[str, NDArray[Any]]
+    columns: Mapping[str, TypedColumn]
     cells: tuple[Int, ...]
     domains: tuple[Domain, ...]
     pairs: tuple[tuple[str, str], ...]
     guarantee: Guarantee
 
+    @property
+    def rows(self) -> int:
+        """How many, as the noisy counts tell it."""
+        return len(self.cells[0])
+
+    def plain(self) -> dict[str, NDArray[Any]]:
+        """By name, arrays for measurements; see `lethe.linkage.domains.plain`."""
+        return {
+            domain.name: plain(self.columns[domain.name], domain.column, gaps=domain.column.missing)
+            for domain in self.domains
+        }
+
     def to_csv(self) -> bytes:
-        """The rows as a file."""
+        """The rows as a file, spelled by the declared types alone; blank where missing."""
         lines = io.StringIO()
         writer = csv.writer(lines, lineterminator="\n")
         writer.writerow(self.columns)
-        writer.writerows(
-            zip(*(as_text(one).tolist() for one in self.columns.values()), strict=True)
-        )
+        cells = (written(self.columns[domain.name], domain.column) for domain in self.domains)
+        writer.writerows(zip(*cells, strict=True))
         return lines.getvalue().encode()
 
 
 def dp_rows(
-    columns: Mapping[str, NDArray[Any]],
+    columns: Mapping[str, NDArray[Any] | TypedColumn],
+    schema: Schema,
     epsilon: float,
     delta: float = 1e-6,
     *,
-    domains: Mapping[str, Any] | None = None,
+    bins: int = BINS,
     seed: int = 0,
 ) -> DpRows:
     """Count with noise, fit a model to the counts, and draw rows from it.
 
     Args:
-        columns: (rows,) by name, one row a person.
+        columns: (rows,) by name, one row a person; arrays are cast to the declared types, and
+            those that are not in the schema are left alone.
+        schema: of the rows; see `domains_of` for what it has to declare.
         epsilon: above 0.
         delta: in (0, 1).
-        domains: see `declared`.
+        bins: see `domains_of`.
         seed: of what is drawn from the model. The noise of the counts has none, so two runs
             differ, and both cost.
 
     Guarantee:
-        (epsilon, delta)-differential privacy of the rows where one row is added or removed.
+        (epsilon, delta)-differential privacy of the rows, their number, types and spelling where
+        one row is added or removed.
 
     Assumes:
-        One row a person, and cells that do not depend on the rows; see `DpRows.guarantee`.
+        One row a person; `schema` and `bins` do not depend on the rows, see `DpRows.guarantee`. Of
+        arrays: another row does not change what a cell holds (a whole number beyond 2**53 is
+        rounded where a gap elsewhere makes its array one of floats; files have no such flaw).
 
     Raises:
-        InputError: epsilon, delta or domains out of range.
-        NotMeasurable: a column with too many different values.
+        InputError: epsilon, delta or bins out of range, or a column without a domain.
+        NotMeasurable: a column with too many cells.
         MissingExtra: opendp or mbi is missing.
     """
     check_installed()  # before anything is spent
-    cells = declared(columns, domains)
-    places = [one.place(columns[one.name]) for one in cells]
-    found = measure(places, [one.cells for one in cells], rho_of(epsilon, delta))
-    drawn = draw_cells(found, [one.cells for one in cells], seed)
+    domains = domains_of(schema, bins)
+    typed = columns_of(schema, columns)
+    places = [domain.place(typed[domain.name]) for domain in domains]
+    found = measure(places, [domain.cells for domain in domains], rho_of(epsilon, delta))
+    drawn = draw_cells(found, [domain.cells for domain in domains], seed)
     rng = np.random.default_rng([seed, 80])
-    names = [one.name for one in cells]
+    names = list(schema)
     return DpRows(
-        {one.name: one.draw(codes, rng) for one, codes in zip(cells, drawn, strict=True)},
+        {domain.name: domain.draw(at, rng) for domain, at in zip(domains, drawn, strict=True)},
         tuple(drawn),
-        cells,
+        domains,
         tuple(
-            (names[one.columns[0]], names[one.columns[1]])
-            for one in found.marginals
-            if len(one.columns) == 2
+            (names[marginal.columns[0]], names[marginal.columns[1]])
+            for marginal in found.marginals
+            if len(marginal.columns) == 2
         ),
-        promise(found, epsilon, delta, cells),
+        promise(found, epsilon, delta, schema),
     )
 
 

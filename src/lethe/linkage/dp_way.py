@@ -10,16 +10,18 @@ upper limit of what linkage gets; the proof is the guarantee, not this number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.source import TypedColumn
 from lethe.evidence.estimate import Measured
 from lethe.linkage.anonymity import Float
 from lethe.linkage.answers import answers_kept
 from lethe.linkage.codes import Int, classes_of, counted
+from lethe.linkage.domains import plain, schema_of
 from lethe.linkage.dp_rows import DpRows, dp_rows
 from lethe.linkage.kept import counts_kept
 from lethe.linkage.table_way import Bench, Measurement, concluded, taken
@@ -57,10 +59,11 @@ def measure_synthetic(
         NotMeasurable: a column with too many different values.
     """
     table, settings = bench.table, bench.settings
-    made = _made(bench, table.plain, epsilon)
+    columns: dict[str, NDArray[Any] | TypedColumn] = {**table.plain, **table.typed}
+    made = _made(bench, columns, epsilon)
     rows, sure = table.rows, settings.confidence
     place = {one.name: at for at, one in enumerate(made.domains)}
-    mine = [made.domains[place[name]].place(table.plain[name]) for name in table.quasi]
+    mine = [made.domains[place[name]].place(columns[name]) for name in table.quasi]
     theirs = [made.cells[place[name]] for name in table.quasi]
     own, drawn, size, shown = agreement(mine, theirs)
     smallest = int(size[shown].min()) if shown.any() else 0
@@ -78,7 +81,7 @@ def measure_synthetic(
     }
     if table.sensitive is not None:
         at = place[table.sensitive]
-        secret = made.domains[at].place(table.plain[table.sensitive])
+        secret = made.domains[at].place(columns[table.sensitive])
         certain, guessed = _told(own, secret, drawn, made.cells[at])
         most = float(np.bincount(secret).max()) / rows
         evidence["certain"] = counted(certain, rows, sure)
@@ -116,9 +119,24 @@ def agreement(
     return own, drawn, size, (size > 0) & (np.bincount(drawn, minlength=classes) > 0)
 
 
-def _made(bench: Bench, columns: dict[str, NDArray[Any]], epsilon: float) -> DpRows:
+def _made(
+    bench: Bench, columns: Mapping[str, NDArray[Any] | TypedColumn], epsilon: float
+) -> DpRows:
     settings = bench.settings
-    return dp_rows(columns, epsilon, settings.delta, domains=settings.domains, seed=settings.seed)
+    schema = settings.schema or schema_of(bench.table.plain)
+    return dp_rows(columns, schema, epsilon, settings.delta, bins=settings.bins, seed=settings.seed)
+
+
+def _some(
+    columns: Mapping[str, NDArray[Any] | TypedColumn], rows: NDArray[np.bool_]
+) -> dict[str, NDArray[Any] | TypedColumn]:
+    """Some rows of columns of either kind."""
+    return {
+        name: TypedColumn(column.values[rows], column.present[rows])
+        if isinstance(column, TypedColumn)
+        else column[rows]
+        for name, column in columns.items()
+    }
 
 
 def _told(own: Int, secret: Int, drawn: Int, told: Int) -> tuple[float, float]:
@@ -151,13 +169,18 @@ def _worth(bench: Bench, made: DpRows, epsilon: float) -> Worth:
     original = table.plain
     if bench.use is not None:
         # Rows made of all rows know the held-out ones; these are made anew without them.
-        learnt = _made(bench, taken(original, ~bench.held_out), epsilon)
+        columns: dict[str, NDArray[Any] | TypedColumn] = {**original, **table.typed}
+        learnt = _made(bench, _some(columns, ~bench.held_out), epsilon)
         held_out = taken(original, bench.held_out)
         rng = np.random.default_rng([settings.seed, 81])
-        written = {one.name: one.draw(one.place(held_out[one.name]), rng) for one in learnt.domains}
-        return bench.use.worth(learnt.columns, held_out, written)
+        written = {}
+        for domain in learnt.domains:
+            cells = domain.place(_some(columns, bench.held_out)[domain.name])
+            drawn = domain.draw(cells, rng)
+            written[domain.name] = plain(drawn, domain.column, gaps=domain.column.missing)
+        return bench.use.worth(learnt.plain(), held_out, written)
     if settings.queries:
-        value = answers_kept(original, made.columns, settings.queries)
+        value = answers_kept(original, made.plain(), settings.queries)
         return counted_worth(value, table.rows, settings.confidence, "released rows")
     names = [*table.quasi, *(() if table.sensitive is None else (table.sensitive,))]
     place = {one.name: at for at, one in enumerate(made.domains)}

@@ -13,7 +13,7 @@ from lethe.errors import InputError, NotMeasurable, check_at_least, check_betwee
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
 from lethe.linkage.facts import Facts, Float, Int, Known
-from lethe.linkage.scoreboard import RH, Links, Scoreboard, check_known, scores, stand_out
+from lethe.linkage.scoreboard import RH, Links, Scoreboard, check_known, link
 
 PHIS = (0.0, 0.13, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 
@@ -186,11 +186,18 @@ def facts_needed(
     if len(true) != len(known) or true.min() < 0 or true.max() >= facts.people:
         raise InputError(f"true needs {len(known)} released records below {facts.people}.")
     most = int(counts[0])
-    named = np.zeros((len(known), most), bool)
-    for target, first in enumerate(known.start[:-1].tolist()):
-        for m in range(1, most + 1):
-            best, eccentricity, _ = stand_out(_first(facts, known, first, m, board))
-            named[target, m - 1] = best == true[target] and eccentricity >= phi
+    # One target for each number of facts: the first m of them.
+    sizes = np.tile(np.arange(1, most + 1), len(known))
+    first = np.repeat(known.start[:-1], most)
+    at = np.concatenate([np.arange(f, f + m) for f, m in zip(first, sizes, strict=True)])
+    part = Known(
+        np.concatenate([[0], np.cumsum(sizes)]),
+        known.item[at],
+        None if known.value is None else known.value[at],
+        None if known.time is None else known.time[at],
+    )
+    found = link(facts, part, board, entropy=False).matched(phi).reshape(-1, most)
+    named = found == np.asarray(true)[:, None]
     # Reversed, the run of names up to the last fact.
     lasting = np.cumprod(named[:, ::-1], axis=1).sum(axis=1)
     shares = {
@@ -201,14 +208,3 @@ def facts_needed(
         (m for m, one in shares.items() if one.value is not None and one.value >= 0.5), None
     )
     return FactsNeeded(np.where(lasting > 0, most - lasting + 1, 0), shares, half)
-
-
-def _first(facts: Facts, known: Known, first: int, m: int, board: Scoreboard) -> Float:
-    span = slice(first, first + m)
-    part = Known(
-        np.array([0, m]),
-        known.item[span],
-        None if known.value is None else known.value[span],
-        None if known.time is None else known.time[span],
-    )
-    return scores(facts, part, 0, board)

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from lethe.data.schema import Schema
 from lethe.errors import InputError, NotMeasurable, check_between, require
 from lethe.evidence.gdp import last_true
 from lethe.evidence.guarantee import Guarantee
 from lethe.linkage.codes import Int
-from lethe.linkage.domains import Domain
 from lethe.linkage.facts import Float
 
 MOST_CELLS = 200_000  # of a pair that may be counted
@@ -123,27 +123,25 @@ def measure(cells: Sequence[Int], sizes: Sequence[int], rho: float) -> NoisyCoun
     return NoisyCounts((*alone, *pairs), spent, total)
 
 
-def promise(
-    measured: NoisyCounts, epsilon: float, delta: float, domains: Sequence[Domain]
-) -> Guarantee:
+def promise(measured: NoisyCounts, epsilon: float, delta: float, schema: Schema) -> Guarantee:
     """What the rows made of noisy counts prove."""
-    read = [one.name for one in domains if not one.told]
-    assumed = [
-        "one row a person; several rows of a person add up",
-        "noise and choice are drawn by OpenDP from the operating system's random numbers",
-    ]
-    if read:
-        assumed.append(
-            "the set of values (of numbers: the smallest and the largest) of "
-            f"{', '.join(read)} was read off the table and is taken to be public; declare them "
-            "with domains to be sure"
-        )
     return Guarantee(
         "approx-dp",
         {"epsilon": epsilon, "delta": delta, "rho": measured.rho},
         "add/remove",
         "record",
-        tuple(assumed),
+        (
+            "one row a person; several rows of a person add up",
+            "the schema (types, bounds, values) and the number of bins are public; types, cells "
+            "and spelling of the rows follow from them alone",
+            *schema.assumptions(),
+            "the number of rows is not public: that of the synthetic rows is a noisy count",
+            "noise and choice are drawn by OpenDP from the operating system's random numbers; the "
+            "seed only draws rows from the noisy counts and may be known",
+            "counts, scores and noise are whole numbers; no floating-point number made of the rows "
+            "is given out",
+            "the time that making the rows takes is not covered",
+        ),
         (
             "handing out the measured numbers of this audit too: they are counted without noise, "
             "and a choice between candidates that follows them tells a little of them",
@@ -172,7 +170,6 @@ def _tree(
     Less the noise that the pair will be counted with, so that one with many cells has to be worth
     it. One row changes a score by 1 at most, for all other numbers in it are noisy or fixed.
     """
-    dp = _opendp()
     noise = math.sqrt(1 / (2 * later)) * math.sqrt(2 / math.pi)
     sizes = [one.counts.size for one in alone]
     scores = {}
@@ -183,10 +180,7 @@ def _tree(
                 apart = np.abs(_table(cells, [sizes[a], sizes[b]], (a, b)) - np.rint(guess * total))
                 scores[a, b] = int(apart.sum()) - round(noise * guess.size)
     group, chosen, spent = list(range(len(cells))), [], 0.0
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-    choose = dp.m.make_noisy_max(
-        *space, dp.zero_concentrated_divergence(), scale=math.sqrt(1 / (2 * rho))
-    )
+    choose = _noisy_max(math.sqrt(1 / (2 * rho)))
     while open_pairs := [pair for pair in scores if group[pair[0]] != group[pair[1]]]:
         a, b = open_pairs[choose([scores[pair] for pair in open_pairs])]
         spent += float(choose.map(1))
@@ -209,6 +203,12 @@ def _gaussian(scale: float) -> Any:
     dp = _opendp()
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
     return dp.m.make_gaussian(*space, scale=scale)
+
+
+def _noisy_max(scale: float) -> Any:
+    dp = _opendp()
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+    return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=scale)
 
 
 def _opendp() -> Any:

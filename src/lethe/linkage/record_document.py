@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.evidence.estimate import Measured, Refusal
-from lethe.linkage.auxiliary import Answers, Auxiliary
-from lethe.linkage.calibration import Calibrated
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.linkage.attackers import ATTACKERS, COMPARED, Calibrated
+from lethe.linkage.auxiliary import Answers, Auxiliary, pairs_of
 from lethe.linkage.document import (
     Account,
     attack,
@@ -22,6 +22,7 @@ from lethe.linkage.document import (
 from lethe.linkage.matching import Point
 from lethe.linkage.record_study import RecordStudy, Simulated
 from lethe.linkage.settings import RecordSettings
+from lethe.linkage.way import strongest
 from lethe.training.fingerprint import digest, hash_array
 
 Json = dict[str, Any]
@@ -37,11 +38,9 @@ PUBLISHED: list[Json] = [
 """Netflix Prize, 480,189 people: best guess right, in an independent reproduction of the paper."""
 
 
-def account_of_records(
-    study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings
-) -> Account:
+def account_of_records(study: RecordStudy, settings: RecordSettings) -> Account:
     """All that is to be said."""
-    ratings, first = study.ratings, study.simulated[0]
+    ratings, first, aux = study.ratings, study.simulated[0], study.aux
     columns = [
         name
         for name, there in (("values", study.facts.value), ("times", study.facts.time))
@@ -58,7 +57,8 @@ def account_of_records(
             "goal": "linkage: find the record of a person of whom a few facts are known",
             "knowledge": f"{first.name}; others beside it, and exact names of items",
             "access": "the whole release",
-            "budget": f"every record is scored for each of {len(first.targets)} people",
+            "budget": f"every record is scored for each of {len(first.aim.targets)} people, by "
+            f"{len(ATTACKERS)} attackers",
             "unit": "person",
         },
         data={
@@ -74,11 +74,11 @@ def account_of_records(
         utility=utility_in_words(
             settings, "counts by item and value, and by item and month, that are still right"
         ),
-        risk=f"top-1: share of people named rightly by the best guess ({first.name})",
+        risk="top-1: share of people named rightly by the best guess of the strongest attacker",
         ways=study.ways,
         skipped=study.skipped,
         checks=_checks(study, settings),
-        words=plain_words(study, aux, settings),
+        words=plain_words(study, settings),
         limits=[
             "Simulated adversaries know facts of the release itself, drawn at random. What people "
             "really tell elsewhere is not drawn at random.",
@@ -86,11 +86,12 @@ def account_of_records(
             "of the whole service, and those of other data are not yours.",
             "Counts by item do not look at whole records: new pseudonyms cost them nothing. What "
             "follows a person over time loses: queries or a utility model show how much.",
-            "Each mitigation is attacked by somebody who scores as before; one who knows the "
-            "mitigation may do better.",
+            "Attackers allow for how far a mitigation moves values and times; one who knows more "
+            "of it may do better.",
         ],
-        section=_section(study, aux, settings),
-        people=_people(first, study, settings) if settings.keep_records else (),
+        section=_section(study, settings),
+        people=_people(first, study) if settings.keep_records else (),
+        pairs=pairs_of(aux, ratings) if settings.keep_records and aux is not None else None,
         settings={
             name: getattr(settings, name)
             for name in (
@@ -120,45 +121,26 @@ def _fingerprint(study: RecordStudy) -> str:
     return digest(*parts, str(facts.origin), *names)
 
 
-def plain_words(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings) -> list[str]:
+def plain_words(study: RecordStudy, settings: RecordSettings) -> list[str]:
     """What was found, for somebody who reads nothing else."""
-    first = study.simulated[0]
-    best, sure = first.at(0.0), first.at(settings.phi)
+    first, base, aux = study.simulated[0], study.ways[0], study.aux
+    rh = first.by["scoreboard-rh"]
     words = [
-        f"Who knows {first.name}, names the right record of {of_1000(best.recall)} of 1,000 "
-        f"people by the best guess, of {study.facts.people:,}; answering only when one record "
-        f"stands out (eccentricity {settings.phi:g}), of {of_1000(sure.recall)}, and names "
-        f"a record for {of_1000(sure.false_match)} of 1,000 people who are not in the release."
+        f"The strongest attack ({strongest(base.attacks).attack}) identifies the record of "
+        f"{of_1000(base.risk)} of 1,000 people by its best guess, of {study.facts.people:,}.",
+        f"Who knows {first.name} and answers {_rule_words(settings)}, identifies "
+        f"{of_1000(base.evidence['match'])} of 1,000 and names a record for "
+        f"{of_1000(base.evidence['false-match'])} of 1,000 people who are not in the release; "
+        f"Scoreboard-RH from an eccentricity of {COMPARED:g} on identifies "
+        f"{of_1000(rh.at(COMPARED).recall)} and names one for "
+        f"{of_1000(rh.at(COMPARED).false_match)}.",
     ]
-    if first.sure is not None and isinstance(first.calibrated, Calibrated):
-        words.append(
-            f"At the threshold {first.calibrated.phi:.3g}, set so that at most "
-            f"{1000 * settings.false_matches:.3g} of 1,000 people who are not in the release are "
-            f"expected to be given a record, {of_1000(first.sure.recall)} are named rightly."
-        )
     if study.needed.half is None:
         words.append("The facts of this adversary do not name half of the people.")
     else:
         words.append(f"Half of the people are named from {study.needed.half} such fact(s).")
     if aux is not None:
-        named = aux.answered[settings.phi]
-        text = (
-            f"Of {len(aux.people):,} people of {aux.name}, a record is named for "
-            f"{of_1000(named)} of 1,000"
-        )
-        if aux.points is not None:
-            point = next(point for point in aux.points if point.phi == settings.phi)
-            known = int((aux.true >= 0).sum()) if aux.true is not None else 0
-            right = round((point.recall.value or 0.0) * known)
-            text += f"; {right} of the {known} who are known to be in both are named rightly"
-            if aux.clear is not None:
-                text += (
-                    f". Beyond an eccentricity of {aux.clear[0]:.3g} nobody is named wrongly, and "
-                    f"{aux.clear[1]} of the {known} rightly; that limit was found afterwards"
-                )
-        words.append(text + ".")
-        if aux.sure is not None and isinstance(aux.calibrated, Calibrated):
-            words.append(_calibrated_words(aux.calibrated, aux.sure))
+        words += _linked_words(aux, settings)
     lowest = min(study.ways, key=lambda way: getattr(way.risk, "value", 1.0))
     if lowest is not study.ways[0]:
         words.append(
@@ -168,24 +150,50 @@ def plain_words(study: RecordStudy, aux: Auxiliary | None, settings: RecordSetti
     return words
 
 
-def _calibrated_words(found: Calibrated, sure: Answers) -> str:
-    text = (
-        f"At the threshold {found.phi:.3g}, which released people who were looked for without "
-        f"their own record set, a record is named for {of_1000(sure.answered)} of 1,000"
-    )
-    if isinstance(sure.right, Refusal):
-        return text + "."
+def _rule_words(settings: RecordSettings) -> str:
+    if settings.phi is not None:
+        return f"from an eccentricity of {settings.phi:g} on"
     return (
-        f"{text}: for {of_1000(sure.right)} of 1,000 of those known to be in both, rightly, and "
-        f"for {of_1000(sure.strange)} of 1,000 of the others."
+        f"only where at most {1000 * settings.false_matches:.3g} of 1,000 people who are not in "
+        "the release are expected to be given a record"
     )
+
+
+def _linked_words(aux: Auxiliary, settings: RecordSettings) -> list[str]:
+    counts = aux.sure.counts
+    text = (
+        f"Of {counts['people']:,} people of {aux.name}, {counts['named']:,} are named a record "
+        f"by an attacker that answers {_rule_words(settings)}"
+    )
+    if counts["pairs"] is not None:
+        text += (
+            f": {counts['right']} of the {counts['pairs']} who are known to be in both, rightly, "
+            f"and {counts['others_named']} of the {counts['others']} others"
+        )
+    words = [f"{text}."]
+    if aux.sure.counts["named"] and settings.keep_records:
+        words.append("Who was named as whom is in the kept table of records: personal data.")
+    rh = aux.by["scoreboard-rh"].compared.counts
+    if rh["pairs"] is not None:
+        words.append(
+            f"For comparison, Scoreboard-RH from {COMPARED:g} on: {rh['right']} of "
+            f"{rh['pairs']} rightly, and {rh['others_named']} of the {rh['others']} others."
+        )
+    return words
 
 
 def _attacks(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings) -> list[Json]:
     scales = {"value_scale": settings.value_scale, "time_scale": settings.time_scale}
     rows = [
-        attack(f"scoreboard {at}", "Scoreboard-RH", _PAPER, one.name, scales)
-        for at, one in enumerate(study.simulated, start=1)
+        attack(
+            f"{name} {at}",
+            ATTACKERS[name].title,
+            ATTACKERS[name].paper,
+            f"{simulated.name}; {ATTACKERS[name].knows}",
+            scales,
+        )
+        for at, simulated in enumerate(study.simulated, start=1)
+        for name in simulated.by
     ]
     rows.append(
         attack(
@@ -197,15 +205,16 @@ def _attacks(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings
         )
     )
     if aux is not None:
-        rows.append(
+        rows += [
             attack(
-                "auxiliary",
-                f"Scoreboard-RH, everybody of {aux.name}",
-                _PAPER,
-                "a real table of the same items",
+                f"{name}, auxiliary",
+                f"{ATTACKERS[name].title}; everybody of {aux.name}",
+                ATTACKERS[name].paper,
+                f"a real table of the same items; {ATTACKERS[name].knows}",
                 {"people": len(aux.people), "shared_items": aux.shared_items, **scales},
             )
-        )
+            for name in aux.by
+        ]
     return rows
 
 
@@ -213,27 +222,29 @@ def _not_run(study: RecordStudy, aux: Auxiliary | None) -> list[Json]:
     rows = [{"name": name, "why": why} for name, why in study.skipped.items()]
     if aux is None:
         rows.append({"name": "real auxiliary data", "why": "none was given (--aux)"})
-    rows.append(
-        {
-            "name": "plain scoreboard (minimum)",
-            "why": "one wrong fact defeats it; a real auxiliary table is given to it",
-        }
-    )
+    if any("scoreboard" not in simulated.by for simulated in study.simulated):
+        rows.append(
+            {
+                "name": "plain scoreboard of adversaries with wrong facts",
+                "why": "one wrong fact defeats it",
+            }
+        )
     return rows
 
 
 def _checks(study: RecordStudy, settings: RecordSettings) -> list[Json]:
     first = study.simulated[0]
-    answered = first.at(settings.phi).abstention.value != 1
+    match = study.ways[0].evidence["match"]
+    answered = isinstance(match, Estimate) and match.value != 0
     held = np.bincount(study.facts.person, minlength=study.facts.people)
     few = int((held < first.adversary.total).sum())
     rows = [
         check(
             "somebody is named",
             "pass" if answered else "warn",
-            "the threshold lets answers through"
+            "the thresholds let answers through"
             if answered
-            else f"no record stands out by {settings.phi:g}: the adversary stays silent",
+            else f"no record is named rightly from the thresholds on: {match}",
         ),
         check(
             "people with few facts",
@@ -247,51 +258,61 @@ def _checks(study: RecordStudy, settings: RecordSettings) -> list[Json]:
     ]
 
 
-def _section(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings) -> Json:
-    first = study.simulated[0]
+def _section(study: RecordStudy, settings: RecordSettings) -> Json:
+    rh = study.simulated[0].by["scoreboard-rh"]
     return {
         "kind": "records",
-        "phi": settings.phi,
+        "phi": COMPARED if settings.phi is None else settings.phi,
+        "rule": "calibrated" if settings.phi is None else "eccentricity",
         "people": study.facts.people,
         "items": study.facts.items,
         "facts": study.facts.facts,
         "index_bytes_a_fact": study.facts.nbytes / study.facts.facts,
-        "adversaries": [_adversary(one, settings) for one in study.simulated],
+        "confidence": study.confidence,
+        "adversaries": [
+            _adversary(simulated, name, settings)
+            for simulated in study.simulated
+            for name in simulated.by
+        ],
         "published": PUBLISHED,
-        "curve": [_point(point) for point in first.points],
+        "curve": [_point(point) for point in rh.points],
         "needed": {
             "shares": {str(m): one.to_json() for m, one in study.needed.identified.items()},
             "half": study.needed.half,
         },
         "unicity": {str(m): one.share.to_json() for m, one in study.unicity.items()},
         "worst": {str(k): one.to_json() for k, one in study.worst.unique.items()},
-        "auxiliary": None if aux is None else _auxiliary(aux),
+        "auxiliary": None if study.aux is None else _auxiliary(study.aux),
         "false_matches": settings.false_matches,
     }
 
 
-def _adversary(one: Simulated, settings: RecordSettings) -> Json:
-    point = one.at(settings.phi)
+def _adversary(simulated: Simulated, name: str, settings: RecordSettings) -> Json:
+    looked = simulated.by[name]
+    point = looked.at(COMPARED if settings.phi is None else settings.phi)
+    bits = simulated.bits
     return {
-        "name": one.name,
-        "targets": len(one.targets),
-        "strangers": len(one.strangers),
-        "top_1": one.at(0.0).recall.to_json(),
+        "name": simulated.name,
+        "attacker": name,
+        "targets": len(simulated.aim.targets),
+        "top_1": looked.result.estimate.to_json(),
         "match": point.recall.to_json(),
         "precision": point.precision.to_json(),
         "abstention": point.abstention.to_json(),
         "false_match": point.false_match.to_json(),
         "calibrated": _calibrated(
-            one.calibrated,
+            looked.calibrated,
             {}
-            if one.sure is None
-            else {"match": one.sure.recall, "abstention": one.sure.abstention},
+            if looked.sure is None
+            else {"match": looked.sure.recall, "abstention": looked.sure.abstention},
         ),
         "bits": {
-            "prior": one.bits.prior,
-            "left": one.bits.left.to_json(),
-            "gained": one.bits.gained.to_json(),
-        },
+            "prior": bits.prior,
+            "left": bits.left.to_json(),
+            "gained": bits.gained.to_json(),
+        }
+        if name == "scoreboard-rh"
+        else None,
     }
 
 
@@ -302,8 +323,14 @@ def _calibrated(found: Calibrated | Refusal, measured: Mapping[str, Measured]) -
     return {"phi": found.phi, **{name: one.to_json() for name, one in rates.items()}}
 
 
-def _answers(found: Answers) -> dict[str, Measured]:
-    return {"answered": found.answered, "right": found.right, "strange": found.strange}
+def _answers(found: Answers | None) -> Json | None:
+    if found is None:
+        return None
+    shares = {"answered": found.answered, "right": found.right, "strange": found.strange}
+    return {
+        **{name: share.to_json() for name, share in shares.items()},
+        "counts": dict(found.counts),
+    }
 
 
 def _point(point: Point) -> Json:
@@ -331,26 +358,35 @@ def _auxiliary(aux: Auxiliary) -> Json:
         "clear": None
         if aux.clear is None
         else {"eccentricity": aux.clear[0], "known_pairs": aux.clear[1]},
-        "calibrated": _calibrated(aux.calibrated, {} if aux.sure is None else _answers(aux.sure)),
-        "fitting": {name: one.to_json() for name, one in _answers(aux.fitting).items()},
+        "attackers": [
+            {
+                "name": name,
+                "knows": ATTACKERS[name].knows,
+                "calibrated": _calibrated(looked.calibrated, {}),
+                "sure": _answers(looked.sure),
+                "compared": _answers(looked.compared),
+            }
+            for name, looked in aux.by.items()
+        ],
+        "together": _answers(aux.sure),
     }
 
 
-def _people(first: Simulated, study: RecordStudy, settings: RecordSettings) -> list[Json]:
+def _people(first: Simulated, study: RecordStudy) -> list[Json]:
     """The people looked for, those whose record stands out most first."""
-    right = first.links.best == first.targets
-    standing = np.where(right, first.links.eccentricity, -1.0)
+    targets, rh = first.aim.targets, first.by["scoreboard-rh"].links
+    links = first.by[first.strongest].links
+    right = links.best == targets
+    standing = np.where(right, links.eccentricity, -1.0)
     held = np.bincount(study.facts.person, minlength=study.facts.people)
     return [
         {
             "rank": rank,
-            "id": str(study.ratings.people[first.targets[at]]),
-            "facts": int(held[first.targets[at]]),
+            "id": str(study.ratings.people[targets[at]]),
+            "facts": int(held[targets[at]]),
             "named": bool(right[at]),
-            "eccentricity": float(first.links.eccentricity[at]),
-            "bits_missing": float(first.links.surprise[at])
-            if np.isfinite(first.links.surprise[at])
-            else None,
+            "eccentricity": float(links.eccentricity[at]),
+            "bits_missing": float(rh.surprise[at]) if np.isfinite(rh.surprise[at]) else None,
             "facts_needed": int(study.needed.needed[at]) or None,
         }
         for rank, at in enumerate(np.argsort(-standing, kind="stable").tolist(), start=1)

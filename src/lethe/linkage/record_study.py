@@ -2,56 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Refusal
+from lethe.evidence.risk import AttackResult
 from lethe.linkage.adversary import Adversary, draw_targets, simulate
-from lethe.linkage.calibration import Calibrated, calibrate, outside
+from lethe.linkage.attackers import COMPARED, Calibrated, outside, share_out
+from lethe.linkage.auxiliary import Auxiliary, link_auxiliary
 from lethe.linkage.coarsening import Change, Sheet, as_it_is
-from lethe.linkage.facts import Facts, Int, Known, index_of, without
+from lethe.linkage.facts import Facts, index_of
 from lethe.linkage.matching import PHIS, Bits, FactsNeeded, Point, bits, curve, facts_needed
 from lethe.linkage.record_changes import changes
 from lethe.linkage.record_utility import Value
-from lethe.linkage.record_way import Attack, Measurement, measure, pick
-from lethe.linkage.scoreboard import NO_MATCH, Links, Scoreboard, link
+from lethe.linkage.record_way import Aim, Measurement, family_of, measure, named_rightly
+from lethe.linkage.scoreboard import NO_MATCH, Links, joined, link
 from lethe.linkage.settings import RecordSettings
 from lethe.linkage.uniqueness import Unicity, unicity
-from lethe.linkage.way import BASELINE, Way
+from lethe.linkage.way import BASELINE, Way, strongest
 from lethe.linkage.worst_case import WorstCase, worst_case
 from lethe.loaders.sorted_ratings import Release
 
 
 @dataclass(frozen=True, eq=False)
-class Simulated:
-    """One simulated adversary and what came of it.
+class Looked:
+    """What one attacker made of what a simulated adversary knows.
 
     Attributes:
-        name: in words.
-        adversary: what is known.
-        targets: (Q,) who is looked for.
-        known: what is known of them.
-        strangers: places in `targets` of those who are also looked for in a release without them.
+        result: best guess: share of people named rightly.
         links: of the targets.
         points: recall, precision, abstention and false matches at each threshold.
-        bits: left and gained.
         calibrated: threshold at which few people outside the release are named a record, from all
             targets looked for without their own.
         sure: recall and silence there; None where there is no such threshold.
     """
 
-    name: str
-    adversary: Adversary
-    targets: Int
-    known: Known
-    strangers: Int
+    result: AttackResult
     links: Links
     points: list[Point]
-    bits: Bits
     calibrated: Calibrated | Refusal
     sure: Point | None
 
@@ -61,18 +54,48 @@ class Simulated:
 
 
 @dataclass(frozen=True, eq=False)
+class Simulated:
+    """One simulated adversary and what came of it.
+
+    Attributes:
+        aim: what is known of whom.
+        adversary: how it was drawn.
+        by: what came of it, by attacker.
+        bits: left and gained, by Scoreboard-RH.
+    """
+
+    aim: Aim
+    adversary: Adversary
+    by: Mapping[str, Looked]
+    bits: Bits
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return self.aim.name
+
+    @property
+    def strongest(self) -> str:
+        """The attacker with the highest lower limit."""
+        best = strongest([looked.result for looked in self.by.values()])
+        return next(name for name, looked in self.by.items() if looked.result is best)
+
+
+@dataclass(frozen=True, eq=False)
 class RecordStudy:
     """All that was measured on sparse records.
 
     Attributes:
         ratings: what is released.
         facts: the same, indexed.
-        simulated: adversaries; the first sets the risk of the candidates.
-        needed: facts that it takes, of the first.
+        simulated: adversaries; the first knows most facts and also answers from a threshold on.
+        needed: facts that it takes, of the first with its strongest attacker.
         unicity: by number of items known without value or time, people who are alone with them.
         worst: the same for the items that give most away.
         ways: the release as it is, then the candidates.
         skipped: name and reason of what could not be measured.
+        aux: people of a real auxiliary table; None without one.
+        confidence: of all limits on shares named rightly, so that they hold at once.
     """
 
     ratings: Release
@@ -83,37 +106,60 @@ class RecordStudy:
     worst: WorstCase
     ways: tuple[Way, ...]
     skipped: Mapping[str, str]
+    aux: Auxiliary | None
+    confidence: float
 
 
-def study_records(ratings: Release, settings: RecordSettings) -> RecordStudy:
-    """Simulate adversaries, then give the first of them each coarser release.
+def study_records(
+    ratings: Release,
+    settings: RecordSettings,
+    aux: Release | None = None,
+    truth: tuple[NDArray[np.str_], NDArray[np.str_]] | None = None,
+) -> RecordStudy:
+    """Simulate adversaries and look real people up, then give all of them each coarser release.
 
     Raises:
-        NotMeasurable: fewer than 2 people have enough facts for the adversary that sets the risk.
+        InputError: see `link_auxiliary`.
+        NotMeasurable: fewer than 2 people have enough facts for the first adversary.
     """
     facts = index_of(ratings)
     sheet = sheet_of(facts)
     skipped: dict[str, str] = {}
-    simulated = []
+    aims: list[tuple[Aim, Adversary]] = []
     for name, adversary in adversaries(facts, settings).items():
         try:
-            simulated.append(_simulated(name, adversary, facts, settings))
+            aims.append((_aim(name, adversary, facts, settings), adversary))
         except NotMeasurable as error:
-            if not simulated:
+            if not aims:
                 raise
             skipped[name] = str(error)
+    listed = [aim for aim, _ in aims]
+    looked = None
+    if aux is not None:
+        others = 1 + sum(len(aim.boards(settings)) for aim in listed)
+        looked = link_auxiliary(ratings, facts, aux, truth, settings, others)
+        if looked.aim is not None:
+            listed.append(looked.aim)
+    sure = family_of(listed, settings)
+    simulated = tuple(_simulated(aim, how, facts, settings, sure) for aim, how in aims)
     first = simulated[0]
     return RecordStudy(
         ratings,
         facts,
-        tuple(simulated),
+        simulated,
         facts_needed(
-            facts, first.known, first.targets, board(settings), confidence=settings.confidence
+            facts,
+            first.aim.known,
+            first.aim.targets,
+            first.aim.boards(settings)[first.strongest],
+            confidence=sure,
         ),
         _unicity(facts, settings, skipped),
         _worst(facts, settings),
-        tuple(_ways(sheet, ratings, first, settings, skipped)),
+        tuple(_ways(sheet, ratings, listed, settings, skipped)),
         skipped,
+        looked,
+        sure,
     )
 
 
@@ -129,11 +175,6 @@ def sheet_of(facts: Facts) -> Sheet:
         facts.people,
         facts.items,
     )
-
-
-def board(settings: RecordSettings) -> Scoreboard:
-    """The scoreboard of the audit."""
-    return Scoreboard(value_scale=settings.value_scale, time_scale=settings.time_scale)
 
 
 def adversaries(facts: Facts, settings: RecordSettings) -> dict[str, Adversary]:
@@ -159,60 +200,43 @@ def adversaries(facts: Facts, settings: RecordSettings) -> dict[str, Adversary]:
     return found
 
 
-def joined(one: Links, other: Links) -> Links:
-    """Two linkages as one, for `curve`; their releases may differ by a few people."""
-    names = ("best", "eccentricity", "deviation", "entropy", "surprise")
-    parts = [np.concatenate([getattr(one, name), getattr(other, name)]) for name in names]
-    return Links(parts[0], parts[1], parts[2], parts[3], parts[4], one.people)
-
-
-def _simulated(
-    name: str, adversary: Adversary, facts: Facts, settings: RecordSettings
-) -> Simulated:
+def _aim(name: str, adversary: Adversary, facts: Facts, settings: RecordSettings) -> Aim:
     targets = draw_targets(facts, adversary, settings.targets, settings.seed)
     if len(targets) < 2:
         raise NotMeasurable(f"{len(targets)} people have enough facts for: {name}.")
-    known = simulate(facts, targets, adversary, settings.seed)
-    links = link(facts, known, board(settings), true=targets)
-    # Few at a time: without them the release must stay what it is for the others.
-    most = min(len(targets), max(facts.people // 10, 1), facts.people - 2)
-    rng = np.random.default_rng([settings.seed, 76])
-    strangers = np.sort(rng.permutation(len(targets))[:most])
-    points = curve(links, targets, _phis(settings), settings.confidence)
-    if len(strangers):
-        absent = link(
-            without(facts, targets[strangers])[0], pick(known, strangers), board(settings)
-        )
-        true = np.concatenate([targets, np.full(len(strangers), NO_MATCH)])
-        points = curve(joined(links, absent), true, _phis(settings), settings.confidence)
-    found, sure = _calibrated(facts, known, targets, links, settings)
-    return Simulated(
+    return Aim(
         name,
-        adversary,
         targets,
-        known,
-        strangers,
-        links,
-        points,
-        bits(links, settings.confidence),
-        found,
-        sure,
+        simulate(facts, targets, adversary, settings.seed),
+        within=(adversary.value_error or 0.0, float(adversary.time_error or 0)),
+        wrong=adversary.wrong_facts,
     )
 
 
-def _calibrated(
-    facts: Facts, known: Known, targets: Int, links: Links, settings: RecordSettings
-) -> tuple[Calibrated | Refusal, Point | None]:
-    try:
-        alone = outside(facts, known, targets, board(settings), settings.seed)
-        found = calibrate(alone, settings.false_matches, settings.confidence)
-    except NotMeasurable as error:
-        return Refusal(str(error)), None
-    return found, curve(links, targets, [found.phi], settings.confidence)[0]
-
-
-def _phis(settings: RecordSettings) -> list[float]:
-    return sorted({*PHIS, settings.phi})
+def _simulated(
+    aim: Aim, adversary: Adversary, facts: Facts, settings: RecordSettings, sure: float
+) -> Simulated:
+    boards, targets = aim.boards(settings), aim.targets
+    links = {
+        name: link(facts, aim.known, board, true=targets, entropy=name == "scoreboard-rh")
+        for name, board in boards.items()
+    }
+    absent = outside(facts, dict.fromkeys(boards, aim.known), targets, boards)
+    calibrated = share_out(absent, settings.false_matches, settings.confidence)
+    true = np.concatenate([targets, np.full(len(targets), NO_MATCH)])
+    by = {}
+    for name, found in links.items():
+        hit = found.best == targets
+        phis = sorted({*PHIS, COMPARED, *([] if settings.phi is None else [settings.phi])})
+        made = calibrated[name]
+        by[name] = Looked(
+            named_rightly(aim.label(name), hit, aim.name, name, sure),
+            found,
+            curve(joined([found, absent[name]]), true, phis, sure),
+            made,
+            curve(found, targets, [made.phi], sure)[0] if isinstance(made, Calibrated) else None,
+        )
+    return Simulated(aim, adversary, by, bits(links["scoreboard-rh"], settings.confidence))
 
 
 def _unicity(facts: Facts, settings: RecordSettings, skipped: dict[str, str]) -> dict[int, Unicity]:
@@ -237,7 +261,7 @@ def _worst(facts: Facts, settings: RecordSettings) -> WorstCase:
 def _ways(
     sheet: Sheet,
     ratings: Release,
-    first: Simulated,
+    aims: Sequence[Aim],
     settings: RecordSettings,
     skipped: dict[str, str],
 ) -> Iterator[Way]:
@@ -245,7 +269,6 @@ def _ways(
         BASELINE: ("the records as they are", lambda s, _: as_it_is(s)),
         **changes(settings),
     }
-    attack = Attack(first.known, first.targets, first.strangers, board(settings))
     value = Value(sheet, ratings, settings)
     base: Measurement | None = None
     for at, (name, (words, change)) in enumerate(plans.items()):
@@ -253,9 +276,9 @@ def _ways(
             rng = partial(np.random.default_rng, [settings.seed, 77, at])
             made = change(sheet, rng())
             worth = value.of(made, change, rng)
-            one = measure(name, words, sheet, made, worth, attack, settings, base)
+            measured = measure(name, words, sheet, made, worth, aims, settings, base)
         except NotMeasurable as error:
             skipped[name] = str(error)
             continue
-        base = base or one
-        yield one.way
+        base = base or measured
+        yield measured.way

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from lethe.data.schema import Schema
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.rules import RECORD_METRICS, SYNTHETIC_METRICS, TABLE_METRICS, Rule, parse_rule
 from lethe.linkage.anonymity import DISTANCES
@@ -29,7 +30,8 @@ class CommonSettings:
         held_out: share of the rows (or facts) that those two are tested on.
         gate: rules fixed before the run.
         release: the candidate that the rules judge.
-        keep_records: list the most exposed people; it is personal data.
+        keep_records: list the most exposed people, and with an auxiliary table who was named as
+            whom; it is personal data.
     """
 
     seed: int = 0
@@ -77,8 +79,9 @@ class TableSettings(CommonSettings):
         epsilon: of the differentially private synthetic rows among the candidates, each above 0;
             none are made without.
         delta: of the same, in (0, 1).
-        domains: by column, the values it may have, see `lethe.linkage.domains.declared`. Of a
-            column that is not among them they are read off the table and taken to be public.
+        schema: of the same, see `lethe.linkage.domains.domains_of`; its columns are those of the
+            rows. None = read off the table and taken to be public, which the guarantee then says.
+        bins: of the same, cells of a column whose schema has bounds.
     """
 
     ks: tuple[int, ...] = (2, 5, 10)
@@ -89,7 +92,8 @@ class TableSettings(CommonSettings):
     population: int | None = None
     epsilon: tuple[float, ...] = ()
     delta: float = 1e-6
-    domains: Mapping[str, Any] = field(default_factory=dict)
+    schema: Schema | None = None
+    bins: int = 32
 
     def __post_init__(self) -> None:
         self.check()
@@ -110,6 +114,9 @@ class TableSettings(CommonSettings):
             check_between("epsilon", epsilon, 0, 100, open_low=True)
         object.__setattr__(self, "epsilon", tuple(sorted({float(one) for one in self.epsilon})))
         check_between("delta", self.delta, 0, 1, open_low=True, open_high=True)
+        check_at_least("bins", self.bins, 1)
+        if not (self.schema is None or isinstance(self.schema, Schema)):
+            raise InputError("schema must be a Schema: lethe.data.schema.Schema.load(FILE).")
         self.rules()
 
     def rules(self) -> list[Rule]:
@@ -123,7 +130,9 @@ class RecordSettings(CommonSettings):
 
     Attributes:
         targets: people that each simulated adversary looks for, at most.
-        phi: eccentricity from which on the adversary answers.
+        phi: eccentricity from which on every attacker answers; None = from the calibrated
+            threshold of each on, at which all together name few people outside, see
+            `false_matches`.
         facts: facts that the strongest adversary knows of a person; a quarter of them is wrong.
         time_error: days by which known times may be off, of the adversary that sets the risk.
         value_error: by which known values may be off.
@@ -134,12 +143,14 @@ class RecordSettings(CommonSettings):
         share: of facts and of people that are drawn in two candidates.
         pseudonyms: that each person's facts are dealt to in one candidate.
         sought: people of the auxiliary table that are looked for, at most.
-        false_matches: share of people outside the release for whom the calibrated threshold may
-            name a record, see `lethe.linkage.calibration`.
+        false_matches: share of people outside the release for whom some attacker may name a
+            record at the calibrated thresholds, see `lethe.linkage.attackers.share_out`.
+        pairs: show who of an auxiliary table was named as whom; personal data, so it needs
+            `keep_records`.
     """
 
     targets: int = 300
-    phi: float = 1.5
+    phi: float | None = None
     facts: int = 8
     time_error: int = 14
     value_error: float = 0.0
@@ -151,6 +162,7 @@ class RecordSettings(CommonSettings):
     pseudonyms: int = 4
     sought: int = 2000
     false_matches: float = 0.01
+    pairs: bool = False
 
     def __post_init__(self) -> None:
         self.check()
@@ -164,7 +176,13 @@ class RecordSettings(CommonSettings):
             ("pseudonyms", 2),
             ("sought", 1),
         ):
-            check_at_least(name, getattr(self, name), low)
+            if name != "phi" or self.phi is not None:
+                check_at_least(name, getattr(self, name), low)
+        if self.pairs and not self.keep_records:
+            raise InputError(
+                "pairs say who is whom, which is personal data. Add keep_records (--keep-records) "
+                "to keep them, or leave pairs out: counts are reported always."
+            )
         for name in ("value_scale", "time_scale"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name}={getattr(self, name)!r} must be above 0.")
@@ -190,12 +208,15 @@ class SyntheticSettings(CommonSettings):
         columns: numbers of columns in statements that single out.
         neighbours: nearest synthetic rows in the linkability attack.
         tolerance: of guessed numbers, relative.
+        linked: columns of a second source, linked with the quasi-identifiers; by default all
+            others.
     """
 
     attacks: int = 500
     columns: tuple[int, ...] = (1, 3)
     neighbours: int = 1
     tolerance: float = 0.05
+    linked: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.check()

@@ -6,13 +6,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from lethe.evidence.estimate import Estimate
-from lethe.linkage.document import Account, attack, check, utility_in_words
+from lethe.linkage.document import Account, attack, check, of_1000, utility_in_words
 from lethe.linkage.risk import Risk
 from lethe.linkage.settings import SyntheticSettings
-from lethe.linkage.synthetic_study import LEAKY, SyntheticStudy, worst
+from lethe.linkage.synthetic_study import LEAKY, SyntheticStudy, results_of
+from lethe.linkage.way import FEWEST, strongest
 
 Json = dict[str, Any]
 _PAPER = "Giomi et al. (Anonymeter), PoPETs 2023"
+_PAPERS = {
+    "identical": "identical match share, against a hold-out",
+    "closest": "distance to closest record, against a hold-out (Platzer and Reutterer 2021)",
+}
+_TITLES = {
+    "singling-out": "Statements that are true of one synthetic row, tried on one original",
+    "linkability": "Two sources of columns, joined where their nearest synthetic rows agree",
+    "inference": "Read the secret off the nearest synthetic row",
+    "identical": "Take a synthetic row for a copy of a person's",
+    "closest": "Tell an original row from another by its nearest synthetic row",
+}
 
 
 def account_of_synthetic(
@@ -29,7 +41,7 @@ def account_of_synthetic(
         name=name,
         summary=f"{made:,} synthetic rows, made from {original:,}; {control:,} rows as control.",
         threat_model={
-            "goal": "singling out, linkability and attribute inference",
+            "goal": "singling out, linkability, attribute inference, and finding copies",
             "knowledge": f"{', '.join(quasi)} of a person; the synthetic rows",
             "access": "all synthetic rows, not the model that made them",
             "budget": f"{settings.attacks} attempts of each attack",
@@ -43,8 +55,14 @@ def account_of_synthetic(
             "fingerprint": fingerprint,
         },
         attacks=[
-            attack(key, key, _PAPER, "the synthetic rows", {"attempts": settings.attacks})
-            for key in study.attacks
+            attack(
+                key,
+                _TITLES[key.split(",")[0]],
+                _PAPERS.get(key.split(",")[0], _PAPER),
+                f"the synthetic rows; {study.knows[key]}",
+                {"attempts": min(found.main.n, found.control.n)},
+            )
+            for key, found in study.attacks.items()
         ],
         not_run=[
             *({"name": key, "why": why} for key, why in study.skipped.items()),
@@ -56,7 +74,7 @@ def account_of_synthetic(
         utility=utility_in_words(
             settings, "two-way counts that are still right, numbers in 8 groups"
         ),
-        risk="largest excess over the control of singling-out, linkability and inference",
+        risk="excess over the control, of the attack with the highest lower limit",
         ways=study.ways,
         skipped=study.skipped,
         checks=_checks(study),
@@ -64,16 +82,23 @@ def account_of_synthetic(
         limits=[
             "The control rows must be drawn as the original ones were; otherwise the excess is "
             "wrong.",
-            "The largest of several excesses is taken: by chance it is above 0 more often than "
-            "any one of them.",
+            "The strongest of several attacks is taken; their limits hold at once, so that is "
+            "allowed for.",
+            f"An attack with fewer than {FEWEST} attempts is underpowered: its upper limit is not "
+            "that of the risk.",
             "An attack that does not beat its blind baseline is weak, and its small excess says "
             "little.",
         ],
         section={
             "kind": "synthetic",
             "rows": {"original": original, "synthetic": made, "control": control},
-            "attacks": _listed(study.attacks),
-            "leaky": _listed(study.leaky),
+            "attacks": _listed(study.attacks, study.knows),
+            "leaky": _listed(study.leaky, study.knows),
+            "distances": {
+                "original": study.distances.original.to_json(),
+                "control": study.distances.control.to_json(),
+                "change": study.distances.change.to_json(),
+            },
         },
         settings={
             "quasi": list(quasi),
@@ -82,14 +107,36 @@ def account_of_synthetic(
             "columns": list(settings.columns),
             "neighbours": settings.neighbours,
             "tolerance": settings.tolerance,
+            "linked": list(settings.linked),
         },
     )
 
 
 def plain_words(study: SyntheticStudy) -> list[str]:
     """What was found, for somebody who reads nothing else."""
-    words = []
+    best = strongest(study.ways[0].attacks)
+    words = [
+        f"The strongest attack is {best.attack}: its excess over the control is "
+        f"{study.ways[0].risk}."
+    ]
+    people, rows = (
+        study.attacks.get(f"identical, {kind} rows") for kind in ("original", "synthetic")
+    )
+    if people is not None and rows is not None:
+        words.append(
+            f"Of 1,000 synthetic rows, {of_1000(rows.main)} are identical to a row they were made "
+            f"from ({of_1000(rows.control)} to one of the control); of 1,000 original rows, "
+            f"{of_1000(people.main)} have an identical synthetic row (control: "
+            f"{of_1000(people.control)})."
+        )
+    near = study.distances
+    words.append(
+        "Mean distance to the closest synthetic row: original less control "
+        f"{near.change} (original {near.original}, control {near.control}; 0 = identical)."
+    )
     for key, found in study.attacks.items():
+        if key.startswith(("identical", "closest")):
+            continue
         main, control = 100 * (found.main.value or 0), 100 * (found.control.value or 0)
         text = (
             f"{key[:1].upper()}{key[1:]}: right in {main:.3g} of 100 attempts against the "
@@ -97,34 +144,45 @@ def plain_words(study: SyntheticStudy) -> list[str]:
         )
         text += "." if found.works else "; it does not beat a blind guess, so it says little."
         words.append(text)
+    weak = [result for result in study.ways[0].attacks if not result.powered]
+    words += [
+        f"{result.attack} is underpowered ({result.why}): it limits nothing." for result in weak
+    ]
     return words
 
 
 def _checks(study: SyntheticStudy) -> list[Json]:
     rows = []
-    for key, found in study.attacks.items():
+    for result in results_of(study.attacks, study.knows):
+        found = study.attacks[result.attack]
+        if not result.powered:
+            rows.append(check(f"{result.attack} has power", "warn", result.why))
+        if result.attack.startswith(("identical", "closest")):
+            continue  # where there is no copy, finding none is right
         blind = found.baseline.value or 0.0
         detail = (
             f"{found.main.value or 0.0:.3f} against a blind {blind:.3f}"
             if found.works
             else f"it does not beat the blind guess of {blind:.3f} beyond doubt"
         )
-        rows.append(check(f"{key} works", "pass" if found.works else "warn", detail))
-    _, most = worst(study.leaky)
+        rows.append(check(f"{result.attack} works", "pass" if found.works else "warn", detail))
+    most = study.ways[1].risk
     seen = isinstance(most, Estimate) and most.low is not None and most.low > 0
-    detail = f"{LEAKY}, in place of the synthetic ones: largest excess {most}"
+    detail = f"{LEAKY}, in place of the synthetic ones: excess of the strongest attack {most}"
     return [*rows, check("a known leak is seen", "pass" if seen else "warn", detail, "original")]
 
 
-def _listed(attacks: Mapping[str, Risk]) -> list[Json]:
+def _listed(attacks: Mapping[str, Risk], knows: Mapping[str, str]) -> list[Json]:
     return [
         {
-            "name": key,
-            "main": found.main.to_json(),
-            "control": found.control.to_json(),
-            "baseline": found.baseline.to_json(),
-            "excess": found.excess.to_json(),
-            "works": found.works,
+            "name": result.attack,
+            "knows": result.knows,
+            "powered": result.powered,
+            "main": attacks[result.attack].main.to_json(),
+            "control": attacks[result.attack].control.to_json(),
+            "baseline": attacks[result.attack].baseline.to_json(),
+            "excess": attacks[result.attack].excess.to_json(),
+            "works": attacks[result.attack].works,
         }
-        for key, found in attacks.items()
+        for result in results_of(attacks, knows)
     ]

@@ -1,30 +1,34 @@
-"""Synthetic rows against those they were made from: three attacks, a control, a leaky twin."""
+"""Synthetic rows against those they were made from: attacks, a control, a leaky twin."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import NotMeasurable
-from lethe.evidence.estimate import Estimate, Refusal
+from lethe.errors import InputError, NotMeasurable
+from lethe.evidence.estimate import Measured, Refusal
+from lethe.evidence.risk import AttackResult, family_confidence, risk_of
 from lethe.linkage.answers import answers_kept
-from lethe.linkage.inference import inference
+from lethe.linkage.copies import Distances, closest, identical
 from lethe.linkage.kept import counts_kept
-from lethe.linkage.linkability import linkability
 from lethe.linkage.mixed import Mixed, mix
+from lethe.linkage.nearest import inference, linkability
 from lethe.linkage.recoding import ladder
 from lethe.linkage.risk import Risk
 from lethe.linkage.settings import SyntheticSettings
 from lethe.linkage.singling_out import singling_out
 from lethe.linkage.use import use_of
-from lethe.linkage.way import BASELINE, Way
+from lethe.linkage.way import BASELINE, FEWEST, Way
 from lethe.linkage.worth import Worth, counted_worth, lost
 
 LEAKY = "the original rows themselves"
+KINDS = ("singling-out", "linkability", "inference", "identical", "closest")
+"""Of attacks; the first part of their names, and metrics of rules."""
 _BINS = 8  # groups of neighbours of a number, so that its counts are not all 1
 
 
@@ -34,6 +38,8 @@ class SyntheticStudy:
 
     Attributes:
         attacks: risks by attack.
+        knows: by attack, what the adversary holds beside the synthetic rows.
+        distances: to the closest synthetic row, of original and control rows.
         leaky: the same attacks on the original rows in place of the synthetic ones: what a
             release without any protection would show.
         ways: the synthetic rows, and the original ones for comparison.
@@ -43,6 +49,8 @@ class SyntheticStudy:
     """
 
     attacks: dict[str, Risk]
+    knows: dict[str, str]
+    distances: Distances
     leaky: dict[str, Risk]
     ways: tuple[Way, ...]
     skipped: Mapping[str, str]
@@ -64,7 +72,8 @@ def study_synthetic(
         original: rows that the synthetic ones were made from.
         synthetic: rows that are released, with the same columns.
         control: rows from the same source that were not used.
-        quasi: columns that the adversary knows; their two halves are linked.
+        quasi: columns that the adversary knows; their two halves are linked with each other, and
+            all of them with the columns that are left or those of `SyntheticSettings.linked`.
         sensitive: column that is guessed; None leaves inference out.
         settings: of the audit.
 
@@ -73,105 +82,147 @@ def study_synthetic(
     """
     inside, made, outside = mix(original, synthetic, control)
     inside.places("quasi", quasi)
+    linked = settings.linked or tuple(name for name in inside.names if name not in quasi)
+    inside.places("linked", linked or quasi)
+    if shared := sorted(set(settings.linked) & set(quasi)):
+        raise InputError(f"{shared[0]!r} is in quasi and in linked. Give each column one side.")
     skipped: dict[str, str] = {}
-    attacks = _attacks(inside, made, outside, quasi, sensitive, settings, skipped)
-    leaky = _attacks(inside, inside, outside, quasi, sensitive, settings, {})
+    planned = dict(_planned(inside.names, quasi, linked, sensitive, settings, skipped))
+    attacks, near = _run(planned, inside, made, outside, settings, skipped)
+    leaky, _ = _run(planned, inside, inside, outside, settings, {})
+    knows = {name: words for name, (words, _) in planned.items()}
     made_worth, whole_worth = (
         _worth(original, released, control, settings) for released in (synthetic, original)
     )
     ways = (
-        _way(BASELINE, "the synthetic rows", attacks, made_worth, settings, None),
-        _way("original", LEAKY, leaky, whole_worth, settings, made_worth),
+        _way(BASELINE, "the synthetic rows", attacks, knows, made_worth, settings, None),
+        _way("original", LEAKY, leaky, knows, whole_worth, settings, made_worth),
     )
     sizes = (len(inside), len(made), len(outside))
-    return SyntheticStudy(attacks, leaky, ways, skipped, sizes, inside.names)
+    return SyntheticStudy(attacks, knows, near, leaky, ways, skipped, sizes, inside.names)
 
 
-def worst(attacks: Mapping[str, Risk]) -> tuple[str, Estimate | Refusal]:
-    """The attack with the largest excess that could be measured, and that excess."""
-    known = [
-        (found.excess.value, name, found.excess)
-        for name, found in attacks.items()
-        if isinstance(found.excess, Estimate) and found.excess.value is not None
-    ]
-    if not known:
-        return "", Refusal("no attack could be measured.")
-    value, name, excess = max(known, key=lambda one: one[0])
-    return name, excess
+Attack = Callable[[Mixed, Mixed, Mixed, float], tuple[Risk, Distances | None]]
 
 
-def _attacks(
-    original: Mixed,
-    synthetic: Mixed,
-    control: Mixed,
+def results_of(attacks: Mapping[str, Risk], knows: Mapping[str, str]) -> list[AttackResult]:
+    """Excess of each attack; too few attempts say little, and do not gate."""
+    results = []
+    for name, found in attacks.items():
+        attempts = min(found.main.n, found.control.n)
+        enough = attempts >= FEWEST
+        why = "" if enough else f"{attempts} attempts, at least {FEWEST} are needed"
+        results.append(AttackResult(name, found.excess, knows=knows[name], why=why, powered=enough))
+    return results
+
+
+def _planned(
+    names: tuple[str, ...],
     quasi: tuple[str, ...],
+    linked: tuple[str, ...],
     sensitive: str | None,
     settings: SyntheticSettings,
     skipped: dict[str, str],
-) -> dict[str, Risk]:
-    found: dict[str, Risk] = {}
+) -> Iterator[tuple[str, tuple[str, Attack]]]:
+    """By name: what the adversary knows, and the attack; told the confidence of its limits."""
+    seed, attacks = settings.seed, settings.attacks
+
+    def plain(attack: Callable[..., Risk], **options: Any) -> Attack:
+        def run(inside: Mixed, made: Mixed, outside: Mixed, sure: float) -> tuple[Risk, None]:
+            return attack(inside, made, outside, seed=seed, confidence=sure, **options), None
+
+        return run
+
+    def single(columns: int) -> Attack:
+        def run(inside: Mixed, made: Mixed, outside: Mixed, sure: float) -> tuple[Risk, None]:
+            options = {"columns": columns, "attacks": attacks, "seed": seed}
+            return singling_out(inside, made, outside, confidence=sure, **options).risk, None
+
+        return run
+
     for columns in settings.columns:
         name = f"singling-out, {columns} column(s)"
-        if columns > len(original.columns):
-            skipped[name] = f"there are {len(original.columns)} columns only"
+        if columns > len(names):
+            skipped[name] = f"there are {len(names)} columns only"
             continue
-        try:
-            made = singling_out(
-                original,
-                synthetic,
-                control,
-                columns=columns,
-                attacks=settings.attacks,
-                seed=settings.seed,
-                confidence=settings.confidence,
-            )
-        except NotMeasurable as error:
-            skipped[name] = str(error)
-            continue
-        found[name] = made.risk
-    if len(quasi) < 2:
-        skipped["linkability"] = "needs 2 quasi-identifiers at least, one for each source"
+        yield name, ("nothing", single(columns))
+    joined = partial(plain, linkability, neighbours=settings.neighbours, attacks=attacks)
+    half = len(quasi) // 2
+    if not half:
+        skipped["linkability, known columns"] = "needs 2 quasi-identifiers, one for each source"
     else:
-        found["linkability"] = linkability(
-            original,
-            synthetic,
-            control,
-            left=quasi[: len(quasi) // 2],
-            right=quasi[len(quasi) // 2 :],
-            neighbours=settings.neighbours,
-            attacks=settings.attacks,
-            seed=settings.seed,
-            confidence=settings.confidence,
-        )
+        sides = f"{', '.join(quasi[:half])} in one source, {', '.join(quasi[half:])} in another"
+        yield "linkability, known columns", (sides, joined(left=quasi[:half], right=quasi[half:]))
+    if not linked:
+        skipped["linkability, secret columns"] = "every column is a quasi-identifier"
+    else:
+        sides = f"{', '.join(quasi)} in one source, {', '.join(linked)} in another"
+        yield "linkability, secret columns", (sides, joined(left=quasi, right=linked))
     if sensitive is None:
         skipped["inference"] = "no sensitive column was named"
     else:
-        found["inference"] = inference(
-            original,
-            synthetic,
-            control,
+        guess = plain(
+            inference,
             known=quasi,
             secret=sensitive,
             tolerance=settings.tolerance,
-            attacks=settings.attacks,
-            seed=settings.seed,
-            confidence=settings.confidence,
+            attacks=attacks,
         )
-    return found
+        yield "inference", (f"{', '.join(quasi)} of a person", guess)
+    every = "every column of a person"
+    yield "identical, original rows", (every, plain(identical))
+    yield "identical, synthetic rows", ("nothing", plain(identical, released=True))
+
+    def near(
+        inside: Mixed, made: Mixed, outside: Mixed, sure: float
+    ) -> tuple[Risk, Distances | None]:
+        return closest(inside, made, outside, attacks=attacks, seed=seed, confidence=sure)
+
+    yield "closest", (every, near)
+
+
+def _run(
+    planned: Mapping[str, tuple[str, Attack]],
+    original: Mixed,
+    synthetic: Mixed,
+    control: Mixed,
+    settings: SyntheticSettings,
+    skipped: dict[str, str],
+) -> tuple[dict[str, Risk], Distances]:
+    """All attacks, with limits that hold at once, and the distances."""
+    sure = family_confidence(settings.confidence, len(planned))
+    found: dict[str, Risk] = {}
+    near: Distances | None = None
+    for name, (_, attack) in planned.items():
+        try:
+            found[name], distances = attack(original, synthetic, control, sure)
+        except NotMeasurable as error:
+            if name == "closest":
+                raise
+            skipped[name] = str(error)
+            continue
+        near = distances or near
+    assert near is not None
+    return found, near
 
 
 def _way(
     name: str,
     words: str,
     attacks: Mapping[str, Risk],
+    knows: Mapping[str, str],
     worth: Worth,
     settings: SyntheticSettings,
     base: Worth | None,
 ) -> Way:
-    strongest, risk = worst(attacks)
-    kinds: dict[str, Any] = {}
-    for kind in ("singling-out", "linkability", "inference"):
-        _, kinds[kind] = worst({key: one for key, one in attacks.items() if key.startswith(kind)})
+    results = results_of(attacks, knows)
+    kinds: dict[str, Measured] = {}
+    for kind in KINDS:
+        own = [result for result in results if result.attack.startswith(kind)]
+        if own:
+            worst = risk_of(own)
+            kinds[kind] = worst if isinstance(worst, Refusal) else worst.estimate
+    risk = risk_of(results)
     loss = None
     if base is not None:
         loss = lost(base, worth, settings.confidence)
@@ -180,20 +231,20 @@ def _way(
         name,
         words,
         {},
-        risk,
+        results,
         worth.utility,
         loss,
         None,
-        kinds,
+        {**kinds, "excess": risk if isinstance(risk, Refusal) else risk.estimate},
         {
-            "strongest": strongest,
+            "strongest": "" if isinstance(risk, Refusal) else risk.attack,
             "excess": {
                 kind: one.to_json() for kind, one in kinds.items() if kind != "utility-loss"
             },
         },
         (
             "original and control rows are drawn alike",
-            "nearest-neighbour and single-statement attacks; stronger ones may find more",
+            "copies, nearest-neighbour and single-statement attacks; stronger ones may find more",
         ),
     )
 

@@ -93,7 +93,8 @@ def _private(settings: TableSettings) -> Json:
     return {
         "epsilon": list(settings.epsilon),
         "delta": settings.delta,
-        "domains": {name: dict(one) for name, one in settings.domains.items()},
+        "schema": None if settings.schema is None else settings.schema.to_json()["columns"],
+        "bins": settings.bins,
     }
 
 

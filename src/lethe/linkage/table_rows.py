@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
 
 from lethe.columns import check_column
+from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.linkage.codes import Int
 from lethe.loaders.coded import Coded, Grouped
@@ -27,6 +28,7 @@ class Table:
         sensitive: column that nobody should learn; None = there is none.
         population: the quasi-identifiers of everybody the rows may be of; None = not known.
         times: (rows,) how many equal rows each row stands for; None = one each.
+        typed: those of `columns` that were read by a schema, as it declares them.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Table:
     sensitive: str | None = None
     population: Columns | Grouped | None = None
     times: Int | None = None
+    typed: Mapping[str, TypedColumn] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in self.quasi:

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from lethe.evidence.estimate import Measured
 from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.risk import AttackResult
 from lethe.linkage.anonymity import anonymity, diversity
 from lethe.linkage.answers import answers_kept
 from lethe.linkage.codes import counted
 from lethe.linkage.crowd import Crowd, crowd_of
+from lethe.linkage.domains import columns_of, domains_of
 from lethe.linkage.dp_rows import check_installed
 from lethe.linkage.homogeneity import disclosure
 from lethe.linkage.kept import counts_kept
@@ -30,6 +32,7 @@ _ASSUMED = (
     "the adversary knows the quasi-identifiers that were named, exactly, and no other column",
     "one row a person",
 )
+_KNOWN = "the quasi-identifiers of everybody, exactly"
 _NO_PROOF = "k-anonymity is no proof of privacy: classes can share a sensitive value"
 Plan = tuple[str, str, tuple[int, ...], NDArray[np.bool_]]
 
@@ -69,12 +72,18 @@ def bench_of(table: Table, settings: TableSettings) -> Bench:
     """Code the columns, and hold rows out where a model is the utility.
 
     Raises:
-        InputError: columns, a population or a utility model that cannot be read.
+        InputError: columns, a population or a utility model that cannot be read, or a schema that
+            does not declare what synthetic rows need.
         NotMeasurable: too few rows to hold some out.
         MissingExtra: synthetic rows are asked for without the libraries they need.
     """
     if settings.epsilon:
         check_installed()
+        if settings.schema is not None:
+            domains_of(settings.schema, settings.bins)
+            columns_of(settings.schema, {**table.plain, **table.typed})
+            for name in (*table.quasi, *(() if table.sensitive is None else (table.sensitive,))):
+                _ = settings.schema[name]  # refuses a name that it does not have
     secret = None if table.sensitive is None else encode(table.columns[table.sensitive]).codes
     use = use_of(settings, table.plain)
     return Bench(
@@ -131,7 +140,7 @@ def measure_recoded(bench: Bench, plan: Plan, base: Measurement | None) -> Measu
         told_of = bench.crowd.risk(ladders, steps, kept, table.times, sure)
         evidence["journalist"] = counted(told_of.highest, rows, sure)
         mean = counted(part * (told_of.mean.value or 0.0), rows, sure)
-        details["population_marketer"] = mean.to_json()
+        evidence["population_marketer"] = mean
     if bench.secret is not None:
         secret = bench.secret[kept]
         told = disclosure(found.of_class, secret, ruled_out=settings.ruled_out, confidence=sure)
@@ -168,7 +177,7 @@ def concluded(
     marketer = evidence["marketer"]
     details |= {
         key: evidence[key].to_json()
-        for key in ("unique", "prosecutor", "journalist", "certain")
+        for key in ("unique", "prosecutor", "journalist", "population_marketer", "certain")
         if key in evidence
     }
     loss = change = None
@@ -177,8 +186,12 @@ def concluded(
         before, now = (getattr(one, "value", None) or 0.0 for one in (base.way.risk, marketer))
         change = less(now, before, rows, sure)
         evidence["utility-loss"] = loss
+    attacks = [AttackResult("marketer", marketer, knows=_KNOWN)]
+    if "population_marketer" in evidence:
+        linked = evidence["population_marketer"]
+        attacks.append(AttackResult("population", linked, knows=f"{_KNOWN}; a population table"))
     way = Way(
-        name, words, taken, marketer, worth.utility, loss, change, evidence, details, assumed, proof
+        name, words, taken, attacks, worth.utility, loss, change, evidence, details, assumed, proof
     )
     return Measurement(way, worth)
 

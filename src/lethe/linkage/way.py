@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.frontier import Candidate, equivalence
 from lethe.evidence.guarantee import Guarantee, empirical_only
 from lethe.evidence.intervals import clopper_pearson
-from lethe.evidence.risk import AttackResult
+from lethe.evidence.risk import AttackResult, risk_of
 from lethe.linkage.codes import counted
 
 BASELINE = "baseline"
+FEWEST = 30
+"""Power floor: of fewer attempts not even a clean result limits a share below a tenth."""
 Json = dict[str, Any]
 
 
@@ -28,7 +30,8 @@ class Way:
         name: unique in the audit.
         mitigation: in words.
         settings: its numbers.
-        risk: higher = worse.
+        attacks: every attack on it in the audit's primary metric, higher = worse, with limits that
+            hold at once; the worst of them is the risk.
         utility: higher = better.
         loss: of utility against the baseline; None for the baseline.
         change: of risk against the baseline; None for the baseline.
@@ -41,7 +44,7 @@ class Way:
     name: str
     mitigation: str
     settings: Mapping[str, Any]
-    risk: Measured
+    attacks: Sequence[AttackResult]
     utility: Estimate
     loss: Estimate | None
     change: Estimate | None
@@ -49,6 +52,12 @@ class Way:
     details: Json = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
     proof: Guarantee | None = None
+
+    @property
+    def risk(self) -> Measured:
+        """The worst over the attacks, see `risk_of`."""
+        found = risk_of(self.attacks)
+        return found if isinstance(found, Refusal) else found.estimate
 
     @property
     def guarantee(self) -> Guarantee:
@@ -70,12 +79,21 @@ class Way:
             self.mitigation,
             self.settings,
             self.utility,
-            (AttackResult("strongest attack", self.risk),),
+            self.attacks,
             self.guarantee,
             self.loss,
             self.change,
             details,
         )
+
+
+def strongest(results: Sequence[AttackResult]) -> AttackResult:
+    """The result that `risk_of` names; the first where none was measured."""
+    found = risk_of(results)
+    if isinstance(found, Refusal):
+        return results[0]
+    named = (found.attack, found.view)
+    return next(result for result in results if (result.attack, result.view) == named)
 
 
 def less(before: float, now: float, rows: int, confidence: float) -> Estimate:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.guarantee import SEED_KNOWN, Guarantee, empirical_only
 from lethe.training.recipe import Treatment
 
 NOISE_CONVENTIONS = ("mean", "record")
@@ -148,7 +148,12 @@ class Obfuscation:
         return empirical_only(
             "the attacks of this audit, at their budget, on records like these",
             *(extra if self.needs_weights else ()),
-            voided_by=("a stronger attack", "retraining", "another form of release"),
+            voided_by=(
+                "a stronger attack",
+                "retraining",
+                "another form of release",
+                *((SEED_KNOWN,) if self.settings.get("noise") else ()),
+            ),
         )
 
     def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:

@@ -8,7 +8,6 @@ sampling). What may be claimed is computed from what ran, see `lethe.evidence.dp
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from torch.nn import functional
 
 from lethe.errors import InputError, check_choice
 from lethe.evidence.dp_statement import SOURCES, DpSgdRun, DpStatement, dp_statement
+from lethe.evidence.guarantee import noise_seed
 from lethe.evidence.individual import check_weights
 from lethe.mitigations.clipping import ClippingPlan, clipped_sum_in_parts, plan_clipping
 from lethe.mitigations.clipping.bookkeeping import Loss
@@ -136,7 +136,7 @@ def train_privately(
         "" if own is None else hash_array(own),
     )
     state = State(None if folder is None else Path(folder), name, trained, optimizer)
-    secret, begun = state.resume(secrets.randbits(128) if seed is None else seed)
+    secret, begun = state.resume(noise_seed(seed))
     factors = None if own is None else torch.from_numpy(own.astype(np.float32))
     rate, expected = settings.rate(count), float(settings.batch_size)
     for step in range(begun, steps):
@@ -179,6 +179,7 @@ def train_privately(
         runs=settings.runs,
         weights=own,
         weights_from=weights_from,
+        noise_seed="secret" if seed is None else "given",
     )
     return PrivateModel(module, dp_statement(run), clipping, noise, steps)
 

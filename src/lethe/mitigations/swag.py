@@ -164,7 +164,7 @@ class Swag:
 
         Draw s depends on `seed` and s alone, so the first draws do not change with `count`. Who
         knows the seed of a released draw knows its noise: take it from a secret source of 128
-        bits. z2 uses all of them; z1 on the CPU uses 32 bits for every 131,072 parameters.
+        bits, all of which every number of z1 and z2 depends on.
 
         Args:
             seed: >= 0, of any size.
@@ -223,21 +223,19 @@ class Swag:
         self._need(2)
         seed, first = _whole("seed", seed, 0), _whole("first", first, 0)
         spread = math.sqrt(self.scale if scale is None else _checked_scale(scale))
-        streams = [np.random.SeedSequence([seed, first + index]) for index in range(count)]
-        chunks = sum(1 for _ in self._layout.places())
-        seeds = np.stack([stream.generate_state(chunks, np.uint64) for stream in streams]) >> 1
-        shared = np.stack(
-            [np.random.default_rng(one.spawn(1)[0]).normal(size=self.stored) for one in streams]
-        )
+        seeds = tuple((seed, first + index) for index in range(count))
+        shared = np.stack([_stream(own, 0).normal(size=self.stored) for own in seeds])
         shared *= spread / math.sqrt(max(self.stored - 1, 1))
-        return _Noise(spread, seeds.astype(np.int64), torch.from_numpy(shared).to(self._origin))
+        return _Noise(spread, seeds, torch.from_numpy(shared).to(self._origin))
 
     def _fill(self, part: Tensor, number: int, place: slice, noise: _Noise) -> None:
         """Write draws (S, b) of one chunk of the parameters."""
         own = part if part.dtype == self._origin.dtype else self._origin.new_empty(part.shape)
-        generator = torch.Generator(self._origin.device)
-        for row, seed in zip(own, noise.seeds[:, number].tolist(), strict=True):
-            row.normal_(generator=generator.manual_seed(seed))
+        kind = np.float64 if own.dtype == torch.float64 else np.float32
+        for row, seed in zip(own, noise.seeds, strict=True):
+            # Not torch's generator, which keeps 32 bits of a seed on the CPU and 64 elsewhere.
+            drawn = _stream(seed, number + 1).standard_normal(len(row), kind)
+            row.copy_(torch.from_numpy(drawn))
         own *= self._variances(place).sqrt_().mul_(noise.spread)
         if self.stored >= 2:
             own += noise.shared @ self._deviations[: self.stored, place].to(noise.shared)
@@ -337,11 +335,16 @@ class Swag:
 
 
 class _Noise(NamedTuple):
-    """Square root of the scale, (S, chunks) seeds of z1, and (S, K) z2 times its factor."""
+    """Square root of the scale, seed and number of S draws, and (S, K) z2 times its factor."""
 
     spread: float
-    seeds: NDArray[np.int64]
+    seeds: tuple[tuple[int, int], ...]
     shared: Tensor
+
+
+def _stream(seed: tuple[int, int], part: int) -> np.random.Generator:
+    """Of z2 (part 0), or of z1 in one chunk of the parameters: 128 bits of the seed each."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(part,)))
 
 
 def _whole(name: str, value: int, low: int) -> int:

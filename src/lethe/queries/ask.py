@@ -7,7 +7,7 @@ is no answer. The next try says so and asks for a new payment (`again`).
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +19,13 @@ from lethe.evidence.guarantee import Guarantee
 from lethe.queries.answer import Answer, Answers
 from lethe.queries.charge import Charge
 from lethe.queries.evaluate import measure
-from lethe.queries.ledger.chain import key_of
-from lethe.queries.ledger.contract import Ledger, NotSpent, Status
-from lethe.queries.ledger.opening import fingerprint_of, open_ledger
+from lethe.queries.ledger import refusals
+from lethe.queries.ledger.contract import Ledger, NotSpent
+from lethe.queries.ledger.opening import open_ledger, rollback_assumption
 from lethe.queries.parse import parse
 from lethe.queries.plan import Plan, make_plan
 from lethe.queries.privacy import Privacy
+from lethe.queries.registration import find
 from lethe.queries.release import release
 from lethe.queries.table import Table
 
@@ -44,7 +45,7 @@ class Reply:
         answers: with their noise.
         plan: what was known beforehand.
         charge: what it cost now; None where it was free.
-        left: what the analyst can still spend; None without a budget.
+        left: what the analyst can still spend of an own budget; None without one.
         stored: whether this is the stored answer of an earlier time.
     """
 
@@ -83,12 +84,13 @@ def ask(
     analyst: str = ANALYST,
     again: bool = False,
     no_budget: bool = False,
+    anchor: str | Path | None = None,
     threads: int | None = None,
 ) -> Reply:
     """Ask a question about a table, with noise, and pay for it from a budget.
 
     Args:
-        path: .parquet, .csv or .duckdb; see `lethe.queries.table.Table`.
+        path: registered data, or their keeper's file; see `lethe.register`.
         query: such as ``mean(age) in [18, 100] by county``.
         budget: the ledger: a file that `lethe budget create` made, or ``postgresql://...``.
         epsilon: cost; alone it means Laplace noise.
@@ -102,6 +104,8 @@ def ask(
         analyst: who asks.
         again: pay once more for a question that was paid for and not answered.
         no_budget: answer without a ledger; nobody counts what such answers add up to.
+        anchor: file with the ledger's head, kept where the ledger's keeper cannot change it; an
+            old copy of the ledger that was put back is then refused.
         threads: for DuckDB; None = as many as there are cores. They change no number.
 
     Returns:
@@ -124,16 +128,20 @@ def ask(
         )
     asked = parse(query)
     privacy = Privacy(epsilon, delta, rho, mu, relation, person, rows)
-    with Table(path, table=table, threads=threads) as opened:
-        plan = make_plan(asked, opened.schema, privacy)
-        if budget is None:
-            return Reply(_told(opened, plan), plan, None, None, False)
-        ledger = open_ledger(budget)
-        try:
-            name = dataset if dataset is not None else only_dataset(ledger)
-            return answer(opened, plan, ledger, name, analyst, again=again)
-        finally:
-            ledger.close()
+    registered = find(path, table)
+    if budget is None:
+        with Table(registered, threads=threads) as opened:
+            plan = make_plan(asked, opened.schema, privacy)
+            if not registered.is_unchanged():
+                raise refusals.other_data()
+            return Reply(_answered(opened, plan), plan, None, None, False)
+    with (
+        Table(registered, threads=threads) as opened,
+        contextlib.closing(open_ledger(budget, anchor)) as ledger,
+    ):
+        plan = make_plan(asked, opened.schema, privacy, rollback_assumption(ledger))
+        name = dataset if dataset is not None else only_dataset(ledger)
+        return answer(opened, plan, ledger, name, analyst, again=again)
 
 
 def answer(
@@ -146,15 +154,16 @@ def answer(
         RunFailed: paid for and not told.
     """
     status = ledger.status(dataset)
-    fingerprint = ""
-    if status.fingerprint:
-        fingerprint = _fingerprint(str(table.path.resolve()), table.version)
-    key = f"{plan.key} | {table.name} {fingerprint or table.version}"
+    fingerprint = table.registered.fingerprint()
+    if not status.fingerprint:
+        raise refusals.unbound()
+    key = f"{plan.key} | {fingerprint}"
     stored = ledger.stored(dataset, analyst, key)
     if stored is not None:
-        return Reply(_from_json(json.loads(stored)), plan, None, _left(status, analyst), True)
-    if status.queries > status.answers and not again:
-        _check_answered(ledger, dataset, analyst, key)
+        left = ledger.balance(dataset, analyst).left
+        return Reply(_from_json(json.loads(stored)), plan, None, left, True)
+    if status.queries > status.answers and not again and ledger.paid(dataset, analyst, key):
+        raise PaidUnanswered(refusals.PAID_UNANSWERED)
     receipt = ledger.spend(
         dataset=dataset,
         analyst=analyst,
@@ -163,24 +172,26 @@ def answer(
         fingerprint=fingerprint,
     )
     try:
-        told = _told(table, plan)
-        ledger.answered(receipt, json.dumps(told.to_json(), allow_nan=False))
+        answers = _answered(table, plan)
+        ledger.answered(receipt, json.dumps(answers.to_json(), allow_nan=False))
     except RunFailed as error:
-        raise RunFailed(f"{error} The cost was spent (entry {receipt.number}).") from error
-    left = receipt.left if receipt.analyst_left is None else receipt.analyst_left
-    return Reply(told, plan, receipt.charge, left, False)
+        raise RunFailed(f"{error} The cost was spent.") from error
+    return Reply(answers, plan, receipt.charge, receipt.left, False)
 
 
-def _told(table: Table, plan: Plan) -> Answers:
+def _answered(table: Table, plan: Plan) -> Answers:
     """The answer, which is for nobody to see before it was paid for."""
     privacy = plan.privacy
     groups = measure(table, plan.query, privacy.person, privacy.rows or 1, salt=plan.key)
     if table.version != table.opened:
-        raise RunFailed(f"{table.path} was written while it was read. Ask again when it rests.")
-    told = release(plan.query, groups, plan.layout, privacy)
-    if told.guarantee != plan.guarantee:
-        raise RunFailed("the answer costs something else than was planned, so it is not told.")
-    return told
+        raise RunFailed(
+            f"the rows of {table.registered.name} were written while they were read. Ask again "
+            "when they rest."
+        )
+    answers = release(plan.query, groups, plan.layout, privacy)
+    if answers.guarantee != plan.released:
+        raise RunFailed("the answer costs something else than was planned, so it is not given.")
+    return Answers(answers.rows, plan.guarantee)
 
 
 def only_dataset(ledger: Ledger) -> str:
@@ -194,29 +205,6 @@ def only_dataset(ledger: Ledger) -> str:
         listed = ", ".join(names) or "none"
         raise InputError(f"the ledger has the data sets {listed}: name one by dataset.")
     return names[0]
-
-
-def _check_answered(ledger: Ledger, dataset: str, analyst: str, query: str) -> None:
-    """Refuse what this analyst has paid for without an answer, unless it is asked for again."""
-    key = key_of(query)
-    for entry in ledger.entries(dataset):
-        if entry.kind == "spend" and entry.analyst == analyst and entry.key == key:
-            raise PaidUnanswered(
-                f"this question was paid for (entry {entry.number}) and has no answer: the "
-                "machine stopped in between, or another process is still at it. What was spent "
-                "stays spent; ask with again (--again) to pay once more."
-            )
-
-
-def _left(status: Status, analyst: str) -> Charge:
-    own = [share.left for share in status.shares if share.analyst == analyst]
-    return own[0] if own else status.left
-
-
-@functools.lru_cache(maxsize=64)
-def _fingerprint(path: str, version: str) -> str:
-    """Read once for each version of a file."""
-    return fingerprint_of(path)
 
 
 def _from_json(told: Mapping[str, Any]) -> Answers:

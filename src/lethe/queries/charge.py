@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Real
 
 from lethe.errors import InputError, check_choice
 from lethe.evidence.guarantee import Guarantee
@@ -17,6 +18,15 @@ from lethe.evidence.guarantee import Guarantee
 RULES = ("epsilon", "rho", "mu2")
 UNIT = Fraction(1, 10**9)  # of epsilon, rho or mu squared
 DELTA_UNIT = Fraction(1, 10**18)
+COSTS = {
+    "epsilon": ("1e-9", "1e9"),
+    "rho": ("1e-9", "1e9"),
+    "mu2": ("1e-9", "1e9"),
+    "mu": ("3.2e-5", "3.1e4"),
+    "delta": ("1e-18", "0.999"),
+}
+"""Least and most that an answer or a budget may cost: from one unit of the ledger to where no noise
+and no column of a store saturates."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,34 @@ class Charge:
     def delta(self) -> float:
         """In delta."""
         return float(self.delta_units * DELTA_UNIT)
+
+
+def check_cost(name: str, value: object) -> float:
+    """Return what an answer, or a budget, may cost, as a float.
+
+    Args:
+        name: one of `COSTS`; "mu2" is mu squared.
+        value: what was asked for.
+
+    Raises:
+        InputError: no number, NaN, or outside the limits of `COSTS`.
+
+    >>> check_cost("epsilon", 0.5)
+    0.5
+    >>> check_cost("epsilon", 1e-20)
+    Traceback (most recent call last):
+    lethe.errors.InputError: epsilon=1e-20 must be at least 1e-9 and at most 1e9: give a number \
+in between.
+    """
+    least, most = COSTS[name]
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    # Compared before it is made a float: a float of a very large whole number does not exist.
+    if not (number and float(least) <= value <= float(most)):  # type: ignore[operator]
+        raise InputError(
+            f"{name}={_shown(value)} must be at least {least} and at most {most}: give a number in "
+            "between."
+        )
+    return float(value)  # type: ignore[arg-type]
 
 
 def charge_of(guarantee: Guarantee, rule: str) -> Charge:
@@ -90,16 +128,28 @@ def charge_of(guarantee: Guarantee, rule: str) -> Charge:
 
 
 def _exact(name: str, number: float | Fraction) -> Fraction:
+    """The shortest decimal that is this number: 0.3 is 300 million units and no unit more."""
     if not isinstance(number, Fraction) and not math.isfinite(number):
         raise InputError(f"{name}={number!r} must be a finite number.")
-    return Fraction(repr(float(number))) if isinstance(number, float | int) else number
+    return number if isinstance(number, Fraction) else Fraction(repr(float(number)))
+
+
+def _shown(value: object) -> str:
+    """A value in a message: one line, and short."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of more digits than Python prints
+        return "a very large number"
+    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def _mu_of_pure(epsilon: float) -> float:
     from scipy.special import ndtri
 
+    if epsilon >= 700:
+        raise InputError(
+            f"epsilon={epsilon:g} must be below 700 under a budget in mu squared: ask for less."
+        )
     # 1 / (1 + e^epsilon) keeps its digits where e^epsilon / (1 + e^epsilon) is 1; one part in
     # 10^12 more than ndtri gives covers its rounding.
-    return (
-        float(-2 * ndtri(1 / (1 + math.exp(epsilon)))) * (1 + 1e-12) if epsilon < 700 else math.inf
-    )
+    return float(-2 * ndtri(1 / (1 + math.exp(epsilon)))) * (1 + 1e-12)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lethe.data.schema import Column, Schema
 from lethe.queries.answer import Scalar
 from lethe.queries.grammar import (
     Categories,
@@ -27,8 +28,7 @@ from lethe.queries.grammar import (
     Sum,
     Variance,
 )
-from lethe.queries.schema import Column, Schema, moment
-from lethe.queries.sql import Used, aggregates, bin_sql, grid_sql, steps_sql
+from lethe.queries.sql import Used, aggregates, bin_sql, engine_value, grid_sql, steps_sql
 from lethe.queries.statistics.lattice import (
     MEAN_CELLS,
     QUANTILE_CELLS,
@@ -130,20 +130,37 @@ def measure(table: Table, query: Query, person: str | None, rows: int, salt: str
     Raises:
         RunFailed: the file could not be read to its end.
     """
-    layout = layout_of(query, table.schema)
+    schema, layout = table.schema, layout_of(query, table.schema)
     used = Used(layout.keys, layout.units, layout.numbers, query.where, person, rows, salt)
     by_cell = layout.cells > 0 and bool(layout.units)
-    asked = aggregates(used, table.schema, layout.sums, by_cell)
-    found = table.run(asked.text, asked.values)
-    if layout.cells:
-        named = layout.places if by_cell else _places(layout.keys[-1], table.schema)
-        groups = _counted(found, len(query.by), layout.cells, named)
-    else:
-        groups = {
-            tuple(line[: len(query.by)]): _summed(line[len(query.by) :], layout.shift)
-            for line in found
-        }
-    return _all_groups(query, table.schema, groups, layout)
+    asked = aggregates(used, schema, layout.sums, by_cell)
+    lines = table.run(asked.text, asked.values)
+    grouped = len(query.by)
+    cell_of = layout.places
+    if layout.cells and not by_cell:
+        cell_of = _places(schema[layout.keys[-1].column], layout.keys[-1].among or ())
+    sums = len(layout.sums)
+    totals: dict[tuple[Scalar, ...], list[int]] = {}
+    for line in lines:
+        group, numbers = line[:grouped], line[grouped:]
+        # Several lines can be of one group: 0.0 and -0.0 are one value.
+        total = totals.setdefault(group, [0] * (1 + sums + layout.cells))
+        if layout.cells:
+            cell, count = numbers
+            if cell is None:  # rows without the number
+                continue
+            total[0] += int(count)
+            total[1 + (int(cell) if cell_of is None else cell_of[cell])] += int(count)
+        else:
+            for place, number in enumerate(numbers):
+                total[place] += int(number)
+            if sums:
+                total[1] -= layout.shift * int(numbers[0])
+    groups = {
+        group: Exact(total[0], tuple(total[1 : 1 + sums]), tuple(total[1 + sums :]))
+        for group, total in totals.items()
+    }
+    return _all_groups(query, schema, groups, layout)
 
 
 def group_values(query: Query) -> list[tuple[Literal, ...]] | None:
@@ -153,50 +170,26 @@ def group_values(query: Query) -> list[tuple[Literal, ...]] | None:
     return list(itertools.product(*(key.among or () for key in query.by)))
 
 
-def _summed(numbers: tuple[int, ...], shift: int) -> Exact:
-    rows, *sums = map(int, numbers)
-    if sums:
-        sums[0] -= shift * rows
-    return Exact(rows, tuple(sums))
-
-
-def _counted(
-    found: list[tuple[Scalar, ...]],
-    keys: int,
-    cells: int,
-    named: Mapping[Scalar, int] | None,
-) -> dict[tuple[Scalar, ...], Exact]:
-    counts: dict[tuple[Scalar, ...], list[int]] = {}
-    for line in found:
-        *group, cell, rows = line
-        if cell is None:  # rows without the number
-            continue
-        place = int(cell) if named is None else named[cell]
-        counts.setdefault(tuple(group), [0] * cells)[place] += int(rows)
-    return {group: Exact(sum(by), (), tuple(by)) for group, by in counts.items()}
-
-
-def _places(key: Key, schema: Schema) -> dict[Scalar, int]:
-    """What SQL calls the values of a group column, in the order of the question."""
-    return {
-        _in_sql(schema[key.column], value): place for place, value in enumerate(key.among or ())
-    }
-
-
-def _in_sql(column: Column, value: Literal) -> Scalar:
-    return str(moment(column, value)) if isinstance(value, str) else value
+def _places(column: Column, among: Sequence[Literal]) -> dict[Scalar, int]:
+    """What DuckDB calls the listed values of a column, in the order of the question."""
+    return {engine_value(column, value): place for place, value in enumerate(among)}
 
 
 def _all_groups(
     query: Query, schema: Schema, groups: dict[tuple[Scalar, ...], Exact], layout: Layout
 ) -> Groups:
-    listed = group_values(query)
+    listed, columns = group_values(query), [schema[key.column] for key in query.by]
     if listed is None:
-        there = [group for group, exact in groups.items() if exact.rows]
-        return {group: groups[group] for group in sorted(there, key=lambda g: tuple(map(str, g)))}
+        found = {
+            tuple(column.shown(value) for column, value in zip(columns, group, strict=True)): exact
+            for group, exact in groups.items()
+            if exact.rows
+        }
+        return {group: found[group] for group in sorted(found, key=lambda g: tuple(map(str, g)))}
     none = Exact(0, (0,) * len(layout.sums), (0,) * layout.cells)
-    columns = [schema[key.column] for key in query.by]
-    return {values: groups.get(tuple(map(_in_sql, columns, values)), none) for values in listed}
+    return {
+        values: groups.get(tuple(map(engine_value, columns, values)), none) for values in listed
+    }
 
 
 def _lattice(asked: Sum | Mean | Variance, column: Column) -> Lattice:
@@ -209,7 +202,7 @@ def _fitting(low: float, high: float, column: Column, most: int) -> Lattice:
 
     Bounds that are close together but far from zero get a coarser lattice, so that sums fit.
     """
-    whole = column.kind == "whole" and isinstance(low, int) and isinstance(high, int)
+    whole = column.type in ("whole", "bool") and isinstance(low, int) and isinstance(high, int)
     if whole and high - low <= most:
         most = int(high - low)
     far = max(abs(low), abs(high), high - low)
@@ -219,7 +212,7 @@ def _fitting(low: float, high: float, column: Column, most: int) -> Lattice:
 def _of_histogram(asked: Histogram, keys: tuple[Key, ...], column: Column) -> Layout:
     """Few whole numbers are counted one by one, which is exact and fast, and binned here."""
     low, high, bins = asked.bounds.low, asked.bounds.high, asked.bins
-    if column.kind == "whole" and isinstance(low, int) and isinstance(high, int):
+    if column.type in ("whole", "bool") and isinstance(low, int) and isinstance(high, int):
         width = high - low
         lattice = _fitting(low, high, column, FEW)
         if lattice.step == 1 and width <= FEW:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
 from lethe.errors import InputError, did_you_mean
@@ -44,6 +45,7 @@ from lethe.queries.words import Word, cut, wrong
 
 MOST_VALUES = 10_000
 MOST_BINS = 10_000  # noise takes some 30 us a cell
+MOST_DIGITS = 38
 DEEPEST = 50
 EXAMPLES = {
     "count": "count() where age >= 65 by county",
@@ -251,7 +253,9 @@ class _Reader:
             self.has("+")
         word = self.take()
         if word.kind != "number" or (value := _number(word.raw)) is None:
-            raise self.wrong("a finite number must stand here.", start)
+            raise self.wrong(
+                "a finite number must stand here, with a fraction only below 2^53.", start
+            )
         return sign * value
 
     def value(self) -> Literal:
@@ -274,6 +278,8 @@ class _Reader:
         start = self.next
         if not self.has("["):
             raise self.wrong("values in brackets such as ['Kent', 'Essex'] must stand here.")
+        if self.next.lower == "]":
+            raise self.wrong("the list is empty: name at least one value.")
         found = [self.value()]
         while self.has(","):
             found.append(self.value())
@@ -370,13 +376,23 @@ class _Reader:
 
 
 def _number(raw: str) -> Number | None:
-    """Whole numbers as such, whatever way they are written; None where it is too large."""
-    if raw.isdigit() and len(raw) <= 18:
-        return int(raw)
+    """A number exactly as it is written; None where it is too large.
+
+    Whole numbers are int, whatever way they are written, so that no digit of them is lost.
+
+    >>> _number("1234567890123456789"), _number("1e3"), _number("0.5"), _number("1e999")
+    (1234567890123456789, 1000, 0.5, None)
+    """
+    try:
+        exact = Decimal(raw)
+    except InvalidOperation:
+        return None  # an exponent of more than 18 digits
+    if exact.adjusted() < MOST_DIGITS and exact == exact.to_integral_value():
+        return int(exact)
     value = float(raw)
-    if not math.isfinite(value):
-        return None
-    return int(value) if value.is_integer() and abs(value) <= 2**53 else value
+    if exact != exact.to_integral_value() and abs(value) >= 2**53:
+        return None  # its fraction would be lost
+    return value if math.isfinite(value) else None
 
 
 def _kind(value: Literal) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from lethe.data.schema import Schema
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.answer import Answer, Answers
+from lethe.queries.bind import bind
 from lethe.queries.evaluate import Exact, Groups, Layout, layout_of, unknown_groups
 from lethe.queries.grammar import (
     Bounds,
@@ -25,7 +27,6 @@ from lethe.queries.grammar import (
 )
 from lethe.queries.privacy import Privacy
 from lethe.queries.release import release
-from lethe.queries.schema import Schema, check
 
 MADE_UP = (100, 10_000, 1_000_000)
 """Rows of a group for which a plan tells the error where that depends on them."""
@@ -38,13 +39,14 @@ class Plan:
     """What is known of an answer without the table's rows.
 
     Attributes:
-        query: checked against the table's columns.
+        query: bound to the table's schema.
         privacy: cost and neighbours.
         layout: how the rows will be added up.
         sample: an answer of the same mechanism on rows that were made up.
         guarantee: of the whole answer, which is what a ledger charges.
         sensitivity: how far one person can move the exact numbers, in words.
         notes: what a reader must know.
+        released: the guarantee as the mechanism states it, without what is assumed of the data.
     """
 
     query: Query
@@ -54,6 +56,7 @@ class Plan:
     guarantee: Guarantee
     sensitivity: str
     notes: tuple[str, ...]
+    released: Guarantee
 
     @property
     def key(self) -> str:
@@ -101,28 +104,33 @@ class Plan:
         }
 
 
-def make_plan(query: Query, schema: Schema, privacy: Privacy) -> Plan:
-    """Check a question and say what its answer will be like.
+def make_plan(
+    query: Query, schema: Schema, privacy: Privacy, assumptions: tuple[str, ...] = ()
+) -> Plan:
+    """Bind a question to a schema and say what its answer will be like.
 
     Args:
         query: as parsed.
         schema: of the table; its rows are not read.
         privacy: cost and neighbours.
+        assumptions: what the guarantee rests on beside the mechanism's own.
 
     Raises:
-        InputError: a column is unknown or of the wrong kind, or the mechanism needs another cost.
+        InputError: a column is unknown or of the wrong type, or the mechanism needs another cost.
     """
-    check(query, schema, privacy.person)
+    query = bind(query, schema, privacy.person)
     layout = layout_of(query, schema)
     rehearsal = _rehearsed(query, layout, privacy, MADE_UP[1])
     if not rehearsal.rows:
         rehearsal = _rehearsed(query, layout, privacy, MOST)
     if not rehearsal.rows:
         raise InputError("at this cost no group is large enough to be shown: spend more.")
-    sample = rehearsal.rows[0]
+    sample, released = rehearsal.rows[0], rehearsal.guarantee
     notes = (*_notes(query, privacy), *sample.notes)
-    told = sensitivity_words(query, privacy)
-    return Plan(query, privacy, layout, sample, rehearsal.guarantee, told, notes)
+    assumed = (*released.assumptions, *schema.assumptions(), *assumptions)
+    guarantee = replace(released, assumptions=assumed)
+    words = sensitivity_words(query, privacy)
+    return Plan(query, privacy, layout, sample, guarantee, words, notes, released)
 
 
 def sensitivity_words(query: Query, privacy: Privacy) -> str:

@@ -1,8 +1,10 @@
 """A checked question as SQL that gives exact whole numbers, one line a group; never rows.
 
-Only this module writes SQL. Names of columns come from the schema and are quoted; values of the
-question travel as parameters. Every function used is total: there is no value of a cell at which
-a statement fails, so that an error tells nothing about the rows.
+Names of columns come from the schema and are quoted; values of the question travel as parameters.
+Columns have the types of the schema (`lethe.queries.table`), and every function used is total on
+them: there is no value of a cell at which a statement fails, so that an error tells nothing about
+the rows. Whole numbers are 64 or 128 bits wide whatever the file had; what is squared or
+multiplied was clamped to a lattice before.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lethe.data.casts import engine_type, quoted
+from lethe.data.schema import Column, Schema, Value
 from lethe.queries.grammar import (
     Among,
     Both,
@@ -22,9 +26,7 @@ from lethe.queries.grammar import (
     Key,
     Literal,
 )
-from lethe.queries.schema import Column, Schema, moment
 from lethe.queries.statistics.lattice import Lattice
-from lethe.queries.table import quoted
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Used:
     Attributes:
         keys: group columns.
         units: expressions of whole numbers, one for each that is summed or counted by.
-        numbers: columns whose value must be there (neither NULL nor NaN).
+        numbers: columns whose value must be there.
         where: condition, or None.
         person: column that names the person of a row; None where a row is a person.
         rows: most rows of a person.
@@ -68,11 +70,12 @@ def aggregates(used: Used, schema: Schema, sums: Sequence[str], cells: bool = Fa
         cells: count by u0 as well as by the keys.
 
     Returns:
-        Lines of keys, u0 if `cells`, the count of rows, and the sums.
+        Lines of keys, u0 if `cells`, the count of rows, and the sums. Several lines may stand for
+        one group; they are to be added up.
     """
     keys = [f"k{at}" for at in range(len(used.keys))] + (["u0"] if cells else [])
     rows = "count(u0)" if used.units else "count(*)"
-    columns = [*keys, rows, *(f"coalesce(sum({one}), 0)" for one in sums)]
+    columns = [*keys, rows, *(f"coalesce(sum({expression}), 0)" for expression in sums)]
     inner = _rows(used, schema)
     grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
     found = Sql(f"SELECT {', '.join(columns)} FROM ({inner.text}) AS used{grouped}", inner.values)
@@ -82,14 +85,14 @@ def aggregates(used: Used, schema: Schema, sums: Sequence[str], cells: bool = Fa
 
 
 def _rows(used: Used, schema: Schema) -> Sql:
-    found = [_key(key, schema[key.column], f"k{at}") for at, key in enumerate(used.keys)]
-    named = [sql.text for sql in found] + [f"{unit} AS u{at}" for at, unit in enumerate(used.units)]
-    # Where only one number is needed and it is real, its unit is NULL where there is none, and
-    # that is not counted: a filter would take as long as all the rest.
+    named = [f"{quoted(key.column)} AS k{at}" for at, key in enumerate(used.keys)]
+    named += [f"{unit} AS u{at}" for at, unit in enumerate(used.units)]
+    # Where only one real number is needed, its unit is NULL where there is none, and that is not
+    # counted: a filter would take as long as all the rest. Units of whole numbers need the filter:
+    # DuckDB's least and greatest pass over NULL.
     alone = used.person is None and len(used.units) == 1
-    columns = [schema[name] for name in used.numbers]
-    needed = [column for column in columns if not alone or column.kind == "whole"]
-    conditions = [Sql(_present(column)) for column in needed]
+    needed = [name for name in used.numbers if not alone or schema[name].type != "number"]
+    conditions = [Sql(f"{quoted(name)} IS NOT NULL") for name in needed]
     for key in used.keys:
         if key.among is None:
             conditions.append(Sql(f"{quoted(key.column)} IS NOT NULL"))
@@ -98,13 +101,15 @@ def _rows(used: Used, schema: Schema) -> Sql:
     if used.person is None:
         return _select(named, conditions)
     # A person's rows are ordered by a hash of what is used of them, so that nobody else's rows
-    # and no order of the file has a say; rows that are equal there are interchangeable.
-    conditions.append(Sql(f"NOT ({_missing(schema[used.person])})"))
+    # and no order of the file has a say; rows that are equal there are interchangeable. The
+    # length before each part keeps different rows from having one text.
+    conditions.append(Sql(f"{quoted(used.person)} IS NOT NULL"))
     names = [f"k{at}" for at in range(len(used.keys))]
     names += [f"u{at}" for at in range(len(used.units))]
     all_groups = _select([*named, f"{quoted(used.person)} AS person"], conditions)
     inner = _in_groups(all_groups, used.keys, schema)
-    content = "".join(f" || chr(31) || CAST({name} AS VARCHAR)" for name in names)
+    texts = [f"CAST({name} AS VARCHAR)" for name in names]
+    content = "".join(f" || strlen({text}) || ':' || {text}" for text in texts)
     text = (
         f"SELECT {', '.join(names) or '1'} FROM ({inner.text}) AS theirs "
         f"QUALIFY row_number() OVER (PARTITION BY person "
@@ -114,8 +119,8 @@ def _rows(used: Used, schema: Schema) -> Sql:
 
 
 def _select(columns: Sequence[str], conditions: Sequence[Sql]) -> Sql:
-    where = " AND ".join(f"({one.text})" for one in conditions)
-    values = tuple(value for one in conditions for value in one.values)
+    where = " AND ".join(f"({part.text})" for part in conditions)
+    values = tuple(value for part in conditions for value in part.values)
     after = f" WHERE {where}" if where else ""
     return Sql(f"SELECT {', '.join(columns) or '1'} FROM rows{after}", values)
 
@@ -123,13 +128,19 @@ def _select(columns: Sequence[str], conditions: Sequence[Sql]) -> Sql:
 def steps_sql(column: Column, lattice: Lattice) -> str:
     """A number clamped to the bounds and rounded, in whole steps of the lattice from zero.
 
-    Whole numbers on a lattice of step 1 stay whole numbers all the way, which is faster.
+    Whole numbers on a lattice of step 1 stay whole numbers all the way, which is faster; the
+    bounds of a lattice are far within 64 bits, so what is clamped to them fits.
     """
     low, high = lattice.low, lattice.high
-    if column.kind == "whole" and lattice.step == 1 and low.is_integer() and high.is_integer():
-        return f"least(greatest({quoted(column.name)}, {int(low)}), {int(high)})"
+    is_whole = column.type in ("whole", "bool")
+    if is_whole and lattice.step == 1 and low.is_integer() and high.is_integer():
+        number = quoted(column.name)
+        if column.type == "bool":
+            number = f"CAST({number} AS BIGINT)"
+        clamped = f"least(greatest({number}, {int(low)}), {int(high)})"
+        return f"CAST({clamped} AS BIGINT)" if column.wide else clamped
     clamped = _within(_number(column), low, high)
-    return f"TRY_CAST(round({clamped} * {_double(1 / lattice.step)}) AS BIGINT)"
+    return f"CAST(round({clamped} * {_double(1 / lattice.step)}) AS BIGINT)"
 
 
 def bin_sql(column: Column, bounds: Bounds, bins: int) -> str:
@@ -137,20 +148,22 @@ def bin_sql(column: Column, bounds: Bounds, bins: int) -> str:
     low, high = float(bounds.low), float(bounds.high)
     above = f"({_number(column)} - {_double(low)})"
     share = f"floor({above} * {_double(bins)} / {_double(high - low)})"
-    return f"TRY_CAST({_within(share, 0, bins - 1)} AS INTEGER)"
+    return f"CAST({_within(share, 0, bins - 1)} AS INTEGER)"
 
 
 def grid_sql(column: Column, lattice: Lattice, scale: float) -> str:
     """A number in units of `scale`, clamped and rounded to steps of the lattice from its first."""
     inside = _within(f"{_number(column)} / {_double(scale)}", lattice.low, lattice.high)
-    steps = f"TRY_CAST(round({inside} * {_double(1 / lattice.step)}) AS BIGINT)"
+    steps = f"CAST(round({inside} * {_double(1 / lattice.step)}) AS BIGINT)"
     return f"({steps} - ({lattice.first}))"
 
 
 def _number(column: Column) -> str:
-    """A number as DOUBLE; cells of a .csv file that are no number are NULL."""
-    cast = "TRY_CAST" if column.kind == "cell" else "CAST"
-    return f"{cast}({quoted(column.name)} AS DOUBLE)"
+    """A number as DOUBLE."""
+    name = quoted(column.name)
+    if column.type == "number":
+        return name
+    return f"CAST({name} AS DOUBLE)"
 
 
 def _within(number: str, low: float, high: float) -> str:
@@ -168,19 +181,6 @@ def _double(number: float) -> str:
     return f"'{float(number)!r}'::DOUBLE"
 
 
-def _key(key: Key, column: Column, name: str) -> Sql:
-    return Sql(f"{_shown(column, key.among)} AS {name}")
-
-
-def _shown(column: Column, among: tuple[Literal, ...] | None) -> str:
-    """A group's value as it is compared and shown: dates as text, numbers as they are."""
-    if column.kind in ("date", "text"):
-        return f"CAST({quoted(column.name)} AS VARCHAR)"
-    if among is None:
-        return quoted(column.name)
-    return _as(column, among)
-
-
 def _in_groups(found: Sql, keys: Sequence[Key], schema: Schema) -> Sql:
     """The lines of public groups."""
     joins, values = "", list(found.values)
@@ -188,21 +188,22 @@ def _in_groups(found: Sql, keys: Sequence[Key], schema: Schema) -> Sql:
         if key.among is None:
             continue
         column = schema[key.column]
-        texts = isinstance(key.among[0], str)
-        kind = "VARCHAR" if texts else _type(column, key.among)
-        values.append([str(_bound(column, one)) if texts else one for one in key.among])
-        listed = f"(SELECT unnest(CAST(? AS {kind}[])) AS one) AS l{at}"
-        joins += f" SEMI JOIN {listed} ON found.k{at} = l{at}.one"
+        values.append([engine_value(column, value) for value in key.among])
+        kind = engine_type(column)
+        listed = f"(SELECT unnest(CAST(? AS {kind}[])) AS listed) AS l{at}"
+        joins += f" SEMI JOIN {listed} ON found.k{at} = l{at}.listed"
     if not joins:
         return found
     return Sql(f"SELECT * FROM ({found.text}) AS found{joins}", tuple(values))
 
 
-def _present(column: Column) -> str:
-    """Whether there is a number."""
-    if column.kind == "cell" or column.type in ("FLOAT", "DOUBLE"):
-        return f"{_number(column)} IS NOT NULL AND NOT isnan({_number(column)})"
-    return f"{quoted(column.name)} IS NOT NULL"
+def engine_value(column: Column, literal: Literal) -> Value:
+    """A literal of a bound question as DuckDB holds it.
+
+    >>> engine_value(Column("born", "date"), "1970-01-02")
+    1
+    """
+    return column.value_of(literal)
 
 
 def _condition(condition: Condition, schema: Schema) -> Sql:
@@ -212,61 +213,13 @@ def _condition(condition: Condition, schema: Schema) -> Sql:
         values = tuple(value for part in parts for value in part.values)
         return Sql(word.join(f"({part.text})" for part in parts), values)
     column = schema[condition.column]
+    name, kind = quoted(column.name), engine_type(column)
     if isinstance(condition, IsNull):
-        missing = _missing(column)
-        return Sql(f"NOT ({missing})" if condition.negated else missing)
+        return Sql(f"{name} IS {'NOT ' if condition.negated else ''}NULL")
     if isinstance(condition, Compare):
-        left, kind = _as(column, (condition.value,)), _type(column, (condition.value,))
-        value = _bound(column, condition.value)
-        return Sql(f"{left} {condition.operator} CAST(? AS {kind})", (value,))
+        value = engine_value(column, condition.value)
+        return Sql(f"{name} {condition.operator} CAST(? AS {kind})", (value,))
     assert isinstance(condition, Among)
-    listed = [_bound(column, value) for value in condition.values]
-    kind = _type(column, condition.values)
-    found = _listed(_as(column, condition.values), listed, kind)
-    return Sql(f"NOT ({found.text})", found.values) if condition.negated else found
-
-
-def _listed(left: str, values: Sequence[Any], kind: str) -> Sql:
-    marks = ", ".join([f"CAST(? AS {kind})"] * len(values))
-    return Sql(f"{left} IN ({marks})", tuple(values))
-
-
-def _missing(column: Column) -> str:
-    name = quoted(column.name)
-    if column.type in ("FLOAT", "DOUBLE"):
-        return f"{name} IS NULL OR isnan({_number(column)})"
-    return f"{name} IS NULL"
-
-
-def _as(column: Column, values: Sequence[Literal]) -> str:
-    """A column as what such values are compared with; NaN and what is none of them is NULL."""
-    name = quoted(column.name)
-    if column.kind == "cell":
-        if isinstance(values[0], str):
-            return name
-        if isinstance(values[0], bool):
-            return f"TRY_CAST({name} AS BOOLEAN)"
-        return _without_nan(_number(column))
-    if column.type in ("FLOAT", "DOUBLE"):
-        return _without_nan(_number(column))
-    if column.kind == "number" or any(isinstance(value, float) for value in values):
-        return _number(column)
-    return f"CAST({name} AS VARCHAR)" if column.kind == "text" else name
-
-
-def _without_nan(number: str) -> str:
-    return f"CASE WHEN isnan({number}) THEN NULL ELSE {number} END"
-
-
-def _type(column: Column, values: Sequence[Literal]) -> str:
-    """What the values of a question are sent as, so that no cell is ever cast to less."""
-    if isinstance(values[0], bool):
-        return "BOOLEAN"
-    if isinstance(values[0], str):
-        return {"date": "DATE", "time": "TIMESTAMP"}.get(column.kind, "VARCHAR")
-    whole = column.kind == "whole" and all(isinstance(value, int) for value in values)
-    return "BIGINT" if whole else "DOUBLE"
-
-
-def _bound(column: Column, value: Literal) -> Any:
-    return moment(column, value) if isinstance(value, str) else value
+    listed = tuple(engine_value(column, value) for value in condition.values)
+    marks = ", ".join([f"CAST(? AS {kind})"] * len(listed))
+    return Sql(f"{name} {'NOT ' if condition.negated else ''}IN ({marks})", listed)

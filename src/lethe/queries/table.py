@@ -1,20 +1,21 @@
-"""A table behind a locked door: DuckDB reads this one file, and nothing else can be reached."""
+"""A registered table behind a locked door: DuckDB reads this one file, and nothing else.
+
+What a statement sees is the table `rows`: the columns of the schema and no others, each cell cast
+to its declared type before the statement begins. The casts are total (`lethe.data.source`).
+"""
 
 from __future__ import annotations
 
-import csv
-import hashlib
 import tempfile
 import types
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from lethe.columns import check_column
-from lethe.errors import InputError, RunFailed, did_you_mean, require
-from lethe.queries.schema import Column, Schema, kind_of
+from lethe.data.casts import quoted, rows_sql, text_sql, typed_sql
+from lethe.data.source import only_table, parquet_sql
+from lethe.errors import InputError, RunFailed, require
+from lethe.queries.registration import Registered
 
-SUFFIXES = (".parquet", ".csv", ".duckdb")
 _LOCKED = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -28,54 +29,51 @@ class Table:
     """An open table; use it in a `with` block, or call `close`.
 
     After it is open the connection has no access to other files or the network, loads no
-    extension and cannot be set otherwise. A .csv file must be UTF-8 with commas and a header
-    line; all its cells are text, because a type that is guessed from rows depends on them.
+    extension and cannot be set otherwise.
     """
 
     def __init__(
         self,
-        path: str | Path,
+        registered: Registered,
         *,
-        table: str | None = None,
         threads: int | None = None,
         memory: str | None = None,
         keep: bool = False,
     ) -> None:
-        """Open a file.
+        """Open registered data.
 
         Args:
-            path: .parquet, .csv, or .duckdb.
-            table: in a .duckdb file; may be left out where there is only one.
+            registered: of `lethe.queries.registration.find`.
             threads: for DuckDB; None = as many as there are cores.
             memory: such as "4GB", beyond which DuckDB spills to disk; None = 80 % of the machine's.
             keep: hold the rows in memory, for many questions; else each reads the file.
 
         Raises:
-            InputError: no such file, table, or another format.
+            RunFailed: the rows are gone or cannot be read.
             MissingExtra: DuckDB is not installed.
         """
-        self.path = Path(path)
+        self.registered = registered
+        self.schema = registered.schema
+        self.opened = registered.version
         duckdb = require("duckdb", "tables")
         self._error: type[Exception] = duckdb.Error
-        _check_path(self.path, table)
         self._spill = tempfile.TemporaryDirectory()
         given = {"threads": threads, "memory_limit": memory}
         asked = {name: str(value) for name, value in given.items() if value is not None}
         try:
             self._base: Any = duckdb.connect(":memory:", config={**_LOCKED, **asked})
-            self.schema = self._lock_in(table, keep)
+            self._lock_in(keep)
         except duckdb.Error as error:
             self._spill.cleanup()
             # What DuckDB says can hold cells of the file.
-            raise InputError(
-                f"{self.path} cannot be read as {self.path.suffix} ({type(error).__name__}). "
-                "Save it again."
-            ) from None
+            raise self._failed(error) from None
         except InputError:
-            self._spill.cleanup()
-            raise
-        self.name = self.path.name if table is None else f"{self.path.name}:{table}"
-        self.opened = self.version
+            self.close()
+            # What is wrong would tell of the file that lies there now.
+            raise RunFailed(
+                f"{registered.name} has no longer the columns that were registered. Put the file "
+                "back, or register the new data with a budget of their own."
+            ) from None
 
     def __enter__(self) -> Table:
         return self
@@ -96,9 +94,7 @@ class Table:
     @property
     def version(self) -> str:
         """A mark that changes when the file is written anew; not of its content."""
-        seen = self.path.stat()
-        told = f"{seen.st_size} {seen.st_mtime_ns}"
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        return self.registered.version
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a statement about the table `rows`; for aggregates, not for rows of people.
@@ -115,90 +111,31 @@ class Table:
         try:
             found: list[tuple[Any, ...]] = self._base.cursor().execute(sql, list(values)).fetchall()
         except self._error as error:
-            raise RunFailed(
-                f"{self.path} could not be read to its end ({type(error).__name__}). What DuckDB "
-                "said is not shown: it could hold values of the table. Check the file, disk and "
-                "memory."
-            ) from None
+            raise self._failed(error) from None
         return found
 
-    def _lock_in(self, table: str | None, keep: bool) -> Schema:
-        base = self._base
-        base.execute(f"SET temp_directory = {_text(self._spill.name)}")
-        place = str(self.path.resolve())
-        if self.path.suffix.lower() == ".duckdb":
-            base.execute(f"ATTACH {_text(place)} AS given (READ_ONLY)")
-            source = f"given.main.{quoted(_only_table(base, self.path, table))}"
+    def _lock_in(self, keep: bool) -> None:
+        base, registered = self._base, self.registered
+        base.execute(f"SET temp_directory = {text_sql(self._spill.name)}")
+        if registered.table is not None or registered.rows.suffix.lower() == ".duckdb":
+            base.execute(f"ATTACH {text_sql(str(registered.rows))} AS given (READ_ONLY)")
+            inside = only_table(base, registered.rows, registered.table)
+            source = f"given.main.{quoted(inside)}"
         else:
-            base.execute(f"SET allowed_paths = [{_text(place)}]")
-            # Statistics of a Parquet file leave out NaN; without this, tests for NaN are dropped.
-            source = f"read_parquet({_text(place)}, can_have_nan = true)"
-            if self.path.suffix.lower() == ".csv":
-                source = _csv_source(self.path, place)
+            base.execute(f"SET allowed_paths = [{text_sql(str(registered.rows))}]")
+            source = parquet_sql(registered.rows)
         base.execute("SET enable_external_access = false")
         base.execute("SET lock_configuration = true")
-        kind = "TABLE" if keep else "VIEW"
-        base.execute(f"CREATE {kind} {_INSIDE} AS SELECT * FROM {source}")
-        cells = self.path.suffix.lower() == ".csv"
-        described = base.execute(f"DESCRIBE {_INSIDE}").fetchall()
-        return {
-            str(name): Column(str(name), "cell" if cells else kind_of(str(kind)), str(kind))
-            for name, kind, *_ in described
-        }
+        if registered.copied:
+            rows = typed_sql(self.schema, source)
+        else:
+            described = base.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+            rows = rows_sql(self.schema, {str(n): str(kind) for n, kind, *_ in described}, source)
+        base.execute(f"CREATE {'TABLE' if keep else 'VIEW'} {_INSIDE} AS {rows}")
 
-
-def quoted(name: str) -> str:
-    """A name in SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _check_path(path: Path, table: str | None) -> None:
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        listed = ", ".join(SUFFIXES)
-        raise InputError(
-            f"{path} must be one of {listed}.{did_you_mean(suffix, SUFFIXES)} Save it as .parquet."
+    def _failed(self, error: Exception) -> RunFailed:
+        return RunFailed(
+            f"the rows of {self.registered.name} could not be read to their end "
+            f"({type(error).__name__}). What DuckDB said is not shown: it could hold values of the "
+            "table. Check file, disk and memory."
         )
-    if not path.is_file():
-        raise InputError(f"{path} does not exist or is no file. Check the path.")
-    if any(sign in str(path.resolve()) for sign in "*?["):
-        raise InputError(f"{path} has one of * ? [ in its path, which would name many files.")
-    if table is not None and suffix != ".duckdb":
-        raise InputError(f"table={table!r} is for .duckdb files; {path} has one table only.")
-
-
-def _only_table(base: Any, path: Path, table: str | None) -> str:
-    """Base tables only: a view can join or draw at random, and then a row is no person's own."""
-    listed = (
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = 'given' "
-        "AND schema_name = 'main' ORDER BY table_name"
-    )
-    names = [str(row[0]) for row in base.execute(listed).fetchall()]
-    if table is None and len(names) == 1:
-        return names[0]
-    if table is None:
-        raise InputError(f"{path} has {len(names)} tables: {', '.join(names)}. Name one by table.")
-    check_column("table", table, names, path)
-    return table
-
-
-def _csv_source(path: Path, place: str) -> str:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            names = next(csv.reader(file, strict=True), [])
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(
-            f"{path} is no .csv in UTF-8 ({type(error).__name__}). Save it as .parquet."
-        ) from None
-    if not names or "" in names or len({name.lower() for name in names}) < len(names):
-        raise InputError(f"{path} needs a header line with a name for each column, each once.")
-    listed = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in names)
-    return (
-        f"read_csv({_text(place)}, auto_detect = false, header = true, delim = ',', "
-        "quote = '\"', escape = '\"', null_padding = true, ignore_errors = true, "
-        f"columns = {{{listed}}})"
-    )

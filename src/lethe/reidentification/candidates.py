@@ -7,12 +7,17 @@ other mechanisms of `mechanisms` at one level each, so that they stand on one fr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.guarantee import (
+    SEED_KNOWN,
+    Guarantee,
+    empirical_only,
+    from_seeded_noise,
+)
 from lethe.reidentification.certificates import Limit, pair_limits
 from lethe.reidentification.clean import Clean
 from lethe.reidentification.gallery import Split
@@ -26,7 +31,6 @@ from lethe.reidentification.mechanisms import (
     LogitOnly,
     SubspaceNoise,
     clip_norm,
-    equal_cost_levels,
 )
 from lethe.reidentification.nearest import nearest
 from lethe.reidentification.radius_study import RadiusStudy
@@ -35,6 +39,7 @@ from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.surface import Curve, Judged, Level, OperatingPoint
 from lethe.reidentification.sweep import Battery, Game, level_at
 from lethe.reidentification.task import Task, TaskLevel
+from lethe.reidentification.utility import equal_cost_levels
 from lethe.reidentification.vectors import Float
 
 BASELINE, RECOMMENDED = "baseline", "noise-recommended"
@@ -147,13 +152,26 @@ def _short(value: float) -> float:
 
 
 def ways(bench: Bench, curve: Curve, recommended: float | None) -> Iterator[Way]:
-    """All of them, the release as it is first.
+    """All of them, the release as it is first; their noise comes from the audit's seed.
 
     Args:
         bench: what they are measured with.
         curve: the sweep.
         recommended: sigma of the operating point, if there is one.
     """
+    for way in _ways(bench, curve, recommended):
+        yield replace(
+            way,
+            guarantee=_of_an_audit(way.guarantee),
+            further=tuple(_of_an_audit(label) for label in way.further),
+        )
+
+
+def _of_an_audit(label: Guarantee) -> Guarantee:
+    return from_seeded_noise(label, given=True) if SEED_KNOWN in label.voided_by else label
+
+
+def _ways(bench: Bench, curve: Curve, recommended: float | None) -> Iterator[Way]:
     for sigma in bench.settings.sigmas:
         name = BASELINE if sigma == 0 else f"noise-{sigma:g}"
         yield bench.noise(name, sigma, curve.at(sigma))

@@ -21,10 +21,9 @@ from scipy.special import ndtr, ndtri
 from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.gdp import gdp_delta, gdp_epsilon
-from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.guarantee import Guarantee, from_seeded_noise
 from lethe.reidentification.known import Known
 from lethe.reidentification.vectors import (
-    REAL_NOISE,
     Float,
     check_sigma,
     check_vectors,
@@ -33,7 +32,10 @@ from lethe.reidentification.vectors import (
 )
 
 _HALVINGS = 200
-KNOWS = "the attacker knows the clean rows, their chances and the noise, and sees nothing else"
+KNOWS = (
+    "the attacker knows the clean rows, their chances and the law of the noise, and sees "
+    "nothing else"
+)
 MORE = "further draws or rows of the same person, and side knowledge beyond the chances given"
 
 
@@ -104,13 +106,10 @@ def closed_form(
     else:
         tried = [check_vectors("centre", np.atleast_2d(centre), game.rows.shape[1])[0]]
     success = min(_best_sum(_shifts(game, point, spread), game.prior, top) for point in tried)
-    return Limit(
-        top,
-        success,
-        identification_bound(
-            success, top, game.users, (REAL_NOISE, "isotropic noise"), sigma=sigma, draws=draws
-        ),
+    label = identification_bound(
+        success, top, game.users, ("isotropic noise",), sigma=sigma, draws=draws
     )
+    return Limit(top, success, from_seeded_noise(label) if sigma > 0 else label)
 
 
 def _shifts(game: Known, centre: Float, spread: float) -> Float:
@@ -261,7 +260,7 @@ def noise_dp(
     check_between("diameter", diameter, 0, math.inf, open_high=True)
     check_sigma(sigma, positive=True)
     mu = diameter / effective_sigma(sigma, draws)
-    return Guarantee(
+    label = Guarantee(
         "gdp",
         {
             "mu": mu,
@@ -277,7 +276,7 @@ def noise_dp(
             f"any two vectors differ by at most {diameter:g}" + (f": {source}" if source else ""),
             f"at most {draws} draws of one vector are ever released",
             "the encoder is taken as fixed: what its training tells is not covered",
-            REAL_NOISE,
         ),
         ("a diameter read off the data", "further rows of the same person, which add up"),
     )
+    return from_seeded_noise(label)

@@ -1,7 +1,9 @@
 """Ways to release a vector, or less than a vector, each with what it proves or why it does not.
 
-Every mechanism has `release` and `guarantee`. A guarantee that is not proven is ``empirical-only``
-and its `voided_by` says why; nothing is claimed in silence.
+Every mechanism has `release` and `guarantee`. A release without a seed draws its noise from 128
+secret bits, anew each time; a seed is for audits, and `guarantee` says what it voids. A guarantee
+that is not proven is ``empirical-only`` and its `voided_by` says why; nothing is claimed in
+silence.
 """
 
 from __future__ import annotations
@@ -12,8 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
-from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.errors import InputError, check_at_least, check_between
+from lethe.evidence.guarantee import (
+    Guarantee,
+    empirical_only,
+    from_seeded_noise,
+    noise_seed,
+)
 from lethe.reidentification.certificates import (
     Limit,
     clip_diameter,
@@ -24,16 +31,13 @@ from lethe.reidentification.head import Head, LinearHead, classes_of
 from lethe.reidentification.known import Known
 from lethe.reidentification.optimal import exact_limit, optimal_attacker
 from lethe.reidentification.smoothing import smooth
-from lethe.reidentification.utility import expected_accuracy
 from lethe.reidentification.vectors import (
-    REAL_NOISE,
     Float,
     check_sigma,
     check_vectors,
     effective_sigma,
 )
 
-_HALVINGS = 60
 NO_NOISE = "no noise was added: the vector is released as it is"
 NO_BOUND = (
     "nothing bounds how far two vectors differ, so mu is infinite: clip to a public norm, or read "
@@ -57,7 +61,7 @@ class IsotropicNoise:
     diameter: float | None = None
     source: str = ""
 
-    def release(self, representations: ArrayLike, seed: int = 0) -> Float:
+    def release(self, representations: ArrayLike, seed: int | None = None) -> Float:
         """(n, d) the mean of the M draws of each row."""
         return smooth(representations, self.sigma, self.draws, seed)
 
@@ -70,7 +74,7 @@ class IsotropicNoise:
         if self.sigma == 0:
             return empirical_only(voided_by=(NO_NOISE,))
         if self.diameter is None:
-            return empirical_only(REAL_NOISE, voided_by=(NO_BOUND,))
+            return from_seeded_noise(empirical_only(voided_by=(NO_BOUND,)))
         return noise_dp(self.diameter, self.sigma, self.draws, delta, self.source)
 
 
@@ -88,7 +92,7 @@ class ClippedNoise:
     sigma: float
     draws: int = 1
 
-    def release(self, representations: ArrayLike, seed: int = 0) -> Float:
+    def release(self, representations: ArrayLike, seed: int | None = None) -> Float:
         """(n, d) the mean of the M draws of each clipped row."""
         return smooth(clip_norm(representations, self.norm), self.sigma, self.draws, seed)
 
@@ -131,7 +135,7 @@ class SubspaceNoise:
     sigma: float
     draws: int = 1
 
-    def release(self, representations: ArrayLike, seed: int = 0) -> Float:
+    def release(self, representations: ArrayLike, seed: int | None = None) -> Float:
         """(n, d) the mean of the M draws of each row.
 
         Raises:
@@ -139,14 +143,16 @@ class SubspaceNoise:
         """
         r = check_vectors("representations", representations, self.head.dimension)
         free = free_directions(self.head)
-        noise = np.random.default_rng([seed, 6]).standard_normal((len(r), len(free)))
+        noise = np.random.default_rng([noise_seed(seed), 6]).standard_normal((len(r), len(free)))
         return np.asarray(r + effective_sigma(self.sigma, self.draws) * noise @ free)
 
     def guarantee(self) -> Guarantee:
         """Nothing proven: two vectors of different logits are told apart for certain."""
         check_sigma(self.sigma)
         reason = "the logits are released without noise: mu is infinite where they differ"
-        return empirical_only(REAL_NOISE, voided_by=(reason,) if self.sigma else (NO_NOISE,))
+        if self.sigma == 0:
+            return empirical_only(voided_by=(NO_NOISE,))
+        return from_seeded_noise(empirical_only(voided_by=(reason,)))
 
     def exposed(self, game: Known, top: int = 1) -> Limit:
         """What the logits alone identify: reached by the best attacker at every sigma."""
@@ -184,33 +190,31 @@ class AdaptiveNoise:
     draws: int = 1
 
     def release(
-        self, representations: ArrayLike, owner: NDArray[np.integer], seed: int = 0
+        self, representations: ArrayLike, owner: NDArray[np.integer], seed: int | None = None
     ) -> Float:
         """(n, d) the mean of the M draws of each row.
 
         Args:
             representations: (n, d).
             owner: (n,) user 0..G-1 of each row.
-            seed: of the noise.
+            seed: of the noise; a secret for each call where none is given.
         """
         r = check_vectors("representations", representations)
         level = self._level()
         place = np.asarray(owner)
         if place.shape != (len(r),) or place.min() < 0 or place.max() >= len(level):
             raise InputError(f"owner must be one user in [0, {len(level) - 1}] for each row.")
-        noise = np.random.default_rng([seed, 7]).standard_normal(r.shape)
+        noise = np.random.default_rng([noise_seed(seed), 7]).standard_normal(r.shape)
         return np.asarray(r + (level[place] / np.sqrt(self.draws))[:, None] * noise)
 
     def guarantee(self) -> Guarantee:
         """Refused: neither the closed form nor differential privacy holds."""
         self._level()
-        return empirical_only(
-            REAL_NOISE,
-            voided_by=(
-                "the size of the noise tells whose vector it is: the closed-form bound and "
-                "Gaussian DP do not apply; `limit` plays the decoder that knows the sizes",
-            ),
+        reason = (
+            "the size of the noise reveals whose vector it is: the closed-form bound and "
+            "Gaussian DP do not apply; `limit` plays the decoder that knows the sizes"
         )
+        return from_seeded_noise(empirical_only(voided_by=(reason,)))
 
     def limit(self, game: Known, top: int = 1, trials: int = 10_000, seed: int = 0) -> Limit:
         """An upper limit on every attacker who knows each user's sigma, by counting."""
@@ -240,7 +244,7 @@ class LogitOnly:
     bound: float | None = None
     draws: int = 1
 
-    def release(self, representations: ArrayLike, seed: int = 0) -> Float:
+    def release(self, representations: ArrayLike, seed: int | None = None) -> Float:
         """(n,) of a binary head or (n, C): the mean of the M draws."""
         z = self.head.logits(representations)
         if self.bound is not None:
@@ -264,7 +268,7 @@ class LogitOnly:
                 )
             )
         if self.bound is None:
-            return empirical_only(REAL_NOISE, voided_by=(NO_BOUND,))
+            return from_seeded_noise(empirical_only(voided_by=(NO_BOUND,)))
         check_between("bound", self.bound, 0, math.inf, open_low=True, open_high=True)
         return noise_dp(
             2 * self.bound * math.sqrt(logits),
@@ -298,7 +302,7 @@ class LabelOnly:
     epsilon: float | None = None
     draws: int = 1
 
-    def release(self, representations: ArrayLike, seed: int = 0) -> NDArray[np.intp]:
+    def release(self, representations: ArrayLike, seed: int | None = None) -> NDArray[np.intp]:
         """(n,) one released class of each row."""
         label = classes_of(self.head.logits(representations))
         if label.max(initial=0) >= self.classes:
@@ -306,7 +310,7 @@ class LabelOnly:
         if self.epsilon is None:
             return label
         self._check()
-        rng = np.random.default_rng([seed, 8])
+        rng = np.random.default_rng([noise_seed(seed), 8])
         lie = rng.random(len(label)) * (math.expm1(self.epsilon) + self.classes) < self.classes - 1
         other = (label + rng.integers(1, self.classes, len(label))) % self.classes
         return np.asarray(np.where(lie, other, label))
@@ -320,7 +324,7 @@ class LabelOnly:
         """
         self._check()
         if self.epsilon is not None:
-            return Guarantee(
+            label = Guarantee(
                 "pure-dp",
                 {"epsilon": self.draws * self.epsilon, "draws": self.draws},
                 "replace-one",
@@ -331,6 +335,7 @@ class LabelOnly:
                 ),
                 ("further rows of the same person, whose epsilons add up",),
             )
+            return from_seeded_noise(label)
         check_at_least("users", users, 2)
         check_at_least("top", top, 1)
         return identification_bound(
@@ -349,52 +354,3 @@ class LabelOnly:
         check_at_least("draws", self.draws, 1)
         if self.epsilon is not None:
             check_between("epsilon", self.epsilon, 0, 700, open_low=True)
-
-
-def equal_cost_levels(
-    shape: ArrayLike,
-    owner: NDArray[np.integer],
-    logits: ArrayLike,
-    labels: ArrayLike,
-    weight_norm: float,
-    sigma: float,
-) -> Float:
-    """(G,) sigma_u = c shape_u, with c such that expected accuracy is that of `sigma` for all.
-
-    More noise for people who are easier to name buys privacy only if it costs no more: compare
-    both at one utility, on the frontier.
-
-    Args:
-        shape: (G,) > 0, how much noise each user gets compared with others.
-        owner: (n,) user 0..G-1 of each row.
-        logits: (n,) clean logits of a linear binary head.
-        labels: (n,) in {0, 1}.
-        weight_norm: ||w||, > 0.
-        sigma: > 0, the uniform noise to be matched.
-
-    Raises:
-        InputError: shapes or values that do not fit.
-        NotMeasurable: accuracy does not fall with noise here, so there is nothing to match.
-    """
-    share = np.asarray(shape, np.float64)
-    place = np.asarray(owner)
-    if share.ndim != 1 or not (np.isfinite(share).all() and (share > 0).all()):
-        raise InputError("shape must be one finite number > 0 for each user.")
-    if place.min() < 0 or place.max() >= len(share):
-        raise InputError(f"owner must lie in [0, {len(share) - 1}].")
-    check_sigma(sigma, positive=True)
-
-    def accuracy(levels: Float) -> float:
-        return float(expected_accuracy(logits, labels, weight_norm * levels).value or 0.0)
-
-    aim = accuracy(np.full(len(place), sigma))
-    low, high = sigma / share.max(), sigma / share.min()
-    # With every level at most sigma it costs no more, with every level at least sigma no less.
-    if not accuracy(low * share[place]) >= aim >= accuracy(high * share[place]):
-        raise NotMeasurable(
-            "expected accuracy does not fall with noise on these rows, so no level costs as much."
-        )
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if accuracy(middle * share[place]) >= aim else (low, middle)
-    return np.asarray(low * share)

@@ -12,9 +12,10 @@ from scipy.special import betaincinv
 
 from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
+from lethe.evidence.guarantee import from_seeded_noise
 from lethe.reidentification.certificates import Limit, identification_bound
 from lethe.reidentification.known import Known
-from lethe.reidentification.vectors import REAL_NOISE, Float
+from lethe.reidentification.vectors import Float
 
 _CELLS = 1 << 23  # scores held at once
 
@@ -81,13 +82,15 @@ def optimal_attacker(
         score = _log_joint(game, rows, mean, spread, level, draws)
         hits += int(_named(score, true, top, coins).sum())
     high = 1.0 if hits == trials else float(betaincinv(hits + 1, trials - hits, confidence))
-    assumed = (REAL_NOISE, "isotropic noise", f"the limit fails with chance {1 - confidence:.3g}")
+    assumed = ("isotropic noise", f"the limit fails with chance {1 - confidence:.3g}")
     noise_of = {"sigma": float(level[0])} if np.ndim(sigma) == 0 else {}
     return Limit(
         top,
         high,
-        identification_bound(
-            high, top, game.users, assumed, confidence=confidence, draws=draws, **noise_of
+        from_seeded_noise(
+            identification_bound(
+                high, top, game.users, assumed, confidence=confidence, draws=draws, **noise_of
+            )
         ),
         Estimate(
             hits / trials,

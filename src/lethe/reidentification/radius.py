@@ -18,10 +18,10 @@ from scipy.special import betaincinv, ndtr, ndtri
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.guarantee import FLOAT_NOISE, Guarantee
 from lethe.reidentification.by_user import mean_by_user
 from lethe.reidentification.head import AnyHead, Head, LinearHead, as_head
-from lethe.reidentification.vectors import REAL_NOISE, Float, check_sigma, check_vectors
+from lethe.reidentification.vectors import Float, check_sigma, check_vectors
 
 RUNNERS_UP = ("complement", "bounded")
 NOT_ANONYMITY = (
@@ -147,7 +147,7 @@ def sampled_radii(
     sure = own > other
     with np.errstate(invalid="ignore"):
         reach = np.where(sure, sigma / 2 * (ndtri(own) - ndtri(other)), 0.0)
-    assumed = [REAL_NOISE, "the head is a fixed function of the vector"]
+    assumed = [FLOAT_NOISE, "the head is a fixed function of the vector"]
     if shared_noise:
         assumed.append("all points share one set of draws: their certificates fail together")
     if selection == 0:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lethe.errors import InputError, check_at_least, check_choice
+from lethe.evidence.guarantee import noise_seed
 from lethe.reidentification.vectors import Float, check_sigma, check_vectors, effective_sigma
 
 MODES = ("pooled", "independent")
@@ -221,13 +222,17 @@ def noise_pools(
         yield noise_pool(sample, own, pool_index=index, seed=seed, clean_gallery=clean_gallery)
 
 
-def smooth(representations: ArrayLike, sigma: float, draws: int = 1, seed: int = 0) -> Float:
+def smooth(
+    representations: ArrayLike, sigma: float, draws: int = 1, seed: int | None = None
+) -> Float:
     """(n, d) the mean of M noisy draws of each row, drawn as one at sigma / sqrt(M).
+
+    Without a seed the noise comes from 128 secret bits, anew for every call.
 
     >>> smooth([[1.0, 2.0]], sigma=0.0)
     array([[1., 2.]])
     """
     r = check_vectors("representations", representations)
     check_sigma(sigma)
-    noise = np.random.default_rng([seed, 4]).standard_normal(r.shape)
+    noise = np.random.default_rng([noise_seed(seed), 4]).standard_normal(r.shape)
     return np.asarray(r + effective_sigma(sigma, draws) * noise)

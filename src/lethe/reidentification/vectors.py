@@ -1,4 +1,4 @@
-"""Checks of vectors and labels, a robust centre, and what every proof about noise assumes."""
+"""Checks of vectors and labels, and a robust centre."""
 
 from __future__ import annotations
 
@@ -13,11 +13,6 @@ from lethe.errors import InputError, check_at_least, check_between
 
 Float = NDArray[np.float64]
 Float32 = NDArray[np.float32]
-
-REAL_NOISE = (
-    "the noise is a vector of real numbers; ordinary floating point, whose lowest bits may tell "
-    "more, is not covered"
-)
 
 
 def check_table(name: str, vectors: NDArray[Any]) -> None:

@@ -46,8 +46,8 @@ def ledger_view(document: Json) -> dict[str, Any] | None:
 def words_of_ledger(document: Json) -> list[tuple[str, list[str]]]:
     """The box in plain words."""
     proven = (
-        "Proven, if every mechanism costs what it claims and nothing about these people was told "
-        "outside the ledger. The ledger adds up; it does not test the mechanisms."
+        "Proven, if every mechanism costs what it claims and nothing about these people was "
+        "released outside the ledger. The ledger adds up; it does not test the mechanisms."
     )
     return [("What was answered", list(document["queries"]["words"])), ("Proof", [proven])]
 
@@ -61,13 +61,17 @@ def _accounts(section: Json) -> Block:
         ("Answers paid for", grouped(section["queries"])),
         ("Answers stored", grouped(section["answers"])),
         ("Protected", f"{unit}, {section['relation']}"),
-        ("Bound to the data", section["fingerprint"][:16] or "no"),
+        ("Bound to the data", "yes, by a keyed hash" if section["bound"] else "no"),
         ("Entries, and the hash of the last", f"{grouped(section['entries'])}, {section['head']}"),
         *(
             (f"Answers of {_KINDS.get(kind, kind)} differential privacy", grouped(count))
             for kind, count in section["kinds"].items()
         ),
-        *((f"Raised by entry {one['number']}", one["reason"]) for one in section["raises"]),
+        *((f"Raised by entry {entry['number']}", entry["reason"]) for entry in section["raises"]),
+    ]
+    facts += [
+        (f"Gone on with by entry {entry['number']}", f"{entry['found']}; {entry['reason']}")
+        for entry in section["accepted"]
     ]
     if section["view"]:
         facts.append(("Read more tightly, for display only", section["view"]))
@@ -75,7 +79,7 @@ def _accounts(section: Json) -> Block:
 
 
 def _analysts(section: Json) -> Block:
-    who = "Whoever can open the ledger may ask." if section["open"] else "Nobody else may ask."
+    who = "All who can open the ledger may ask." if section["open"] else "No other analyst may ask."
     return Block(
         "Who spent it",
         [f"{who} What several analysts put together, the whole account bounds."],

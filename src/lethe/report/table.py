@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lethe.report.blocks import Block, Json, share_cell, share_text, text_cell
-from lethe.report.numbers import Cell, facts, fixed, grouped
+from lethe.report.numbers import Cell, facts, fixed, grouped, measured
 from lethe.report.table_candidates import candidate_blocks
 from lethe.report.table_figures import table_figures
 from lethe.report.table_records import record_blocks
@@ -144,14 +144,36 @@ def _subsets(found: Json) -> Block:
 
 def _synthetic(section: Json) -> list[Block]:
     heads = ("Attack", "Original", "Control", "Blind", "Excess", "Beats the blind guess")
+    near = section.get("distances")
+    copied = {one["name"]: one for one in section["attacks"] if one["name"].startswith("identical")}
+    lines = [*facts(section["rows"])]
+    for name, words in (
+        ("identical, synthetic rows", "Synthetic rows identical to an original row"),
+        ("identical, original rows", "Original rows with an identical synthetic row"),
+    ):
+        if name in copied:
+            rates = copied[name]
+            lines += [(words, share_text(rates["main"]))]
+            lines += [("The same of the control", share_text(rates["control"]))]
+    if near is not None:
+        lines += [
+            (
+                "Mean distance to the closest synthetic row, original",
+                str(measured(near["original"], 4)),
+            ),
+            ("The same, control", str(measured(near["control"], 4))),
+            ("Original less control, below 0 = nearer", str(measured(near["change"], 4))),
+        ]
     return [
         Block(
             "Attacks on the synthetic rows",
             [
                 "Excess is (original - control) / (1 - control): what is known of the original "
-                "people beyond what is known of anybody. 0 is nothing."
+                "people beyond what is known of anybody; of closest, the share of pairs of an "
+                "original and a control row in which the original is nearer, less the share in "
+                "which the control is. 0 is nothing. All limits hold at once."
             ],
-            facts(section["rows"]),
+            lines,
             heads,
             _rates(section["attacks"]),
         ),
@@ -168,7 +190,7 @@ def _synthetic(section: Json) -> list[Block]:
 def _rates(attacks: Sequence[Json]) -> list[tuple[str, Sequence[Cell]]]:
     return [
         (
-            one["name"],
+            one["name"] if one.get("powered", True) else f"{one['name']} (underpowered)",
             [
                 *(share_cell(one[key]) for key in ("main", "control", "baseline", "excess")),
                 text_cell("yes" if one["works"] else "no"),

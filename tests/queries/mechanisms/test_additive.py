@@ -115,6 +115,15 @@ def test_values_beyond_the_machine_are_clamped_not_wrapped():
     assert m.noised([10**30], l1=1, l2=1.0, spend=Spend(epsilon=1.0)).values[0] > 2**61
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("cost", [{"mu": 1.0}, {"epsilon": 1.0, "delta": 1e-6}])
+def test_whole_numbers_that_no_float_holds_are_clamped(cost, sign):
+    """Beyond 2^53 a float moves by 2 or more where the number moved by 1."""
+    values = m.noised([sign * (2**53 + 1), sign * 10**30], l1=2, l2=2.0, spend=Spend(**cost)).values
+    for value in values:
+        assert abs(value - sign * 2**53) < 100
+
+
 @pytest.mark.parametrize(
     "cost",
     [

@@ -167,6 +167,42 @@ def test_a_person_alone_in_a_group_is_hidden():
         m.found_keys({0: 5}, groups=1, largest=1, total=1, spend=Spend(epsilon=1.0))
 
 
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 2.0, 40.0])
+@pytest.mark.parametrize("delta", [1e-14, 1e-9, 1e-4, 0.3, 0.99])
+@pytest.mark.parametrize(("groups", "largest"), [(1, 1), (1, 7), (4, 4), (20, 3)])
+def test_the_threshold_is_the_least_that_keeps_delta(epsilon, delta, groups, largest):
+    """By the tail of the noise and not by OpenDP's map: so many groups of one person are hidden."""
+    found = m.found_keys(
+        {},
+        groups=groups,
+        largest=largest,
+        total=groups * largest,
+        spend=Spend(epsilon=epsilon, delta=delta),
+    )
+    scale = found.law.scale
+    assert scale >= groups * largest / epsilon * (1 - 1e-12)
+
+    def shown(threshold: float) -> float:
+        """P(a group of `largest` rows is shown): the law of the noise, summed as it stands."""
+        a, first = math.exp(-1 / scale), math.floor(threshold) - largest
+        k = np.arange(first, first + 60 * math.ceil(scale))
+        return float(((1 - a) / (1 + a) * np.exp(-np.abs(k) / scale)).sum())
+
+    assert groups * shown(found.threshold) <= delta
+    lower = found.threshold - 3 - scale / 100
+    # OpenDP's map rounds up in steps of 1e-16, which shows at the least delta that it takes.
+    assert delta < 1e-12 or lower <= largest or groups * shown(lower) > delta
+
+
+def test_a_count_of_the_threshold_itself_is_shown_and_paid_for():
+    """OpenDP shows it and its map does not count it, so delta must not rest on the map alone."""
+    spend = Spend(epsilon=1.0, delta=0.3)
+    seen = [m.found_keys({0: 1}, groups=1, largest=1, total=1, spend=spend) for _ in range(200)]
+    shown = [one.counts[0] for one in seen if one.counts]
+    assert min(shown) == seen[0].threshold
+    assert binom.sf(len(shown) - 1, 200, 0.3) > FALSE_ALARM
+
+
 def test_bad_input_of_choices():
     with pytest.raises(InputError, match="one to each"):
         m.exponential(["a"], [1, 2], sensitivity=1, spend=Spend(epsilon=1.0))

@@ -1,9 +1,7 @@
-"""Sensitivities by brute force over neighbours, coverage of intervals, and bad input."""
+"""Coverage of intervals, groups, people, and bad input; sensitivities are in test_sensitivity."""
 
 from __future__ import annotations
 
-import importlib
-import itertools
 import math
 
 import numpy as np
@@ -12,78 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError
+from lethe.queries import mechanisms as m
 from lethe.queries import statistics as s
-from lethe.queries.mechanisms import additive
-from lethe.queries.statistics import counts, moments
+from lethe.queries.mechanism_audit.neighbours import standard_pairs
 from lethe.queries.statistics.quantiles import rank_utility
 
 MUCH = s.Spend(epsilon=1e7)  # next to no noise
 SMALL = s.Lattice(-1, 2, 16)
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """What each statistic hands to the noise: exact numbers and the sensitivity it claims."""
-    calls = []
-
-    def noised(exact, *, l1, l2, spend):
-        calls.append((np.array(list(exact), dtype=float), l1, l2))
-        return additive.noised(exact, l1=l1, l2=l2, spend=spend)
-
-    named_as_its_function = importlib.import_module("lethe.queries.statistics.regression")
-    for module in (counts, moments, named_as_its_function):
-        monkeypatch.setattr(module, "noised", noised)
-    return calls
-
-
-def statistic(name, units, whose):
-    n, total, squares = len(units), int(sum(units)), int(sum(u * u for u in units))
-    if name == "count":
-        return s.noisy_count(n, MUCH, whose)
-    if name == "sum":
-        return s.noisy_sum(n, total, SMALL, MUCH, whose)
-    if name == "mean":
-        return s.noisy_mean(n, total, SMALL, MUCH, whose)
-    if name == "variance":
-        return s.noisy_variance(n, total, squares, SMALL, MUCH, whose)
-    if name == "histogram":
-        cells = np.bincount(np.array(units, dtype=int), minlength=SMALL.width + 1).tolist()
-        return s.noisy_counts(cells, MUCH, whose)
-    other = s.Lattice(0, 5, 40)
-    pairs = [(u, (7 * u + 3) % (other.width + 1)) for u in units]
-    x, y = ([p[i] for p in pairs] for i in (0, 1))
-    products = [(x, x), (x, y), (y, y)]
-    sums = [sum(x), sum(y), *(sum(a * b for a, b in zip(p, q, strict=True)) for p, q in products)]
-    return s.noisy_regression(n, sums, [SMALL, other], ["x", "y"], MUCH, whose)
-
-
-NAMES = ("count", "sum", "mean", "variance", "histogram", "regression")
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("rows", [1, 2])
-@pytest.mark.parametrize("relation", ["add/remove", "replace-one"])
-def test_no_neighbour_moves_more_than_is_claimed(asked, name, rows, relation):
-    """All ways in which one person's rows may come, go or change, beside two fixed rows."""
-    whose = s.Neighbours(relation, "user", rows)
-    points = [0, SMALL.width // 2, SMALL.width]
-    base = [3, 10]
-    person = [
-        list(p) for k in range(rows + 1) for p in itertools.combinations_with_replacement(points, k)
-    ]
-    for own in person:
-        statistic(name, base + own, whose)
-    numbers = [call[0] for call in asked]
-    _, l1, l2 = asked[0]
-    neighbours = itertools.combinations(range(len(person)), 2)
-    if relation == "add/remove":
-        neighbours = ((0, i) for i in range(1, len(person)))
-    moves = [numbers[a] - numbers[b] for a, b in neighbours]
-    worst = max(np.abs(move).sum() for move in moves)
-    assert worst <= l1
-    assert max(np.linalg.norm(move) for move in moves) <= l2
-    slack = 1.35 if name == "regression" else 1.0  # its corners need not all be reached
-    assert worst * slack >= l1 * 0.999
 
 
 @settings(max_examples=50, deadline=None)
@@ -207,6 +140,41 @@ def test_groups_cost_what_one_costs_or_two():
         s.over_groups([s.noisy_count(1, spend, whose)], [{"g": 1}], spend, whose)
 
 
+@pytest.mark.parametrize("relation", ["add/remove", "replace-one"])
+@pytest.mark.parametrize(
+    ("dear", "asked"),
+    [
+        ({"epsilon": 1.0, "delta": 1e-5}, {"epsilon": 1.0, "delta": 1e-6}),
+        ({"epsilon": 2.0, "delta": 1e-6}, {"epsilon": 1.0, "delta": 1e-6}),
+        ({"epsilon": 0.1, "delta": 1e-9}, {"epsilon": 1.0}),
+        ({"rho": 0.01}, {"epsilon": 1.0}),
+        ({"mu": 0.01}, {"rho": 1.0}),
+    ],
+)
+def test_a_group_that_costs_more_in_anything_is_refused(relation, dear, asked):
+    """A larger delta under the same epsilon, or another kind of cost, is more."""
+    whose = s.Neighbours(relation)
+    answers = [
+        s.noisy_count(1, s.Spend(**cost).in_groups(relation), whose) for cost in (asked, dear)
+    ]
+    with pytest.raises(InputError, match="may cost"):
+        s.over_groups(answers, [{"g": 1}, {"g": 2}], s.Spend(**asked), whose)
+
+
+@pytest.mark.parametrize(
+    "whose",
+    [
+        s.Neighbours("add/remove"),
+        s.Neighbours("add/remove", "user", 2),
+        s.Neighbours("replace-one", "user", 2),
+    ],
+    ids=str,
+)
+def test_a_number_of_rows_is_public_for_one_row_a_person_only(whose):
+    with pytest.raises(InputError, match="one row a person only"):
+        s.noisy_mean(5, 10, SMALL, MUCH, whose, public_rows=True)
+
+
 def test_unknown_keys():
     whose = s.Neighbours("add/remove", "user", 3)
     spend = s.Spend(epsilon=1.0, delta=1e-6)
@@ -260,8 +228,65 @@ def test_histogram_and_marginal():
         (lambda: s.count([True], epsilon=1.0, people=["a", "b"]), "one to each"),
         (lambda: s.histogram([1.0], edges=[1, 1], epsilon=1.0), "rising"),
         (lambda: s.quantile([1.0], 1.0, bounds=(0, 1), epsilon=1.0), "alpha"),
+        (lambda: s.marginal({}, categories={}, epsilon=1.0), "none are given"),
+        (
+            lambda: s.marginal({"a": [1]}, categories={"a": [1], "b": [2]}, epsilon=1.0),
+            "categories differ in 'b'",
+        ),
+        (
+            lambda: s.marginal({"a": [1], "c": [2]}, categories={"a": [1]}, epsilon=1.0),
+            "categories differ in 'c'",
+        ),
+        (lambda: s.marginal({"a": [1]}, categories={"a": [1, 1.0]}, epsilon=1.0), "different"),
+        (lambda: s.marginal({"a": [1]}, categories={"a": []}, epsilon=1.0), "at least one"),
     ],
 )
 def test_bad_input_is_refused_with_the_reason(ask, told):
     with pytest.raises(InputError, match=told):
         ask()
+
+
+ODD = [True, False, np.True_, math.nan, math.inf, -math.inf, "1", None, 1j]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("last", [False, True])
+def test_no_bound_is_a_truth_value_or_no_number(odd, last):
+    """Everywhere that a bound or an edge is given; True would be taken for 1."""
+    pair = (-5, odd) if last else (odd, 5)
+    few = {"epsilon": 1.0}
+    for ask in (
+        lambda: s.Lattice(*pair),
+        lambda: s.total([1.0], bounds=pair, **few),
+        lambda: s.mean([1.0], bounds=pair, **few),
+        lambda: s.variance([1.0], bounds=pair, **few),
+        lambda: s.quantile([1.0], 0.5, bounds=pair, **few),
+        lambda: s.median([1.0], bounds=pair, **few),
+        lambda: s.histogram([1.0], edges=[*pair], **few),
+        lambda: s.regression({"x": [1.0]}, [1.0], bounds={"x": pair, "outcome": (0, 1)}, **few),
+        lambda: standard_pairs(*pair),
+    ):
+        with pytest.raises(InputError):
+            ask()
+
+
+@pytest.mark.parametrize("odd", [True, 15, 16.5, math.nan, None])
+def test_cells_and_shares_are_numbers(odd):
+    with pytest.raises(InputError, match="cells="):
+        s.Lattice(0, 1, odd)
+    with pytest.raises(InputError, match="alpha="):
+        s.quantile([1.0], True, bounds=(0, 1), epsilon=1.0)
+
+
+def test_sensitivity_is_no_truth_value():
+    """As every number that `lethe.errors` checks."""
+    for ask in (
+        lambda: m.laplace(1.0, sensitivity=True, epsilon=1.0),
+        lambda: m.discrete_laplace(1, sensitivity=True, epsilon=1.0),
+        lambda: m.gaussian(1.0, sensitivity=True, spend=s.Spend(rho=0.1)),
+        lambda: m.exponential([1], [1], sensitivity=True, spend=s.Spend(epsilon=1.0)),
+        lambda: m.noisy_max([1], [1], sensitivity=True, epsilon=1.0),
+        lambda: m.laplace(1.0, sensitivity=1.0, epsilon=True),
+    ):
+        with pytest.raises(InputError):
+            ask()

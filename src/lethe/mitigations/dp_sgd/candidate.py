@@ -144,6 +144,7 @@ class PrivateTraining:
             MOST_CHANGE,
             relation=self.relation,
             tuning=self.tuning,
+            noise_seed="given",
         )
 
 

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from lethe.evidence.guarantee import Guarantee
-from lethe.mitigations.swag_release.mechanism import swag_ppm
+from lethe.evidence.guarantee import Guarantee, from_seeded_noise
+from lethe.mitigations.swag_release.mechanism import RELEASE, child_seed, swag_ppm
 from lethe.mitigations.swag_release.settings import ReleaseSettings
 from lethe.training.method import Work
 from lethe.training.modules import build_module
@@ -74,6 +74,7 @@ class DrawMethod:
                 np.asarray(work.labels)[own],
                 settings,
                 seed,
+                draw_seed=child_seed(seed, RELEASE),
             )
             with torch.no_grad():
                 parts = [made.module(part) for part in torch.split(inputs, _ROWS)]
@@ -138,7 +139,7 @@ class PosteriorDraw:
 
     def guarantee(self, pool: NDArray[np.bool_] | None = None) -> Guarantee:
         """`asymptotic`: the weights aim at the estimate, which a release measures for itself."""
-        return Guarantee(
+        label = Guarantee(
             "asymptotic",
             {"target_local_epsilon": self.epsilon},
             self.relation,
@@ -155,6 +156,7 @@ class PosteriorDraw:
                 "records or parameters that the estimate has not seen",
             ),
         )
+        return from_seeded_noise(label, given=True)
 
     def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
         """Nothing further."""

@@ -19,7 +19,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from lethe.errors import InputError, RunFailed
-from lethe.files import write_whole
+from lethe.files import write_for_owner, write_whole
 
 FORMAT = "lethe-release-state-1"
 _STATE = "state.json"
@@ -130,7 +130,7 @@ def private_folder(
         if not file.exists():
             settled = {n: fresh.get(n) if v is None else v for n, v in asked.items()}
             text = json.dumps({"format": FORMAT, "asked": settled}, indent=1)
-            write_whole(file, text.encode() + b"\n")
+            write_for_owner(file, text.encode() + b"\n")
         yield _same(file, asked, fresh)
     finally:
         os.close(lock)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from lethe.errors import InputError, check_choice
-from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.guarantee import Guarantee, from_seeded_noise, noise_seed
 from lethe.mitigations.loss_floor import loss_bound
 from lethe.mitigations.pseudo_posterior import EpsilonEstimate, estimate_epsilon
 from lethe.mitigations.pseudo_weights import (
@@ -112,7 +112,8 @@ def swag_ppm(
         truth: (N,) class codes; anything with N rows for a `log_likelihood` of one's own.
         settings: see `ReleaseSettings`.
         seed: of training and of the measuring draws.
-        draw_seed: of the released draw, which its secrecy rests on; from `seed` by default.
+        draw_seed: of the released draw, which its secrecy rests on; 128 secret bits by default.
+            One that is given is for audits and reproductions, and the label says so.
         logits: (module, batch) -> (B, C) scores.
         log_likelihood: (module, batch, truth) -> (B,) log p instead of a classifier's; a floor
             is then its own affair.
@@ -167,7 +168,7 @@ class _Run:
             raise InputError(f"outcome={outcome!r} needs log_likelihood=, a density's logarithm.")
         self.settings, self.keeper, self.progress = settings, keeper, progress
         self.seed = seed
-        self.secret = child_seed(seed, RELEASE) if draw_seed is None else draw_seed
+        self.given, self.secret = draw_seed is not None, noise_seed(draw_seed)
         device = next(module.parameters()).device
         records = Records(inputs, truth, device, classes=log_likelihood is None)
         self.trained = Trained(
@@ -211,6 +212,7 @@ class _Run:
             estimate = self._estimate(values, weights)
             rounds.append(estimate.epsilon)
         response = self._respond(final, seed, tail, values, weights)
+        label = release_guarantee(settings, estimate, response, self.trained.recompute)
         draws = self._release(final)
         return Mechanism(
             self.trained.module,
@@ -222,7 +224,7 @@ class _Run:
             risk,
             tuple(rounds),
             response,
-            release_guarantee(settings, estimate, response, self.trained.recompute),
+            from_seeded_noise(label, given=self.given),
         )
 
     def _fit(self, name: str, stream: tuple[int, ...], epochs: int, weights: Float | None) -> Named:

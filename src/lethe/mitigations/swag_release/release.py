@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from lethe.errors import InputError
-from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.guarantee import Guarantee, from_seeded_noise, noise_seed
 from lethe.mitigations.swag_files import write_state
 from lethe.mitigations.swag_release.keeper import FolderKeeper, private_folder
 from lethe.mitigations.swag_release.mechanism import Mechanism, swag_ppm
@@ -107,7 +106,7 @@ def release_draw(
         raise InputError("the module has no parameters.")
     records = Records(inputs, truth, first.device, classes=log_likelihood is None)
     asked = _asked(module, records, settings, seed, draw_seed, logits, log_likelihood, outcome)
-    fresh = {"draw_seed": str(secrets.randbits(128))}
+    fresh = {"draw_seed": str(noise_seed(None)), "draw_seed_given": False}
     with private_folder(place / "private", asked, fresh) as known:
         mechanism = swag_ppm(
             module,
@@ -122,6 +121,9 @@ def release_draw(
             progress=progress,
             keeper=FolderKeeper(place / "private"),
         )
+        # The folder's own secret is given to the mechanism too, and is a secret all the same.
+        label = from_seeded_noise(mechanism.guarantee, given=bool(known["draw_seed_given"]))
+        mechanism = replace(mechanism, guarantee=label)
         files = [
             _write(place / f"released-{number + 1}.safetensors", draw, number, mechanism, settings)
             for number, draw in enumerate(mechanism.draws)
@@ -152,6 +154,7 @@ def _asked(
         "outcome": outcome,
         "seed": seed,
         "draw_seed": None if draw_seed is None else str(draw_seed),
+        "draw_seed_given": None if draw_seed is None else True,
         **asdict(settings),
     }
 

@@ -232,14 +232,14 @@ class Trained:
     def _noise(self, phase: Phase, epoch: int) -> Callable[[], None] | None:
         if phase.noise == 0:
             return None
-        generator = torch.Generator(self.records.device)
-        generator.manual_seed(_number(*phase.noise_stream, epoch))
+        # NumPy's generator keeps all 128 bits of the secret; torch's on the CPU keeps 32.
+        stream = np.random.default_rng([*phase.noise_stream, epoch])
 
         def add() -> None:
             with torch.no_grad():
                 for parameter in self.parameters.values():
-                    extra = torch.empty_like(parameter).normal_(generator=generator)
-                    parameter.add_(extra, alpha=phase.noise)
+                    extra = stream.standard_normal(tuple(parameter.shape), np.float32)
+                    parameter.add_(torch.as_tensor(extra).to(parameter), alpha=phase.noise)
 
         return add
 

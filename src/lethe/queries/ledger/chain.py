@@ -16,7 +16,6 @@ from lethe.queries.charge import Charge, charge_of
 from lethe.queries.ledger.contract import Damaged, Entry
 
 FORMAT = "lethe-ledger/1"
-FIRST = json.dumps({"format": FORMAT}, separators=(",", ":"))  # body of a "create"
 Json = dict[str, Any]
 
 
@@ -132,6 +131,11 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def first_body(schema: str) -> str:
+    """Body of a "create"."""
+    return canonical({"format": FORMAT, "schema": schema})
+
+
 def pair(charge: Charge) -> list[int]:
     """Both numbers of units."""
     return [charge.units, charge.delta_units]
@@ -184,7 +188,7 @@ def sealed(entry: Entry) -> Entry:
     return replace(entry, hash=hash_of(entry))
 
 
-def told_of(guarantee: Guarantee) -> Json:
+def guarantee_json(guarantee: Guarantee) -> Json:
     """A guarantee as plain values for the body of a "spend".
 
     Raises:
@@ -241,6 +245,11 @@ def after_spend(before: Accounts, own: Own, charge: Charge, rho: int | None) -> 
         pure_rho=None if before.pure_rho is None or rho is None else before.pure_rho + rho,
         own=replace(own, spent=plus(own.spent, charge), queries=own.queries + 1),
     )
+
+
+def after_accept(before: Accounts) -> Accounts:
+    """The accounts after a doubtful ledger was accepted: nothing is spent by it."""
+    return replace(before, own=None)
 
 
 def after_answer(before: Accounts, own: Own) -> Accounts:

@@ -7,7 +7,8 @@ was fixed when it was entered. An answer may leave only after `Ledger.spend` has
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from lethe.errors import InputError, LetheError, RunFailed
@@ -16,7 +17,7 @@ from lethe.queries.charge import Charge
 
 RELATIONS = ("add/remove", "replace-one")
 UNITS = ("record", "user")
-KINDS = ("create", "grant", "raise", "spend", "answer")
+KINDS = ("create", "grant", "raise", "spend", "answer", "accept")
 
 
 class NotSpent(InputError):
@@ -62,8 +63,8 @@ class Receipt:
         analyst: who asked.
         number: of the entry in the data set's chain.
         charge: what was spent.
-        left: of the data set's budget, afterwards.
-        analyst_left: of the analyst's own budget; None without one.
+        left: of the analyst's own budget, afterwards; None without one. What the data set has
+            left is for its keeper alone: it says what others asked.
         hash: of the entry, 64 hexadecimal digits.
     """
 
@@ -71,14 +72,40 @@ class Receipt:
     analyst: str
     number: int
     charge: Charge
-    left: Charge
-    analyst_left: Charge | None
+    left: Charge | None
     hash: str
 
 
 @dataclass(frozen=True)
+class Balance:
+    """What an analyst may know of a ledger: the own account, and what is public of the data set.
+
+    Attributes:
+        dataset: name.
+        analyst: name.
+        relation: which data sets count as neighbours.
+        unit: whose contribution is protected.
+        limit: own budget; None where only the data set's budget counts.
+        spent: by this analyst so far.
+        left: of `limit`; None without one.
+        queries: asked so far.
+        most_queries: allowed in all; None without a limit.
+    """
+
+    dataset: str
+    analyst: str
+    relation: str
+    unit: str
+    limit: Charge | None
+    spent: Charge
+    left: Charge | None
+    queries: int
+    most_queries: int | None
+
+
+@dataclass(frozen=True)
 class Share:
-    """One analyst's account.
+    """One analyst's account, as the data set's keeper sees it.
 
     Attributes:
         analyst: name.
@@ -99,11 +126,13 @@ class Share:
 
 @dataclass(frozen=True)
 class Status:
-    """Where a data set's budget stands.
+    """Where a data set's budget stands: for its keeper alone.
 
     Attributes:
         dataset: name.
-        fingerprint: of the data, empty where the budget is not bound to their content.
+        fingerprint: keyed hash of the data, empty where the budget is not bound to their content.
+            It is compared and never shown: not in `to_json`, not in a message.
+        schema: declared when the data set was entered, canonical JSON; empty without one.
         relation: which data sets count as neighbours.
         unit: whose contribution is protected.
         budget: as it stands now.
@@ -115,13 +144,16 @@ class Status:
         queries: answers that were paid for.
         answers: of these, how many are stored.
         raises: how often the budget was raised, with number of the entry and reason.
+        accepted: how often a doubtful ledger was gone on with: number of the entry, what was
+            wrong, and why it was accepted.
         head: hash of the last entry.
         entries: how many there are.
         view: a tighter reading of what was spent, for display only; empty where there is none.
     """
 
     dataset: str
-    fingerprint: str
+    fingerprint: str = field(repr=False)
+    schema: str = field(repr=False)
     relation: str
     unit: str
     budget: Charge
@@ -133,15 +165,21 @@ class Status:
     queries: int
     answers: int
     raises: tuple[tuple[int, str], ...]
+    accepted: tuple[tuple[int, str, str], ...]
     head: str
     entries: int
     view: str
+
+    @property
+    def bound(self) -> bool:
+        """Whether the budget goes with one content of the data."""
+        return bool(self.fingerprint)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; charges as whole units and as numbers."""
         return {
             "dataset": self.dataset,
-            "fingerprint": self.fingerprint,
+            "bound": self.bound,
             "relation": self.relation,
             "unit": self.unit,
             "rule": self.budget.rule,
@@ -164,6 +202,10 @@ class Status:
             "queries": self.queries,
             "answers": self.answers,
             "raises": [{"number": number, "reason": reason} for number, reason in self.raises],
+            "accepted": [
+                {"number": number, "found": found, "reason": reason}
+                for number, found, reason in self.accepted
+            ],
             "head": self.head,
             "entries": self.entries,
             "view": self.view,
@@ -179,7 +221,7 @@ class Entry:
         number: 0, 1, 2, ... within the data set; this is the order, not the time.
         kind: one of `KINDS`.
         time: UTC as the machine's clock gave it, for information only.
-        analyst: whom it is about; empty for "create" and "raise".
+        analyst: whom it is about; empty for "create", "raise" and "accept".
         key: SHA-256 of the query's text, for "spend" and "answer"; empty elsewhere.
         answers: number of the "spend" that an "answer" belongs to; None elsewhere.
         body: what happened, canonical JSON.
@@ -208,6 +250,7 @@ class Verification:
     Attributes:
         problems: what contradicts; empty means that everything fits.
         notes: what is odd but proves nothing, such as a clock that went back.
+        accepted: entries that go on with a ledger that was doubtful, with what was wrong and why.
         heads: hash of the last entry of each data set, to be kept elsewhere.
         entries: how many were read.
     """
@@ -216,6 +259,7 @@ class Verification:
     notes: tuple[str, ...]
     heads: Mapping[str, str]
     entries: int
+    accepted: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -245,17 +289,20 @@ class Ledger(Protocol):
         unit: str,
         analysts: Mapping[str, Charge] | None = None,
         queries: int | None = None,
+        schema: str = "",
     ) -> None:
-        """Enter a data set; rule, neighbours and unit are fixed for good.
+        """Enter a data set; rule, neighbours, unit and schema are fixed for good.
 
         Args:
             dataset: name.
             budget: in all.
-            fingerprint: of the data (`fingerprint_of`); empty binds the budget to no content.
+            fingerprint: keyed hash of the data; empty binds the budget to no content. It is kept
+                and compared, and never shown.
             relation: of `RELATIONS`.
             unit: of `UNITS`.
             analysts: own budgets by name; None lets anybody ask who can open the ledger.
             queries: most queries an analyst.
+            schema: as declared, JSON; empty for none.
 
         Raises:
             InputError: a value breaks a rule, or the data set is there already.
@@ -292,7 +339,7 @@ class Ledger(Protocol):
             fingerprint: of the data that the answer is drawn from.
 
         Raises:
-            BudgetExhausted: does not fit.
+            BudgetExhausted: does not fit; the analyst's own budget is looked at first.
             UnknownAnalyst: no grant.
             QueryLimit: no more queries.
             Mismatch: relation, unit or fingerprint differ.
@@ -312,6 +359,45 @@ class Ledger(Protocol):
 
     def stored(self, dataset: str, analyst: str, query: str) -> str | None:
         """The stored answer if this analyst has asked this before; it costs nothing."""
+
+    def paid(self, dataset: str, analyst: str, query: str) -> bool:
+        """Whether this analyst has paid for this question, be it answered or not."""
+
+    def balance(self, dataset: str, analyst: str) -> Balance:
+        """What this analyst may know.
+
+        Raises:
+            UnknownAnalyst: no grant, and none asks without one.
+        """
+
+    def check(self) -> None:
+        """Refuse a ledger that was cut or put back, as far as that can be told; cheap.
+
+        Raises:
+            Damaged: the file beside it or the anchor says so, or is missing.
+        """
+
+    def accept(self, reason: str) -> str:
+        """Go on with a ledger that `check` refuses: an entry in every chain, shown wherever the
+        budgets are, says what was wrong and why that is accepted. An anchor is written anew.
+
+        Returns:
+            What was wrong.
+
+        Raises:
+            InputError: nothing is wrong, or no reason.
+        """
+
+    @property
+    def anchored(self) -> bool:
+        """Whether a head that is kept elsewhere was compared."""
+
+    def write_anchor(self, path: Path) -> None:
+        """Keep the heads of all data sets elsewhere; see `lethe.queries.ledger.anchor`.
+
+        Raises:
+            Damaged: there is an anchor, and this ledger is not the one it was taken from.
+        """
 
     def datasets(self) -> Sequence[str]:
         """Names of the data sets, sorted."""
@@ -334,7 +420,10 @@ class Ledger(Protocol):
         """
 
     def export(self, dataset: str) -> Iterator[dict[str, Any]]:
-        """Entries as plain values with `body` and `state` parsed, for JSON Lines and csv."""
+        """Entries as plain values with `body` and `state` parsed, for JSON Lines and csv.
+
+        The fingerprint of the data is left out, so hashes are checked by `verify`, not from this.
+        """
 
     def close(self) -> None:
         """Let go of the file or the connection."""

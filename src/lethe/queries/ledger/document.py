@@ -16,6 +16,7 @@ from lethe.queries.charge import Charge
 from lethe.queries.ledger.chain import Accounts
 from lethe.queries.ledger.contract import Entry, Ledger, Status, Verification, charge_json
 from lethe.queries.ledger.limits import in_words
+from lethe.queries.ledger.opening import rollback_assumption
 from lethe.queries.ledger.words import budget_words
 from lethe.training.fingerprint import versions
 
@@ -49,6 +50,7 @@ def compose(
     ]
     outcome = joint_outcome(ruling.outcome for ruling in rulings)
     words = budget_words(status)
+    assumed = () if heads else rollback_assumption(ledger)
     return Findings(
         subject={
             "release": "queries",
@@ -66,7 +68,9 @@ def compose(
         },
         data={
             "records": None,
-            "fingerprint": status.fingerprint or "not bound to a content",
+            "fingerprint": "bound to their content by a keyed hash, which is not shown"
+            if status.bound
+            else "not bound to a content",
             "relation": status.relation,
         },
         attacks=[],
@@ -89,23 +93,27 @@ def compose(
             "rule": "a budget is judged by what was spent.",
         },
         records={"kept": False, "exposed": []},
-        checks=_checks(status, checked, heads),
+        checks=_checks(status, checked, bool(heads) or ledger.anchored),
         rules=[ruling.to_json() for ruling in rulings],
-        verdict={"outcome": outcome, "candidate": SO_FAR, "words": [_told(outcome), words[0]]},
+        verdict={
+            "outcome": outcome,
+            "candidate": SO_FAR,
+            "words": [_outcome_words(outcome), words[0]],
+        },
         guarantees=[
             {"candidate": name, "guarantee": guarantee.to_json()}
             for name, guarantee in (
-                (SO_FAR, proven(status, status.spent)),
-                (WHOLE, proven(status, status.budget)),
+                (SO_FAR, proven(status, status.spent, assumed)),
+                (WHOLE, proven(status, status.budget, assumed)),
             )
             if guarantee is not None
         ],
         limits=[
-            "What was told outside this ledger is not in it: other releases about the same people "
-            "add to what is known.",
+            "What was released outside this ledger is not in it: other releases about the same "
+            "people add to what is known.",
             "The ledger adds up what the mechanisms claim; it does not test them.",
-            "A chain of hashes finds changes and gaps. Somebody who can write the ledger can write "
-            "it anew, or put back an old copy; only a head kept elsewhere finds that.",
+            "A chain of hashes finds changes and gaps. Who can write the ledger can write it anew, "
+            "or put back an old copy; only a head kept elsewhere (an anchor) finds that.",
             "An analyst's own budget bounds what one learns alone; analysts who put their answers "
             "together learn what the data set's whole spending allows.",
         ],
@@ -122,7 +130,7 @@ def compose(
     )
 
 
-def proven(status: Status, spent: Charge) -> Guarantee | None:
+def proven(status: Status, spent: Charge, assumed: Sequence[str] = ()) -> Guarantee | None:
     """What answers of this cost prove together; None before the first.
 
     Sequential composition: epsilon and delta add up (Dwork and Roth 2014, theorem 3.16), rho adds
@@ -147,13 +155,16 @@ def proven(status: Status, spent: Charge) -> Guarantee | None:
         (
             "every mechanism costs what it claims",
             "all answers about these data were paid from this ledger",
+            *assumed,
         ),
         ("a release about the same people that was not paid here", "a ledger put back or cut"),
     )
 
 
-def _checks(status: Status, checked: Verification, heads: Sequence[str]) -> list[Json]:
-    known = "and the head kept elsewhere is in it" if heads else "no head kept elsewhere was given"
+def _checks(status: Status, checked: Verification, anchored: bool) -> list[Json]:
+    known = (
+        "and the head kept elsewhere is in it" if anchored else "no head kept elsewhere was given"
+    )
     rows = [
         _check(
             "chain of hashes",
@@ -173,7 +184,10 @@ def _checks(status: Status, checked: Verification, heads: Sequence[str]) -> list
             else "never raised",
         ),
     ]
-    if not status.fingerprint:
+    if status.accepted:
+        detail = "; ".join(f"{found} (accepted: {why})" for _, found, why in status.accepted)
+        rows.append(_check("gone on with though doubtful", "warn", detail))
+    if not status.bound:
         rows.append(_check("bound to the data", "warn", "the budget is bound to no content"))
     return rows
 
@@ -218,7 +232,7 @@ def burn_down(entries: Sequence[Entry]) -> list[Json]:
     return [one for at, (kept, one) in enumerate(points) if kept or at % step == 0 or at == last]
 
 
-def _told(outcome: str) -> str:
+def _outcome_words(outcome: str) -> str:
     return {
         "pass": "The spending meets every criterion that was fixed beforehand.",
         "fail": "The spending breaks a criterion that was fixed beforehand.",

@@ -1,12 +1,12 @@
-"""Checks of budgets, and the words of a refusal."""
+"""Checks of budgets, and charges in words."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
 
-from lethe.errors import InputError, check_between, check_choice
-from lethe.queries.charge import DELTA_UNIT, RULES, UNIT, Charge
+from lethe.errors import InputError, check_choice
+from lethe.queries.charge import DELTA_UNIT, RULES, UNIT, Charge, check_cost
 
 MOST_UNITS = 2**62  # what every store can hold as a whole number, with room to add
 
@@ -39,19 +39,6 @@ def check_queries(queries: int | None) -> None:
         raise InputError(f"queries={queries} must be at least 1; leave it out for no limit.")
 
 
-def not_enough(charge: Charge, left: Charge, whose: str) -> str:
-    """The refusal of a charge that does not fit.
-
-    >>> not_enough(Charge("epsilon", 10**9), Charge("epsilon", 5 * 10**8), "analyst 'a'")
-    "a cost of epsilon 1 does not fit: analyst 'a' has epsilon 0.5 left. Nothing was spent."
-    """
-    return (
-        f"a cost of {in_words(charge, charge.delta_units or left.delta_units)} does not fit: "
-        f"{whose} has {in_words(left, charge.delta_units or left.delta_units)} left. Nothing was "
-        "spent."
-    )
-
-
 def in_words(charge: Charge, with_delta: int = 0) -> str:
     """A charge for people; delta where there is one.
 
@@ -67,16 +54,15 @@ def budget_of(rule: str, amount: float, delta: float = 0.0) -> Charge:
     """A budget from numbers; rounded down to whole units, as costs are rounded up.
 
     Raises:
-        InputError: not finite, not above 0, or a delta outside [0, 1).
+        InputError: outside the limits of `check_cost`; a delta of 0 is none.
 
     >>> budget_of("epsilon", 0.3).units
     300000000
     """
     check_choice("rule", rule, RULES)
-    check_between(rule, amount, 0, MOST_UNITS / 10**9, open_low=True)
-    check_between("delta", delta, 0, 1, open_high=True)
+    amount, delta = check_cost(rule, amount), delta and check_cost("delta", delta)
     # The shortest decimal that is this number: 0.3 is 300 million units and no unit less.
-    units, deltas = Fraction(repr(float(amount))) / UNIT, Fraction(repr(float(delta))) / DELTA_UNIT
+    units, deltas = Fraction(repr(amount)) / UNIT, Fraction(repr(float(delta))) / DELTA_UNIT
     limit = Charge(rule, math.floor(units), math.floor(deltas))
     check_limit(rule, limit, rule)
     return limit

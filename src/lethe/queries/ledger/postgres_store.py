@@ -101,6 +101,20 @@ class PostgresStore:
                     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LETHE,))
                 yield _rows(connection)
 
+    @contextlib.contextmanager
+    def accepting(self) -> Iterator[Rows]:
+        """Alone with all heads."""
+        with self._speaking():
+            connection = self._ledger()
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                connection.execute("LOCK TABLE lethe_heads IN EXCLUSIVE MODE")
+                yield _rows(connection)
+
+    def rollback(self) -> str:
+        """A server keeps no count beside its tables: only an anchor can tell."""
+        return ""
+
     def problems(self) -> list[str]:
         """Triggers that are missing or switched off."""
         with self._speaking():

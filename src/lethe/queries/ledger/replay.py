@@ -23,6 +23,7 @@ def replay(rows: Rows, heads: Sequence[str]) -> Verification:
     """
     problems: list[str] = []
     notes: list[str] = []
+    accepted: list[str] = []
     ends: dict[str, str] = {}
     seen: set[str] = set()
     total = 0
@@ -32,6 +33,7 @@ def replay(rows: Rows, heads: Sequence[str]) -> Verification:
             chained.take(entry)
         problems += chained.problems
         notes += chained.notes
+        accepted += chained.accepted
         if (chained.number, chained.hash) != (entries, head):
             problems.append(
                 f"{name}: the head says {entries} entries ending in {str(head)[:12]}..., there are "
@@ -49,7 +51,7 @@ def replay(rows: Rows, heads: Sequence[str]) -> Verification:
         for given in heads
         if given not in seen
     ]
-    return Verification(tuple(problems), tuple(notes), ends, total)
+    return Verification(tuple(problems), tuple(notes), ends, total, tuple(accepted))
 
 
 class _Chain:
@@ -59,6 +61,7 @@ class _Chain:
         self.dataset = dataset
         self.problems: list[str] = []
         self.notes: list[str] = []
+        self.accepted: list[str] = []
         self.seen: set[str] = set()
         self.number = 0
         self.hash = chain.genesis(dataset)
@@ -69,9 +72,9 @@ class _Chain:
 
     def take(self, entry: Entry) -> None:
         """Check the next entry."""
-        told = self._wrong(entry)
-        self.problems += [f"{self.dataset}: entry {entry.number} {why}" for why in told]
-        if not told and entry.time < self._time:
+        wrong = self._wrong(entry)
+        self.problems += [f"{self.dataset}: entry {entry.number} {why}" for why in wrong]
+        if not wrong and entry.time < self._time:
             self.notes.append(
                 f"{self.dataset}: entry {entry.number} has a time before the one before it; the "
                 "clock went back, the order is by number"
@@ -83,34 +86,38 @@ class _Chain:
         self.seen.add(self.hash)
 
     def _wrong(self, entry: Entry) -> list[str]:
-        told = []
+        wrong = []
         if entry.dataset != self.dataset or entry.number != self.number:
-            told.append(f"stands where {self.number} should")
+            wrong.append(f"stands where {self.number} should")
         if entry.previous != self.hash:
-            told.append("does not follow the one before")
+            wrong.append("does not follow the one before")
         if not fits_hash(entry):
-            return [*told, "does not fit its hash"]
+            return [*wrong, "does not fit its hash"]
         try:
             due = self._due(entry, json.loads(entry.body))
             self._accounts = found = chain.Accounts.from_text(entry.state)
             self._owned[entry.analyst] = found.own
         except (LetheError, ValueError, KeyError, TypeError) as error:
-            return [*told, f"cannot be read: {error}"]
+            return [*wrong, f"cannot be read: {error}"]
         if due is None:
-            return [*told, f"is a {entry.kind!r} that cannot stand there"]
+            return [*wrong, f"is a {entry.kind!r} that cannot stand there"]
         if due != found:
-            told.append("has sums that its entries do not give")
+            wrong.append("has sums that its entries do not give")
         if not chain.fits(found.spent, found.budget):
-            told.append("spends more than the budget")
+            wrong.append("spends more than the budget")
         if entry.kind == "spend" and found.own is not None and found.own.limit is not None:
             if not chain.fits(found.own.spent, found.own.limit):
-                told.append("spends more than the analyst's budget")
-        return told
+                wrong.append("spends more than the analyst's budget")
+        return wrong
 
     def _due(self, entry: Entry, body: Mapping[str, Any]) -> chain.Accounts | None:
         """The accounts that should follow; None where such an entry cannot stand here."""
         before, own = self._accounts, self._owned.get(entry.analyst)
-        if entry.kind == "create" and before is None and entry.body == chain.FIRST:
+        if entry.kind == "create" and before is None:
+            if not isinstance(body["schema"], str) or entry.body != chain.first_body(
+                body["schema"]
+            ):
+                return None
             first = chain.Accounts.from_text(entry.state)
             zero = Charge(first.rule, 0)
             return replace(first, spent=zero, queries=0, answers=0, pure_rho=0, own=None)
@@ -122,6 +129,12 @@ class _Chain:
         if entry.kind == "raise" and body["reason"]:
             budget = Charge(before.rule, *body["budget"])
             return chain.after_raise(before, budget) if chain.fits(before.budget, budget) else None
+        if entry.kind == "accept" and body["reason"] and body["found"]:
+            self.accepted.append(
+                f"{self.dataset}: entry {entry.number} goes on although {body['found']}; reason: "
+                f"{body['reason']}"
+            )
+            return chain.after_accept(before)
         if entry.kind == "spend" and entry.key == chain.key_of(body["query"]):
             guarantee = chain.guarantee_of(body["guarantee"])
             charge = charge_of(guarantee, before.rule)

@@ -29,14 +29,20 @@ class Rows:
 
     Args:
         execute: runs a statement with ``?`` for values and returns its rows.
+        total: entries of all data sets before, where the store counts them.
 
     Attributes:
+        total: as given.
         appended: entries added so far.
+        newest: the last one of them.
     """
 
-    def __init__(self, execute: Callable[[str, tuple[Any, ...]], Iterable[Any]]) -> None:
-        self._execute = execute
+    def __init__(
+        self, execute: Callable[[str, tuple[Any, ...]], Iterable[Any]], total: int = 0
+    ) -> None:
+        self._execute, self.total = execute, total
         self.appended = 0
+        self.newest: Entry | None = None
 
     def head(self, dataset: str) -> tuple[int, str] | None:
         """How many entries a data set has and the hash of the last; None if it is not there."""
@@ -68,12 +74,17 @@ class Rows:
         """The answer that belongs to the "spend" of this number."""
         return self._one("dataset = ? AND answers = ?", (dataset, number))
 
+    def paid(self, dataset: str, analyst: str, key: str) -> bool:
+        """Whether there is a "spend" of this query."""
+        where = "dataset = ? AND analyst = ? AND key = ? AND kind = 'spend' LIMIT 1"
+        return self._one(where, (dataset, analyst, key)) is not None
+
     def about(self, dataset: str, analyst: str) -> list[Entry]:
         """All entries about an analyst; about the data set as a whole for an empty name."""
         return list(self._many("dataset = ? AND analyst = ? ORDER BY number", (dataset, analyst)))
 
     def analysts(self, dataset: str) -> list[str]:
-        """Everybody who was granted something or asked."""
+        """Names of all who were granted something or asked."""
         said = "SELECT DISTINCT analyst FROM lethe_entries WHERE dataset = ? AND analyst <> ''"
         return sorted(row[0] for row in self._execute(said, (dataset,)))
 
@@ -113,6 +124,7 @@ class Rows:
             (entry.number + 1, entry.hash, entry.dataset),
         )
         self.appended += 1
+        self.newest = entry
 
     def _one(self, where: str, values: tuple[Any, ...]) -> Entry | None:
         return next(iter(self._many(where, values)), None)
@@ -136,7 +148,17 @@ class Store(Protocol):
         """One view that stays the same."""
 
     def writing(self, dataset: str) -> AbstractContextManager[Rows]:
-        """Alone with a data set; on leaving everything is on disk, after an error nothing is."""
+        """Alone with a data set; on leaving everything is on disk, after an error nothing is.
+
+        Raises:
+            Damaged: the ledger was put back or cut, as far as the store itself can tell.
+        """
+
+    def accepting(self) -> AbstractContextManager[Rows]:
+        """Alone with all data sets, also where `writing` would refuse; repairs what it asks for."""
+
+    def rollback(self) -> str:
+        """What says that the ledger was put back or cut, or that this is not known; or nothing."""
 
     def problems(self) -> list[str]:
         """What is wrong with the file or the tables themselves."""

@@ -2,8 +2,10 @@
 
 SQLite's own waiting sleeps up to 100 ms while the file lies free, so writers queue at a small
 file beside it (``b.db-lock``). It also says how many entries the ledger had: if the ledger has
-fewer, its end was cut or an old copy was put back. That file is a help against accidents, no
-proof: whoever can write the ledger can write it too.
+fewer, its end was cut or an old copy was put back; without that file nothing is written. It is a
+help against accidents, no proof: who can write the ledger can write it too. An anchor is proof
+(`lethe.queries.ledger.anchor`). All files are the owner's alone (0600); SQLite gives its log the
+mode of the ledger.
 """
 
 from __future__ import annotations
@@ -18,13 +20,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lethe.errors import InputError, LetheError
+from lethe.files import keep_private
 from lethe.queries.ledger.contract import Damaged, NoLedger, Unavailable
+from lethe.queries.ledger.refusals import refused
 from lethe.queries.ledger.rows import TABLES, Rows
 
 APPLICATION = 0x4C657468  # "Leth"
 PATIENCE = 30.0  # seconds to wait for other writers
 _POLL = 0.001
 _NOTHING = "Nothing was spent."
+_COUNT = b"%20d\n"
 TRIGGERS = (
     "CREATE TRIGGER lethe_no_update BEFORE UPDATE ON lethe_entries "
     "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
@@ -77,17 +82,23 @@ class SqliteStore:
         Raises:
             InputError: the file is something else, or a ledger was here and is gone.
         """
-        with self._speaking(), self._queued() as lock:
-            if (known := _read_count(lock)) and not self.path.exists():
+        with self._speaking(), self._queued(create=not self._there()) as lock:
+            known = _read_count(lock)
+            if self._there():
+                if known is None:
+                    raise Damaged(refused(self._unknown()))
+            elif known:
                 raise InputError(
                     f"{self.path} held {known} entries and is gone: put it back. To forget what "
                     f"was spent, on purpose, delete {self.path}-lock as well."
                 )
+            if known is None:  # on disk before the ledger is, so that a ledger always has a count
+                os.pwrite(lock, _COUNT % 0, 0)
+                os.fsync(lock)
+            keep_private(self.path, create=True)
             with contextlib.closing(self._open("rwc")) as fresh:
                 if _application(fresh) == APPLICATION:
                     return
-                if fresh.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
-                    raise self._foreign()
                 if fresh.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
                     raise Unavailable(
                         f"{self.path}: this file system has no write-ahead log; use a local disk, "
@@ -115,24 +126,58 @@ class SqliteStore:
         """Alone with the file."""
         with self._speaking():
             connection = self._connected()
-            with self._queued() as lock:
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    total, known = _total(connection), _read_count(lock)
-                    if total < known:
-                        raise Damaged(f"{self._cut(total, known)} {_NOTHING}")
-                    rows = Rows(connection.execute)
-                    yield rows
-                    connection.execute("COMMIT")
-                finally:
-                    _undo(connection)
-                # Only ever behind the ledger, as the ledger is on disk before this is written.
-                os.pwrite(lock, b"%20d\n" % (total + rows.appended), 0)
+            with self._queued() as lock, self._committing(connection, lock) as rows:
+                if wrong := self._wrong(rows.total, _read_count(lock)):
+                    raise Damaged(refused(wrong))
+                yield rows
+
+    @contextlib.contextmanager
+    def accepting(self) -> Iterator[Rows]:
+        """Alone with the file, whatever the count beside it says; it is right afterwards."""
+        with self._speaking():
+            connection = self._connected()
+            with self._queued(create=True) as lock, self._committing(connection, lock) as rows:
+                yield rows
+
+    def rollback(self) -> str:
+        """What the count beside the file says."""
+        with self._speaking():
+            connection, known = self._connected(), self._known()
+            return self._wrong(_total(connection), known)
+
+    @contextlib.contextmanager
+    def _committing(self, connection: sqlite3.Connection, lock: int) -> Iterator[Rows]:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            rows = Rows(connection.execute, _total(connection))
+            yield rows
+            connection.execute("COMMIT")
+        finally:
+            _undo(connection)
+        # Only ever behind the ledger, as the ledger is on disk before this is written.
+        os.pwrite(lock, _COUNT % (rows.total + rows.appended), 0)
+
+    def _wrong(self, total: int, known: int | None) -> str:
+        """What `known` says, which must be read before `total`: a ledger grows in between."""
+        if known is None:
+            return self._unknown()
+        if total >= known:
+            return ""
+        return (
+            f"{self.path} has {total} entries and had {known}: its end was cut, or an old copy was "
+            "put back"
+        )
+
+    def _unknown(self) -> str:
+        return (
+            f"{self.path}-lock, which counts its entries, is missing or empty: whether an old copy "
+            "was put back cannot be told"
+        )
 
     def problems(self) -> list[str]:
         """Damaged pages, and tables, indexes or triggers that are not as they were made."""
         with self._speaking():
-            connection = self._connected()
+            connection, known = self._connected(), self._known()
             found = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]
             wrong = [] if found == ["ok"] else [f"the file is damaged: {one}" for one in found]
             made = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql > ''"))
@@ -142,8 +187,7 @@ class SqliteStore:
                 for name in sorted({*made, *due})
                 if made.get(name) != due.get(name)
             ]
-            total, known = _total(connection), self._known()
-            return [*wrong, self._cut(total, known)] if total < known else wrong
+            return [*wrong, *filter(None, [self._wrong(_total(connection), known)])]
 
     def close(self) -> None:
         """Let go of the file."""
@@ -152,6 +196,17 @@ class SqliteStore:
                 if self._connection is not None:
                     self._connection.close()
                     self._connection = None
+
+    def _there(self) -> bool:
+        """Whether the file is a ledger already; refuses a database of something else."""
+        if not self.path.exists():
+            return False
+        with contextlib.closing(self._open("rw")) as there:
+            if _application(there) == APPLICATION:
+                return True
+            if there.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+                raise self._foreign()
+        return False
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -164,6 +219,8 @@ class SqliteStore:
             try:
                 if _application(connection) != APPLICATION:
                     raise self._foreign()
+                for end in ("", "-wal", "-shm", "-lock"):
+                    keep_private(Path(f"{self.path}{end}"))
             except BaseException:
                 connection.close()
                 raise
@@ -222,19 +279,25 @@ class SqliteStore:
             )
         if code in _AWAY:
             return Unavailable(f"{self.path} cannot be used: {error}. {_NOTHING}")
-        told = "is no ledger or is damaged" if code in _CORRUPT else "contradicts itself"
-        return self._damaged(told, error)
+        what = "is no ledger or is damaged" if code in _CORRUPT else "contradicts itself"
+        return self._damaged(what, error)
 
-    def _damaged(self, told: str, error: Exception) -> Damaged:
+    def _damaged(self, what: str, error: Exception) -> Damaged:
         return Damaged(
-            f"{self.path} {told}: {error}. {_NOTHING} Put back a copy only if nothing was spent "
+            f"{self.path} {what}: {error}. {_NOTHING} Put back a copy only if nothing was spent "
             "since."
         )
 
     @contextlib.contextmanager
-    def _queued(self) -> Iterator[int]:
+    def _queued(self, *, create: bool = False) -> Iterator[int]:
+        beside = f"{self.path}-lock"
+        if create:
+            keep_private(Path(beside), create=True)
         # Opened each time: a process forked from this one must not keep the lock alive.
-        lock, until = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT, 0o666), None
+        try:
+            lock, until = os.open(beside, os.O_RDWR), None
+        except FileNotFoundError:
+            raise Damaged(refused(self._unknown())) from None
         try:
             while not _taken(lock):
                 until = until or time.monotonic() + PATIENCE
@@ -247,20 +310,14 @@ class SqliteStore:
         finally:
             os.close(lock)
 
-    def _known(self) -> int:
+    def _known(self) -> int | None:
         with contextlib.suppress(FileNotFoundError), open(f"{self.path}-lock", "rb") as file:
             return _read_count(file.fileno())
-        return 0
+        return None
 
     def _foreign(self) -> InputError:
         return InputError(
             f"{self.path} is a database of something else and no ledger; name another file."
-        )
-
-    def _cut(self, total: int, known: int) -> str:
-        return (
-            f"{self.path} has {total} entries and had {known}: its end was cut, or an old copy "
-            "was put back."
         )
 
 
@@ -285,9 +342,9 @@ def _total(connection: sqlite3.Connection) -> int:
     return int(connection.execute(said).fetchone()[0])
 
 
-def _read_count(lock: int) -> int:
+def _read_count(lock: int) -> int | None:
     text = os.pread(lock, 32, 0).strip()
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdigit() else None
 
 
 def _undo(connection: sqlite3.Connection) -> None:

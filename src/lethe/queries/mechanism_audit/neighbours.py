@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,8 @@ def standard_pairs(
 
     Everybody at one bound and one person at the other; everybody equal; values spread evenly, of
     which the last is taken away; a constant and an outlier; halves at both bounds; one person
-    alone; and, under add/remove, nobody at all.
+    alone; and, under add/remove, nobody at all, and two and three people. There the number of
+    people is private and moves most of itself, so that noise that follows it shows.
 
     Args:
         low: bound of the values.
@@ -58,8 +60,9 @@ def standard_pairs(
     [([0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0]), ([1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0])]
     """
     check_choice("relation", relation, RELATIONS)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InputError(f"bounds={low!r},{high!r} must be finite, the lower one first.")
+    numbers = all(isinstance(x, Real) and not isinstance(x, bool) for x in (low, high, size))
+    if not (numbers and math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InputError(f"bounds={low!r},{high!r} must be finite numbers, the lower one first.")
     check_at_least("size", size, 4)
     middle, rest = (low + high) / 2, size - 1
 
@@ -76,7 +79,12 @@ def standard_pairs(
         ("half at each bound", halves, high, low),
     ]
     if relation == "add/remove":
-        made.append(("one person and nobody", flat(low, 0), high, low))
+        made += [
+            ("one person and nobody", flat(low, 0), high, low),
+            ("two people, the upper leaves", flat(low, 1), high, low),
+            ("two people, the lower leaves", flat(high, 1), low, high),
+            ("three people, the upper leaves", flat(low, 2), high, low),
+        ]
     else:
         made.append(("one person alone", flat(low, 0), high, low))
     if beyond:

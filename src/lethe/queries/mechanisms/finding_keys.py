@@ -17,6 +17,7 @@ from lethe.queries.mechanisms.library import fitted, opendp
 from lethe.queries.mechanisms.spend import Spend
 
 _LEAST_DELTA = 1e-14  # OpenDP's map stops near 1e-16
+_IN = 1 - 1e-9  # what is computed here is rounded inwards
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def found_keys(
         spend: epsilon with delta.
 
     Guarantee:
-        (epsilon, delta)-DP, by OpenDP's map.
+        (epsilon, delta)-DP: epsilon by OpenDP's map, delta by it and by the tail of the noise.
 
     Raises:
         InputError: no delta, or one below 1e-14.
@@ -69,13 +70,31 @@ def found_keys(
     def measure(threshold: int) -> Any:
         return dp.m.make_laplace_threshold(*space, scale=scale, threshold=threshold)
 
-    threshold = largest + math.ceil(scale * max(0.0, math.log(groups / delta))) + 1
+    # From a little below the least threshold upwards, until the tail of the noise and OpenDP's map
+    # both agree. The map alone is not enough: in OpenDP 0.16 a count of the threshold itself is
+    # shown, while the map's delta is of counts above it, e^(1 / scale) times too small.
+    tail = math.log(groups / delta) - math.log1p(math.exp(-1 / scale))
+    threshold = largest + max(0, math.floor(scale * tail) - 1)
     while True:
         made = measure(threshold)
         cost = made.map(distance)
-        if cost[0] <= epsilon and cost[1] <= delta:
+        kept = groups * tail_of(scale, threshold - largest) <= delta * _IN
+        if kept and cost[0] <= epsilon and cost[1] <= delta:
             break
-        threshold += max(1, math.ceil(scale / 16))
+        threshold += max(1, math.floor(scale / 1000))
     drawn = made({int(k): max(0, min(2**62, int(v))) for k, v in counts.items() if v > 0})
     shown = {int(k): int(drawn[k]) for k in sorted(drawn)}
     return Found(shown, threshold, Law("discrete laplace", scale))
+
+
+def tail_of(scale: float, least: int) -> float:
+    """P(noise >= `least`) of the discrete Laplace law: a^least / (1 + a), a = e^(-1 / scale).
+
+    Args:
+        scale: > 0.
+        least: >= 0.
+
+    >>> round(tail_of(1.0, 2), 4)
+    0.0989
+    """
+    return math.exp(-least / scale) / (1 + math.exp(-1 / scale))

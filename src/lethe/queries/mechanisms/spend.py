@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lethe.errors import InputError, check_between, check_choice
 from lethe.evidence.guarantee import Guarantee
+from lethe.queries.charge import check_cost
 
 _SHY = 1 - 1e-12  # shares of a cost are cut a little, so that rounding never adds up to more
 _RELATIONS = ("add/remove", "replace-one")
@@ -21,7 +23,8 @@ class Spend:
     DP, epsilon with delta for approximate DP (all three Gaussian noise).
 
     Raises:
-        InputError: none or two of them, or one outside (0, inf); delta outside (0, 1).
+        InputError: none or two of them, or one outside the limits of
+            `lethe.queries.charge.check_cost`.
 
     >>> Spend(epsilon=0.5).kind, Spend(rho=0.1).kind
     ('pure-dp', 'zcdp')
@@ -41,9 +44,9 @@ class Spend:
                 "say what it may cost, for example epsilon=0.5."
             )
         for name, value in named.items():
-            check_between(name, value, 0, math.inf, open_low=True, open_high=True)
+            check_cost(name, value)
         if self.delta is not None:
-            check_between("delta", self.delta, 0, 1, open_low=True, open_high=True)
+            check_cost("delta", self.delta)
             if self.epsilon is None:
                 raise InputError("delta goes with epsilon only: leave it out with rho or mu.")
 
@@ -65,6 +68,8 @@ class Spend:
     def share(self, part: float) -> Spend:
         """A part of it: shares that sum to one add up to no more than the whole.
 
+        A share may be below what a whole answer may cost: the ledger charges the whole.
+
         Args:
             part: in (0, 1].
 
@@ -74,13 +79,11 @@ class Spend:
         check_between("part", part, 0, 1, open_low=True)
         if part == 1:
             return self
-        if self.mu is not None:
-            return replace(self, mu=self.mu * math.sqrt(part) * _SHY)
-        if self.rho is not None:
-            return replace(self, rho=self.rho * part * _SHY)
-        assert self.epsilon is not None
-        delta = None if self.delta is None else self.delta * part * _SHY
-        return replace(self, epsilon=self.epsilon * part * _SHY, delta=delta)
+        factor = (math.sqrt(part) if self.mu is not None else part) * _SHY
+        shared = copy.copy(self)
+        for name, value in self.parameters.items():
+            object.__setattr__(shared, name, value * factor)
+        return shared
 
     def in_groups(self, relation: str) -> Spend:
         """What each of many disjoint groups may cost if all of them together cost this.

@@ -1,1 +1,1 @@
-"""Questions over HTTP: who may ask, how often, what it costs, and a trail of it all."""
+"""Questions over HTTP: who may ask, how often, what it costs, and an audit log of it all."""

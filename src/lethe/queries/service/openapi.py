@@ -19,14 +19,15 @@ _COST = {
 }
 _REFUSALS = {
     "400": "the request or the question is wrong; nothing was spent",
-    "401": "no token, or an unknown one",
+    "401": "no token, or one that is unknown, revoked or expired",
     "403": "no budget, or it is exhausted; nothing was spent",
     "404": "no such table or model",
+    "408": "the body did not arrive in time",
     "409": "refused by the budget, or paid for before and not answered",
     "413": "the body is too large",
     "415": "the body is not application/json",
     "429": "too many requests",
-    "503": "budget or data are out of reach; nothing was told",
+    "503": "budget or data are out of reach; nothing was answered",
 }
 _ALWAYS = ("401", "429", "503")
 
@@ -65,7 +66,7 @@ def document() -> Json:
             "/v1/tables/{table}/budget": {
                 "get": _operation(
                     "budget",
-                    "What you have spent, and what is left",
+                    "What you have spent, and what is left of your own budget; null without one",
                     {"type": "object"},
                     (*_ALWAYS, "403", "404"),
                     path="table",
@@ -76,7 +77,7 @@ def document() -> Json:
                     "plan",
                     "What an answer would cost and how far off it would be; spends nothing",
                     {"type": "object"},
-                    (*_ALWAYS, "400", "404", "413", "415"),
+                    (*_ALWAYS, "400", "404", "408", "413", "415"),
                     body=_question(again=False),
                 )
             },
@@ -102,7 +103,7 @@ def document() -> Json:
                     "predict",
                     "Have a model answer rows",
                     _object({"answers": {"type": "array"}, "left": {"type": "integer"}}),
-                    (*_ALWAYS, "400", "403", "404", "413", "415"),
+                    (*_ALWAYS, "400", "403", "404", "408", "413", "415"),
                     path="model",
                     body=_ROWS,
                 )

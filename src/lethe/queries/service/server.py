@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
+import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 SECONDS_TO_FINISH = 30
+HEAD_SECONDS = 10.0
+"""For the head of a request, however it trickles in."""
+MOST_CONNECTIONS = 256
+_BUSY = json.dumps({"error": "busy", "message": "too many connections; come again later."})
 
 
 def check_place(
@@ -60,11 +66,61 @@ def serve(
             port=port,
             ssl_certfile=certificate,
             ssl_keyfile=key,
-            access_log=False,  # the trail says more, and less about rows
+            http=_protocol(MOST_CONNECTIONS, HEAD_SECONDS),
+            ws="none",
+            access_log=False,  # the audit log says more, and less about rows
             log_level="info",
             server_header=False,
             timeout_graceful_shutdown=SECONDS_TO_FINISH,
         )
+
+
+def _protocol(most: int, seconds: float) -> type[asyncio.Protocol]:
+    """uvicorn's HTTP/1.1 with what it lacks: a cap on connections and a time limit on heads."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Limited(H11Protocol):
+        """A connection beyond `most` is refused at once; one without a request is closed."""
+
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > most:
+                head = (
+                    "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
+                    f"content-length: {len(_BUSY)}\r\nretry-after: 10\r\nconnection: close"
+                )
+                transport.write(f"{head}\r\n\r\n{_BUSY}".encode())
+                transport.close()
+            else:
+                self._watch()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            self._stop()
+            super().connection_lost(error)
+
+        def _watch(self) -> None:
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._stop()
+            elif self._timer is None:
+                self._timer = self.loop.call_later(seconds, self._late)
+
+        def _late(self) -> None:
+            self._timer = None
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.close()
+
+        def _stop(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    return Limited
 
 
 class _Stopped(BaseException):

@@ -1,4 +1,10 @@
-"""The service over HTTP: requests in, JSON out, every refusal in one form."""
+"""The service over HTTP: requests in, JSON out, every refusal in one form.
+
+What an analyst is sent depends on the question, the schema and the analyst's own account: the
+sentences of refusals are those of `lethe.queries.ledger.refusals` and of this module, and those
+about a question are made from its text and the schema alone. Whatever fails inside is one sentence,
+with the rest in the log.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +13,14 @@ import json
 import math
 import os
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from lethe.errors import InputError, LetheError, RunFailed, check_known_keys, require
 from lethe.queries.ask import PaidUnanswered
+from lethe.queries.charge import check_cost
 from lethe.queries.ledger.contract import (
     BudgetExhausted,
     Damaged,
@@ -21,11 +29,10 @@ from lethe.queries.ledger.contract import (
     QueryLimit,
     UnknownAnalyst,
 )
-from lethe.queries.service.house import House, NotFound
+from lethe.queries.ledger.refusals import PAID_UNANSWERED
+from lethe.queries.service.access import AuditLog, RateLimiter, Tokens
 from lethe.queries.service.openapi import MOST_BYTES, document
-from lethe.queries.service.pace import Pace
-from lethe.queries.service.tokens import Tokens
-from lethe.queries.service.trail import Trail
+from lethe.queries.service.query_service import NotFound, QueryService
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -35,9 +42,12 @@ if TYPE_CHECKING:
     Handler = Callable[[Request, str, dict[str, Any]], dict[str, Any]]
 
 Json = dict[str, Any]
-_HANDS = max(2, os.cpu_count() or 1)
+BODY_SECONDS = 10.0
+"""For all of a request's body, however it trickles in."""
+_THREADS = max(2, os.cpu_count() or 1)
 _COSTS = ("epsilon", "delta", "rho", "mu")
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+_HUNG_UP = 499  # what servers log for a client that left before its answer; it never gets one
 # The first that fits counts: what comes from deeper down stands above what it is made of.
 _STATUS: tuple[tuple[type[LetheError], int, str], ...] = (
     (NotFound, 404, "not-found"),
@@ -51,7 +61,11 @@ _STATUS: tuple[tuple[type[LetheError], int, str], ...] = (
     (RunFailed, 503, "unavailable"),
     (Damaged, 503, "unavailable"),
 )
-_OPERATOR = "the service cannot answer now, and its keeper must look: nothing was told."
+OUT_OF_REACH = "the service cannot answer now, and its keeper must look: nothing was answered."
+BAD_TOKEN = (
+    "a bearer token is needed (Authorization: Bearer TOKEN), and one that is neither revoked nor "
+    "expired."
+)
 
 
 class _Refused(Exception):
@@ -62,103 +76,109 @@ class _Refused(Exception):
         self.status, self.code, self.words, self.headers = status, code, words, headers
 
 
-def build(house: House, tokens: Tokens, pace: Pace, trail: Trail) -> Starlette:
+def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: AuditLog) -> Starlette:
     """The application.
 
     Args:
-        house: what is served.
+        service: what is served.
         tokens: who may ask.
-        pace: how often.
-        trail: where each request is noted.
+        limiter: how often.
+        log: where each request is noted.
     """
     require("starlette", "serve")
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
     # More threads than this wait for each other: most of an answer is Python, one at a time. A pool
     # of our own serves in the order of arrival, which a lock does not.
-    hands = ThreadPoolExecutor(_HANDS)
+    threads = ThreadPoolExecutor(_THREADS)
 
-    async def at_hand(work: Callable[..., Any], *given: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(hands, work, *given)
+    async def in_thread(work: Callable[..., Any], *given: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(threads, work, *given)
 
-    def reply(status: int, told: Any, headers: Mapping[str, str] | None = None) -> Response:
-        return JSONResponse(told, status, {**_HEADERS, **(headers or {})})
+    def reply(status: int, content: Any, headers: Mapping[str, str] | None = None) -> Response:
+        return JSONResponse(content, status, {**_HEADERS, **(headers or {})})
 
     def guarded(handler: Handler, body: bool) -> Callable[[Request], Awaitable[Response]]:
-        """Token, pace, body, then the work in a thread; whatever happens is noted."""
+        """Token, rate, body, then the work in a thread; whatever happens is one line in the log."""
 
         async def endpoint(request: Request) -> Response:
             began = time.perf_counter()
             facts: Json = {}
             request.state.facts = facts
+            headers: Mapping[str, str] = {}
             try:
                 analyst = facts["analyst"] = _analyst(request, tokens)
-                _check_pace(pace.wait(analyst))
+                _check_rate(limiter.wait(analyst))
                 given = await _body(request) if body else {}
-                told = await at_hand(handler, request, analyst, given)
-                status, headers = 200, {}
+                content = await in_thread(handler, request, analyst, given)
+                status = 200
             except _Refused as refused:
                 status, headers = refused.status, refused.headers
-                told = {"error": refused.code, "message": refused.words}
+                content = {"error": refused.code, "message": refused.words}
+            except ClientDisconnect:
+                status, content = _HUNG_UP, {"error": "hung-up", "message": ""}
             except LetheError as error:
-                status, code = next((s, c) for kind, s, c in _STATUS if isinstance(error, kind))
-                # Trouble inside can name files of the machine; that is for the log alone.
-                told = {"error": code, "message": str(error) if status < 500 else _OPERATOR}
-                headers = {}
-                if status >= 500:
+                status, content = _refusal(error)
+                if status >= 500:  # can name files of the machine: that is for the log alone
                     facts["trouble"] = str(error)
+            except Exception as error:
+                status, content = 500, {"error": "internal", "message": OUT_OF_REACH}
+                facts["trouble"] = _place(error)
+            if status != _HUNG_UP and await request.is_disconnected():
+                facts["would_be"], status = status, _HUNG_UP
             milliseconds = round(1000 * (time.perf_counter() - began), 1)
-            trail.note(
+            log.note(
                 method=request.method,
                 path=request.url.path,
                 status=status,
-                refused=told.get("error"),
+                refused=content.get("error"),
                 milliseconds=milliseconds,
                 **facts,
             )
-            return reply(status, told, headers)
+            return reply(status, content, headers)
 
         return endpoint
 
     def tables(request: Request, analyst: str, given: Json) -> Json:
-        return {"tables": house.tables()}
+        return {"tables": service.tables()}
 
     def models(request: Request, analyst: str, given: Json) -> Json:
-        return {"models": house.models(analyst)}
+        return {"models": service.models(analyst)}
 
     def budget(request: Request, analyst: str, given: Json) -> Json:
-        return house.budget(request.path_params["table"], analyst)
+        return service.budget(request.path_params["table"], analyst)
 
     def plan(request: Request, analyst: str, given: Json) -> Json:
         table, query, cost, _ = _question(given, again=False)
         request.state.facts.update(table=table, query=query)
-        return house.plan(table, query, cost).to_json()
+        return service.plan(table, query, cost).to_json()
 
     def ask(request: Request, analyst: str, given: Json) -> Json:
         table, query, cost, again = _question(given, again=True)
         facts = request.state.facts
         facts.update(table=table, query=query)
-        found = house.ask(table, query, cost, analyst, again=again)
-        told = found.to_json()
-        facts.update(stored=found.stored, cost=told["cost"], left=told["left"])
-        return told
+        found = service.ask(table, query, cost, analyst, again=again)
+        content = found.to_json()
+        facts.update(stored=found.stored, cost=content["cost"], left=content["left"])
+        return content
 
     def predict(request: Request, analyst: str, given: Json) -> Json:
         check_known_keys("the request", given, ["rows"])
         if "rows" not in given:
             raise InputError("the request lacks 'rows', a list of lists of numbers.")
         name = request.path_params["model"]
-        answers, left = house.predict(name, given["rows"], analyst)
+        answers, left = service.predict(name, given["rows"], analyst)
         request.state.facts.update(model=name, rows=len(answers), left=left)
         return {"answers": answers, "left": left}
 
     async def health(request: Request) -> Response:
         try:
-            await at_hand(house.healthy)
-        except LetheError:
+            await in_thread(service.healthy)
+        except Exception:
             return reply(503, {"status": "unavailable"})
         return reply(200, {"status": "ok"})
 
@@ -168,12 +188,8 @@ def build(house: House, tokens: Tokens, pace: Pace, trail: Trail) -> Starlette:
     async def no_route(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "bad-request")
-        told = {"error": code, "message": f"{request.method} is not offered at this path."}
-        return reply(error.status_code, told, error.headers)
-
-    async def broken(request: Request, error: Exception) -> Response:
-        trail.note(path=request.url.path, status=500, trouble=type(error).__name__)
-        return reply(500, {"error": "internal", "message": _OPERATOR})
+        content = {"error": code, "message": f"{request.method} is not offered at this path."}
+        return reply(error.status_code, content, error.headers)
 
     return Starlette(
         routes=[
@@ -186,24 +202,39 @@ def build(house: House, tokens: Tokens, pace: Pace, trail: Trail) -> Starlette:
             Route("/v1/models", guarded(models, False), methods=["GET"]),
             Route("/v1/models/{model}", guarded(predict, True), methods=["POST"]),
         ],
-        exception_handlers={HTTPException: no_route, Exception: broken},
+        exception_handlers={HTTPException: no_route},
+    )
+
+
+def _refusal(error: LetheError) -> tuple[int, Json]:
+    """Status and content of a refusal; a sentence that is not about the question is fixed."""
+    status, code = next((s, c) for kind, s, c in _STATUS if isinstance(error, kind))
+    words = OUT_OF_REACH if status >= 500 else str(error)
+    if isinstance(error, PaidUnanswered):
+        words = PAID_UNANSWERED
+    return status, {"error": code, "message": words}
+
+
+def _place(error: Exception) -> str:
+    """Kind and place of a bug; what it says could hold a cell."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"{type(error).__name__} in {frame.name}, {os.path.basename(frame.filename)}:{frame.lineno}"
     )
 
 
 def _analyst(request: Request, tokens: Tokens) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    analyst = tokens.analyst_of(token.strip()) if scheme.lower() == "bearer" else None
+    try:
+        analyst = tokens.analyst_of(token.strip()) if scheme.lower() == "bearer" else None
+    except InputError as error:  # the file of tokens is gone or damaged: nobody gets in
+        raise RunFailed(str(error)) from error
     if analyst is None:
-        raise _Refused(
-            401,
-            "unauthorized",
-            "a bearer token is needed: Authorization: Bearer TOKEN.",
-            **{"www-authenticate": "Bearer"},
-        )
+        raise _Refused(401, "unauthorized", BAD_TOKEN, **{"www-authenticate": "Bearer"})
     return analyst
 
 
-def _check_pace(seconds: float) -> None:
+def _check_rate(seconds: float) -> None:
     if seconds > 0:
         wait = str(math.ceil(seconds))
         raise _Refused(
@@ -216,10 +247,24 @@ async def _body(request: Request) -> Json:
     if kind != "application/json":
         raise _Refused(415, "not-json", "the body must be application/json.")
     read = bytearray()
-    async for piece in request.stream():
-        read += piece
-        if len(read) > MOST_BYTES:
-            raise _Refused(413, "too-large", f"the body is above {MOST_BYTES} bytes.")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for piece in request.stream():
+                read += piece
+                if len(read) > MOST_BYTES:
+                    raise _Refused(
+                        413,
+                        "too-large",
+                        f"the body is above {MOST_BYTES} bytes.",
+                        connection="close",
+                    )
+    except TimeoutError:
+        raise _Refused(
+            408,
+            "too-slow",
+            f"the body did not arrive within {BODY_SECONDS:g} s.",
+            connection="close",
+        ) from None
     try:
         given = json.loads(read.decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -242,16 +287,9 @@ def _question(given: Json, *, again: bool) -> tuple[str, str, dict[str, float | 
         if not isinstance(text, str) or not text or not text.isprintable():
             raise InputError(f"the request needs {name!r}, a text on one line.")
         texts.append(text)
-    cost = {name: _number(name, given.get(name)) for name in _COSTS}
+    costs = {name: given.get(name) for name in _COSTS}
+    cost = {n: None if value is None else check_cost(n, value) for n, value in costs.items()}
     once_more = given.get("again", False)
     if not isinstance(once_more, bool):
         raise InputError("again must be true or false.")
     return texts[0], texts[1], cost, once_more
-
-
-def _number(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
-        raise InputError(f"{name} must be a finite number.")
-    return float(value)

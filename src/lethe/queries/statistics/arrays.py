@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,12 @@ from lethe.errors import InputError, check_known_keys
 from lethe.queries.answer import Answer, Answers, Scalar
 from lethe.queries.mechanisms.spend import Neighbours, Spend
 from lethe.queries.statistics.counts import noisy_count, noisy_counts, noisy_sum
-from lethe.queries.statistics.lattice import QUANTILE_CELLS, VARIANCE_CELLS, Lattice
+from lethe.queries.statistics.lattice import (
+    QUANTILE_CELLS,
+    VARIANCE_CELLS,
+    Lattice,
+    check_number,
+)
 from lethe.queries.statistics.moments import noisy_mean, noisy_variance
 from lethe.queries.statistics.people import kept_rows
 from lethe.queries.statistics.quantiles import noisy_quantile
@@ -97,7 +103,7 @@ def variance(values: ArrayLike, *, bounds: Bounds | None = None, **cost: Any) ->
 
 def quantile(
     values: ArrayLike,
-    alpha: float,
+    alpha: float | Fraction,
     *,
     bounds: Bounds | None = None,
     cells: int = QUANTILE_CELLS,
@@ -120,6 +126,8 @@ def median(values: ArrayLike, *, bounds: Bounds | None = None, **cost: Any) -> A
 
 def histogram(values: ArrayLike, *, edges: Sequence[float], **cost: Any) -> Answers:
     """Rows between edges that are given; values outside count in the first or last cell."""
+    for edge in edges:
+        check_number("an edge", edge)
     cuts = [float(edge) for edge in edges]
     if len(cuts) < 2 or not all(a < b for a, b in itertools.pairwise(cuts)):
         raise InputError("edges must be at least two rising numbers that are known beforehand.")
@@ -149,7 +157,14 @@ def marginal(
     ['f', 'm']
     """
     if not columns or set(columns) != set(categories):
-        raise InputError("every column needs its categories, listed beforehand, and no others.")
+        odd = ", ".join(sorted(map(repr, set(columns) ^ set(categories)))) or "none are given"
+        raise InputError(
+            "every column needs its categories, listed beforehand, and no others: "
+            f"columns and categories differ in {odd}."
+        )
+    for name, listed in categories.items():
+        if not len(listed) or len(set(listed)) != len(listed):
+            raise InputError(f"categories of {name!r} must be different values, at least one.")
     lists = [list(column) for column in columns.values()]
     if len({len(values) for values in lists}) != 1:
         raise InputError("columns differ in length.")

@@ -22,6 +22,21 @@ QUANTILE_CELLS = 2**10
 _LARGEST = 2**36  # of a bound in steps: 10^8 rows of it still fit in 63 bits
 
 
+def check_number(name: str, bound: Any) -> None:
+    """Refuse a bound or an edge that is no finite number; True and False are none.
+
+    Raises:
+        InputError: another kind of value, NaN or infinity.
+    """
+    if isinstance(bound, bool) or not isinstance(bound, int | float | np.integer | np.floating):
+        raise InputError(
+            f"{name} {bound!r} must be a number that is known without the data: "
+            "the smallest and largest value of the data would give a person away."
+        )
+    if not math.isfinite(bound):
+        raise InputError(f"{name} {bound!r} must be finite.")
+
+
 @dataclass(frozen=True)
 class Lattice:
     """Whole steps from `low` to `high`.
@@ -48,20 +63,15 @@ class Lattice:
     cells: int = MEAN_CELLS
 
     def __post_init__(self) -> None:
-        for name, bound in (("lower", self.low), ("upper", self.high)):
-            if isinstance(bound, bool) or not isinstance(bound, int | float | np.number):
-                raise InputError(
-                    f"{name} bound {bound!r} must be a number that is known without the data: "
-                    "the smallest and largest value of the data would give a person away."
-                )
-            if not math.isfinite(bound):
-                raise InputError(f"{name} bound {bound!r} must be finite.")
+        check_number("lower bound", self.low)
+        check_number("upper bound", self.high)
         if not self.low < self.high:
             raise InputError(f"bounds are reversed or equal: {self.low!r}, {self.high!r}.")
         object.__setattr__(self, "low", float(self.low))
         object.__setattr__(self, "high", float(self.high))
-        if self.cells < 16:
-            raise InputError(f"cells={self.cells!r} must be at least 16.")
+        whole = isinstance(self.cells, int) and not isinstance(self.cells, bool)
+        if not whole or self.cells < 16:
+            raise InputError(f"cells={self.cells!r} must be a whole number of at least 16.")
         far = max(abs(self.low), abs(self.high)) / self.step
         if not math.isfinite(self.high - self.low) or far > _LARGEST:
             raise InputError(

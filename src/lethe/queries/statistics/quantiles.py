@@ -21,11 +21,13 @@ from lethe.queries.mechanisms.choosing import exponential, shortfall
 from lethe.queries.mechanisms.spend import Neighbours, Spend
 from lethe.queries.statistics.lattice import Lattice
 
+MOST_PARTS = 1000  # of a share of rows: utilities stay whole numbers of 63 bits
+
 
 def noisy_quantile(
     cells: Sequence[int],
     lattice: Lattice,
-    alpha: float,
+    alpha: float | Fraction,
     spend: Spend,
     whose: Neighbours | None = None,
     *,
@@ -36,7 +38,8 @@ def noisy_quantile(
     Args:
         cells: `lattice.width + 1` exact counts: rows at each lattice unit.
         lattice: with `QUANTILE_CELLS` or so: the finer, the more points compete.
-        alpha: in (0, 1), taken as a fraction with a denominator up to 1000.
+        alpha: from 0.001 to 0.999, a fraction with a denominator up to 1000: 0.25, 0.125,
+            Fraction(1, 3) or the float nearest to it. Any other share is refused, never rounded.
         spend: epsilon, rho or mu.
         whose: neighbours.
         confidence: of the statement about ranks in the notes.
@@ -49,15 +52,11 @@ def noisy_quantile(
         As of `lethe.queries.mechanisms.choosing.exponential`.
     """
     whose = whose or Neighbours()
-    check_between("alpha", alpha, 0, 1, open_low=True, open_high=True)
     if len(cells) != lattice.width + 1:
         raise InputError(
             f"{len(cells)} cells for a lattice of {lattice.width + 1} points: give one to each."
         )
-    wanted = Fraction(alpha).limit_denominator(1000)
-    part, whole = wanted.numerator, wanted.denominator
-    if not 0 < part < whole:
-        raise InputError(f"alpha={alpha!r} must be at least 0.001 and at most 0.999.")
+    part, whole = exact_share(alpha)
     utility = rank_utility(cells, part, whole)
     moved = max(part, whole - part) if whose.relation == "add/remove" else whole
     answer = exponential(
@@ -81,6 +80,26 @@ def noisy_quantile(
         scale=answer.scale / whole,
         notes=(lattice.note(), told, "scale is in rows"),
     )
+
+
+def exact_share(alpha: float | Fraction) -> tuple[int, int]:
+    """Numerator and denominator of a share, exactly as it was asked for.
+
+    Raises:
+        InputError: outside [0.001, 0.999], or no fraction with a denominator up to 1000.
+
+    >>> exact_share(0.25), exact_share(1 / 3)
+    ((1, 4), (1, 3))
+    """
+    check_between("alpha", float(alpha), 0, 1, open_low=True, open_high=True)
+    share = Fraction(alpha).limit_denominator(MOST_PARTS)
+    same = share == alpha if isinstance(alpha, Fraction) else float(share) == alpha
+    if not (same and 0 < share < 1):
+        raise InputError(
+            f"alpha={alpha!r} must be a fraction of two whole numbers up to {MOST_PARTS}, from "
+            f"{1 / MOST_PARTS:g} to {1 - 1 / MOST_PARTS:g}, such as 0.25 or 0.999."
+        )
+    return share.numerator, share.denominator
 
 
 def rank_utility(cells: Sequence[int], part: int, whole: int) -> list[int]:

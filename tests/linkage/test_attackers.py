@@ -10,11 +10,20 @@ from scipy.stats import beta
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.linkage.adversary import Adversary, draw_targets, simulate
-from lethe.linkage.auxiliary import link_auxiliary
-from lethe.linkage.calibration import calibrate, outside, records_like
-from lethe.linkage.facts import facts_of, index_facts, without
-from lethe.linkage.record_way import pick
-from lethe.linkage.scoreboard import link
+from lethe.linkage.attackers import (
+    Calibrated,
+    boards_of,
+    calibrate,
+    outside,
+    pick,
+    records_like,
+    share_out,
+    together,
+)
+from lethe.linkage.auxiliary import link_auxiliary, pairs_of
+from lethe.linkage.facts import facts_of, index_facts, known_of, without
+from lethe.linkage.scoreboard import Links, Scoreboard, link, scores, stand_out
+from lethe.linkage.settings import RecordSettings
 from lethe.loaders.ratings import Ratings, from_columns
 
 
@@ -40,9 +49,6 @@ def test_bad_input() -> None:
             calibrate(np.array(numbers), 0.5)
     with pytest.raises(InputError, match="rate"):
         calibrate(np.zeros(9), 0.0)
-    facts = index_facts([0, 1], [0, 0])
-    with pytest.raises(NotMeasurable, match="3 released people"):
-        outside(facts, facts_of(facts, [0]), np.array([0]))
 
 
 @given(
@@ -91,20 +97,54 @@ def facts_in(ratings: Ratings):
 
 
 def test_people_are_looked_for_in_a_release_without_them() -> None:
+    """As in a release that really lacks them, but for an empty record in the place of theirs."""
     facts = facts_in(service(30, 0))
     adversary = Adversary(4)
     targets = draw_targets(facts, adversary, 7)
     known = simulate(facts, targets, adversary)
-    found = outside(facts, known, targets)
-    assert found.shape == (7,)
-    # A tenth, three people, at a time: each is found as in one of the releases without two others.
-    order = np.random.default_rng([0, 84]).permutation(7)
-    for first in (0, 3, 6):
-        rows = np.sort(order[first : first + 3])
-        rest, _ = without(facts, targets[rows])
-        one = link(rest, pick(known, rows), entropy=False)
-        assert found[rows].tolist() == one.eccentricity.tolist()
-    assert (found < link(facts, known).eccentricity).mean() > 0.5
+    for name, board in boards_of((1.5, 30.0), (0.0, 14.0)).items():
+        found = outside(facts, {name: known}, targets, {name: board})[name]
+        for at, person in enumerate(targets.tolist()):
+            rest, kept = without(facts, [person])
+            left = scores(rest, pick(known, np.array([at])), 0, board)
+            whole = np.zeros(facts.people)
+            whole[kept] = left
+            best, ahead, _ = stand_out(whole)
+            assert found.best[at] == best
+            if name != "fitting":
+                assert found.eccentricity[at] == pytest.approx(ahead)
+        assert (found.best != targets).all()
+
+
+def test_fitting_answers_only_where_all_facts_fit_that_can_be_right() -> None:
+    facts = index_facts([0, 0, 0, 1, 1, 2], [0, 1, 2, 0, 1, 0], [4, 3, 5, 4, 1, 4], [9] * 6)
+    known = known_of([0, 1, 2], [4, 3, 1], [10, 9, 9])  # the last value is wrong
+    for wrong, answered in ((0, [-1]), (1, [0])):
+        board = Scoreboard("fitting", "threshold", 0.0, 1.0, wrong)
+        assert scores(facts, known, 0, board).tolist() == [2, 1, 1]
+        found = link(facts, known, board)
+        # The best guess is the record that most facts fit; an answer takes more.
+        assert found.best.tolist() == [0] and found.matched(1e-9).tolist() == answered
+    with pytest.raises(InputError, match="similarity='threshold'"):
+        Scoreboard("fitting")
+
+
+def test_false_matches_are_shared_out_among_the_attackers() -> None:
+    def links(numbers):
+        ahead = np.asarray(numbers, float)
+        none = np.full(len(ahead), np.nan)
+        return Links(np.zeros(len(ahead), int), ahead, none, none, none, 9)
+
+    absent = {"fitting": links(np.arange(599.0)), "scoreboard-rh": links(np.arange(599.0)[::-1])}
+    found = share_out(absent, 0.01)
+    # Six of 600 in all: three each, beyond the third largest.
+    assert [one.false_match.value for one in found.values()] == [3 / 600, 3 / 600]
+    named = together(absent, {name: one.phi for name, one in found.items()}).record
+    assert (named >= 0).sum() <= 4  # two above each threshold
+    few = share_out({name: links(np.arange(150.0)) for name in ("one", "other")}, 0.01)
+    assert isinstance(few["one"], Calibrated) and "at least 199" in few["other"].reason
+    silent = together(absent, {"fitting": None, "scoreboard-rh": 598.0})
+    assert silent.attacker.max() == 1 and (silent.record >= 0).sum() == 1
 
 
 def test_records_like_those_of_another_table() -> None:
@@ -119,45 +159,44 @@ def test_records_like_those_of_another_table() -> None:
         assert len(np.unique(part)) == len(part) and np.isin(part, mine).all()
 
 
+def two_releases(others: int = 150) -> tuple[Ratings, Ratings, tuple[np.ndarray, np.ndarray]]:
+    """Ten of 300 people are, under other names, in a second table among others."""
+    release, other = service(300, 2), service(others, 3)
+    shared = release.person < 10
+    columns = {
+        "person": np.concatenate([other.person, 1000 + release.person[shared]]),
+        "item": np.concatenate(
+            [other.items[other.item].astype(int), release.items[release.item[shared]].astype(int)]
+        ),
+        "value": np.concatenate([other.value, release.value[shared]]),
+        "time": np.concatenate([other.time, release.time[shared]]),
+    }
+    aux = from_columns(columns, name="aux", unit="days")
+    return release, aux, (np.array([str(1000 + at) for at in range(10)]), release.people[:10])
+
+
 def test_a_real_linkage_names_the_shared_people_and_hardly_anybody_else() -> None:
     """Ten of 160 people are in both; the others are strangers, as in the calibration."""
-    release, other = service(300, 2), service(150, 3)
-    facts = facts_in(release)
-    shared = release.person < 10
-    aux = from_columns(
-        {
-            "person": np.concatenate([other.person, 1000 + release.person[shared]]),
-            "item": np.concatenate(
-                [
-                    other.items[other.item].astype(int),
-                    release.items[release.item[shared]].astype(int),
-                ]
-            ),
-            "value": np.concatenate([other.value, release.value[shared]]),
-            "time": np.concatenate([other.time, release.time[shared]]),
-        },
-        name="aux",
-        unit="days",
-    )
-    pairs = (
-        np.array([str(1000 + at) for at in range(10)]),
-        release.people[:10],
-    )
-    found = link_auxiliary(release, facts, aux, pairs, within=(0.0, 3.0))
-    assert found.sure is not None
-    assert found.sure.right.value == 1.0
-    # At most 1 % are expected; 150 strangers stay below the upper limit of that expectation.
+    release, aux, pairs = two_releases()
+    facts, asked = facts_in(release), RecordSettings(time_error=3)
+    found = link_auxiliary(release, facts, aux, pairs, asked)
+    counts = found.sure.counts
+    assert counts["right"] == counts["pairs"] == 10 and counts["others"] == 150
+    # At most 1 % are expected by all attackers together; 150 strangers stay below its upper limit.
     most = beta(3, 298).ppf(0.9999)
     assert found.sure.strange.value <= most + 4 * (most / 150) ** 0.5
     at_paper = next(point for point in found.points if point.phi == 1.5)
     assert at_paper.false_match.value > found.sure.strange.value
     # Eight facts that all must fit within 3 days: nobody else has them.
-    assert found.fitting.right.value == 1.0 and found.fitting.strange.value == 0.0
-    untold = link_auxiliary(release, facts, aux)
-    assert untold.sure is not None and "refused" in untold.sure.right.to_json()
-    assert untold.sure.answered.value == pytest.approx((10 + 150 * found.sure.strange.value) / 160)
+    fitting = found.by["fitting"].sure
+    assert fitting.right.value == 1.0 and fitting.strange.value == 0.0
+    untold = link_auxiliary(release, facts, aux, None, asked)
+    assert "refused" in untold.sure.right.to_json() and untold.aim is None
+    assert untold.sure.answered.value == found.sure.answered.value
     # Two pairs that are told the wrong way round are named, but not rightly.
     swapped = (pairs[0], pairs[1][[1, 0, *range(2, 10)]])
-    found = link_auxiliary(release, facts, aux, swapped, within=(0.0, 3.0))
-    assert found.sure is not None
-    assert found.sure.right.value == found.fitting.right.value == 0.8
+    found = link_auxiliary(release, facts, aux, swapped, asked)
+    assert found.sure.right.value == found.by["fitting"].sure.right.value == 0.8
+    named = [row for row in pairs_of(found, release) if row["decides"]]
+    assert sum(row["right"] for row in named) == 8
+    assert {row["person"] for row in named} >= set(pairs[0].tolist())

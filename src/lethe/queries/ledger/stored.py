@@ -2,49 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
+import hmac
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from lethe.errors import InputError, check_choice, did_you_mean
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge, charge_of
-from lethe.queries.ledger import chain
+from lethe.queries.ledger import chain, refusals
+from lethe.queries.ledger.anchor import Anchor, key_of_name
 from lethe.queries.ledger.contract import (
     RELATIONS,
     UNITS,
-    BudgetExhausted,
+    Balance,
     Damaged,
     Entry,
-    Mismatch,
     NoLedger,
-    QueryLimit,
     Receipt,
     Share,
     Status,
-    UnknownAnalyst,
     Verification,
 )
-from lethe.queries.ledger.limits import check_limit, check_queries, not_enough
+from lethe.queries.ledger.limits import check_limit, check_queries
 from lethe.queries.ledger.replay import replay
 from lethe.queries.ledger.rows import Rows, Store, trusted
-from lethe.queries.ledger.view import tightest
+from lethe.queries.ledger.words import tightest
 
 LONGEST_NAME, LONGEST_QUERY, LONGEST_REASON = 200, 20_000, 2_000
 
 
-class Book:
+class StoredLedger:
     """See `lethe.queries.ledger.contract.Ledger`.
 
     Args:
         store: where the rows are kept.
+        anchor: a head that is kept elsewhere; checked before every entry, moved on after it.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, anchor: Anchor | None = None) -> None:
+        self._store, self._anchor = store, anchor
         self._rules: dict[str, str] = {}  # fixed for good, hence worth keeping
+        self._compared = False
 
     def create(
         self,
@@ -56,13 +60,16 @@ class Book:
         unit: str,
         analysts: Mapping[str, Charge] | None = None,
         queries: int | None = None,
+        schema: str = "",
     ) -> None:
-        """Enter a data set; rule, neighbours and unit are fixed for good."""
+        """Enter a data set; rule, neighbours, unit and schema are fixed for good."""
         chain.check_text("dataset", dataset, LONGEST_NAME)
         check_limit("budget", budget, budget.rule)
         check_choice("relation", relation, RELATIONS)
         check_choice("unit", unit, UNITS)
         check_queries(queries)
+        if schema:
+            _check_json("the schema", schema)
         if analysts is not None and not analysts:
             raise InputError("analysts is empty: name at least one, or leave it out.")
         for name, limit in (analysts or {}).items():
@@ -79,14 +86,14 @@ class Book:
             most_each=queries,
         )
         self._store.prepare()
-        with self._store.writing(dataset) as rows:
+        with self._writing(dataset) as rows:
             if rows.head(dataset) is not None:
                 raise InputError(
                     f"dataset={dataset!r} is in the ledger already; its budget can be raised, "
                     "with a reason, but not made anew."
                 )
             rows.begin(dataset)
-            last = _append(rows, None, dataset, "create", accounts, chain.FIRST)
+            last = _append(rows, None, dataset, "create", accounts, chain.first_body(schema))
             for name, limit in sorted((analysts or {}).items()):
                 accounts = chain.after_grant(accounts, None, limit, None)
                 body = chain.canonical({"limit": chain.pair(limit), "queries": None})
@@ -98,7 +105,7 @@ class Book:
         """Give an analyst a budget, or another one than before."""
         chain.check_text("analyst", analyst, LONGEST_NAME)
         check_queries(queries)
-        with self._store.writing(dataset) as rows:
+        with self._writing(dataset) as rows:
             last, before = _last(rows, dataset)
             check_limit(f"budget of {analyst!r}", limit, before.rule)
             own = _own(rows, dataset, analyst)
@@ -109,7 +116,7 @@ class Book:
     def raise_budget(self, dataset: str, budget: Charge, *, reason: str) -> None:
         """Raise what may be spent in all, with a reason."""
         chain.check_text("reason", reason, LONGEST_REASON)
-        with self._store.writing(dataset) as rows:
+        with self._writing(dataset) as rows:
             last, before = _last(rows, dataset)
             check_limit("budget", budget, before.rule)
             if not chain.fits(before.budget, budget) or budget == before.budget:
@@ -128,50 +135,40 @@ class Book:
         chain.check_text("analyst", analyst, LONGEST_NAME)
         chain.check_text("query", query, LONGEST_QUERY)
         # All that can be done beforehand is: others wait from here on.
-        told, key, rule = chain.told_of(guarantee), chain.key_of(query), self._rule(dataset)
+        shown, key, rule = chain.guarantee_json(guarantee), chain.key_of(query), self._rule(dataset)
         charge, rho = charge_of(guarantee, rule), chain.pure_rho(guarantee, rule)
-        body = chain.canonical({"query": query, "charge": chain.pair(charge), "guarantee": told})
-        with self._store.writing(dataset) as rows:
+        body = chain.canonical({"query": query, "charge": chain.pair(charge), "guarantee": shown})
+        with self._writing(dataset) as rows:
             last, before = _last(rows, dataset)
             if before.rule != rule:
                 raise Damaged(f"the rule of {dataset!r} has changed; open the ledger again.")
-            _check_same(before, guarantee, fingerprint)
             own = before.own if last.analyst == analyst else _own(rows, dataset, analyst)
-            if own is None or (own.limit is None and not before.open):
-                if not before.open:
-                    known = rows.analysts(dataset)
-                    raise UnknownAnalyst(
-                        f"analyst={analyst!r} has no budget for {dataset!r}."
-                        f"{did_you_mean(analyst, known)} `lethe budget grant` gives one."
-                    )
-                own = own or chain.own_of(before)
+            own = _allowed(own, before)
+            for name, asked, fixed in (
+                ("relation", guarantee.relation, before.relation),
+                ("unit", guarantee.unit, before.unit),
+            ):
+                if asked != fixed:
+                    raise refusals.other_neighbours(name, asked, fixed)
+            if before.fingerprint and not _same(fingerprint, before.fingerprint):
+                raise refusals.other_data()
             if own.most is not None and own.queries >= own.most:
-                raise QueryLimit(
-                    f"analyst={analyst!r} has asked {own.queries} of {own.most} queries; nothing "
-                    "was spent. The same query as before is answered from the store, free."
-                )
-            if not chain.fits(charge, before.left):
-                raise BudgetExhausted(not_enough(charge, before.left, f"the data set {dataset!r}"))
+                raise refusals.too_many_queries(own.queries, own.most)
+            # The own budget first: what does not fit there says nothing about the others.
             if own.left is not None and not chain.fits(charge, own.left):
-                raise BudgetExhausted(not_enough(charge, own.left, f"analyst {analyst!r}"))
+                raise refusals.own_exhausted(charge, own.left)
+            if not chain.fits(charge, before.left):
+                raise refusals.exhausted()
             accounts = chain.after_spend(before, own, charge, rho)
             entry = _append(rows, last, dataset, "spend", accounts, body, analyst, key)
         assert accounts.own is not None
-        return Receipt(
-            dataset=dataset,
-            analyst=analyst,
-            number=entry.number,
-            charge=charge,
-            left=accounts.left,
-            analyst_left=accounts.own.left,
-            hash=entry.hash,
-        )
+        return Receipt(dataset, analyst, entry.number, charge, accounts.own.left, entry.hash)
 
     def answered(self, receipt: Receipt, answer: str) -> None:
         """Store the noisy answer of a query that was paid for; once."""
-        _check_json(answer)
+        _check_json("the answer", answer)
         dataset, number = receipt.dataset, receipt.number
-        with self._store.writing(dataset) as rows:
+        with self._writing(dataset) as rows:
             last, before = _last(rows, dataset)
             paid = rows.entry(dataset, number)
             if paid is None or paid.kind != "spend" or paid.hash != receipt.hash:
@@ -188,28 +185,92 @@ class Book:
     def stored(self, dataset: str, analyst: str, query: str) -> str | None:
         """The stored answer if this analyst has asked this before."""
         chain.check_text("query", query, LONGEST_QUERY)
-        with self._store.reading() as rows:
+        with self._reading() as rows:
             _last(rows, dataset)
             found = rows.answer(dataset, analyst, chain.key_of(query))
             if found is None:
                 return None
             return str(json.loads(trusted(found, "the stored answer").body)["answer"])
 
+    def paid(self, dataset: str, analyst: str, query: str) -> bool:
+        """Whether this analyst has paid for this question, be it answered or not."""
+        with self._reading() as rows:
+            return rows.paid(dataset, analyst, chain.key_of(query))
+
+    def balance(self, dataset: str, analyst: str) -> Balance:
+        """What this analyst may know."""
+        with self._reading() as rows:
+            _, now = _last(rows, dataset)
+            own = _allowed(_own(rows, dataset, analyst), now)
+        return Balance(
+            dataset=dataset,
+            analyst=analyst,
+            relation=now.relation,
+            unit=now.unit,
+            limit=own.limit,
+            spent=own.spent,
+            left=own.left,
+            queries=own.queries,
+            most_queries=own.most,
+        )
+
+    def check(self) -> None:
+        """Refuse a ledger that was cut or put back, as far as that can be told."""
+        if wrong := self._store.rollback():
+            raise Damaged(refusals.refused(wrong))
+        self._compared = False
+        with self._reading():
+            pass
+
+    def accept(self, reason: str) -> str:
+        """Go on with a ledger that `check` refuses, for the reason given."""
+        chain.check_text("reason", reason, LONGEST_REASON)
+        found = [self._store.rollback()]
+        with self._store.accepting() as rows:
+            found.append("" if self._anchor is None else _not_anchored(rows, self._anchor))
+            wrong = "; ".join(filter(None, found))
+            if not wrong:
+                raise InputError("nothing is wrong with this ledger: there is nothing to accept.")
+            body, ends = chain.canonical({"found": wrong, "reason": reason}), []
+            for name, _, _ in rows.heads():
+                last, before = _last(rows, name)
+                accounts = chain.after_accept(before)
+                ends.append(_append(rows, last, name, "accept", accounts, body))
+        if self._anchor is not None:
+            self._anchor.write(ends)
+        return wrong
+
+    @property
+    def anchored(self) -> bool:
+        """Whether a head that is kept elsewhere was compared."""
+        return self._anchor is not None
+
+    def write_anchor(self, path: Path) -> None:
+        """Keep the heads of all data sets elsewhere."""
+        there = Anchor(path)
+        with self._reading() as rows:
+            if path.exists() and (wrong := _not_anchored(rows, there)):
+                raise Damaged(refusals.refused(wrong))
+            there.write([_last(rows, name)[0] for name, _, _ in rows.heads()])
+
     def datasets(self) -> Sequence[str]:
         """Names of the data sets, sorted."""
-        with self._store.reading() as rows:
+        with self._reading() as rows:
             return [name for name, _, _ in rows.heads()]
 
     def status(self, dataset: str) -> Status:
         """Where the budget stands."""
-        with self._store.reading() as rows:
+        with self._reading() as rows:
             last, now = _last(rows, dataset)
-            whole = [trusted(one, "an entry") for one in rows.about(dataset, "")]
+            whole = [trusted(entry, "an entry") for entry in rows.about(dataset, "")]
+            if not whole or whole[0].kind != "create":
+                raise Damaged(f"the first entry of {dataset!r} is missing.")
             first = chain.Accounts.from_text(whole[0].state)
             owned = [(name, _own(rows, dataset, name)) for name in rows.analysts(dataset)]
         return Status(
             dataset=dataset,
             fingerprint=now.fingerprint,
+            schema=str(json.loads(whole[0].body)["schema"]),
             relation=now.relation,
             unit=now.unit,
             budget=now.budget,
@@ -221,9 +282,14 @@ class Book:
             queries=now.queries,
             answers=now.answers,
             raises=tuple(
-                (one.number, str(json.loads(one.body)["reason"]))
-                for one in whole
-                if one.kind == "raise"
+                (entry.number, str(json.loads(entry.body)["reason"]))
+                for entry in whole
+                if entry.kind == "raise"
+            ),
+            accepted=tuple(
+                (entry.number, str(body["found"]), str(body["reason"]))
+                for entry in whole
+                if entry.kind == "accept" and (body := json.loads(entry.body))
             ),
             head=last.hash,
             entries=last.number + 1,
@@ -232,7 +298,7 @@ class Book:
 
     def entries(self, dataset: str) -> Iterator[Entry]:
         """All entries in their order."""
-        with self._store.reading() as rows:
+        with self._reading() as rows:
             _last(rows, dataset)
             found = list(rows.entries(dataset))
         yield from found
@@ -242,25 +308,51 @@ class Book:
         try:
             problems = self._store.problems()
             with self._store.reading() as rows:
+                if self._anchor is not None:
+                    problems += filter(None, [_not_anchored(rows, self._anchor)])
                 found = replay(rows, heads)
         except Damaged as error:
             return Verification((str(error),), (), {}, 0)
-        return Verification((*problems, *found.problems), found.notes, found.heads, found.entries)
+        return replace(found, problems=(*problems, *found.problems))
 
     def export(self, dataset: str) -> Iterator[dict[str, Any]]:
         """Entries as plain values."""
         for entry in self.entries(dataset):
             trusted(entry, f"entry {entry.number}")
-            told = asdict(entry)
-            yield {**told, "body": json.loads(entry.body), "state": json.loads(entry.state)}
+            state = json.loads(entry.state)
+            state["bound"] = bool(state.pop("fingerprint"))
+            yield {**asdict(entry), "body": json.loads(entry.body), "state": state}
 
     def close(self) -> None:
         """Let go of the file or the connection."""
         self._store.close()
 
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[Rows]:
+        with self._store.reading() as rows:
+            if self._anchor is not None and not self._compared:
+                if wrong := _not_anchored(rows, self._anchor):
+                    raise Damaged(refusals.refused(wrong))
+                self._compared = True
+            yield rows
+
+    def _writing(self, dataset: str) -> AbstractContextManager[Rows]:
+        if self._anchor is None:
+            return self._store.writing(dataset)
+        return self._anchored_writing(dataset, self._anchor)
+
+    @contextlib.contextmanager
+    def _anchored_writing(self, dataset: str, anchor: Anchor) -> Iterator[Rows]:
+        with self._store.writing(dataset) as rows:
+            if wrong := _not_anchored(rows, anchor):
+                raise Damaged(refusals.refused(wrong))
+            yield rows
+        if rows.newest is not None:
+            anchor.advance(rows.newest)
+
     def _rule(self, dataset: str) -> str:
         if dataset not in self._rules:
-            with self._store.reading() as rows:
+            with self._reading() as rows:
                 self._rules[dataset] = _last(rows, dataset)[1].rule
         return self._rules[dataset]
 
@@ -338,29 +430,40 @@ def _lesser(one: Charge, other: Charge) -> Charge:
     return Charge(one.rule, min(one.units, other.units), deltas)
 
 
-def _check_same(before: chain.Accounts, guarantee: Guarantee, fingerprint: str) -> None:
-    for name, asked, fixed in (
-        ("relation", guarantee.relation, before.relation),
-        ("unit", guarantee.unit, before.unit),
-    ):
-        if asked != fixed:
-            raise Mismatch(
-                f"{name}={asked!r} of the answer is not the budget's {fixed!r}: costs of both "
-                f"cannot be added up. Ask for an answer with {name} {fixed!r}."
+def _allowed(own: chain.Own | None, now: chain.Accounts) -> chain.Own:
+    """The account of an analyst who may ask.
+
+    Raises:
+        UnknownAnalyst: there is no grant, and none asks without one.
+    """
+    if (own is None or own.limit is None) and not now.open:
+        raise refusals.no_budget()
+    return own or chain.own_of(now)
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode())
+
+
+def _not_anchored(rows: Rows, anchor: Anchor) -> str:
+    """What of the anchor this ledger lacks; or nothing."""
+    ends = {key_of_name(name): name for name, _, _ in rows.heads()}
+    for key, (number, hashed) in anchor.read().items():
+        entry = rows.entry(ends[key], number) if key in ends else None
+        if entry is None or entry.hash != hashed:
+            whose = f"{ends[key]!r}" if key in ends else "a data set that is gone"
+            return (
+                f"entry {number} of {whose}, which the anchor {anchor.path} names, is not in it: "
+                "its end was cut, or an old copy was put back"
             )
-    if before.fingerprint and fingerprint != before.fingerprint:
-        raise Mismatch(
-            f"fingerprint={fingerprint[:12]!r}... is not that of the budget's data "
-            f"({before.fingerprint[:12]!r}...): the data have changed, or are others. A budget "
-            "goes with one content; people in both need one budget over both."
-        )
+    return ""
 
 
-def _check_json(answer: str) -> None:
-    def refuse(name: str) -> Any:
-        raise ValueError(f"{name} is not JSON")
+def _check_json(name: str, text: str) -> None:
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is not JSON")
 
     try:
-        json.loads(answer, parse_constant=refuse)
+        json.loads(text, parse_constant=refuse)
     except ValueError as error:
-        raise InputError(f"the answer is not JSON: {error}.") from error
+        raise InputError(f"{name} is not JSON: {error}.") from error

@@ -1,4 +1,4 @@
-"""What the service offers, without HTTP: tables with a budget, models with a count."""
+"""What is served, without HTTP: tables with a budget, models with a count."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lethe.errors import InputError, did_you_mean
+from lethe.errors import InputError, RunFailed, did_you_mean
 from lethe.queries.ask import Reply, answer
-from lethe.queries.ledger.contract import Ledger, QueryLimit, Status, UnknownAnalyst
+from lethe.queries.ledger.contract import Ledger, QueryLimit
+from lethe.queries.ledger.opening import rollback_assumption
 from lethe.queries.parse import parse
 from lethe.queries.plan import Plan, make_plan
 from lethe.queries.privacy import Privacy
-from lethe.queries.service.counter import Counter
+from lethe.queries.registration import find
+from lethe.queries.service.access import RowCounter
 from lethe.queries.service.served import Served
 from lethe.queries.table import Table
 
@@ -27,8 +29,12 @@ class NotFound(InputError):
     """No table or model of this name is served."""
 
 
+class DataUnavailable(RunFailed):
+    """A table's file is missing or cannot be read; nothing was answered."""
+
+
 @dataclass(frozen=True)
-class Offer:
+class DatasetConfig:
     """A table that may be asked about.
 
     Attributes:
@@ -59,16 +65,16 @@ class _Open:
     replaced: bool = False
 
     def close_if_idle(self) -> None:
-        """Close it when another took its place and nobody reads it."""
+        """Close it when another took its place and no question runs on it."""
         if self.replaced and not self.readers:
             self.table.close()
 
 
-class House:
+class QueryService:
     """Open tables, the ledger, and the models; used by several threads at once.
 
     Args:
-        offers: tables.
+        datasets: tables.
         ledger: of their budgets.
         models: that may be asked.
         counter: of rows that models answered; needed with models.
@@ -79,35 +85,38 @@ class House:
 
     def __init__(
         self,
-        offers: list[Offer],
+        datasets: list[DatasetConfig],
         ledger: Ledger | None,
         models: list[Served] | None = None,
-        counter: Counter | None = None,
+        counter: RowCounter | None = None,
     ) -> None:
-        self._offers = {offer.name: offer for offer in offers}
+        self._datasets = {config.name: config for config in datasets}
         self._models = {model.name: model for model in models or []}
         self._ledger, self._counter = ledger, counter
         self._tables: dict[str, _Open] = {}
         self._lock = threading.Lock()
-        if not self._offers and not self._models:
+        if not self._datasets and not self._models:
             raise InputError("there is nothing to serve: name a table or a model.")
         if self._models and counter is None:
             raise InputError("models need a file that counts what they answer.")
-        if self._offers and ledger is None:
+        if self._datasets and ledger is None:
             raise InputError("tables need a budget: make one with `lethe budget create`.")
         try:
-            for offer in offers:
-                self._budget(offer)
-                with self._reading(offer) as opened:
-                    # What is wrong is told now, and the first question need not wait for imports.
-                    _planned(offer, opened, "count()", {"epsilon": 1.0})
+            if self._datasets:
+                self._budgets().check()
+            for config in datasets:
+                self._budgets().status(config.dataset)
+                self._tables[config.name] = _Open(_opened(config))
+                with self._reading(config) as opened:
+                    # What is wrong is said now, and the first question need not wait for imports.
+                    self._planned(config, opened, "count()", {"epsilon": 1.0})
         except InputError:
             self.close()
             raise
 
     def tables(self) -> list[dict[str, Any]]:
         """Names, columns and neighbours of the tables; nothing of their rows."""
-        return [self._told(offer) for offer in self._offers.values()]
+        return [self._described(config) for config in self._datasets.values()]
 
     def models(self, analyst: str) -> list[dict[str, Any]]:
         """What models there are, and how many rows this analyst may still have answered."""
@@ -128,9 +137,9 @@ class House:
             NotFound: no such table.
             InputError: the question cannot be asked of it.
         """
-        offer = self._offer(table)
-        with self._reading(offer) as opened:
-            return _planned(offer, opened, query, cost)
+        config = self._config(table)
+        with self._reading(config) as opened:
+            return self._planned(config, opened, query, cost)
 
     def ask(
         self,
@@ -146,33 +155,30 @@ class House:
         Raises:
             NotFound: no such table.
             InputError: refused; nothing was spent.
-            RunFailed: paid for and not told.
+            RunFailed: paid for and not answered.
         """
-        offer = self._offer(table)
-        with self._reading(offer) as opened:
-            plan = _planned(offer, opened, query, cost)
-            return answer(opened, plan, self._book(), offer.dataset, analyst, again=again)
+        config = self._config(table)
+        with self._reading(config) as opened:
+            plan = self._planned(config, opened, query, cost)
+            return answer(opened, plan, self._budgets(), config.dataset, analyst, again=again)
 
     def budget(self, table: str, analyst: str) -> dict[str, Any]:
-        """What this analyst has spent and can still spend; nothing of the others.
+        """This analyst's own account; nothing of the others, nothing of the data set's.
 
         Raises:
             NotFound: no such table.
             UnknownAnalyst: the budget is for others.
         """
-        status = self._budget(self._offer(table))
-        mine = next((share for share in status.shares if share.analyst == analyst), None)
-        if mine is None and not status.open:
-            raise UnknownAnalyst(f"{analyst} has no budget for {table}. Ask its keeper for one.")
-        left = status.left if mine is None else mine.left
+        own = self._budgets().balance(self._config(table).dataset, analyst)
         return {
             "table": table,
-            "rule": status.budget.rule,
-            "spent": 0.0 if mine is None else mine.spent.amount,
-            "left": left.amount,
-            "delta_left": left.delta,
-            "queries": 0 if mine is None else mine.queries,
-            "most_queries": None if mine is None else mine.most_queries,
+            "rule": own.spent.rule,
+            "limit": None if own.limit is None else own.limit.amount,
+            "spent": own.spent.amount,
+            "left": None if own.left is None else own.left.amount,
+            "delta_left": None if own.left is None else own.left.delta,
+            "queries": own.queries,
+            "most_queries": own.most_queries,
         }
 
     def predict(self, model: str, rows: Any, analyst: str) -> tuple[list[Any], int]:
@@ -195,15 +201,15 @@ class House:
         if left is None:
             had = self._count().had(model, analyst)
             raise QueryLimit(
-                f"{len(checked)} rows do not fit: {served.queries - had} of {served.queries} are "
-                f"left for {analyst}. Nothing was answered."
+                f"{len(checked)} rows do not fit: you have {served.queries - had} of "
+                f"{served.queries} left. Nothing was answered."
             )
         return served.answer(checked), left
 
     def healthy(self) -> bool:
-        """Whether the budgets can be read."""
-        for offer in self._offers.values():
-            self._budget(offer)
+        """Whether the budgets can be read and trusted."""
+        if self._datasets:
+            self._budgets().check()
         return True
 
     def close(self) -> None:
@@ -211,55 +217,74 @@ class House:
         for opened in self._tables.values():
             opened.table.close()
 
-    def _told(self, offer: Offer) -> dict[str, Any]:
-        with self._reading(offer) as opened:
-            columns = {name: column.kind for name, column in opened.schema.items()}
-        columns.pop(offer.person or "", None)
+    def _described(self, config: DatasetConfig) -> dict[str, Any]:
+        with self._reading(config) as opened:
+            columns = {name: opened.schema[name].type for name in opened.schema}
+        columns.pop(config.person or "", None)
         return {
-            "name": offer.name,
+            "name": config.name,
             "columns": columns,
-            "relation": offer.relation,
-            "unit": "record" if offer.person is None else "user",
-            "rows_per_person": offer.rows,
+            "relation": config.relation,
+            "unit": "record" if config.person is None else "user",
+            "rows_per_person": config.rows,
         }
 
-    def _offer(self, table: str) -> Offer:
-        offer = self._offers.get(table)
-        if offer is None:
-            raise NotFound(_unknown("table", table, self._offers))
-        return offer
+    def _config(self, table: str) -> DatasetConfig:
+        config = self._datasets.get(table)
+        if config is None:
+            raise NotFound(_unknown("table", table, self._datasets))
+        return config
+
+    def _planned(
+        self, config: DatasetConfig, opened: Table, query: str, cost: Mapping[str, float | None]
+    ) -> Plan:
+        privacy = Privacy(
+            cost.get("epsilon"),
+            cost.get("delta"),
+            cost.get("rho"),
+            cost.get("mu"),
+            config.relation,
+            config.person,
+            config.rows,
+        )
+        assumed = () if self._ledger is None else rollback_assumption(self._ledger)
+        return make_plan(parse(query), opened.schema, privacy, assumed)
 
     @contextlib.contextmanager
-    def _reading(self, offer: Offer) -> Iterator[Table]:
+    def _reading(self, config: DatasetConfig) -> Iterator[Table]:
         """The open table; opened anew when its file was replaced.
 
         The old one is closed by the last question that still runs on it.
+
+        Raises:
+            DataUnavailable: the file is missing or cannot be read.
         """
         with self._lock:
-            found = self._tables.get(offer.name)
-            if found is None or found.table.version != found.table.opened:
-                fresh = _Open(_opened(offer))
-                if found is not None:
+            found = self._tables[config.name]
+            try:
+                if found.table.version != found.table.opened:
+                    fresh = _Open(_opened(config))
                     found.replaced = True
                     found.close_if_idle()
-                found = self._tables[offer.name] = fresh
+                    found = self._tables[config.name] = fresh
+            except (OSError, InputError) as error:
+                raise DataUnavailable(f"{config.path} cannot be read: {error}") from error
             found.readers += 1
         try:
             yield found.table
+        except OSError as error:
+            raise DataUnavailable(f"{config.path} cannot be read: {error}") from error
         finally:
             with self._lock:
                 found.readers -= 1
                 found.close_if_idle()
 
-    def _budget(self, offer: Offer) -> Status:
-        return self._book().status(offer.dataset)
-
-    def _book(self) -> Ledger:
-        assert self._ledger is not None  # checked when the house was opened
+    def _budgets(self) -> Ledger:
+        assert self._ledger is not None  # checked when the service was opened
         return self._ledger
 
-    def _count(self) -> Counter:
-        assert self._counter is not None  # checked when the house was opened
+    def _count(self) -> RowCounter:
+        assert self._counter is not None  # checked when the service was opened
         return self._counter
 
 
@@ -267,20 +292,8 @@ def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
     return f"there is no {what} {name[:100]!r}.{did_you_mean(name, known)}"
 
 
-def _opened(offer: Offer) -> Table:
+def _opened(config: DatasetConfig) -> Table:
     """One thread a question: several questions share the cores better than the parts of one."""
-    small = offer.path.is_file() and offer.path.stat().st_size <= KEPT
-    return Table(offer.path, table=offer.inside, threads=1 if small else None, keep=small)
-
-
-def _planned(offer: Offer, opened: Table, query: str, cost: Mapping[str, float | None]) -> Plan:
-    privacy = Privacy(
-        cost.get("epsilon"),
-        cost.get("delta"),
-        cost.get("rho"),
-        cost.get("mu"),
-        offer.relation,
-        offer.person,
-        offer.rows,
-    )
-    return make_plan(parse(query), opened.schema, privacy)
+    registered = find(config.path, config.inside)
+    small = registered.rows.is_file() and registered.rows.stat().st_size <= KEPT
+    return Table(registered, threads=1 if small else None, keep=small)

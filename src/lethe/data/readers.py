@@ -1,0 +1,322 @@
+"""Raw files, as far as DuckDB cannot be trusted with them: csv, and strange Parquet columns.
+
+DuckDB guesses where a csv file is malformed, and fails at times beyond its range and at text that
+is not UTF-8. So csv files are read strictly here, and such columns of Parquet files are cleaned.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lethe.data.casts import DAYS, MICROSECONDS
+from lethe.data.schema import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT
+from lethe.errors import InputError, did_you_mean, require
+
+SUFFIXES = (".parquet", ".csv", ".duckdb")
+_BATCH = 50_000  # rows of a csv file at a time
+_LONGEST_CELL = 2**30
+_MICROS = {"s": 10**6, "ms": 10**3, "us": 1}
+
+
+@dataclass(frozen=True)
+class File:
+    """A raw file of rows.
+
+    Attributes:
+        path: .parquet, .csv or .duckdb.
+        table: in a .duckdb file; None where it has only one.
+        delimiter: between the cells of a .csv file.
+        encoding: of a .csv file.
+
+    Raises:
+        InputError: no such file, another format, or an option that does not fit it.
+    """
+
+    path: Path
+    table: str | None = None
+    delimiter: str = ","
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        suffix = self.path.suffix.lower()
+        if suffix not in SUFFIXES:
+            listed = ", ".join(SUFFIXES)
+            raise InputError(
+                f"{self.path} must be one of {listed}.{did_you_mean(suffix, SUFFIXES)} "
+                "Save it as .parquet."
+            )
+        if not self.path.is_file():
+            raise InputError(f"{self.path} does not exist or is no file. Check the path.")
+        if any(sign in str(self.path.resolve()) for sign in "*?["):
+            raise InputError(
+                f"{self.path} has one of * ? [ in its path, which would name many files. Rename it."
+            )
+        if self.table is not None and suffix != ".duckdb":
+            raise InputError(
+                f"table={self.table!r} is for .duckdb files; {self.path} has one table only."
+            )
+        if suffix != ".csv" and (self.delimiter, self.encoding) != (",", "utf-8"):
+            raise InputError(f"delimiter and encoding are for .csv files, {self.path} is none.")
+        if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
+            raise InputError(f"delimiter={self.delimiter!r} must be one character, such as ';'.")
+        try:
+            "".encode(self.encoding)
+        except LookupError:
+            raise InputError(
+                f"encoding={self.encoding!r} is not known. Common ones: utf-8, latin-1, cp1252."
+            ) from None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its cells are text without a type."""
+        return self.path.suffix.lower() == ".csv"
+
+
+def csv_batches(file: File) -> Any:
+    """The cells of a .csv file as an Arrow reader; blank cells are missing."""
+    pa = require("pyarrow", "tables")
+    header = csv_header(file)
+    fields = pa.schema([(name, pa.string()) for name in header])
+
+    def batches() -> Iterator[Any]:
+        for lines in csv_lines(file, len(header)):
+            columns = [
+                pa.array([cell or None for cell in column], pa.string())
+                for column in zip(*lines, strict=True)
+            ]
+            yield pa.record_batch(columns, schema=fields)
+
+    return pa.RecordBatchReader.from_batches(fields, batches())
+
+
+def csv_header(file: File) -> list[str]:
+    """The names of a .csv file's columns.
+
+    Raises:
+        InputError: none, or one that is empty or stands twice.
+    """
+    with _csv_reader(file) as reader:
+        header: list[str] = next((row for row in reader if row), [])
+    if not header:
+        raise InputError(f"{file.path} is empty: it needs a header line with a name a column.")
+    if len(header) == 1:
+        for sign in ";\t|,":
+            if sign in header[0] and sign != file.delimiter:
+                raise InputError(
+                    f"{file.path} has the single column {header[0]!r}, as if separated by "
+                    f"{sign!r}. Say so: --delimiter {sign!r}."
+                )
+    check_names(file.path, header)
+    return header
+
+
+def check_names(path: Path, names: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for at, name in enumerate(names, 1):
+        if not name.strip():
+            raise InputError(f"{path}: column {at} has no name. Name it in the file.")
+        if "\0" in name:
+            raise InputError(f"{path}: column {at} has a zero byte in its name. Rename it.")
+        if name.lower() in seen:
+            raise InputError(
+                f"{path} has two columns named {name!r}, upper and lower case being alike. "
+                "Rename one."
+            )
+        seen.add(name.lower())
+
+
+def csv_lines(file: File, width: int) -> Iterator[list[list[str]]]:
+    """The rows of a .csv file after its header, in batches; blank lines are passed over.
+
+    Raises:
+        InputError: lines with more or fewer cells than the header, or broken quotes, after all
+            were read; the message names the first ones.
+    """
+    wrong: list[str] = []
+    count = 0
+    with _csv_reader(file) as reader:
+        next((row for row in reader if row), [])
+        batch: list[list[str]] = []
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != width:
+                count += 1
+                if len(wrong) < 5:
+                    wrong.append(f"line {reader.line_num} has {len(row)}")
+                continue
+            if count:
+                continue
+            batch.append(row)
+            if len(batch) == _BATCH:
+                yield batch
+                batch = []
+    if count:
+        more = f" and {count - len(wrong)} more" if count > len(wrong) else ""
+        raise InputError(
+            f"{file.path}: the header has {width} cells, {', '.join(wrong)}{more}. Repair them; a "
+            f"cell that holds {file.delimiter!r}, a quote or a line break needs quotes."
+        )
+    if batch:
+        yield batch
+
+
+@contextlib.contextmanager
+def _csv_reader(file: File) -> Iterator[Any]:
+    # A byte order mark is no part of the first name.
+    encoding = "utf-8-sig" if codecs.lookup(file.encoding).name == "utf-8" else file.encoding
+    before = csv.field_size_limit(_LONGEST_CELL)
+    try:
+        with file.path.open(encoding=encoding, newline="") as stream:
+            reader = csv.reader(stream, strict=True, delimiter=file.delimiter)
+            try:
+                yield reader
+            except csv.Error as error:
+                raise InputError(
+                    f"{file.path}, line {reader.line_num}: {error}. Repair the quotes there, or "
+                    "save the table as .parquet."
+                ) from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{file.path} is not {file.encoding}: {_bad_byte(file, error)}. Save it as UTF-8, or "
+            "say what it is: --encoding latin-1."
+        ) from error
+    finally:
+        csv.field_size_limit(before)
+
+
+def _bad_byte(file: File, error: UnicodeDecodeError) -> str:
+    """Where a file cannot be decoded, by line."""
+    with file.path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                line.decode(file.encoding)
+            except UnicodeDecodeError as found:
+                return f"byte 0x{found.object[found.start]:02x} in line {number}"
+    return f"byte 0x{error.object[error.start]:02x}"
+
+
+def strange_columns(path: Path) -> dict[str, str]:
+    """Columns of a Parquet file with a cell at which DuckDB would fail, and what they hold.
+
+    These are times beyond the years 1 to 9999, and text that is not UTF-8.
+    """
+    pa, pc = require("pyarrow", "tables"), require("pyarrow.compute", "tables")
+    parquet = require("pyarrow.parquet", "tables")
+    found: dict[str, str] = {}
+    try:
+        with parquet.ParquetFile(path) as opened:
+            check_names(path, opened.schema_arrow.names)
+            watched = {
+                field.name: field.type
+                for field in opened.schema_arrow
+                if _is_moment(pa, field.type) or _is_string(pa, field.type)
+            }
+            for batch in opened.iter_batches(columns=list(watched)):
+                for name in set(watched) - set(found):
+                    kind, cells = watched[name], batch.column(name)
+                    if _is_string(pa, kind):
+                        if not _is_utf8(pa, cells):
+                            found[name] = "VARCHAR"
+                        continue
+                    low, high = _moment_range(kind)
+                    limits = pc.min_max(_as_int(pa, cells)).as_py()
+                    if limits["min"] is not None and not (
+                        low <= limits["min"] and limits["max"] <= high
+                    ):
+                        found[name] = ""
+            if found:  # then none of them is left to DuckDB
+                for name, kind in watched.items():
+                    if _is_moment(pa, kind):
+                        found[name] = DAYS if pa.types.is_date(kind) else MICROSECONDS
+    except pa.ArrowException as error:
+        raise InputError(
+            f"{path} is no readable parquet file: {str(error).splitlines()[0]}. Save it again."
+        ) from error
+    return found
+
+
+def _is_moment(pa: Any, kind: Any) -> bool:
+    return pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None)
+
+
+def _is_string(pa: Any, kind: Any) -> bool:
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(value) or pa.types.is_large_string(value))
+
+
+def _is_utf8(pa: Any, cells: Any) -> bool:
+    try:
+        cells.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _as_int(pa: Any, cells: Any) -> Any:
+    width = pa.int32() if pa.types.is_date32(cells.type) else pa.int64()
+    return cells.view(width)
+
+
+def _moment_range(kind: Any) -> tuple[int, int]:
+    """The years 1 to 9999 in the unit of a column of Arrow."""
+    if not hasattr(kind, "unit"):
+        return FIRST_DAY, LAST_DAY
+    unit = {"s": 10**6, "ms": 10**3, "us": 1}.get(kind.unit)
+    if str(kind).startswith("date"):
+        return (
+            (FIRST_DAY, LAST_DAY)
+            if kind.unit == "day"
+            else (FIRST_DAY * 86_400_000, (LAST_DAY + 1) * 86_400_000 - 1)
+        )
+    if unit is None:  # nanoseconds span the years 1677 to 2262, whose ends DuckDB cannot cast
+        return -(2**63) + 10**9, 2**63 - 10**9
+    return -(-FIRST_MOMENT // unit), LAST_MOMENT // unit
+
+
+def clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
+    """The strange columns of a Parquet file as whole numbers, or as text that is UTF-8."""
+    pa, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
+    opened = parquet.ParquetFile(path)
+    kinds = {field.name: field.type for field in opened.schema_arrow if field.name in strange}
+    fields = pa.schema(
+        [(name, pa.string() if strange[name] == "VARCHAR" else pa.int64()) for name in kinds]
+    )
+
+    def batches() -> Iterator[Any]:
+        for batch in opened.iter_batches(columns=list(kinds)):
+            columns = [
+                _clean(pa, batch.column(name), kind, strange[name]) for name, kind in kinds.items()
+            ]
+            yield pa.record_batch(columns, schema=fields)
+        opened.close()
+
+    return pa.RecordBatchReader.from_batches(fields, batches())
+
+
+def _clean(pa: Any, cells: Any, kind: Any, how: str) -> Any:
+    if how == "VARCHAR":
+        if pa.types.is_dictionary(kind):
+            cells = cells.dictionary_decode()
+        wide = pa.types.is_large_string(cells.type)
+        raw_bytes = cells.view(pa.large_binary() if wide else pa.binary()).to_pylist()
+        decoded = [None if one is None else one.decode("utf-8", "replace") for one in raw_bytes]
+        return pa.array(decoded, pa.string())
+    low, high = _moment_range(kind)
+    unit = getattr(kind, "unit", "day")
+    is_date = pa.types.is_date(kind)
+    found: list[int | None] = []
+    for number in _as_int(pa, cells).to_pylist():
+        if number is None or not low <= number <= high:
+            found.append(None)
+        elif is_date:
+            found.append(number // 86_400_000 if pa.types.is_date64(kind) else number)
+        else:
+            found.append(number // 1000 if unit == "ns" else number * _MICROS[unit])
+    return pa.array(found, pa.int64())

@@ -1,0 +1,304 @@
+"""Raw files as typed columns: what is in a file, cast cell by cell to what its schema declares.
+
+Only a keeper's commands read raw files: `lethe schema`, `lethe register`, and audits of tables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.data.casts import cast_sql, is_declarable, quoted, rows_sql, text_sql, type_of
+from lethe.data.readers import SUFFIXES, File, clean_batches, csv_batches, strange_columns
+from lethe.data.schema import Column, Schema
+from lethe.errors import InputError, require
+
+__all__ = ["SUFFIXES", "File"]
+MOST_LISTED = 50
+"""Different values up to which a draft of a schema lists those of a column of text."""
+
+
+@dataclass(frozen=True)
+class TypedColumn:
+    """A column in memory, cast to its declared type.
+
+    Attributes:
+        values: (rows,) int64 for whole numbers, dates (days) and times (microseconds since
+            1970), float64 for numbers, bool, or object of str; anything where not `present`.
+            Whole numbers beyond 64 bits are object of int.
+        present: (rows,) bool, False where the cell is missing or does not fit.
+    """
+
+    values: NDArray[Any]
+    present: NDArray[np.bool_]
+
+
+@contextlib.contextmanager
+def raw(file: File) -> Iterator[tuple[Any, str, dict[str, str]]]:
+    """A DuckDB connection on a raw file, for its keeper.
+
+    Yields:
+        The connection, what stands after FROM, and the type of each column.
+
+    Raises:
+        InputError: the file is malformed; the message has the first lines that are.
+    """
+    duckdb = require("duckdb", "tables")
+    with tempfile.TemporaryDirectory() as spill:
+        base = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
+        try:
+            base.execute(f"SET temp_directory = {text_sql(spill)}")
+            source, cleaned = _attached(base, file)
+            yield base, source, cleaned or _types(base, source)
+        except duckdb.Error as error:
+            raise InputError(
+                f"{file.path} cannot be read: {str(error).splitlines()[0]}. Save it again."
+            ) from error
+        finally:
+            base.close()
+
+
+def _types(base: Any, source: str) -> dict[str, str]:
+    described = base.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+    return {str(name): str(kind) for name, kind, *_ in described}
+
+
+def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
+    """What stands after FROM, and its types where columns were cleaned outside of DuckDB."""
+    if file.is_text:
+        base.register("cells", csv_batches(file))
+        base.execute("CREATE TEMP TABLE lines AS SELECT * FROM cells")
+        return "lines", {}
+    place = text_sql(str(file.path.resolve()))
+    if file.path.suffix.lower() == ".duckdb":
+        base.execute(f"ATTACH {place} AS given (READ_ONLY)")
+        return f"given.main.{quoted(only_table(base, file.path, file.table))}", {}
+    if strange := strange_columns(file.path):
+        # All other columns are read as they are without strange ones, cell by cell.
+        types = _types(base, parquet_sql(file.path))
+        plain = [
+            quoted(name)
+            for name, kind in types.items()
+            if name not in strange and is_declarable(kind)
+        ]
+        base.register("cells", clean_batches(file.path, strange))
+        base.execute("CREATE TEMP TABLE cleaned AS SELECT * FROM cells")
+        if plain:
+            listed = f"SELECT {', '.join(plain)} FROM {parquet_sql(file.path)}"
+            base.execute(f"CREATE TEMP TABLE plain AS {listed}")
+            base.execute("CREATE TEMP TABLE lines AS SELECT * FROM plain POSITIONAL JOIN cleaned")
+        return "lines" if plain else "cleaned", types | strange
+    return parquet_sql(file.path), {}
+
+
+def parquet_sql(path: Path) -> str:
+    """A Parquet file in SQL; without the option, tests for NaN are dropped by its statistics."""
+    return f"read_parquet({text_sql(str(path.resolve()))}, can_have_nan = true)"
+
+
+def only_table(base: Any, path: Path, table: str | None) -> str:
+    """The table of an attached .duckdb file.
+
+    Base tables only: a view can join or draw at random, and then a row is no person's own.
+
+    Raises:
+        InputError: there are several and none is named, or not this one.
+    """
+    listed = (
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = 'given' "
+        "AND schema_name = 'main' ORDER BY table_name"
+    )
+    names = [str(row[0]) for row in base.execute(listed).fetchall()]
+    if table is None and len(names) == 1:
+        return names[0]
+    if table is None or table not in names:
+        what = "Name one by table" if table is None else f"There is none named {table!r}"
+        raise InputError(f"{path} has {len(names)} tables: {', '.join(names)}. {what}.")
+    return table
+
+
+def in_place(file: File) -> bool:
+    """Whether questions can read the file itself: every cast of every cell of it is total."""
+    if file.is_text:
+        return False
+    return file.path.suffix.lower() == ".duckdb" or not strange_columns(file.path)
+
+
+def read_typed(
+    path: str | Path | File, schema: Schema, table: str | None = None
+) -> dict[str, TypedColumn]:
+    """All declared columns of a file in memory.
+
+    Args:
+        path: .parquet, .csv or .duckdb.
+        schema: of the table.
+        table: in a .duckdb file.
+
+    Raises:
+        InputError: the file cannot be read or does not fit the schema.
+    """
+    file = path if isinstance(path, File) else File(Path(path), table)
+    with raw(file) as (base, source, types):
+        found = base.sql(rows_sql(schema, types, source)).to_arrow_table()
+    return {name: _typed(schema[name], found[name]) for name in schema}
+
+
+def _typed(column: Column, cells: Any) -> TypedColumn:
+    present = np.asarray(cells.is_valid().to_numpy(), dtype=np.bool_)
+    if column.type == "text" or column.wide:
+        listed = cells.to_pylist()
+        values = np.empty(len(listed), dtype=object)
+        values[:] = [("" if column.type == "text" else 0) if v is None else v for v in listed]
+        if column.wide:
+            values[:] = [int(value) for value in values]
+        return TypedColumn(values, present)
+    kind: Any = {"number": np.float64, "bool": np.bool_}.get(column.type, np.int64)
+    filled = cells.fill_null(False if column.type == "bool" else 0)
+    return TypedColumn(filled.to_numpy().astype(kind), present)
+
+
+def infer_schema(path: str | Path | File, table: str | None = None) -> Schema:
+    """A draft of a schema; what it reads off the rows stands in `Column.read_off`.
+
+    Types of a .parquet or .duckdb file are the file's; those of a .csv file are the narrowest
+    that keep every cell. Bounds are the smallest and the largest value; text with at most
+    `MOST_LISTED` values, a tenth of the rows or fewer, gets them listed. Missing cells are allowed
+    everywhere. Columns of types that no question reads (lists, structures, bytes, times with a
+    zone) are left out.
+
+    Raises:
+        InputError: the file cannot be read, or has no column that can be declared.
+    """
+    file = path if isinstance(path, File) else File(Path(path), table)
+    with raw(file) as (base, source, types):
+        columns = [
+            _inferred(base, source, name, kind, file.is_text)
+            for name, kind in types.items()
+            if is_declarable(kind)
+        ]
+    if not columns:
+        raise InputError(f"{file.path} has no column that can be declared. Save plain columns.")
+    return Schema(tuple(columns))
+
+
+def left_out(path: str | Path | File, table: str | None = None) -> dict[str, str]:
+    """Columns of a file that no schema can declare, with their types."""
+    file = path if isinstance(path, File) else File(Path(path), table)
+    if file.is_text:
+        return {}
+    with raw(file) as (_, _, types):
+        return {name: kind for name, kind in types.items() if not is_declarable(kind)}
+
+
+def misfits(file: File, schema: Schema) -> dict[str, int]:
+    """By column that may not be missing, how many cells are missing or do not fit."""
+    strict = [name for name in schema if not schema[name].missing]
+    with raw(file) as (base, source, types):
+        rows = rows_sql(schema, types, source)  # also checks that all columns are there
+        if not strict:
+            return {}
+        counts = ", ".join(f"count(*) - count({quoted(name)})" for name in strict)
+        found = base.execute(f"SELECT {counts} FROM ({rows}) AS typed").fetchone()
+    return {name: int(count) for name, count in zip(strict, found, strict=True) if count}
+
+
+def write_typed(file: File, schema: Schema, path: Path) -> None:
+    """Write a typed copy of a file, readable by its owner alone.
+
+    Raises:
+        InputError: the file does not fit the schema, or the copy cannot be written.
+    """
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".lethe-") as folder:
+            whole = Path(folder) / "rows.parquet"
+            os.close(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            with raw(file) as (base, source, types):
+                wide = [name for name in schema if schema[name].wide]
+                stored = ", ".join(
+                    f"CAST({quoted(name)} AS DECIMAL(38, 0)) AS {quoted(name)}"
+                    if name in wide  # Parquet has no whole numbers of 128 bits
+                    else quoted(name)
+                    for name in schema
+                )
+                rows = rows_sql(schema, types, source)
+                base.execute(
+                    f"COPY (SELECT {stored} FROM ({rows}) AS typed) TO {text_sql(str(whole))} "
+                    "(FORMAT parquet)"
+                )
+            whole.chmod(0o600)
+            whole.replace(path)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written: {error.strerror}. Name another place by --prepared."
+        ) from error
+
+
+def _inferred(base: Any, source: str, name: str, kind: str, untyped: bool) -> Column:
+    guessed = _guessed(base, source, name) if untyped else type_of(kind)
+    read_off = ["type"] if untyped else []
+    wide = kind in ("UBIGINT", "HUGEINT", "UHUGEINT") or untyped
+    widest = (-(10**38) + 1, 10**38 - 1) if guessed == "whole" and wide else None
+    column = Column(name, guessed, widest)
+    cell = cast_sql(column, kind)
+    if guessed in ("whole", "number", "date", "time"):
+        finite = f"CASE WHEN isfinite({cell}) THEN {cell} END" if guessed == "number" else cell
+        low, high = base.execute(f"SELECT min({finite}), max({finite}) FROM {source}").fetchone()
+        if low is None:
+            return Column(name, guessed, read_off=tuple(read_off))
+        # Adding zero turns -0.0 into 0.0.
+        return Column(name, guessed, (low + 0, high + 0), read_off=(*read_off, "bounds"))
+    if guessed == "text":
+        listed = base.execute(
+            f"SELECT DISTINCT {cell} AS value FROM {source} WHERE value IS NOT NULL "
+            f"LIMIT {MOST_LISTED + 1}"
+        ).fetchall()
+        rows = base.execute(f"SELECT count(*) FROM {source}").fetchone()[0]
+        values = sorted(str(row[0]) for row in listed)
+        # Of few rows, or of text that people write, the values would be those of single people.
+        is_short = 1 <= len(values) <= min(MOST_LISTED, rows // 10)
+        if is_short and not any("\0" in value for value in values):
+            return Column(name, guessed, values=tuple(values), read_off=(*read_off, "values"))
+    return Column(name, guessed, read_off=tuple(read_off))
+
+
+def _guessed(base: Any, source: str, name: str) -> str:
+    """The narrowest type that keeps every cell; a leading zero makes text, as in a postal code."""
+    cell = quoted(name)
+    widest = Column(name, "whole", (-(10**38) + 1, 10**38 - 1))
+    tried = [Column(name, "bool"), widest, *(Column(name, t) for t in ("number", "date", "time"))]
+    counts = [f"count({cast_sql(column, 'VARCHAR')})" for column in tried]
+    zeros = f"regexp_full_match(trim({cell}), '[+-]?0[0-9]+')"
+    flags = f"regexp_full_match(trim({cell}), '[01]')"
+    found = base.execute(
+        f"SELECT count({cell}), count(*) FILTER (WHERE {zeros}), "
+        f"count(*) FILTER (WHERE {flags}), {', '.join(counts)} FROM {source}"
+    ).fetchone()
+    present, leading, digits, *fitting = map(int, found)
+    if not present:
+        return "number"
+    for column, count in zip(tried, fitting, strict=True):
+        if count == present:
+            if column.type == "bool" and digits:
+                continue  # 0 and 1 are numbers until their keeper says otherwise
+            if column.type in ("whole", "number") and leading:
+                continue
+            return column.type
+    return "text"
+
+
+def drafted(schema: Schema, head: Sequence[str]) -> str:
+    """The text of a schema file, with what must be looked at said above each column."""
+    notes = {
+        name: f"read off the rows and public from here on: {', '.join(read)}. Replace by what is "
+        "known without them, then delete read_off."
+        for name, read in schema.read_off.items()
+    }
+    return schema.to_toml("\n".join(head), notes)

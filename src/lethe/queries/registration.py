@@ -1,0 +1,271 @@
+"""Registered data: what a keeper settles before the first question, and what binds it to a budget.
+
+`register` is the only place where rows are read without a budget. It checks a file against its
+schema once, makes a typed copy where the file's own cells have no types, and writes the *keeper's
+file* beside the data: the schema, where the rows are, and a key of 256 random bits. A budget is
+bound to the data by a hash under that key, so that nobody without the keeper's file can confirm a
+guess about the rows by it, and no message ever shows it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lethe.data.schema import Schema
+from lethe.data.source import File, in_place, misfits, write_typed
+from lethe.errors import InputError, RunFailed
+from lethe.files import write_for_owner
+
+FORMAT = "lethe-keeper/1"
+SUFFIX = ".keeper"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """Data that questions may be asked about.
+
+    Attributes:
+        name: of the data, in ledgers and messages.
+        schema: of the rows, as it was settled.
+        rows: the file that is read: the data themselves, or their typed copy.
+        table: in a .duckdb file.
+        copied: whether `rows` is a typed copy.
+        key: 32 random bytes; secret.
+        keeper: the keeper's file.
+        settled: `fingerprint` as it was when the data were registered.
+    """
+
+    name: str
+    schema: Schema
+    rows: Path
+    table: str | None
+    copied: bool
+    key: bytes = field(repr=False)
+    keeper: Path
+    settled: str = ""
+
+    @property
+    def version(self) -> str:
+        """A mark that changes when the rows are written anew; not of their content.
+
+        Raises:
+            RunFailed: the file is gone, or rows of it lie in DuckDB's log beside it, which the
+                fingerprint does not cover.
+        """
+        log = self.rows.with_name(f"{self.rows.name}.wal")
+        if self.rows.suffix.lower() == ".duckdb" and log.exists() and log.stat().st_size:
+            raise RunFailed(
+                f"{self.rows} has changes that still lie in {log.name}. Close whatever has it "
+                "open, or run CHECKPOINT there."
+            )
+        try:
+            seen = self.rows.stat()
+        except OSError:
+            raise RunFailed(
+                f"{self.rows}, which holds the rows of {self.name}, cannot be read. Put it back, "
+                "or register the data anew."
+            ) from None
+        return f"{seen.st_size} {seen.st_mtime_ns}"
+
+    def fingerprint(self) -> str:
+        """The keyed hash of rows and schema that a ledger keeps; for comparison, never shown.
+
+        Raises:
+            RunFailed: the rows cannot be read.
+        """
+        facts = json.dumps([self.schema.canonical(), self.table, self.copied])
+        return _fingerprint(self.key, str(self.rows), self.version, facts)
+
+    def is_unchanged(self) -> bool:
+        """Whether rows and schema are those that were registered."""
+        return hmac.compare_digest(self.settled, self.fingerprint())
+
+
+def register(
+    data: str | Path | File,
+    schema: Schema | str | Path,
+    *,
+    prepared: Path | None = None,
+    keeper: Path | None = None,
+) -> Registered:
+    """Read a file once, check it against its schema, and write the keeper's file.
+
+    A .parquet or .duckdb file is read in place from then on; of a .csv file, and of a Parquet file
+    whose cells DuckDB cannot read without failing, a typed copy is made. Both are personal data.
+
+    Args:
+        data: .parquet, .csv or .duckdb; as a `File` with its table, delimiter or encoding.
+        schema: of its columns, or a file that holds it.
+        prepared: place of the typed copy; beside the data by default.
+        keeper: place of the keeper's file; beside the data by default.
+
+    Returns:
+        What was registered; what is already registered with the same content and schema as it is.
+
+    Raises:
+        InputError: the file is malformed or does not fit the schema, or other data or another
+            schema are registered there. Nothing was written.
+    """
+    file = data if isinstance(data, File) else File(Path(data))
+    schema = schema if isinstance(schema, Schema) else Schema.load(schema)
+    place = keeper_of(file.path, file.table) if keeper is None else keeper
+    direct = in_place(file)
+    if prepared is not None and direct:
+        raise InputError(
+            f"--prepared={prepared}: {file.path} is read in place and needs no typed copy."
+        )
+    if wrong := misfits(file, schema):
+        name, count = next(iter(wrong.items()))
+        raise InputError(
+            f"columns.{name}.missing=false, but {count} cell{'s' if count > 1 else ''} of the "
+            "file are missing or do not fit. Repair the file, or declare missing = true."
+        )
+    rows = file.path if direct else prepared or file.path.with_name(f"{file.path.name}.rows")
+    if place.exists():
+        before = load(place)
+        if before.schema == schema and _same(before, file, rows):
+            return before
+        raise InputError(
+            f"{place} says that {before.name} is registered with another schema or content. "
+            f"`lethe budget forget-data {file.path}` forgets it, or name another --keeper."
+        )
+    if not direct:
+        write_typed(file, schema, rows)
+    made = Registered(
+        file.path.name if file.table is None else f"{file.path.name}:{file.table}",
+        schema,
+        rows.resolve(),
+        file.table,
+        not direct,
+        secrets.token_bytes(32),
+        place,
+    )
+    made = replace(made, settled=made.fingerprint())
+    document = {
+        "format": FORMAT,
+        "name": made.name,
+        "rows": os.path.relpath(made.rows, place.resolve().parent),
+        "table": made.table,
+        "copied": made.copied,
+        "source": None if direct else _content(file.path, made.key),
+        "settled": made.settled,
+        "key": made.key.hex(),
+        "schema": schema.to_json(),
+    }
+    try:
+        write_for_owner(place, (json.dumps(document, indent=1) + "\n").encode())
+    except RunFailed:
+        if made.copied:
+            made.rows.unlink()
+        raise
+    return made
+
+
+def load(path: Path) -> Registered:
+    """Read a keeper's file.
+
+    Raises:
+        InputError: it cannot be read, or is none.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+        if document["format"] != FORMAT:
+            raise KeyError("format")
+        return Registered(
+            str(document["name"]),
+            Schema.of(document["schema"]["columns"], str(path)),
+            (path.resolve().parent / document["rows"]).resolve(),
+            document["table"],
+            bool(document["copied"]),
+            bytes.fromhex(document["key"]),
+            path,
+            str(document["settled"]),
+        )
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is no keeper's file. `lethe register` writes one.") from error
+
+
+def find(path: str | Path, table: str | None = None) -> Registered:
+    """The registration of a data file.
+
+    Args:
+        path: the data, or a keeper's file.
+        table: in a .duckdb file; None where only one is registered.
+
+    Raises:
+        InputError: these data are not registered.
+    """
+    given = Path(path)
+    if given.suffix == SUFFIX and table is None:
+        return load(given)
+    place = keeper_of(given, table)
+    if not place.exists():
+        missing = "" if given.exists() else f"{given} does not exist, and "
+        raise InputError(
+            f"{missing}{given.name} is not registered: run `lethe schema {given.name}`, look the "
+            "schema over, then `lethe register` or `lethe budget create --data` it."
+        )
+    return load(place)
+
+
+def forget(registered: Registered) -> list[Path]:
+    """Delete the typed copy, if there is one, and the keeper's file: nobody can ask any more.
+
+    Returns:
+        What was deleted; the raw data and the ledger's entries stay.
+    """
+    gone = [registered.rows] if registered.copied else []
+    for path in (*gone, registered.keeper):
+        path.unlink(missing_ok=True)
+    return [*gone, registered.keeper]
+
+
+def keeper_of(path: Path, table: str | None = None) -> Path:
+    """Where the keeper's file of some data lies by default.
+
+    >>> keeper_of(Path("people.csv")).name, keeper_of(Path("a.duckdb"), "visits").name
+    ('people.csv.keeper', 'a.duckdb.visits.keeper')
+    """
+    part = "" if table is None else f".{table}"
+    return path.with_name(f"{path.name}{part}{SUFFIX}")
+
+
+def _content(path: Path, key: bytes) -> str:
+    """Keyed hash of a file's bytes."""
+    with path.open("rb") as stream:
+        content = hashlib.file_digest(stream, "sha256").digest()
+    return hmac.new(key, content, "sha256").hexdigest()
+
+
+def _same(before: Registered, file: File, rows: Path) -> bool:
+    """Whether what is registered was made of this file as it is now."""
+    if before.rows != rows.resolve() or not rows.exists() or not before.is_unchanged():
+        return False
+    return is_made_of(before, file.path)
+
+
+def is_made_of(registered: Registered, path: Path) -> bool:
+    """Whether the typed copy, if there is one, was made of a raw file as it is now."""
+    if not registered.copied:
+        return True
+    source = str(json.loads(registered.keeper.read_bytes())["source"])
+    return hmac.compare_digest(source, _content(path, registered.key))
+
+
+@functools.lru_cache(maxsize=64)
+def _fingerprint(key: bytes, rows: str, version: str, settled: str) -> str:
+    """Read once a process for each version of a file."""
+    try:
+        content = _content(Path(rows), key)
+    except OSError:
+        raise RunFailed(f"{rows} cannot be read. Put it back and ask again.") from None
+    return hmac.new(key, f"{content} {settled}".encode(), "sha256").hexdigest()

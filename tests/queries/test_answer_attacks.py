@@ -1,0 +1,190 @@
+"""Attacks on answers that once worked: each fails on the code that it was found in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lethe.data.schema import Schema
+from lethe.data.source import File, read_typed
+from lethe.errors import InputError
+from lethe.queries.ask import Reply, ask
+from lethe.queries.charge import Charge
+from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.registration import register
+
+SURE = 1e6  # an epsilon at which the noise is below one row
+
+
+class Keeper:
+    """A registered table with a budget."""
+
+    def __init__(self, folder: Path, data: Any, types: dict[str, Any]) -> None:
+        if isinstance(data, bytes):
+            self.data = folder / "t.csv"
+            self.data.write_bytes(data)
+        else:
+            self.data = folder / "t.parquet"
+            pq.write_table(pa.table(data), self.data)
+        columns = {n: t if isinstance(t, dict) else {"type": t} for n, t in types.items()}
+        registered = register(File(self.data), Schema.of(columns))
+        self.budget = folder / "b.db"
+        self.ledger = open_ledger(self.budget)
+        self.ledger.create(
+            "t",
+            Charge("epsilon", 10**17),
+            fingerprint=registered.fingerprint(),
+            relation="add/remove",
+            unit="record",
+        )
+
+    def ask(self, question: str, epsilon: float = SURE) -> Reply:
+        return ask(self.data, question, epsilon=epsilon, budget=self.budget)
+
+    def counts(self, question: str) -> list[int]:
+        return [round(float(row.value)) for row in self.ask(question).answers.rows]
+
+    @property
+    def spent(self) -> int:
+        return self.ledger.status("t").spent.units
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.uint8(), pa.int64(), pa.uint64()])
+def test_no_question_fails_for_what_a_cell_holds(tmp_path: Path, kind: Any) -> None:
+    """Bisection on questions that overflowed gave one person's exact pay for 1.4e-5."""
+    low, high = (
+        (0, 2**kind.bit_width - 1) if "u" in str(kind) else (0, 2 ** (kind.bit_width - 1) - 1)
+    )
+    keeper = Keeper(tmp_path, {"pay": pa.array([low, high, 1, 2, 3], kind)}, {"pay": "whole"})
+    for bounds in ("[0, 100]", "[100, 127]", "[10000, 12000]", "[0, 2000]"):
+        keeper.ask(f"variance(pay) in {bounds}", 1e-6)
+    assert keeper.counts("count() where pay <= 3") == [4]
+
+
+@pytest.mark.parametrize(
+    "among",
+    [
+        "['2020-01-01', '20200101', '2020-W01-3', '2020W013']",
+        "['2020-01-01', '20200101']",
+        "['2020-01-01', '2020-01-01']",
+    ],
+)
+def test_one_group_is_not_answered_under_two_names(tmp_path: Path, among: str) -> None:
+    days = pa.array(np.full(50, 18262, np.int32)).cast(pa.date32())
+    keeper = Keeper(tmp_path, {"born": days, "n": np.arange(50)}, {"born": "date", "n": "whole"})
+    for question in ("count() by born among {}", "histogram(born) among {}", "mode(born) among {}"):
+        with pytest.raises(InputError):
+            keeper.ask(question.format(among))
+    assert keeper.spent == 0
+    assert keeper.counts("histogram(born) among ['2020-01-01', '2020-01-02']") == [50, 0]
+
+
+@pytest.mark.parametrize("written", ["17.0", "1.7e1", "+17", "0170e-1"])
+def test_two_spellings_of_a_number_are_one(tmp_path: Path, written: str) -> None:
+    keeper = Keeper(tmp_path, {"age": np.full(9, 17, np.int8)}, {"age": "whole"})
+    with pytest.raises(InputError, match="17 stands here twice"):
+        keeper.ask(f"count() by age among [17, {written}]")
+    keeper.ask("count() where age = 17")
+    assert keeper.ask(f"count() where age = {written}").stored
+
+
+def test_whole_numbers_keep_every_digit(tmp_path: Path) -> None:
+    """They went through floating point, and a count of one id counted its neighbours too."""
+    first = 1234567890123456789
+    ids = np.repeat(np.arange(first - 1, first + 2), 10)
+    keeper = Keeper(
+        tmp_path,
+        {"id": ids, "wide": pa.array([2**64 - 1 - (k % 3) for k in range(30)], pa.uint64())},
+        {"id": "whole", "wide": {"type": "whole", "bounds": [0, 2**64 - 1]}},
+    )
+    assert keeper.counts(f"count() where id = {first}") == [10]
+    assert keeper.counts(f"count() where id in [{first}, {first + 1}]") == [20]
+    assert keeper.counts(f"count() where id >= {first}.0") == [20]
+    with pytest.raises(InputError, match="a fraction only below"):
+        keeper.ask(f"count() where id > {first}.5")
+    assert keeper.counts(f"count() by id among [{first - 1}, {first}]") == [10, 10]
+    assert keeper.counts(f"count() where wide = {2**64 - 1}") == [10]
+    with pytest.raises(InputError, match="beyond what column 'id' holds"):
+        keeper.ask(f"count() where id = {2**63}")
+
+
+def test_a_line_break_in_quotes_is_a_cell_and_an_open_quote_is_refused(tmp_path: Path) -> None:
+    """One made every question fail after payment, the other swallowed 3,000 rows."""
+    rows = [f'{n},"note {n}"' for n in range(3000)]
+    broken = [*rows[:10], '10,"two\nlines"', *rows[11:]]
+    types = {"n": "whole", "note": "text"}
+    keeper = Keeper(tmp_path, "\n".join(["n,note", *broken, ""]).encode(), types)
+    assert keeper.counts("count()") == [3000]
+    assert keeper.counts("sum(n) in [0, 3000]") == [sum(range(3000))]
+    (tmp_path / "open").mkdir()
+    swallowing = [*rows[:10], '10,"x', *rows[11:]]
+    with pytest.raises(InputError, match=r"t\.csv, line \d+"):
+        Keeper(tmp_path / "open", "\n".join(["n,note", *swallowing, ""]).encode(), types)
+    assert sorted(path.name for path in (tmp_path / "open").iterdir()) == ["t.csv"]
+
+
+def test_no_cell_makes_a_listed_number_fail(tmp_path: Path) -> None:
+    """2^53 + 1 cannot be held in a column of doubles; a row that held 2^53 raised a KeyError."""
+    keeper = Keeper(tmp_path, {"x": [2.0**53, 1.0, -0.0, 0.0, np.nan]}, {"x": "number"})
+    reply = keeper.ask("histogram(x) among [9007199254740993]")
+    assert [row.key["x"] for row in reply.answers.rows] == [2.0**53]
+    assert keeper.counts("histogram(x) among [9007199254740993]") == [1]
+    assert keeper.counts("count() by x among [0, 1]") == [2, 1]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_a_time_out_of_range_is_missing(tmp_path: Path, unit: str) -> None:
+    """It made every question about the column fail."""
+    per = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    strange = 2**62 // 1000 if unit == "s" else 2**63 - 1
+    when = pa.array([0, per, strange, None], pa.int64()).view(pa.timestamp(unit))
+    keeper = Keeper(tmp_path, {"at": when, "n": [1, 2, 3, 4]}, {"at": "time", "n": "whole"})
+    assert keeper.counts("count() where at >= '1970-01-01'") == [2]
+    assert keeper.counts("count() where at is null") == [2]
+    assert keeper.counts("count()") == [4]
+
+
+def test_a_mean_of_booleans_is_a_share(tmp_path: Path) -> None:
+    keeper = Keeper(tmp_path, {"ok": [True, False, None, True]}, {"ok": "bool"})
+    (row,) = keeper.ask("mean(ok) in [0, 1]").answers.rows
+    assert row.value == pytest.approx(2 / 3, abs=1e-4)
+    assert keeper.counts("sum(ok) in [0, 1]") == [2]
+
+
+def test_an_empty_list_is_called_empty(tmp_path: Path) -> None:
+    keeper = Keeper(tmp_path, {"n": [1]}, {"n": "whole"})
+    with pytest.raises(InputError, match="the list is empty"):
+        keeper.ask("count() by n among []")
+
+
+def test_types_and_gaps_come_from_the_schema_alone(tmp_path: Path) -> None:
+    """With one blank cell the reader made fractions of whole ages, and text of true and false."""
+    schema = Schema.of({"age": {"type": "whole"}, "ok": {"type": "bool"}})
+    found = []
+    for name, cell in (("a", "30,true"), ("b", ",")):
+        path = tmp_path / f"{name}.csv"
+        path.write_text(f"age,ok\n20,false\n{cell}\n")
+        found.append(read_typed(path, schema))
+    for name in schema:
+        kinds = {world[name].values.dtype for world in found}
+        assert len(kinds) == 1
+        assert found[0][name].values[0] == found[1][name].values[0]
+        assert not found[1][name].present[1]
+
+
+def test_questions_about_data_that_are_not_registered_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"n": [1, 2]}), path)
+    for place in ({"budget": tmp_path / "b.db"}, {"budget": None, "no_budget": True}):
+        with pytest.raises(InputError, match="is not registered"):
+            ask(path, "count()", epsilon=1.0, **place)
+    register(path, Schema.of({"n": {"type": "whole"}}))
+    ask(path, "count()", epsilon=1.0, budget=None, no_budget=True)
+    pq.write_table(pa.table({"n": [1, 2, 3]}), path)
+    with pytest.raises(InputError, match="not those that the budget is bound to"):
+        ask(path, "count()", epsilon=1.0, budget=None, no_budget=True)

@@ -1,0 +1,142 @@
+"""The neighbour test: no cell of one record decides what an analyst sees, beyond what noise hides.
+
+A case is one question on one pair of neighbouring tables. For each the outcome must be the same
+(answer or refusal, message, exit code, keys, types, guarantee, cost, ledger entries), and the
+exact statistics that get noise must lie within the sensitivity that the noise was scaled by.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from neighbour_worlds import Coverage, World, loss, outcome, pairs, questions
+
+from lethe.data import casts, readers, source
+from lethe.data.casts import quoted
+from lethe.data.schema import EPOCH, Column
+from lethe.data.source import File
+from lethe.errors import InputError
+from lethe.queries import bind, evaluate
+from lethe.queries.privacy import Privacy
+from lethe.queries.sql import Used
+
+QUESTIONS = 25
+HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+
+
+def search(examples: int) -> Coverage:
+    covered = Coverage()
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=HEALTH,
+        report_multiple_bugs=False,
+        phases=[Phase.generate],  # to shrink a case of two registered files takes too long
+    )
+    @given(st.data())
+    def neighbours_look_alike(data: st.DataObject) -> None:
+        pair = data.draw(pairs())
+        privacy = Privacy(**pair.privacy)
+        folder = Path(tempfile.mkdtemp(prefix="lethe-"))
+        worlds: list[World] = []
+        try:
+            worlds += [World(pair, rows, folder / str(at)) for at, rows in enumerate(pair.rows)]
+            for _ in range(QUESTIONS):
+                question = data.draw(questions(pair.schema))
+                first, second = (outcome(world, question, privacy) for world in worlds)
+                assert first.seen == second.seen, question
+                assert first.entries == second.entries, question
+                assert loss(first, second, privacy) <= 1 + 1e-9, question
+                covered.note(question, pair.schema, first.seen)
+        finally:
+            for world in worlds:
+                world.close()
+            shutil.rmtree(folder)
+
+    neighbours_look_alike()
+    return covered
+
+
+def test_a_thousand_cases_of_neighbours_look_alike() -> None:
+    covered = search(48)
+    assert covered.cases >= 1000 and covered.answered >= covered.cases / 4
+    assert len(covered.kinds) >= 35
+
+
+@pytest.mark.slow
+def test_fifty_thousand_cases_of_neighbours_look_alike() -> None:
+    covered = search(2000)
+    print(f"{covered.cases} cases, {covered.answered} answered")
+    for (kind, column), count in sorted(covered.kinds.items()):
+        print(f"{kind:16} {column:8} {count}")
+    assert covered.cases >= 50_000
+
+
+def _own_width(column: Column, kind: str) -> str:
+    """Whole numbers stay as wide as the file has them, so that squares overflow."""
+    return quoted(column.name) if column.type == "whole" else REAL_CAST(column, kind)
+
+
+def _times_of_duckdb(column: Column, kind: str) -> str:
+    if column.type == "time" and kind == "TIMESTAMP":
+        return f"epoch_us({quoted(column.name)})"
+    return REAL_CAST(column, kind)
+
+
+def _any_spelling(self: Column, literal: Any, where: str = "") -> Any:
+    if self.type == "date":
+        return (datetime.date.fromisoformat(str(literal)) - EPOCH).days
+    return REAL_VALUE(self, literal, where)
+
+
+def _as_written(values: Any, column: Column) -> Any:
+    return tuple(sorted(values, key=str))
+
+
+def _cut_at_line_breaks(file: File, width: int) -> Any:
+    rows = [[part.strip('"') for part in line.split(",")] for line in file.path.read_text().split()]
+    yield [(row + [""] * width)[:width] for row in rows[1:]]
+
+
+REAL_CAST, REAL_VALUE = casts.plain_cast, Column.value_of
+FAULTS: dict[str, list[tuple[Any, str, Any]]] = {
+    "whole numbers in the width of the file": [
+        (casts, "plain_cast", _own_width),
+        (evaluate, "_from_first", lambda column, lattice: quoted(column.name)),
+    ],
+    "times cast by DuckDB": [
+        (casts, "plain_cast", _times_of_duckdb),
+        (source, "strange_columns", lambda path: {}),
+    ],
+    "every spelling of a date is a group": [
+        (Column, "value_of", _any_spelling),
+        (bind, "_listed", _as_written),
+    ],
+    "csv lines end at every line break": [(readers, "csv_lines", _cut_at_line_breaks)],
+    "values are not clamped": [
+        (evaluate, "steps_sql", lambda column, lattice: f"CAST({quoted(column.name)} AS BIGINT)"),
+    ],
+    "more rows of a person than the noise hides": [
+        (evaluate, "Used", lambda *given: Used(*given[:5], given[5] + 1, *given[6:])),
+    ],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, name, faulty in FAULTS[fault]:
+        monkeypatch.setattr(place, name, faulty)
+    # Times that DuckDB cannot cast refuse the file already when it is registered.
+    with pytest.raises((AssertionError, InputError)):
+        search(400)

@@ -1,0 +1,350 @@
+"""Two worlds, with one record and all other analysts' doings between them, look the same.
+
+Every endpoint is asked in every state that an analyst can meet, in both worlds, and status, headers
+and body are compared byte for byte. Of answers the noisy numbers are left out: they were paid for.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from registered_data import registered
+from starlette.testclient import TestClient
+
+from lethe.errors import RunFailed
+from lethe.evidence.guarantee import Guarantee
+from lethe.queries.charge import Charge
+from lethe.queries.ledger import refusals, stored
+from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.service.access import AuditLog, RateLimiter, RowCounter, Tokens, issue_token
+from lethe.queries.service.openapi import document
+from lethe.queries.service.query_service import DatasetConfig, QueryService
+from lethe.queries.service.served import Served
+from lethe.queries.service.web import build
+
+ONE = 10**9
+ASK, PLAN, BUDGET = "/v1/queries", "/v1/plan", "/v1/tables/people/budget"
+DRAWN = ("value", "low", "high", "scale", "half_width")
+LIMITS = {"alice": ONE, "bob": 5 * ONE, "carol": 5 * ONE, "dave": 5 * ONE, "erin": ONE}
+
+
+@dataclass(frozen=True)
+class Others:
+    """What other analysts did before.
+
+    Attributes:
+        asked: cost of each question, in units, by name.
+        answered: whether the answers were stored.
+    """
+
+    asked: tuple[tuple[str, int], ...]
+    answered: bool
+
+
+@dataclass
+class World:
+    """A running service, its files, and what each analyst sends along."""
+
+    folder: Path
+    client: TestClient
+    headers: dict[str, dict[str, str]]
+    close: list
+
+    def ask(self, who, method, path, headers=None, **more):
+        """What this analyst is sent: status, headers, body."""
+        given = {**self.headers[who], **(headers or {})}
+        sent = self.client.request(method, path, headers=given, **more)
+        headers, body = sorted(sent.headers.items()), sent.content
+        if sent.status_code == 200 and path in (ASK, PLAN):
+            body = json.dumps(without_noise(sent.json())).encode()  # in the order that was sent
+            headers = [pair for pair in headers if pair[0] != "content-length"]
+        return sent.status_code, headers, body
+
+
+def without_noise(content):
+    """Without the numbers that are drawn: answers, and what a plan simulates about their noise."""
+    if isinstance(content, list):
+        return [without_noise(item) for item in content]
+    if isinstance(content, dict):
+        return {
+            name: None if name in DRAWN and value is not None else without_noise(value)
+            for name, value in content.items()
+        }
+    return content
+
+
+def people(changed):
+    """40 records; one of them is another one in the other world."""
+    income = np.full(40, 1000.0)
+    county = np.array(["Kent", "Essex"] * 20, dtype=object)
+    age = np.arange(40) + 20
+    if changed:
+        income[7], county[7], age[7] = 424_242.25, "Rutland", 99
+    return {"age": age, "county": county, "income": income}
+
+
+def served(folder, rows, others, *, limits=LIMITS, per_minute=1e6):
+    """A service over these rows, after what the other analysts did.
+
+    The one place that knows how a table comes to be served.
+    """
+    folder.mkdir()
+    path = folder / "people.parquet"
+    pq.write_table(pa.table(rows), path)
+    ledger = open_ledger(folder / "b.db")
+    fingerprint = registered(path).fingerprint()
+    ledger.create(
+        "people",
+        Charge("epsilon", 6 * ONE),
+        fingerprint=fingerprint,
+        relation="add/remove",
+        unit="record",
+        analysts=None if limits is None else {n: Charge("epsilon", u) for n, u in limits.items()},
+    )
+    if limits is not None:
+        ledger.grant("people", "erin", Charge("epsilon", ONE), queries=1)
+    for at, (analyst, units) in enumerate(others.asked):
+        receipt = ledger.spend(
+            dataset="people",
+            analyst=analyst,
+            query=f"question {at}",
+            guarantee=Guarantee("pure-dp", {"epsilon": units / ONE}, "add/remove", "record"),
+            fingerprint=fingerprint,
+        )
+        if others.answered:
+            ledger.answered(receipt, "1")
+    counter = RowCounter(folder / "counts.db")
+    counter.take("label", "bob", 1 + len(others.asked), 10)
+    model = Served("label", lambda rows: rows, "label", 2, 3)
+    service = QueryService([DatasetConfig("people", path, "people")], ledger, [model], counter)
+    names = ("alice", "dave", "erin", "nobody")
+    tokens = {name: issue_token(folder / "t.json", name, None) for name in names}
+    limiter = RateLimiter(per_minute, clock=lambda: 0.0)
+    app = build(service, Tokens(folder / "t.json"), limiter, AuditLog(io.StringIO()))
+    headers = {name: {"authorization": f"Bearer {token}"} for name, token in tokens.items()}
+    client = TestClient(app)
+    client.__enter__()  # one thread for all requests
+    close = [lambda: client.__exit__(None, None, None), service.close, ledger.close, counter.close]
+    return World(folder, client, {**headers, "stranger": {}}, close)
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """Makes two worlds with one record and all other analysts' doings between them."""
+    opened = []
+
+    def make(**settings):
+        quiet = Others((("bob", 3 * ONE), ("bob", ONE // 2)), True)
+        busy = Others((("carol", 10**8),) * 34 + (("bob", 2 * 10**7),) * 4, False)
+        worlds = [
+            served(tmp_path / str(len(opened) + at), people(bool(at)), others, **settings)
+            for at, others in enumerate((quiet, busy))
+        ]
+        opened.extend(worlds)
+        return worlds
+
+    yield make
+    for world in opened:
+        for close in world.close:
+            close()
+
+
+def both(worlds, who, method, path, **more):
+    """The same in both worlds; gives status and body."""
+    first, second = (world.ask(who, method, path, **more) for world in worlds)
+    assert first == second, (who, method, path, more)
+    return first[0], first[2]
+
+
+def question(query, **more):
+    return {"json": {"table": "people", "query": query, "epsilon": 0.1, **more}}
+
+
+BAD = [
+    question("count("),
+    question("mean(wage) in [0, 1]"),
+    question("sum(county) in [0, 1]"),
+    question("mean(age) in [9, 1]"),
+    question("count() by county"),
+    question("count()", epsilon=0),
+    question("count()", epsilon=1e-20),
+    question("count()", epsilon=None),
+    question("count()", rho=0.1),
+    question("count()", epsilon=None, rho=0.1),
+    question("count()", person="age"),
+    question("count()", again=3),
+    question(7),
+    {"json": [1]},
+    {"content": b"{", "headers": {"content-type": "application/json"}},
+    {"content": b"{}", "headers": {"content-type": "text/plain"}},
+]
+HUGE = {"content": b" " * (4 * 2**20 + 1), "headers": {"content-type": "application/json"}}
+GOOD = [
+    question("count()", epsilon=0.05),
+    question("count() where income > 2000", epsilon=0.05),
+    question("count() by county among ['Kent', 'Rutland']", epsilon=0.05),
+    question("mean(income) in [0, 5000]", epsilon=0.05),
+    question("median(age) in [18, 100]", epsilon=0.05),
+    question("histogram(income) in [0, 5000] bins 3", epsilon=0.05),
+    question("mode(county) among ['Kent', 'Rutland']", epsilon=0.05),
+]
+
+
+def test_no_endpoint_in_no_state_sees_the_other_record_or_the_other_analysts(pair, monkeypatch):
+    worlds = pair()
+    asked = set()
+
+    def same(who, method, path, status, **more):
+        found, body = both(worlds, who, method, path, **more)
+        assert found == status, (who, method, path, more, body)
+        asked.add(path)
+        return body
+
+    templates = [path.format(table="people", model="label") for path in document()["paths"]]
+    for path in [*templates, "/nowhere", "/v1/tables/other/budget"]:
+        for method in ("GET", "POST", "DELETE"):
+            for headers in ({}, {"authorization": "Bearer x"}, {"authorization": "Basic YTpi"}):
+                both(worlds, "stranger", method, path, headers=headers)
+            both(worlds, "nobody", method, path)
+    for who in ("alice", "dave", "erin", "nobody"):
+        for path in ("/health", "/openapi.json", "/v1/tables", "/v1/models"):
+            same(who, "GET", path, 200)
+        same(who, "GET", BUDGET, 403 if who == "nobody" else 200)
+        same(who, "GET", "/v1/tables/peple/budget", 404)
+        same(who, "POST", ASK, 404, **question("count()", table="peple"))
+        for bad in BAD if who == "alice" else BAD[:3]:
+            for path in (PLAN, ASK):
+                status, _ = both(worlds, who, "POST", path, **bad)
+                assert status < 500
+    same("alice", "POST", ASK, 413, **HUGE)
+    assert b"no budget" in same("nobody", "POST", ASK, 403, **question("count()"))
+    for good in GOOD:
+        plan = {"json": {name: value for name, value in good["json"].items() if name != "again"}}
+        same("alice", "POST", PLAN, 200, **plan)
+        for _ in range(2):  # paid for, then from the store
+            same("alice", "POST", ASK, 200, **good)
+    rows = {"json": {"rows": [[0, 1], [1, 0]]}}
+    same("alice", "POST", "/v1/models/label", 200, **rows)
+    same("alice", "POST", "/v1/models/label", 403, **rows)
+    # A machine that stops between payment and answer; then the question is asked again.
+    with monkeypatch.context() as stopped:
+        stopped.setattr(stored.StoredLedger, "answered", fails)
+        same("alice", "POST", ASK, 503, **question("count() where age > 50"))
+    same("alice", "POST", ASK, 409, **question("count() where age > 50"))
+    same("alice", "POST", ASK, 200, **question("count() where age > 50", again=True))
+    # An own budget that is exhausted, a limit on queries, a data set that is exhausted.
+    own = same("alice", "POST", ASK, 403, **question("count()", epsilon=0.9))
+    assert b"you have epsilon" in own
+    same("erin", "POST", ASK, 200, **question("count()", epsilon=0.001))
+    assert b"1 of 1 queries" in same("erin", "POST", ASK, 403, **question("count() where age > 3"))
+    whole = same("dave", "POST", ASK, 403, **question("count()", epsilon=3.0))
+    assert json.loads(whole)["message"] == refusals.EXHAUSTED
+    assert same("dave", "GET", BUDGET, 200) == same("dave", "GET", BUDGET, 200)
+    # Data that change after they were bound, and a file that is gone, or unreadable.
+    for at, world in enumerate(worlds):
+        extra = {name: np.append(values, values[at]) for name, values in people(bool(at)).items()}
+        pq.write_table(pa.table(extra), world.folder / "people.parquet")
+    changed = same("dave", "POST", ASK, 409, **question("count() where age > 1"))
+    assert json.loads(changed)["message"] == refusals.OTHER_DATA
+    for at, world in enumerate(worlds):
+        (world.folder / "people.parquet").write_bytes(b"no table" * (at + 1))
+    same("dave", "POST", ASK, 503, **question("count() where age > 2"))
+    same("dave", "GET", "/v1/tables", 503)
+    for world in worlds:
+        (world.folder / "people.parquet").unlink()
+    same("dave", "POST", ASK, 503, **question("count() where age > 2"))
+    same("dave", "POST", PLAN, 503, **question("count()"))
+    # A ledger that is doubtful, and tokens that are gone.
+    for world in worlds:
+        (world.folder / "b.db-lock").unlink()
+    same("stranger", "GET", "/health", 503)
+    for world in worlds:
+        (world.folder / "t.json").unlink()
+    same("alice", "GET", "/v1/tables", 503)
+    assert {*templates, ASK, PLAN, BUDGET} <= asked
+
+
+def fails(*rest, **named):
+    raise RunFailed("stopped")
+
+
+def test_where_anybody_may_ask_the_rest_of_the_budget_stays_untold(pair):
+    worlds = pair(limits=None)
+    status, body = both(worlds, "alice", "GET", BUDGET)
+    assert status == 200 and json.loads(body)["left"] is None
+    for _ in range(2):
+        status, body = both(worlds, "alice", "POST", ASK, **question("count()"))
+        assert status == 200 and json.loads(body)["left"] is None
+    status, body = both(worlds, "alice", "POST", ASK, **question("count()", epsilon=3))
+    assert (status, json.loads(body)["message"]) == (403, refusals.EXHAUSTED)
+
+
+def test_too_fast_is_the_same_for_both(pair):
+    worlds = pair(per_minute=2)
+    statuses = [both(worlds, "alice", "GET", "/v1/tables")[0] for _ in range(3)]
+    assert statuses == [200, 200, 429]
+
+
+@pytest.mark.parametrize(
+    ("leak", "who", "method", "path", "more"),
+    [
+        ("left", "dave", "GET", BUDGET, {}),
+        ("receipt", "alice", "POST", ASK, question("count()")),
+        ("words", "dave", "POST", ASK, question("count()", epsilon=3.0)),
+        ("number", "alice", "POST", ASK, question("count()")),
+        ("count", "alice", "GET", "/v1/tables", {}),
+    ],
+)
+def test_a_leak_that_is_planted_is_seen(pair, monkeypatch, leak, who, method, path, more):
+    """What the data set has left, numbers of entries, a function of rows: each makes it fail."""
+    worlds = pair()
+    balance, spend = stored.StoredLedger.balance, stored.StoredLedger.spend
+    if leak == "left":
+
+        def shown(ledger, dataset, analyst):
+            left = ledger.status(dataset).left
+            return stored.replace(balance(ledger, dataset, analyst), left=left)
+
+        monkeypatch.setattr(stored.StoredLedger, "balance", shown)
+    elif leak == "receipt":
+
+        def received(ledger, **given):
+            receipt = spend(ledger, **given)
+            return stored.replace(receipt, left=ledger.status(given["dataset"]).left)
+
+        monkeypatch.setattr(stored.StoredLedger, "spend", received)
+    elif leak == "words":
+
+        def told(ledger, **given):
+            try:
+                return spend(ledger, **given)
+            except refusals.BudgetExhausted as error:
+                left = ledger.status(given["dataset"]).left.amount
+                raise refusals.BudgetExhausted(f"only {left} is left") from error
+
+        monkeypatch.setattr(stored.StoredLedger, "spend", told)
+    elif leak == "number":
+
+        def numbered(ledger, **given):
+            receipt = spend(ledger, **given)
+            return stored.replace(receipt, charge=Charge("epsilon", receipt.number))
+
+        monkeypatch.setattr(stored.StoredLedger, "spend", numbered)
+    else:
+        tables = QueryService.tables
+
+        def counted(service):
+            with service._reading(service._datasets["people"]) as table:
+                found = table.run("SELECT MAX(income) FROM rows")
+            return [*tables(service), {"largest": found[0][0]}]
+
+        monkeypatch.setattr(QueryService, "tables", counted)
+    with pytest.raises(AssertionError):
+        both(worlds, who, method, path, **more)

@@ -1,0 +1,36 @@
+"""Made-up data that are registered, and budgets for them."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from lethe.data.schema import Column, Schema
+from lethe.data.source import infer_schema
+from lethe.queries.charge import Charge
+from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.registration import Registered, forget, keeper_of, load, register
+
+
+def plain_schema(path: Path) -> Schema:
+    """The types of a file's columns, and nothing else about them."""
+    draft = infer_schema(path)
+    return Schema(tuple(Column(column.name, column.type) for column in draft.columns))
+
+
+def registered(path: Path, schema: Schema | None = None) -> Registered:
+    """Register a file as it is now, by its plain schema where none is given."""
+    if keeper_of(path).exists():
+        forget(load(keeper_of(path)))
+    return register(path, plain_schema(path) if schema is None else schema)
+
+
+def budget_for(
+    data: Registered, place: Path, whole: Charge, dataset: str = "people", **settings: Any
+) -> Path:
+    """A ledger with a budget that is bound to registered data; where it is."""
+    given: dict[str, Any] = {"relation": "add/remove", "unit": "record", **settings}
+    with contextlib.closing(open_ledger(place)) as ledger:
+        ledger.create(dataset, whole, fingerprint=data.fingerprint(), **given)
+    return place
