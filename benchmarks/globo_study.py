@@ -9,12 +9,12 @@ in, it gives the answer away, and the AUC is 0.96. `lethe.loaders.globo` takes i
 the BiLSTM with attention of `examples/reader_engagement` are trained on the first period; a fifth
 of the readers are blind, no model sees them; a tenth of the others decide when to stop.
 
-Then the attack, three times: gallery and probes both from the second period; gallery from the first
-and probes from the second, where no click is an input on both sides; and the latter among blind
-readers alone. Within a period the inputs of a person overlap from row to row (the last 20 clicks),
-so the attack there measures copied input; across periods it measures habits. Beside it: the raw
-inputs attacked alike, identities permuted, and the noise sweep across periods with the single-draw
-AUC in closed form.
+Then every attacker of `lethe.reidentification.attackers`, three times: gallery and probes both from
+the second period; gallery from the first and probes from the second, where no click is an input on
+both sides; and the latter among blind readers alone. Within a period the inputs of a person overlap
+from row to row (the last 20 clicks), so the attack there measures copied input; across periods it
+measures habits. Beside it: the raw inputs attacked alike, identities permuted, and the noise sweep
+across periods with all attackers, beside the single-draw AUC in closed form.
 
 Measured on 2,000 readers (1,600 seen, 8 epochs, 4 noise draws, seed 0, one core, about 4 minutes;
 58 % of the clicks are continued), with 95 % intervals by readers. AUC of the second period 0.625
@@ -43,15 +43,16 @@ from training import SETTINGS, export, held_out, represent, save_head, train
 
 from lethe.evidence.estimate import Estimate
 from lethe.loaders.globo import Globo, load_globo
-from lethe.reidentification.attack import Attack, attack, over_ties
-from lethe.reidentification.gallery import Split, gallery_means, split_periods, split_rows
-from lethe.reidentification.ranks import ranks
-from lethe.reidentification.smoothing import Sample
-from lethe.reidentification.surface import SIGMAS, attack_curve
+from lethe.reidentification.attack import Attack, measure
+from lethe.reidentification.attackers import Panel, allowed, permuted_lift
+from lethe.reidentification.gallery import Split, split_periods, split_rows
+from lethe.reidentification.learned import folds, sight_of
+from lethe.reidentification.released import Released
+from lethe.reidentification.settings import EmbeddingSettings
+from lethe.reidentification.sweep import Battery, sample_of, sweep
 from lethe.reidentification.utility import expected_auc
 
 FILE = Path("globo_news") / "clicks_users_even.parquet"
-METRIC = "cosine"
 
 
 def words(one: Estimate) -> list[float | None]:
@@ -76,53 +77,66 @@ def outcome(found: Attack) -> dict[str, Any]:
 
 
 def attacks(vectors: Any, raw: Any, split: Split, seed: int) -> dict[str, Any]:
-    """The clean attack with its controls."""
-    tables = {
-        METRIC: (vectors, {"metric": METRIC}),
-        "l2": (vectors, {"metric": "l2"}),
-        "whitened": (vectors, {"metric": "whitened"}),
-        "all probes together": (vectors, {"metric": METRIC, "together": True}),
-        "raw inputs, whitened": (raw, {"metric": "whitened"}),
-        "permuted": (vectors, {"metric": METRIC, "permuted": seed}),
-    }
-    return {name: outcome(attack(table, split, **how)) for name, (table, how) in tables.items()}
+    """Every attacker on clean vectors, the strongest kinds on the raw inputs, and the control."""
+    fold, found = folds(len(split.users), seed), {}
+    sights = {"": sight_of(vectors, split), "raw inputs, ": sight_of(standardised(raw), split)}
+    for lead, sight in sights.items():
+        panel = Panel(allowed(clean_gallery=False) if lead else allowed(), fold)
+        for attacker in panel.attackers:
+            seen = panel.seen(attacker, sight, sight)
+            ranked = panel.rank(attacker, seen, panel.fits(attacker, seen))
+            found[lead + attacker.name] = outcome(measure(ranked, seen.owner))
+            if not lead:
+                control = permuted_lift(panel, attacker, seen, seed)
+                found[attacker.name]["permuted"] = words(control)
+    return found
 
 
-def hits(sample: Sample) -> Any:
-    """Top-1 credit of each user."""
-    found = ranks(sample.probes, sample.gallery, sample.owner, METRIC)
-    first = np.zeros(sample.users)
-    first[0] = 1
-    credit = over_ties(first, found.closer, found.tied)
-    return np.bincount(sample.owner, credit, minlength=sample.users)
+def standardised(raw: Any) -> Any:
+    """Columns of mean 0 and sd 1."""
+    wide = np.asarray(raw, np.float64)
+    deviation = wide.std(axis=0)
+    return (wide - wide.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
 
 
-def sweep(
-    vectors: Any, logits: Any, labels: Any, split: Split, norm: float, draws: int, seed: int
-) -> list[dict[str, Any]]:
-    """Lift and single-draw AUC by sigma, on the probes of a split."""
-    sample = Sample(
-        gallery_means(vectors, split),
-        np.bincount(split.gallery_user),
-        vectors[split.probe_rows].astype(np.float64),
-        split.probe_user,
-    )
-    curve = attack_curve(hits, sample, SIGMAS, draws=draws, extra=4, seed=seed)
+def swept(released: Released, split: Split, norm: float, draws: int, seed: int) -> dict[str, Any]:
+    """Lift of every attacker and single-draw AUC of the later period, by sigma."""
+    settings = EmbeddingSettings(draws=draws, seed=seed, surface=(), averaged=(), refine=4)
+    battery = Battery(released, split, sample_of(released, split), settings)
+    curve = sweep(battery, print)
+    vectors = released.representations
     rms = float(np.sqrt(np.mean((vectors - vectors.mean(axis=0)) ** 2)))
-    probes = split.probe_rows
-    return [
-        {
-            "sigma": level.sigma,
-            "sigma_over_rms": level.sigma / rms,
-            "lift": words(level.lift),
-            "auc": words(
-                expected_auc(
-                    logits[probes], labels[probes], level.sigma * norm, users=split.probe_user
-                )
-            ),
-        }
-        for level in curve.levels
-    ]
+    logits = released.head.logits(vectors)
+    later = np.flatnonzero(released.period == 2)
+    simplest = replace(curve, levels=tuple(replace(one, judged=None) for one in curve.levels))
+    return {
+        "private_from": {
+            "simplest attacker": simplest.private_from(settings.lift),
+            "strongest attacker": curve.private_from(settings.lift),
+        },
+        "levels": [
+            {
+                "sigma": level.sigma,
+                "sigma_over_rms": level.sigma / rms,
+                "lift": words(level.lift),
+                "worst": words(level.worst),
+                "strongest": [level.judged.risk.attack, level.judged.risk.view],
+                "attacks": {
+                    f"{one.attack} on {one.view}": words(one.estimate)
+                    for one in level.judged.attacks
+                },
+                "auc": words(
+                    expected_auc(
+                        logits[later],
+                        released.labels[later],
+                        level.sigma * norm,
+                        users=released.user_ids[later],
+                    )
+                ),
+            }
+            for level in curve.levels
+        ],
+    }
 
 
 def model(
@@ -161,8 +175,10 @@ def model(
             at = np.flatnonzero(period == 2)
             within = split_rows(users[at], asked.seed)
             found["main, within period 2"] = attacks(vectors[at], raw[at], within, asked.seed)
-            found["sweep, main, across periods"] = sweep(
-                vectors, logits, labels, across, found["head"], asked.draws, asked.seed
+            bias = network.head.bias.detach().numpy()[0]
+            released = Released(name, vectors, users, labels, (head, bias), period)
+            found["sweep, main, across periods"] = swept(
+                released, across, found["head"], asked.draws, asked.seed
             )
     return found
 

@@ -9,7 +9,6 @@ from reidentification_people import population, quick
 from lethe.errors import InputError, NotMeasurable
 from lethe.loaders.embeddings import read_embeddings
 from lethe.reidentification.audit import audit_embeddings, audit_released
-from lethe.reidentification.clean import TOGETHER
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 
@@ -79,19 +78,26 @@ def test_constant_vectors_are_chance_and_said_to_be_tied(value):
     constant = np.full_like(PEOPLE["representations"], value)
     found = audit_embeddings(**changed(representations=constant), settings=quick(plays=0))
     attacks = found.representations["models"][0]["attacks"]
-    assert {one["name"] for one in attacks} == {"cosine", "l2", TOGETHER}
-    assert [one["lift"]["1"]["value"] for one in attacks] == pytest.approx([1.0] * 3)
+    assert {one["name"] for one in attacks} == {
+        "cosine",
+        "l2",
+        "2 vectors",
+        "5 vectors",
+        "all vectors",
+    }
+    assert [one["lift"]["1"]["value"] for one in attacks] == pytest.approx([1.0] * 5)
     ties = next(one for one in found.checks if one["name"] == "ties")
     assert ties["status"] == "warn" and ties["detail"].startswith("100.00%")
 
 
 def test_vectors_of_one_dimension_are_audited():
-    """Under cosine only signs are left: all probes of a person may cancel."""
+    """Under cosine only signs are left; nothing that people differ by is in the vectors."""
     line = changed(representations=PEOPLE["representations"][:, :1], head=(np.ones(1), 0.0))
     found = audit_embeddings(**line, settings=quick(plays=0))
     attacks = {one["name"]: one for one in found.representations["models"][0]["attacks"]}
-    assert attacks[TOGETHER]["lift"]["1"]["low"] <= 1 <= attacks[TOGETHER]["lift"]["1"]["high"]
-    assert attacks[TOGETHER]["top"]["1"]["n"] == 40 < attacks["cosine"]["top"]["1"]["n"]
+    joined = attacks["all vectors"]
+    assert joined["lift"]["1"]["low"] <= 1 <= joined["lift"]["1"]["high"]
+    assert joined["top"]["1"]["n"] == 40 < attacks["cosine"]["top"]["1"]["n"]
 
 
 def test_models_of_other_people_are_refused():

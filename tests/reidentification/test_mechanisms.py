@@ -9,7 +9,6 @@ import pytest
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.reidentification.certificates import closed_form
-from lethe.reidentification.equal_cost import equal_cost_levels
 from lethe.reidentification.head import LinearHead
 from lethe.reidentification.known import known
 from lethe.reidentification.mechanisms import (
@@ -22,7 +21,7 @@ from lethe.reidentification.mechanisms import (
     clip_norm,
     free_directions,
 )
-from lethe.reidentification.utility import expected_accuracy
+from lethe.reidentification.utility import equal_cost_levels, expected_accuracy
 
 RNG = np.random.default_rng([0, 50])
 R = RNG.normal(size=(300, 6))

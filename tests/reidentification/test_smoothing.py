@@ -10,9 +10,8 @@ from scipy.stats import kstest, norm
 
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
-from lethe.reidentification.operating import operating_point, tier
 from lethe.reidentification.smoothing import Sample, UnitNoise, noise_pool, noise_pools, smooth
-from lethe.reidentification.surface import attack_curve, largest_sigma
+from lethe.reidentification.surface import attack_curve, largest_sigma, operating_point, tier
 
 
 def people(seed=0, users=40, rows=6, dimension=5, spread=0.6):

@@ -20,6 +20,8 @@ def embeddings(
     sigma: Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())] = None,
     averaged: Annotated[list[int] | None, Parameter(consume_multiple=True, negative=())] = None,
     metric: str | None = None,
+    clean_gallery: bool | None = None,
+    vectors: int | None = None,
     known: str | None = None,
     later: str | None = None,
     min_rows: int | None = None,
@@ -65,7 +67,11 @@ def embeddings(
     averaged
         Numbers M of draws of one vector that somebody may average. [1 4 16 100]
     metric
-        Distance of the sweep: cosine or l2. The attack on clean vectors runs all. [cosine]
+        Distance of the sweep's table: cosine or l2. All attackers run in any case. [cosine]
+    clean_gallery
+        The adversary may hold vectors of people from before the noise. [yes]
+    vectors
+        Most new vectors of a person that the adversary may know to be of one; 0 = all. [0]
     known
         Period of the vectors that the attacker knows, with --later.
     later
@@ -93,7 +99,8 @@ def embeddings(
         Draws a radius. [1000]
     gate
         Rule that sets the exit code, such as "lift<=2" or "bound<=0.01"; may be repeated. Metrics:
-        lift, top-1, bound (on every attacker's Top-1), utility-loss, and width(...) of each.
+        lift and top-1 of the strongest attacker, bound (on every attacker's Top-1, one vector),
+        utility-loss, and width(...) of each.
     release
         Candidate that the rules judge, such as noise-1. [baseline]
     margin

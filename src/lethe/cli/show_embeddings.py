@@ -35,5 +35,9 @@ def print_embeddings(findings: Findings, folder: str) -> None:
     headings = ("lift", "nobody above", merit, "lost")
     print_candidates(console, findings, headings, _cells, 22, "measured lift and utility")
     told = "nobody above: share of single vectors that no attacker can exceed naming"
+    first = findings.candidates[0].get("risk_from")
+    if first is not None:
+        known = f"lift: of the strongest of {len(first['results'])} attackers"
+        told = f"{known} ({first['attack']} on the baseline); {told}"
     console.print(Text(told))
     print_rest(console, findings, folder)

@@ -23,9 +23,9 @@ METRICS = {
     "utility-loss": "utility (accuracy, or R²) lost against the baseline",
 }
 EMBEDDING_METRICS = {
-    "lift": "Top-1 of the gallery attack over chance",
-    "top-1": "share of probes that the gallery attack names rightly",
-    "bound": "upper limit on every attacker's Top-1",
+    "lift": "Top-1 of the strongest attacker over chance",
+    "top-1": "share of vectors or people that the strongest attacker identifies",
+    "bound": "upper limit on Top-1 of every attacker who sees one released vector",
     "utility-loss": "utility (AUC, or accuracy) lost against the baseline",
 }
 TABLE_METRICS = {

@@ -1,29 +1,29 @@
 """The audit of representations, top to bottom: attack, add noise, prove, decide.
 
-The joint claim: of these vectors, as they are and under each mechanism, this is how often a
-gallery attack names the owner, with intervals by people; and at each noise level no attacker at
-all, not even one who knows every clean vector, names the owner of one released vector more often
-than the limits say. The first is a lower limit of what can be learnt, the second an upper one.
+The joint claim: of these vectors, as they are and under each mechanism, this is how often the
+strongest of these attackers names the owner, with simultaneous intervals by people; and at each
+noise level no attacker at all, not even one who knows every clean vector, names the owner of one
+released vector more often than the limits say. The first is a lower limit of what can be learnt,
+the second an upper one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
 
 from lethe.evidence.findings import Findings
-from lethe.reidentification.candidates import Bench, ways
+from lethe.reidentification.candidates import Bench, Measured, ways
 from lethe.reidentification.clean import attack_clean, split_of
 from lethe.reidentification.document import compose, people
-from lethe.reidentification.measured import Measured
-from lethe.reidentification.operating import operating_point
 from lethe.reidentification.radius_study import study_radii
 from lethe.reidentification.released import Released, check_same_people
 from lethe.reidentification.settings import EmbeddingSettings
-from lethe.reidentification.surface import Curve
-from lethe.reidentification.sweep import Say, game_of, sample_of, sweep
+from lethe.reidentification.surface import Curve, operating_point
+from lethe.reidentification.sweep import Battery, Say, game_of, sample_of, sweep
 from lethe.reidentification.task import Task, TaskLevel, task_of
 from lethe.reidentification.vectors import effective_sigma
 from lethe.training.folder import RunFolder
@@ -97,10 +97,12 @@ def measure(model: Released, settings: EmbeddingSettings, say: Say) -> Measured:
     """One model, top to bottom."""
     split = split_of(model, settings)
     say(f"{model.name}: {len(split.probe_rows)} probes of {len(split.users)} people")
-    clean = attack_clean(model, split, settings)
+    battery = Battery(model, split, sample_of(model, split), settings)
+    clean = attack_clean(model, split, battery.panel(noise=False), settings)
 
-    sample, game = sample_of(model, split), game_of(model, split)
-    curve = sweep(sample, settings, say)
+    game = game_of(model, split)
+    battery = replace(battery, invalid=clean.invalid)
+    curve = sweep(battery, say)
     say(f"{model.name}: bounds on every attacker")
     bounds = {level.sigma: game.closed(level.sigma) for level in curve.levels}
 
@@ -108,12 +110,14 @@ def measure(model: Released, settings: EmbeddingSettings, say: Say) -> Measured:
     utility = _utility(task, curve, settings)
     measured = [] if task is None else list(utility.values())
     point = operating_point(
-        curve.private_from(settings.lift), None if task is None else task.most_noise(measured)
+        curve.private_from(settings.lift),
+        None if task is None else task.most_noise(measured),
+        task is not None,
     )
     radii = None if model.head is None else study_radii(model, settings)
 
     say(f"{model.name}: comparing mechanisms")
-    bench = Bench(model, split, sample, game, task, clean, settings)
+    bench = Bench(battery, game, task, clean, settings)
     found = tuple(ways(bench, curve, point.recommended))
     return Measured(
         model,
@@ -127,7 +131,7 @@ def measure(model: Released, settings: EmbeddingSettings, say: Say) -> Measured:
         radii,
         point,
         found,
-        {**clean.skipped, **bench.skipped},
+        {**clean.skipped, **battery.skipped, **bench.skipped},
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +15,12 @@ from lethe.evidence.intervals import clustered_share
 from lethe.reidentification.vectors import Float
 
 
-def share_of_users(hits: ArrayLike, trials: ArrayLike, confidence: float = 0.95) -> Estimate:
+def share_of_users(
+    hits: ArrayLike,
+    trials: ArrayLike,
+    confidence: float = 0.95,
+    independent: float | None = None,
+) -> Estimate:
     """A share of trials from each user's hits and trials; interval by users.
 
     With N = sum n the variance of the ratio is sum (e / (1 - n / N))^2 / N^2 * (G - 1) / G, where
@@ -29,6 +34,8 @@ def share_of_users(hits: ArrayLike, trials: ArrayLike, confidence: float = 0.95)
         hits: (G,) hits of each user; parts of hits (tied ranks) are allowed.
         trials: (G,) trials of each user, > 0.
         confidence: two-sided coverage, in (0, 1).
+        independent: the most trials that may count as independent, where some repeat others; a few
+            hits do not show that themselves. None: all.
 
     Raises:
         InputError: shapes differ, or hits outside [0, trials].
@@ -56,15 +63,16 @@ def share_of_users(hits: ArrayLike, trials: ArrayLike, confidence: float = 0.95)
     error = (hit - share * tried) / (1 - weight)
     variance = float((error**2).sum()) / total**2 * (users - 1) / users
     degrees = float((weight**2).sum()) ** 2 / float((weight**4).sum())
-    return clustered_share(
+    found = clustered_share(
         share,
         variance,
         max(degrees, 1.0),
-        int(total),
+        int(total if independent is None else min(total, max(independent, 1.0))),
         users,
         confidence,
         method=f"Korn-Graubard by {users} users; n counts trials",
     )
+    return replace(found, n=int(total))
 
 
 def mean_by_user(values: ArrayLike, users: ArrayLike, confidence: float = 0.95) -> Estimate:

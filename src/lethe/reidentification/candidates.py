@@ -20,7 +20,6 @@ from lethe.evidence.guarantee import (
 )
 from lethe.reidentification.certificates import Limit, pair_limits
 from lethe.reidentification.clean import Clean
-from lethe.reidentification.equal_cost import equal_cost_levels
 from lethe.reidentification.gallery import Split
 from lethe.reidentification.head import LinearHead
 from lethe.reidentification.mechanisms import (
@@ -34,16 +33,18 @@ from lethe.reidentification.mechanisms import (
     clip_norm,
 )
 from lethe.reidentification.nearest import nearest
+from lethe.reidentification.radius_study import RadiusStudy
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
-from lethe.reidentification.smoothing import Sample
-from lethe.reidentification.surface import Curve, Level
-from lethe.reidentification.sweep import Game, attack_release, level_at
+from lethe.reidentification.surface import Curve, Judged, Level, OperatingPoint
+from lethe.reidentification.sweep import Battery, Game, level_at
 from lethe.reidentification.task import Task, TaskLevel
+from lethe.reidentification.utility import equal_cost_levels
 from lethe.reidentification.vectors import Float
 
 BASELINE, RECOMMENDED = "baseline", "noise-recommended"
 _DRAWS = 3  # of mechanisms whose noise is on every row
+_FEW = 3  # logits below which a learned metric has nothing to turn
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,21 +55,24 @@ class Way:
         name: unique for a model.
         mitigation: in words.
         settings: its numbers.
-        level: the gallery attack on it.
+        judged: what all attackers find on it, and the strongest of them.
         task: what a head gets out of it; None without head or labels.
         guarantee: what it proves.
         further: other guarantees of the same release.
-        limit: upper limit on every attacker's Top-1; None where nothing limits it.
+        limit: upper limit on Top-1 of every attacker who sees one released vector; None where
+            nothing limits it.
+        sigma: of isotropic noise; None of other mechanisms.
     """
 
     name: str
     mitigation: str
     settings: Mapping[str, float]
-    level: Level
+    judged: Judged
     task: TaskLevel | None
     guarantee: Guarantee
     further: tuple[Guarantee, ...] = ()
     limit: Limit | None = None
+    sigma: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +80,7 @@ class Bench:
     """What all ways of one model are measured with.
 
     Attributes:
-        model: its clean vectors.
-        split: gallery and probes.
-        sample: the same, as the sweep takes it.
+        battery: all attackers on its vectors.
         game: what the certificates are about.
         task: head and labels, if there are any.
         clean: the attack on clean vectors.
@@ -86,24 +88,33 @@ class Bench:
         skipped: name and reason of ways that could not be taken; filled by `ways`.
     """
 
-    model: Released
-    split: Split
-    sample: Sample
+    battery: Battery
     game: Game
     task: Task | None
     clean: Clean
     settings: EmbeddingSettings
     skipped: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def model(self) -> Released:
+        """Clean vectors, their owners and the head."""
+        return self.battery.model
+
+    @property
+    def split(self) -> Split:
+        """Gallery and probes."""
+        return self.battery.split
+
     def noise(self, name: str, sigma: float, level: Level) -> Way:
         """Isotropic noise at one level, with its certificates."""
+        judged = level.judged
+        assert judged is not None
         proofs = self.game.proofs(sigma, self.settings)
         task = None if self.task is None else self.task.at(sigma)
         if sigma == 0:
             words = "vectors as they are"
-            return Way(
-                name, words, {}, level, task, empirical_only(voided_by=(NO_NOISE,)), (), proofs.best
-            )
+            nothing = empirical_only(voided_by=(NO_NOISE,))
+            return Way(name, words, {}, judged, task, nothing, (), proofs.best, sigma)
         isotropic = IsotropicNoise(sigma, diameter=self.settings.diameter, source="as given")
         proven = [proofs.closed.guarantee]
         if proofs.optimal is not None:
@@ -115,11 +126,12 @@ class Bench:
             name,
             "isotropic Gaussian noise on each vector",
             {"sigma": sigma, **self._relative(sigma)},
-            level,
+            judged,
             task,
             first,
             tuple(one for one in proven if one is not first),
             proofs.best,
+            sigma,
         )
 
     def _relative(self, sigma: float) -> dict[str, float]:
@@ -164,7 +176,7 @@ def _ways(bench: Bench, curve: Curve, recommended: float | None) -> Iterator[Way
         name = BASELINE if sigma == 0 else f"noise-{sigma:g}"
         yield bench.noise(name, sigma, curve.at(sigma))
     if recommended is not None:
-        level = level_at(bench.sample, recommended, bench.settings)
+        level = level_at(bench.battery, recommended)
         yield bench.noise(RECOMMENDED, recommended, level)
     chosen = recommended or _typical(bench, curve)
     if chosen is None:
@@ -195,17 +207,14 @@ def _head(bench: Bench) -> LinearHead:
 
 def _subspace(bench: Bench, sigma: float) -> Way:
     mechanism = SubspaceNoise(_head(bench), sigma)
-    level = attack_release(
-        lambda seed: mechanism.release(_vectors(bench), seed),
-        bench.split,
-        bench.settings,
-        draws=_DRAWS,
+    judged = bench.battery.on_release(
+        lambda seed: mechanism.release(_vectors(bench), seed), _vectors(bench), draws=_DRAWS
     )
     return Way(
         f"subspace-noise-{sigma:.3g}",
         "noise only where the linear head does not look",
         {"sigma": sigma},
-        level,
+        judged,
         None if bench.task is None else bench.task.at(0.0),
         mechanism.guarantee(),
         limit=mechanism.exposed(bench.game.known),
@@ -215,7 +224,7 @@ def _subspace(bench: Bench, sigma: float) -> Way:
 def _adaptive(bench: Bench, sigma: float) -> Way:
     if bench.task is None or bench.task.norm is None:
         raise InputError("needs labels and a linear head of two classes, to be of equal cost.")
-    gallery = bench.sample.gallery
+    gallery = bench.battery.sample.gallery
     near = nearest(gallery, gallery, "l2", own=np.arange(len(gallery))).distance
     middle = float(np.median(near))
     if middle == 0:
@@ -224,11 +233,12 @@ def _adaptive(bench: Bench, sigma: float) -> Way:
     shape = np.clip(near / middle, 0.5, 2.0)
     place, known = _places(bench)
     rows = np.flatnonzero(known)
+    served = known[bench.task.rows]  # the rows that the task is measured on, of these people
     levels = equal_cost_levels(
         shape,
-        place[rows],
-        bench.task.logits[rows],
-        bench.task.labels[rows],
+        place[bench.task.rows][served],
+        bench.task.logits[served],
+        bench.task.labels[served],
         bench.task.norm,
         sigma,
     )
@@ -251,8 +261,8 @@ def _adaptive(bench: Bench, sigma: float) -> Way:
         f"adaptive-noise-{sigma:.3g}",
         "noise by user, more for people far from others, at the accuracy of uniform noise",
         {"uniform_sigma": sigma, "least": _short(levels.min()), "most": _short(levels.max())},
-        attack_release(release, bench.split, bench.settings, draws=_DRAWS),
-        bench.task.drawn(bench.model.representations, each),
+        bench.battery.on_release(release, _vectors(bench), draws=_DRAWS),
+        bench.task.drawn(bench.task.vectors, each[bench.task.rows]),
         mechanism.guarantee() if limit is None else limit.guarantee,
         () if limit is None else (mechanism.guarantee(),),
         limit,
@@ -272,7 +282,7 @@ def _clipped(bench: Bench, sigma: float) -> Way:
     mechanism = ClippedNoise(bench.settings.norm, sigma)
     task = bench.task
     if task is not None:
-        short = clip_norm(bench.model.representations, mechanism.norm)
+        short = clip_norm(task.vectors, mechanism.norm)
         task_level = (
             task.drawn(short, sigma)
             if task.norm is None
@@ -282,10 +292,9 @@ def _clipped(bench: Bench, sigma: float) -> Way:
         f"clipped-noise-{sigma:.3g}",
         f"vectors clipped to norm {mechanism.norm:g}, then isotropic noise",
         {"norm": mechanism.norm, "sigma": sigma},
-        attack_release(
+        bench.battery.on_release(
             lambda seed: mechanism.release(_vectors(bench), seed),
-            bench.split,
-            bench.settings,
+            clip_norm(_vectors(bench), mechanism.norm),
             draws=_DRAWS,
         ),
         None if task is None else task_level,
@@ -307,7 +316,7 @@ def _logit(bench: Bench, sigma: float) -> Way:
         "logit-only",
         "only the logits leave the house",
         {},
-        attack_release(release, bench.split, bench.settings, metric="l2"),
+        bench.battery.on_release(release, projected=release(0).shape[1] < _FEW),
         None if bench.task is None else bench.task.at(0.0),
         mechanism.guarantee(),
         limit=mechanism.exposed(bench.game.known),
@@ -326,15 +335,49 @@ def _label(bench: Bench, sigma: float) -> Way:
     task = None
     if bench.task is not None:
         binary = bench.task.logits.ndim == 1
-        task = bench.task.of_scores(release(0)[:, 1] - 0.5) if binary else bench.task.at(0.0)
+        scores = release(0)[bench.task.rows, 1] - 0.5
+        task = bench.task.of_scores(scores) if binary else bench.task.at(0.0)
     limit = mechanism.exposed(bench.game.known)
     return Way(
         "label-only",
         "only the predicted class leaves the house",
         {"classes": float(classes)},
-        attack_release(release, bench.split, bench.settings, metric="l2"),
+        bench.battery.on_release(release, projected=True),
         task,
         limit.guarantee,
         (mechanism.guarantee(len(bench.split.users)),),
         limit,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """All that was measured on one model.
+
+    Attributes:
+        model: its vectors.
+        split: who is known and who is to be named.
+        clean: attack and controls without noise.
+        curve: the attack by noise level.
+        game: what the certificates are about.
+        bounds: limit on every attacker's Top-1 in closed form, by sigma of the curve.
+        task: head and labels, if there are any.
+        utility: by effective sigma.
+        radii: certified radii; None without a head.
+        point: where to stand, under the rule of the settings.
+        ways: the candidates, the release as it is first.
+        skipped: name and reason of what could not be measured.
+    """
+
+    model: Released
+    split: Split
+    clean: Clean
+    curve: Curve
+    game: Game
+    bounds: dict[float, float]
+    task: Task | None
+    utility: dict[float, TaskLevel]
+    radii: RadiusStudy | None
+    point: OperatingPoint
+    ways: tuple[Way, ...]
+    skipped: dict[str, str]

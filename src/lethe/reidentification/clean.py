@@ -10,18 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.evidence.estimate import Refusal
-from lethe.reidentification.attack import Attack, attack
-from lethe.reidentification.conditioning import Conditioning, conditioning
-from lethe.reidentification.controls import OpenSet, SharedInputs, open_set, shared_inputs
+from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.risk import family_confidence
+from lethe.reidentification.attack import Attack, measure
+from lethe.reidentification.attackers import Attacker, Panel, permuted_lift
+from lethe.reidentification.controls import (
+    Conditioning,
+    OpenSet,
+    SharedInputs,
+    conditioning,
+    open_set,
+    shared_inputs,
+)
 from lethe.reidentification.gallery import Split, gallery_means, split_periods, split_rows
+from lethe.reidentification.learned import Sight, sight_of
 from lethe.reidentification.nearest import nearest
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.vectors import Float
 
-METRICS = ("cosine", "l2", "whitened")
-TOGETHER, RAW = "all probes together", "raw features"
+RAW = "raw features"
+INPUTS = (
+    Attacker(RAW, "The inputs of the model, Euclidean distance", "l2"),
+    Attacker(f"{RAW}, plda", "The inputs of the model, PLDA of other people", "plda"),
+)
+"""Attackers on what goes into the encoder; no candidate releases it."""
 _NEIGHBOURS = 4000  # users whose nearest neighbour is looked up
 
 
@@ -30,9 +43,9 @@ class Clean:
     """What the attack finds before any noise.
 
     Attributes:
-        attacks: by name: each metric, all probes of a person together, the raw input features.
+        attacks: by name of the attacker, those on the raw input features last.
         skipped: name and reason of those that could not be run.
-        permuted: people looked for under other names; its lift must be 1.
+        permuted: by name, its lift where people are looked for under other names: it must be 1.
         strangers: open-set rates, or why there are none.
         shared: inputs copied into all rows of a person; None without features.
         conditioning: what plain float32 would have reported.
@@ -43,12 +56,21 @@ class Clean:
 
     attacks: dict[str, Attack]
     skipped: dict[str, str]
-    permuted: Attack
+    permuted: dict[str, Estimate]
     strangers: OpenSet | Refusal
     shared: SharedInputs | None
     conditioning: Conditioning
     nearest: dict[str, tuple[float, float, float]]
     rms: float
+
+    @property
+    def invalid(self) -> dict[str, str]:
+        """Attackers that find people under other names too often, and what their control gave."""
+        return {
+            name: f"permuted identities give a lift of {found}, which must be 1"
+            for name, found in self.permuted.items()
+            if found.low is not None and found.low > 1
+        }
 
 
 def split_of(model: Released, settings: EmbeddingSettings) -> Split:
@@ -70,7 +92,7 @@ def split_of(model: Released, settings: EmbeddingSettings) -> Split:
     )
 
 
-def attack_clean(model: Released, split: Split, settings: EmbeddingSettings) -> Clean:
+def attack_clean(model: Released, split: Split, panel: Panel, settings: EmbeddingSettings) -> Clean:
     """Every attack on the clean vectors, then the controls.
 
     Raises:
@@ -78,40 +100,41 @@ def attack_clean(model: Released, split: Split, settings: EmbeddingSettings) -> 
     """
     vectors, users = model.representations, len(split.users)
     common = tuple(size for size in settings.common if size < users)
-    found: dict[str, Attack] = {}
+    attacks: dict[str, Attack] = {}
+    permuted: dict[str, Estimate] = {}
     skipped: dict[str, str] = {}
+    sure = family_confidence(settings.confidence, len(panel.attackers))
 
-    def run(name: str, table: NDArray[Any], **how: Any) -> None:
+    def run(attacker: Attacker, sight: Sight, *, control: bool) -> None:
+        seen = panel.seen(attacker, sight, sight)
         try:
-            found[name] = attack(
-                table,
-                split,
-                common=common,
-                confidence=settings.confidence,
-                backend=settings.backend,
-                workers=settings.workers,
-                **how,
+            found = panel.rank(attacker, seen, panel.fits(attacker, seen))
+            attacks[attacker.name] = measure(
+                found, seen.owner, common=common, confidence=settings.confidence
             )
+            if control:
+                permuted[attacker.name] = permuted_lift(panel, attacker, seen, settings.seed, sure)
         except (InputError, NotMeasurable) as error:
-            if name == settings.metric:
+            if attacker.name == settings.metric:
                 raise
-            skipped[name] = str(error)
+            skipped[attacker.name] = str(error)
 
-    for metric in METRICS:
-        run(metric, vectors, metric=metric)
-    run(TOGETHER, vectors, metric=settings.metric, together=True)
+    sight = sight_of(vectors, split)
+    for attacker in panel.attackers:
+        run(attacker, sight, control=True)
     shared = None
     if model.features is None:
         skipped[RAW] = "the file has no features: no baseline of what goes into the encoder"
     else:
-        run(RAW, _standardised(model.features), metric="l2")
+        inputs = sight_of(_standardised(model.features), split)
+        for attacker in INPUTS:
+            run(attacker, inputs, control=False)
         shared = shared_inputs(model.features, model.user_ids)
-    run("permuted", vectors, metric=settings.metric, permuted=settings.seed)
     gallery = gallery_means(vectors, split)
     return Clean(
-        found,
+        attacks,
         skipped,
-        found.pop("permuted"),
+        permuted,
         _measured(lambda: _strangers(model, split, settings)),
         shared,
         conditioning(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,16 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.estimate import Measured as Known
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
-from lethe.evidence.risk import AttackResult
-from lethe.evidence.rules import Rule, Ruling, joint_outcome, judge
+from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.risk import family_confidence
+from lethe.evidence.rules import UNDECIDED, Rule, Ruling, joint_outcome, judge
 from lethe.reidentification import texts
+from lethe.reidentification.attackers import ATTACKERS
 from lethe.reidentification.by_user import scaled
-from lethe.reidentification.candidates import BASELINE, RECOMMENDED, Way
-from lethe.reidentification.measured import Measured
-from lethe.reidentification.operating import tier
+from lethe.reidentification.candidates import BASELINE, RECOMMENDED, Measured, Way
 from lethe.reidentification.section import section
 from lethe.reidentification.settings import EmbeddingSettings
-from lethe.reidentification.sweep import linear_share
+from lethe.reidentification.surface import tier
 from lethe.training.fingerprint import hash_array, versions
 
 Json = dict[str, Any]
@@ -55,12 +56,12 @@ def compose(measured: Sequence[Measured], settings: EmbeddingSettings) -> Findin
         threat_model=texts.threat_model(settings),
         data=_data(measured),
         attacks=texts.attacks_run(first, settings),
-        attacks_not_run=texts.not_run(measured),
+        attacks_not_run=texts.not_run(measured, settings),
         baseline={"candidate": candidates[0].name},
         candidates=[candidate.to_json() for candidate in candidates],
         frontier={
             "utility": texts.utility_name(first),
-            "risk": "lift: Top-1 of the gallery attack over chance (1 = chance)",
+            "risk": "lift: Top-1 of the strongest attacker over chance (1 = chance)",
             "margin": settings.margin,
             "pareto": frontier.pareto(),
             "knee": frontier.knee(),
@@ -81,7 +82,7 @@ def compose(measured: Sequence[Measured], settings: EmbeddingSettings) -> Findin
         verdict={
             "outcome": outcome,
             "candidate": settings.release,
-            "words": texts.verdict_words(measured, outcome, settings),
+            "words": [*texts.verdict_words(measured, outcome, settings), *_needs(named, rulings)],
         },
         guarantees=[
             {"candidate": name, "guarantee": guarantee.to_json()}
@@ -122,16 +123,19 @@ def _candidate(name: str, one: Measured, way: Way, settings: EmbeddingSettings) 
     base, users, sure = one.ways[0], len(one.split.users), settings.confidence
     unknown = Estimate(None, None, None, sure, "not provided", 0)
     loss = change = None
+    lift = way.judged.risk.estimate
     details: Json = {
-        "tier": tier(way.level.lift),
-        "top_1": way.level.share.to_json(),
+        "tier": tier(lift),
+        "top_1": scaled(lift, 1 / users).to_json(),
         "bound": None if way.limit is None else way.limit.success,
     }
     if way is not base:
-        now, before = linear_share(way.level, one.split), linear_share(base.level, one.split)
-        change = scaled(now.less(before, None, sure), users)
-        if way.task is not None and base.task is not None:
-            loss = base.task.merit.less(way.task.merit, one.model.user_ids, sure)
+        # The strongest of each was chosen: the interval allows for that.
+        both = family_confidence(sure, len(way.judged.attacks))
+        now, before = way.judged.strongest, base.judged.strongest
+        change = scaled(now.less(before, None, both), users)
+        if way.task is not None and base.task is not None and one.task is not None:
+            loss = base.task.merit.less(way.task.merit, one.task.users, sure)
             details["equivalent"] = equivalence(loss, settings.margin)
     if way.task is not None:
         details["accuracy"] = way.task.accuracy.to_json()
@@ -140,7 +144,7 @@ def _candidate(name: str, one: Measured, way: Way, settings: EmbeddingSettings) 
         way.mitigation,
         way.settings,
         unknown if way.task is None else way.task.value,
-        (AttackResult(settings.metric, way.level.lift),),
+        way.judged.attacks,
         way.guarantee,
         loss,
         change,
@@ -187,10 +191,8 @@ def _rulings(
 def _evidence(
     rule: Rule, candidate: Candidate, way: Way, settings: EmbeddingSettings
 ) -> Known | None:
-    if rule.metric == "lift":
-        return way.level.lift
-    if rule.metric == "top-1":
-        return way.level.share
+    if rule.metric in ("lift", "top-1"):
+        return candidate.risk if rule.metric == "lift" else Estimate(**candidate.details["top_1"])
     if rule.metric == "bound":
         if way.limit is None:
             return Refusal("nothing limits what an attacker may do with this release")
@@ -199,6 +201,37 @@ def _evidence(
     if way.name == BASELINE:
         return None
     return candidate.utility_loss
+
+
+def _needs(named: Mapping[str, tuple[Measured, Way]], rulings: Sequence[Ruling]) -> list[str]:
+    """Of rules on identification that stay open: how many people would settle them at the best."""
+    words = []
+    for ruling in rulings:
+        rule = ruling.rule
+        if ruling.outcome != UNDECIDED or rule.on_width or rule.metric not in ("lift", "top-1"):
+            continue
+        one, way = named[ruling.candidate]
+        people = len(one.split.users)
+        share = rule.limit / people if rule.metric == "lift" else rule.limit
+        if not 0 < share < 1 or not isinstance(ruling.evidence, Estimate):
+            continue
+        sure = family_confidence(ruling.evidence.confidence, len(way.judged.attacks))
+        least = clopper_pearson(0, people, sure).high or 1.0
+        needed = math.ceil(math.log((1 - sure) / 2) / math.log1p(-share))
+        if least <= share:
+            continue
+        said = least * people if rule.metric == "lift" else least
+        text = (
+            f"{rule} on {ruling.candidate} is open: even no hit among {people:,} people allows "
+            f"{said:.2g}; it needs {needed:,} people or as many independent trials."
+        )
+        if rule.metric == "lift":
+            text += (
+                " More people lower chance alike: judge the share itself, for example "
+                f"'top-1<={max(share, 0.01):.2g}', or more noise draws."
+            )
+        words.append(text)
+    return words
 
 
 def _data(measured: Sequence[Measured]) -> Json:
@@ -250,6 +283,50 @@ def _exposed(measured: Sequence[Measured], settings: EmbeddingSettings) -> list[
     ]
 
 
+_SEEN = 2.0
+"""Lift that a permuted control must be able to see before it says that an attack is sound."""
+
+
+def _permuted(on: str, lifts: Mapping[str, Estimate]) -> list[Json]:
+    """The control of each attacker: its lift under permuted identities is 1, and could be seen.
+
+    Those that pass stand in one row, with the widest of their intervals.
+    """
+    rows: list[Json] = []
+    sound: dict[str, Estimate] = {}
+    for name, lift in lifts.items():
+        low, high = lift.low or 0.0, lift.high or 0.0
+        if low > 1:
+            status, why = "fail", "it finds people under other names: its results decide nothing"
+        elif high < 1:
+            status, why = "warn", "below chance: it finds too little, not too much"
+        elif high > _SEEN:
+            status, why = "warn", f"no power to see a lift of {_SEEN:g}: more people would tell"
+        else:
+            sound[name] = lift
+            continue
+        detail = f"{name}: {why} (over {lift.n} permutations)"
+        rows.append(_permuted_row(on, status, detail, lift))
+    if sound:
+        name = max(sound, key=lambda name: sound[name].high or 0.0)
+        detail = (
+            f"lift of {', '.join(sound)} when people are looked for under other names: each "
+            f"interval holds 1 and not {_SEEN:g}; the widest is of {name}"
+        )
+        rows.append(_permuted_row(on, "pass", detail, sound[name]))
+    return rows
+
+
+def _permuted_row(on: str, status: str, detail: str, lift: Estimate) -> Json:
+    return {
+        "name": "permuted identities",
+        "candidate": on,
+        "status": status,
+        "detail": detail,
+        "estimate": lift.to_json(),
+    }
+
+
 def _checks(one: Measured, several: bool, settings: EmbeddingSettings) -> list[Json]:
     """Self-checks of one model."""
     on = _name(one, one.ways[0], several)
@@ -260,27 +337,24 @@ def _checks(one: Measured, several: bool, settings: EmbeddingSettings) -> list[J
         return row if found is None else {**row, "estimate": found.to_json()}
 
     clean = one.clean
-    permuted = clean.permuted.lift[1]
-    low, high = permuted.low or 0.0, permuted.high or 0.0
     best = clean.attacks[settings.metric]
     beyond = [
         f"{level.sigma:g}"
         for level in one.curve.levels
         if (level.share.low or 0.0) > one.bounds[level.sigma]
     ]
+    single = {attacker.name for attacker in ATTACKERS if attacker.vectors == 1}
     above = [
-        way.name
+        f"{way.name} ({result.attack})"
         for way in one.ways
-        if way.limit and way.level.share.low is not None and way.level.share.low > way.limit.success
+        for result in way.judged.attacks
+        if way.limit is not None
+        and result.attack in single
+        and isinstance(result.estimate, Estimate)
+        and (result.estimate.low or 0.0) > way.limit.success * len(one.split.users)
     ]
     checks = [
-        check(
-            "permuted identities",
-            low <= 1 <= high,
-            "warn",
-            "lift when people are looked for under other names; the interval must hold 1",
-            permuted,
-        ),
+        *_permuted(on, clean.permuted),
         check(
             "no attack beats a proof",
             not (beyond or above),

@@ -246,30 +246,65 @@ def probes_together(
 def whitening(vectors: NDArray[Any], split: Split) -> Float:
     """A map (d, d) after which the spread of one person's rows is the same in every direction.
 
-    Euclidean distance after it is the Mahalanobis distance under the covariance within persons,
-    that of linear discriminant analysis. Fitted on gallery rows alone. Rows may be fewer than
-    dimensions, so the correlations are shrunk towards none (Ledoit and Wolf 2004); a coordinate
-    that never differs within a person counts as the one that differs least.
+    Euclidean distance after it is the Mahalanobis distance under the covariance within persons.
+    Fitted on gallery rows alone; see `inverse_root` and `covariance_within`.
 
     Raises:
         NotMeasurable: no user has two gallery rows that differ.
     """
-    from sklearn.covariance import ledoit_wolf
-
     centres = gallery_means(vectors, split)
-    within = vectors[split.gallery_rows].astype(np.float64) - centres[split.gallery_user]
+    return whitening_of(vectors[split.gallery_rows].astype(np.float64), split.gallery_user, centres)
+
+
+def whitening_of(rows: Float, user: Index, centres: Float) -> Float:
+    """The same from rows (R, d), whose they are, and the mean (G, d) of each person's rows."""
+    within = rows - centres[user]
     freedom = len(within) - len(centres)
-    spread = float(np.abs(within).max())
-    if freedom < 1 or spread <= 1e-12 * float(np.abs(centres).max()):
+    if freedom < 1 or float(np.abs(within).max()) <= 1e-12 * float(np.abs(centres).max()):
         raise NotMeasurable(
             "the rows of each person are all equal in the gallery, so there is no spread within "
             "persons to whiten by. Use metric='cosine' or 'l2'."
         )
-    deviation = np.sqrt(np.einsum("ij,ij->j", within, within) / freedom)
+    return inverse_root(covariance_within(within, freedom))
+
+
+def covariance_within(differences: Float, freedom: int) -> Float:
+    """Covariance (d, d) of differences (n, d) within persons, which have mean 0.
+
+    Differences may be fewer than dimensions, so the correlations are shrunk towards none (Ledoit
+    and Wolf 2004); a coordinate that never differs counts as the one that differs least.
+
+    Args:
+        differences: of vectors of one person.
+        freedom: degrees of freedom in them, at least 1.
+
+    Raises:
+        NotMeasurable: none differs from 0.
+    """
+    deviation = np.sqrt(np.einsum("ij,ij->j", differences, differences) / max(freedom, 1))
     still = deviation <= 1e-12 * deviation.max()
+    if still.all():
+        raise NotMeasurable("the vectors of each person are all equal: nothing differs within.")
     deviation[still] = deviation[~still].min()
-    within /= deviation
-    covariance = ledoit_wolf(within, assume_centered=True)[0] * (len(within) / freedom)
-    values, directions = np.linalg.eigh(covariance)
+    correlation = _ledoit_wolf(differences / deviation) * (len(differences) / max(freedom, 1))
+    return np.asarray(correlation * deviation * deviation[:, None], dtype=np.float64)
+
+
+def _ledoit_wolf(rows: Float) -> Float:
+    """Second moments (d, d) of rows (n, d) drawn towards their mean trace by the optimal share."""
+    n, d = rows.shape
+    moments = rows.T @ rows / n
+    size = np.trace(moments) / d
+    apart = float((moments**2).sum()) / d - size**2
+    lengths = np.einsum("ij,ij->i", rows, rows)
+    error = (float((lengths**2).sum()) / n - float((moments**2).sum())) / (d * n)
+    share = min(max(error, 0.0) / apart, 1.0) if apart > 0 else 0.0
+    return np.asarray((1 - share) * moments + share * size * np.eye(d))
+
+
+def inverse_root(covariance: Float) -> Float:
+    """M (d, d) with M M' the inverse of a covariance; directions of no variance are kept finite."""
+    deviation = np.sqrt(np.diag(covariance))
+    values, directions = np.linalg.eigh(covariance / deviation / deviation[:, None])
     scaled = directions / np.sqrt(np.maximum(values, 1e-10 * values[-1]))
     return np.asarray(scaled / deviation[:, None], dtype=np.float64)

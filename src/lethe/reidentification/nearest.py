@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError
 from lethe.reidentification.geometry import prepare_gallery
-from lethe.reidentification.vectors import Float, check_table
+from lethe.reidentification.vectors import Float, check_table, one_blas_thread
 
 ROWS, USERS = 512, 4096
 
@@ -51,8 +51,6 @@ def nearest(
     >>> nearest(np.array([[1.0, 0.1]]), np.eye(2), "l2").user.tolist()
     [0]
     """
-    from threadpoolctl import threadpool_limits
-
     check_table("vectors", vectors)
     prepared = prepare_gallery(gallery, metric, whitening)
     if vectors.shape[1] != gallery.shape[1] or (own is not None and len(own) != len(vectors)):
@@ -62,7 +60,7 @@ def nearest(
         )
     user = np.zeros(len(vectors), np.intp)
     distance = np.empty(len(vectors))
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         for first in range(0, len(vectors), ROWS):
             at = slice(first, first + ROWS)
             left_out = np.zeros(len(vectors[at]), np.intp) if own is None else np.asarray(own)[at]

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lethe.reidentification.smoothing import BLOCK, TILE, Pool, Sample, parts, shifted
 from lethe.reidentification.surface import Attack, Batch, one_by_one
-from lethe.reidentification.vectors import Float, Float32
+from lethe.reidentification.vectors import Float, Float32, one_blas_thread
 
 TIGHT = 0.005
 """Share of pairs that float32 may leave undecided before the plain way is taken."""
@@ -151,11 +151,9 @@ def _stacked(clean: Float, noise: Float, most: int) -> Float32:
 
 def _summed(ready: _Ready, owner: NDArray[np.integer], hits: Hits, workers: int) -> list[Float]:
     """(G, K) hits over all draws, of each level."""
-    from threadpoolctl import threadpool_limits
-
     blocks = parts(len(ready.probes), BLOCK)
     chunks = [blocks[at : at + _BLOCKS + 1] for at in range(0, len(blocks) - 1, _BLOCKS)]
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         if workers == 1:
             found = [_counted(ready, owner, chunk, hits) for chunk in chunks]
         else:

@@ -13,6 +13,7 @@ from lethe.reidentification.head import LinearHead
 from lethe.reidentification.radius import Radii, certified_accuracy, linear_radii, sampled_radii
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
+from lethe.reidentification.task import later_rows
 from lethe.reidentification.vectors import Float
 
 _GRID = 40
@@ -44,8 +45,9 @@ def study_radii(model: Released, settings: EmbeddingSettings) -> RadiusStudy:
         model: with a head.
         settings: levels, draws, points and alpha.
     """
-    order = np.random.default_rng([settings.seed, 66]).permutation(len(model.user_ids))
-    rows = np.sort(order[: settings.radius_points])
+    served = later_rows(model, settings)
+    order = np.random.default_rng([settings.seed, 66]).permutation(len(served))
+    rows = np.sort(served[order[: settings.radius_points]])
     vectors: NDArray[Any] = model.representations[rows]
     linear = isinstance(model.head, LinearHead)
     closed = linear_radii(model.head, vectors) if linear else None

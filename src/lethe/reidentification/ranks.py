@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_choice
 from lethe.reidentification.geometry import Gallery, Probes, prepare_gallery
-from lethe.reidentification.vectors import check_table
+from lethe.reidentification.vectors import check_table, one_blas_thread
 
 BACKENDS = ("auto", "numpy", "numba", "torch")
 _CHUNK = 12 * 512  # probes prepared at once: float64 copies of them stay small
@@ -180,9 +180,7 @@ def _on_threads(
     starts: range,
     workers: int,
 ) -> list[tuple[NDArray[np.int64], NDArray[np.int64], int]]:
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         if workers == 1:
             return [work(first) for first in starts]
         with ThreadPoolExecutor(workers) as pool:

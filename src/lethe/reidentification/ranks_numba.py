@@ -12,6 +12,7 @@ memory (a tenth of the speed). This is the only file that needs to know that.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,7 @@ def tile_of(features: dict[str, bool]) -> tuple[int, int, int] | None:
     return next((tile for name, tile in TILES.items() if features.get(name)), None)
 
 
+@functools.cache
 def host_tile() -> tuple[int, int, int] | None:
     """The tile for this CPU; None without numba."""
     if not INSTALLED:

@@ -10,12 +10,11 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.guarantee import Guarantee
 from lethe.reidentification import texts
 from lethe.reidentification.attack import Attack
-from lethe.reidentification.candidates import Way
-from lethe.reidentification.measured import Measured
-from lethe.reidentification.operating import tier
+from lethe.reidentification.by_user import scaled
+from lethe.reidentification.candidates import Measured, Way
 from lethe.reidentification.radius import Radii
 from lethe.reidentification.settings import EmbeddingSettings
-from lethe.reidentification.surface import Level
+from lethe.reidentification.surface import Level, tier
 from lethe.reidentification.sweep import TOP
 from lethe.reidentification.task import TaskLevel
 from lethe.reidentification.vectors import effective_sigma
@@ -96,7 +95,7 @@ def _controls(one: Measured) -> Json:
     clean = one.clean
     strangers = clean.strangers
     found: Json = {
-        "permuted_lift": clean.permuted.lift[1].to_json(),
+        "permuted_lift": {name: lift.to_json() for name, lift in clean.permuted.items()},
         "conditioning": str(clean.conditioning),
     }
     if isinstance(strangers, Refusal):
@@ -116,19 +115,20 @@ def _controls(one: Measured) -> Json:
 
 
 def _level(level: Level, one: Measured, settings: EmbeddingSettings) -> Json:
-    played = {way.level.sigma: way for way in one.ways if way.name.startswith("noise-")}
-    way = played.get(level.sigma)
+    way = next((w for w in one.ways if w.sigma == level.sigma and w.sigma > 0), None)
     best = next((g for g in _limits(way) if "confidence" in g.parameters), None) if way else None
     shares = (level.share, *level.others)
     return {
         "sigma": level.sigma,
         "relative": level.sigma / one.clean.rms if one.clean.rms > 0 else 0.0,
         "asked": level.sigma in settings.sigmas,
-        "tier": tier(level.lift),
+        "tier": tier(level.worst),
         "draws": level.draws,
         "top": {str(k): share.to_json() for k, share in zip(TOP, shares, strict=False)},
         "mrr": shares[-1].to_json(),
         "lift": level.lift.to_json(),
+        "risk": level.worst.to_json(),
+        **_attacks(level),
         "bound": one.bounds.get(level.sigma),
         "optimal": None
         if best is None
@@ -140,6 +140,16 @@ def _level(level: Level, one: Measured, settings: EmbeddingSettings) -> Json:
             "one-sided limit on the best attacker there is",
             settings.plays,
         ).to_json(),
+    }
+
+
+def _attacks(level: Level) -> Json:
+    if level.judged is None:
+        return {"strongest": None, "attacks": []}
+    risk = level.judged.risk
+    return {
+        "strongest": {"attack": risk.attack, "view": risk.view},
+        "attacks": [result.to_json() for result in level.judged.attacks],
     }
 
 
@@ -159,8 +169,8 @@ def _surface(one: Measured, settings: EmbeddingSettings) -> list[Json]:
                     "sigma": sigma,
                     "draws": draws,
                     "effective": level.sigma,
-                    "top_1": level.share.to_json(),
-                    "lift": level.lift.to_json(),
+                    "top_1": scaled(level.worst, 1 / len(one.split.users)).to_json(),
+                    "lift": level.worst.to_json(),
                     "utility": None if utility is None else utility.value.to_json(),
                 }
             )

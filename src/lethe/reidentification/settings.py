@@ -19,7 +19,10 @@ class EmbeddingSettings:
         sigmas: noise levels of the sweep, >= 0; 0 is always measured.
         surface: levels of the surface over sigma and M.
         averaged: the M of that surface: draws that an attacker (or a consumer) may average.
-        metric: of the sweep and the candidates, ``cosine`` or ``l2``; the clean attack runs all.
+        metric: of the table of the sweep, ``cosine`` or ``l2``; all attackers run in any case.
+        clean_gallery: whether the adversary may hold vectors from before the noise.
+        vectors: the most released vectors of a person that the adversary may know to be of one;
+            0 = all.
         seed: of splits, noise and plays.
         confidence: of all intervals.
         min_rows: users with fewer rows are left out.
@@ -56,6 +59,8 @@ class EmbeddingSettings:
     surface: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0)
     averaged: tuple[int, ...] = (1, 4, 16, 100)
     metric: str = "cosine"
+    clean_gallery: bool = True
+    vectors: int = 0
     seed: int = 0
     confidence: float = 0.95
     min_rows: int = 4
@@ -94,6 +99,7 @@ class EmbeddingSettings:
         check_choice("metric", self.metric, ("cosine", "l2"))
         for name, low in (
             ("seed", 0),
+            ("vectors", 0),
             ("min_rows", 2),
             ("draws", 1),
             ("pools", 1),

@@ -1,8 +1,8 @@
 """How well an attack does over noise levels, measured no more often than needed.
 
 Everything depends on (sigma, M) through sigma / sqrt(M) alone, so the surface over both is a curve,
-and cells of equal effective sigma are measured once. The curve is refined where its upper limit
-crosses a threshold, and a level stops drawing noise when its interval is narrow enough.
+and cells of equal effective sigma are measured once. The curve is refined where the upper limit of
+the strongest attacker crosses a threshold; a level stops drawing when its interval is narrow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 
 from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
-from lethe.reidentification.by_user import mean_of_pools, scaled, share_of_users
+from lethe.evidence.risk import AttackResult, Risk
+from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
 from lethe.reidentification.smoothing import Pool, Sample, noise_pools
 from lethe.reidentification.vectors import Float, effective_sigma
 
@@ -46,6 +47,21 @@ def one_by_one(attack: Attack) -> Batch:
 
 
 @dataclass(frozen=True, eq=False)
+class Judged:
+    """All attackers on one release, and the strongest of them.
+
+    Attributes:
+        attacks: lift of every attacker in every view, with simultaneous limits.
+        risk: the worst of them.
+        strongest: Top-1 of the attacker that the risk names, to be compared in pairs.
+    """
+
+    attacks: tuple[AttackResult, ...]
+    risk: Risk
+    strongest: Linear
+
+
+@dataclass(frozen=True, eq=False)
 class Level:
     """The attack at one effective noise level.
 
@@ -58,6 +74,7 @@ class Level:
         draws: noise draws behind it.
         exposure: (G,) share of each user's probes that were named.
         others: shares of the attack's further measures, in their order.
+        judged: what all attackers found there; None where one ran alone.
     """
 
     sigma: float
@@ -67,6 +84,12 @@ class Level:
     draws: int
     exposure: Float
     others: tuple[Estimate, ...] = ()
+    judged: Judged | None = None
+
+    @property
+    def worst(self) -> Estimate:
+        """The lift that the level is judged on: of the strongest attacker that was run."""
+        return self.lift if self.judged is None else self.judged.risk.estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +153,7 @@ def attack_curve(
     seed: int = 0,
     progress: Callable[[float, int], None] | None = None,
     batch: Batch | None = None,
+    further: Callable[[Level], Level] | None = None,
 ) -> Curve:
     """Run an attack at every effective sigma, then closer around the thresholds.
 
@@ -151,6 +175,7 @@ def attack_curve(
         seed: of the noise: the same vectors at every sigma.
         progress: called with (sigma, draws so far).
         batch: a faster way to the same hits as `attack` (see `pooled.pooled_attack`).
+        further: adds what other attackers find at a level, so that thresholds look at the worst.
 
     Raises:
         InputError: sigma < 0, no sigmas, or an attack that returns another shape.
@@ -179,7 +204,8 @@ def attack_curve(
             for sigma, count in at.items():
                 count.pools.append(float(np.mean(means[sigma])))
             number += len(one.shifts)
-        return [count.level() for count in counts]
+        found = [count.level() for count in counts]
+        return found if further is None else [further(level) for level in found]
 
     levels = {level.sigma: level for level in measure(asked)}
     for _ in range(extra):
@@ -279,7 +305,7 @@ def _curve(levels: dict[float, Level], asked: Sequence[float]) -> Curve:
 
 
 def _below(level: Level, threshold: float) -> bool:
-    return level.lift.high is not None and level.lift.high < threshold
+    return level.worst.high is not None and level.worst.high < threshold
 
 
 def _rounded(sigma: float) -> float:
@@ -295,3 +321,80 @@ def _widest(curve: Curve, thresholds: Sequence[float], closeness: float) -> floa
         return None
     low, high = max(open_gaps, key=lambda gap: gap[1] / gap[0] if gap[0] > 0 else np.inf)
     return _rounded(np.sqrt(low * high) if low > 0 else high / 2)
+
+
+TIER_NAMES = ((1.5, "low lift"), (2.0, "near-random"), (5.0, "privacy-viable"))
+"""Upper limits of the lift, and what the reference study calls them; none of them is a proof."""
+
+
+def tier(lift: Estimate) -> str:
+    """The best tier whose limit the *upper* limit of the lift stays below.
+
+    "Random" is never said: that a lift is 1 takes a test, and what nobody can beat a certificate.
+
+    >>> tier(Estimate(1.4, 1.2, 1.7, 0.95, "by users", 1000))
+    'near-random'
+    """
+    if lift.high is not None:
+        for limit, name in TIER_NAMES:
+            if lift.high < limit:
+                return name
+    return "identifiable"
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """Whether noise can be had that both sides accept.
+
+    Attributes:
+        privacy: smallest sigma from which on the lift is below its threshold; None if none is.
+        utility: largest sigma at which utility is above its floor; None if none is.
+        recommended: the midpoint where there is room between them, else None.
+        measured: False without head or labels.
+    """
+
+    privacy: float | None
+    utility: float | None
+    recommended: float | None
+    measured: bool = True
+
+    def __str__(self) -> str:
+        if self.recommended is not None:
+            return (
+                f"sigma {self.recommended:.3g}, between {self.privacy:.3g} (privacy) and "
+                f"{self.utility:.3g} (utility)"
+            )
+        if not self.measured:
+            utility = "utility was not measured: that needs a head and labels"
+        elif self.utility is None:
+            utility = "utility fails even without noise"
+        else:
+            utility = f"utility ends at sigma {self.utility:.3g}"
+        sides = (
+            "no measured sigma is private enough"
+            if self.privacy is None
+            else f"privacy needs sigma {self.privacy:.3g}",
+            utility,
+        )
+        return f"no operating point: {sides[0]}, {sides[1]}"
+
+
+def operating_point(
+    privacy: float | None, utility: float | None, measured: bool = True
+) -> OperatingPoint:
+    """Midpoint between the least noise that is private and the most that is useful.
+
+    Args:
+        privacy: see `Curve.private_from`, >= 0, or None.
+        utility: see `largest_sigma`, >= 0, or None.
+        measured: whether utility was measured.
+
+    >>> print(operating_point(3.0, 2.0))
+    no operating point: privacy needs sigma 3, utility ends at sigma 2
+    """
+    for name, side in (("privacy", privacy), ("utility", utility)):
+        if side is not None:
+            check_at_least(name, side, 0)
+    if privacy is None or utility is None or not privacy < utility:
+        return OperatingPoint(privacy, utility, None, measured)
+    return OperatingPoint(privacy, utility, (privacy + utility) / 2)

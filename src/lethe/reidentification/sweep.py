@@ -2,28 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.errors import NotMeasurable
+from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.risk import RELEASE, AttackResult, family_confidence, risk_of
 from lethe.reidentification.attack import over_ties
-from lethe.reidentification.by_user import Linear, scaled, share_of_users
+from lethe.reidentification.attackers import (
+    ATTACKERS,
+    Attacker,
+    Panel,
+    Tally,
+    View,
+    allowed,
+    tallies,
+)
 from lethe.reidentification.certificates import Limit, closed_form
 from lethe.reidentification.gallery import Split, gallery_means
+from lethe.reidentification.head import LinearHead
 from lethe.reidentification.known import Known, known
+from lethe.reidentification.learned import Sight, folds, sight_of
 from lethe.reidentification.optimal import exact_limit, optimal_attacker
 from lethe.reidentification.pooled import Count, Hits, pooled_attack
 from lethe.reidentification.ranks import choose_backend, ranks
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
-from lethe.reidentification.smoothing import Sample
-from lethe.reidentification.surface import TIERS, Attack, Batch, Curve, Level, attack_curve
+from lethe.reidentification.smoothing import Sample, noise_pools, smooth
+from lethe.reidentification.surface import (
+    TIERS,
+    Attack,
+    Batch,
+    Curve,
+    Judged,
+    Level,
+    attack_curve,
+)
 from lethe.reidentification.vectors import Float, effective_sigma, geometric_median
 
 TOP = (1, 5, 10)
 """Measures of a level, in this order: Top-k by credit, then the reciprocal rank."""
+LOGITS = "logits"
+"""The view of one who reads of a vector what the model's linear head reads."""
 _CENTRE_ROWS = 20_000
 _WORTH_COMPILING = 1_000_000  # pairs of a probe and a user
 
@@ -149,8 +173,9 @@ def fast_batch(sample: Sample, settings: EmbeddingSettings) -> Batch | None:
     )
 
 
-def sweep(sample: Sample, settings: EmbeddingSettings, say: Say) -> Curve:
-    """The attack at all levels that were asked for, the surface's, and near the thresholds."""
+def sweep(battery: Battery, say: Say) -> Curve:
+    """All attackers at all levels that were asked for, the surface's, and near the thresholds."""
+    sample, settings = battery.sample, battery.settings
     told: set[float] = set()
 
     def progress(sigma: float, drawn: int) -> None:
@@ -172,11 +197,13 @@ def sweep(sample: Sample, settings: EmbeddingSettings, say: Say) -> Curve:
         seed=settings.seed,
         progress=progress,
         batch=fast_batch(sample, settings),
+        further=battery.on_noise,
     )
 
 
-def level_at(sample: Sample, sigma: float, settings: EmbeddingSettings) -> Level:
-    """The attack at one more level, with the same noise vectors as the sweep."""
+def level_at(battery: Battery, sigma: float) -> Level:
+    """All attackers at one more level, with the same noise vectors as the sweep."""
+    sample, settings = battery.sample, battery.settings
     curve = attack_curve(
         gallery_hits(settings),
         sample,
@@ -187,57 +214,167 @@ def level_at(sample: Sample, sigma: float, settings: EmbeddingSettings) -> Level
         confidence=settings.confidence,
         seed=settings.seed,
         batch=fast_batch(sample, settings),
+        further=battery.on_noise,
     )
     return curve.levels[0]
 
 
-def attack_release(
-    release: Callable[[int], Float],
-    split: Split,
-    settings: EmbeddingSettings,
-    *,
-    metric: str | None = None,
-    draws: int = 1,
-) -> Level:
-    """The gallery attack on a release of any kind; noise is on every row.
+@dataclass(frozen=True, eq=False)
+class Battery:
+    """All attackers that a threat model allows, on the people of one model.
 
-    Args:
-        release: from a seed to (n, c) released rows.
-        split: who is known and who is to be named.
-        settings: of the attack.
-        metric: another one than the settings'.
-        draws: releases that are averaged over; 1 where there is no chance in it.
+    Attributes:
+        model: its clean vectors.
+        split: who is enrolled and who is to be named.
+        sample: the same, as the sweep takes it.
+        settings: of the audit.
+        invalid: name of an attacker whose self-check failed, and what it found.
+        skipped: filled with attackers that cannot run, and why.
     """
-    attack = gallery_hits(settings, metric)
-    hits = np.zeros((len(split.users), len(TOP) + 1))
-    for draw in range(draws):
-        rows = release(settings.seed + draw)
-        hits += np.asarray(
-            attack(
-                Sample(
-                    gallery_means(rows, split),
-                    np.bincount(split.gallery_user),
-                    rows[split.probe_rows],
-                    split.probe_user,
-                )
-            )
+
+    model: Released
+    split: Split
+    sample: Sample
+    settings: EmbeddingSettings
+    invalid: Mapping[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def clean(self) -> Sight:
+        """Vectors without noise."""
+        return sight_of(self.model.representations, self.split)
+
+    @property
+    def views(self) -> dict[str, View]:
+        """Functions of a released vector that the document knows: what a linear head reads."""
+        head = self.model.head
+        if not isinstance(head, LinearHead) or len(head.rows) >= head.dimension:
+            return {}
+        return {LOGITS: lambda rows: head.logits(rows).reshape(len(rows), -1)}
+
+    def panel(self, *, noise: bool = True, projected: bool = False) -> Panel:
+        """The attackers.
+
+        Args:
+            noise: whether clean vectors differ from released ones. Attackers who are the same as
+                another are left out: clean or released galleries without noise, 5 vectors and all
+                of them where nobody has more.
+            projected: only those who can use few dimensions.
+        """
+        asked = self.settings
+        some = allowed(asked.clean_gallery, asked.vectors)
+        twins = {(a.metric, a.vectors) for a in some if not a.clean_gallery}
+        most = int(self.sample.tries.max())
+        chosen = tuple(
+            a
+            for a in some
+            if (a.projected or not projected)
+            and (noise or not a.clean_gallery or (a.metric, a.vectors) not in twins)
+            and (a.vectors < most or a.vectors == 1 or asked.vectors == a.vectors)
         )
-    tries = draws * np.bincount(split.probe_user, minlength=len(split.users))
-    hits = np.clip(hits, 0, tries[:, None])
-    shares = [share_of_users(one, tries, settings.confidence) for one in hits.T]
-    return Level(
-        0.0,
-        shares[0],
-        scaled(shares[0], len(split.users)),
-        None,
-        draws,
-        hits[:, 0] / tries,
-        tuple(shares[1:]),
-    )
+        fold = folds(len(self.split.users), asked.seed)
+        return Panel(chosen, fold, asked.backend, asked.workers)
+
+    def on_noise(self, level: Level) -> Level:
+        """A level of isotropic noise with what all attackers find there.
+
+        Metrics are learned once a level, on a release of their own noise. Attackers of single
+        vectors, who have the most probes, get half the draws.
+        """
+        tries = level.draws * self.sample.tries
+        panel = self.panel(noise=level.sigma > 0)
+        first = next(a for a in ATTACKERS if a.name == self.settings.metric)
+        main = Tally(first, RELEASE, level.exposure * tries, tries.astype(float), level.draws)
+        others = replace(panel, attackers=tuple(a for a in panel.attackers if a is not first))
+        found = tallies(
+            others,
+            self._noisy(level),
+            self.clean,
+            views=self.views,
+            single=-(-level.draws // 2),
+            skipped=self.skipped,
+        )
+        return replace(level, judged=self.judged([main, *found]))
+
+    def _noisy(self, level: Level) -> Iterator[tuple[Sight, Sight]]:
+        if level.sigma == 0:
+            yield self.clean, self.clean
+            return
+        asked = self.settings
+        rows = smooth(self.model.representations, level.sigma, seed=asked.seed)
+        learned_on = sight_of(rows, self.split)
+        for pool in noise_pools(self.sample, level.draws, pools=asked.pools, seed=asked.seed):
+            for noise in pool:
+                seen = noise.on(self.sample, level.sigma)
+                yield learned_on, replace(learned_on, gallery=seen.gallery, probes=seen.probes)
+
+    def on_release(
+        self,
+        release: Callable[[int], Float],
+        clean: Float | None = None,
+        *,
+        draws: int = 1,
+        projected: bool = False,
+    ) -> Judged:
+        """All attackers on a release of any kind, noise on every row.
+
+        Args:
+            release: from a seed to (n, c) released rows.
+            clean: (n, c) what it is without noise; None where there is none in it.
+            draws: releases that are averaged over; 1 where there is no chance in it.
+            projected: only attackers who can use few dimensions, and no further view.
+        """
+
+        def each() -> Iterator[tuple[Sight, Sight]]:
+            for draw in range(draws):
+                sight = sight_of(release(self.settings.seed + draw), self.split)
+                yield sight, sight
+
+        exact = release(self.settings.seed) if clean is None else clean
+        found = tallies(
+            self.panel(noise=clean is not None, projected=projected),
+            each(),
+            sight_of(exact, self.split),
+            views={} if projected else self.views,
+            skipped=self.skipped,
+        )
+        return self.judged(found)
+
+    def judged(self, found: Sequence[Tally]) -> Judged:
+        """The worst of some tallies; limits hold for all valid ones at once (Bonferroni)."""
+        why = {tally.attacker.name: self._failed(tally.attacker) for tally in found}
+        valid = sum(not why[tally.attacker.name] for tally in found)
+        sure = family_confidence(self.settings.confidence, max(valid, 1))
+        method = f"at once for {valid} attacks"
+        attacks = tuple(
+            AttackResult(
+                tally.attacker.name,
+                _jointly(tally.lift(sure), self.settings.confidence, method),
+                tally.view,
+                tally.attacker.knows,
+                not why[tally.attacker.name],
+                why[tally.attacker.name],
+            )
+            for tally in found
+        )
+        risk = risk_of(attacks)
+        if isinstance(risk, Refusal):
+            raise NotMeasurable(risk.reason)
+        strongest = next(
+            tally
+            for tally in found
+            if (tally.attacker.name, tally.view) == (risk.attack, risk.view)
+        )
+        return Judged(attacks, risk, strongest.linear())
+
+    def _failed(self, attacker: Attacker) -> str:
+        """What an attacker's self-check found wrong, or that of its twin; empty where nothing."""
+        twins = [
+            a for a in ATTACKERS if (a.metric, a.vectors) == (attacker.metric, attacker.vectors)
+        ]
+        return next((self.invalid[a.name] for a in twins if a.name in self.invalid), "")
 
 
-def linear_share(level: Level, split: Split) -> Linear:
-    """Top-1 of a level with each user's share in its error, to compare releases in pairs."""
-    tries = np.bincount(split.probe_user, minlength=len(split.users))
-    share = float((level.exposure * tries).sum() / tries.sum())
-    return Linear(share, tries * (level.exposure - share) / tries.sum(), 0.0, "t by users")
+def _jointly(estimate: Estimate, confidence: float, method: str) -> Estimate:
+    """An interval of a family, labelled with the confidence that the whole family has."""
+    return replace(estimate, confidence=confidence, method=f"{method}, {estimate.method}")

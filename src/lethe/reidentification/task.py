@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lethe.columns import as_text
 from lethe.evidence.estimate import Estimate
 from lethe.reidentification.by_user import Linear
 from lethe.reidentification.drawn_utility import drawn_utility
@@ -56,13 +57,16 @@ class Task:
 
     Attributes:
         head: see `as_head`.
-        vectors: (n, d) clean.
-        labels: (n,) that the head is to predict.
-        users: (n,) owner of each row.
+        rows: (m,) rows of the model that it is measured on: across periods the later ones alone,
+            for a head is often trained on the earlier.
+        vectors: (m, d) clean.
+        labels: (m,) that the head is to predict.
+        users: (m,) owner of each row.
         settings: repeats, seed, confidence and floor.
     """
 
     head: Head
+    rows: NDArray[np.intp]
     vectors: NDArray[Any]
     labels: NDArray[Any]
     users: NDArray[Any]
@@ -147,7 +151,25 @@ class Task:
 
 
 def task_of(model: Released, settings: EmbeddingSettings) -> Task | None:
-    """The task of a model; None where head or labels are missing."""
+    """The task of a model; None where head or labels are missing.
+
+    With `settings.later` it is measured on rows of that period alone.
+    """
     if model.head is None or model.labels is None:
         return None
-    return Task(model.head, model.representations, model.labels, model.user_ids, settings)
+    rows = later_rows(model, settings)
+    return Task(
+        model.head,
+        rows,
+        model.representations[rows],
+        model.labels[rows],
+        model.user_ids[rows],
+        settings,
+    )
+
+
+def later_rows(model: Released, settings: EmbeddingSettings) -> NDArray[np.intp]:
+    """Rows that utility counts: all, or those of the later period."""
+    if settings.later is None or model.period is None:
+        return np.arange(len(model.user_ids))
+    return np.flatnonzero(as_text(model.period) == str(settings.later))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lethe.reidentification.candidates import RECOMMENDED
-from lethe.reidentification.clean import RAW, TOGETHER
-from lethe.reidentification.measured import Measured
-from lethe.reidentification.operating import tier
+from lethe.reidentification.attackers import ATTACKERS, Attacker, allowed
+from lethe.reidentification.candidates import RECOMMENDED, Measured
+from lethe.reidentification.clean import INPUTS
+from lethe.reidentification.learned import ALL
 from lethe.reidentification.radius import NOT_ANONYMITY
 from lethe.reidentification.settings import EmbeddingSettings
-
-_GALLERY = "Gallery and probe: every probe against the mean of each person's known vectors"
+from lethe.reidentification.surface import tier
 
 
 def summary(measured: Sequence[Measured]) -> str:
@@ -33,9 +32,12 @@ def threat_model(settings: EmbeddingSettings) -> dict[str, str]:
         if settings.known is None
         else f"vectors of known people of period {settings.known}"
     )
+    enrolled = "with and without noise" if settings.clean_gallery else "as released"
+    joined = "all new vectors" if settings.vectors == ALL else f"{settings.vectors} new vectors"
     return {
         "goal": "singling out and linkage: name the owner of a new vector",
-        "knowledge": f"attacks: {when}; certificates: every clean vector of every person",
+        "knowledge": f"attacks: {when}, {enrolled}, {joined} of a person known to belong together, "
+        "both vectors of other people; certificates: every clean vector of every person",
         "access": "the released vectors, or noisy draws of them",
         "budget": f"exact ranks of every probe; {settings.draws} noise draws a level",
         "unit": "person",
@@ -44,25 +46,16 @@ def threat_model(settings: EmbeddingSettings) -> dict[str, str]:
 
 def attacks_run(first: Measured, settings: EmbeddingSettings) -> list[dict[str, Any]]:
     """The attacks on clean vectors and under noise."""
-    titles = {
-        "cosine": (_GALLERY + ", cosine distance", "one vector of unknown owner at a time"),
-        "l2": (_GALLERY + ", Euclidean distance", "one vector of unknown owner at a time"),
-        "whitened": (
-            _GALLERY + ", Mahalanobis distance within persons",
-            "the same, and several gallery rows of each person",
-        ),
-        TOGETHER: ("All probes of a person joined", "knows which probes belong together"),
-        RAW: ("The inputs of the model, attacked alike", "the inputs in place of the vectors"),
-    }
     rows = [
         {
-            "name": name,
-            "title": titles[name][0],
-            "paper": "gallery and probe protocol of biometric identification (ISO/IEC 19795-1)",
-            "threat": titles[name][1],
+            "name": attacker.name,
+            "title": attacker.title,
+            "paper": attacker.paper,
+            "threat": attacker.knows,
             "settings": {"min_rows": settings.min_rows, "split_seed": settings.seed},
         }
-        for name in first.clean.attacks
+        for attacker in (*allowed(settings.clean_gallery, settings.vectors), *INPUTS)
+        if attacker not in INPUTS or attacker.name in first.clean.attacks
     ]
     if settings.plays:
         rows.append(
@@ -77,9 +70,14 @@ def attacks_run(first: Measured, settings: EmbeddingSettings) -> list[dict[str, 
     return rows
 
 
-def not_run(measured: Sequence[Measured]) -> list[dict[str, str]]:
+def not_run(measured: Sequence[Measured], settings: EmbeddingSettings) -> list[dict[str, str]]:
     """What was left out, and why."""
     rows = [{"name": name, "why": why} for name, why in measured[0].clean.skipped.items()]
+    rows += [
+        {"name": attacker.name, "why": "the threat model of this audit rules its knowledge out"}
+        for attacker in ATTACKERS
+        if attacker not in allowed(settings.clean_gallery, settings.vectors)
+    ]
     rows.append(
         {
             "name": "people the encoder never saw",
@@ -156,24 +154,28 @@ def verdict_words(
 
 def plain_words(one: Measured, settings: EmbeddingSettings) -> list[str]:
     """What was found on one model, for somebody who reads nothing else."""
-    found = one.clean.attacks[settings.metric]
-    share, chance = found.top[1], found.chance.top(1)
+    judged, users = one.ways[0].judged, len(one.split.users)
+    lift, attacker = judged.risk.estimate, _named(judged.risk.attack)
+    share, low, high = (100 * (x or 0) / users for x in (lift.value, lift.low, lift.high))
+    if attacker.vectors == 1:
+        whom = f"the owner of {share:.2g} % of vectors"
+    else:
+        whom = f"{share:.2g} % of people"
     words = [
-        f"Of 1,000 vectors an attacker names the owner of {1000 * (share.value or 0):.3g} "
-        f"({settings.confidence:.0%} interval: {1000 * (share.low or 0):.3g} to "
-        f"{1000 * (share.high or 0):.3g}); a blind guess names {1000 * chance:.2g}."
+        f"The strongest attacker ({attacker.name}) identifies {whom} "
+        f"({low:.2g} to {high:.2g} %, allowing for {len(judged.attacks)} attacks); a random guess "
+        f"identifies {100 / users:.2g} %. It knows {attacker.knows}."
     ]
-    together = one.clean.attacks.get(TOGETHER)
-    if together is not None:
-        words.append(
-            "Who knows which vectors belong together names "
-            f"{100 * (together.top[1].value or 0):.3g} of 100 people."
-        )
     way = next((way for way in one.ways if way.name == RECOMMENDED), None)
     if way is not None and way.limit is not None:
         words.append(
-            f"With the recommended noise the attack is {way.level.lift.value:.3g} times as good as "
-            f"a guess ({tier(way.level.lift)}), and no attacker whatever names the owner of more "
+            f"With the recommended noise the strongest attacker ({way.judged.risk.attack}) is "
+            f"{way.judged.risk.estimate.value:.3g} times as good as a guess "
+            f"({tier(way.judged.risk.estimate)}), and no attacker whatever names the owner of more "
             f"than {1000 * way.limit.success:.3g} of 1,000 single released vectors."
         )
     return words
+
+
+def _named(name: str) -> Attacker:
+    return next(attacker for attacker in ATTACKERS if attacker.name == name)

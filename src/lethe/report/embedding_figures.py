@@ -50,12 +50,25 @@ def decay(model: Json) -> Figure | None:
             f"Top-{k}",
             logarithmic=True,
         )
+    strongest = [_shares(worst(level), chance["1"]) for level in levels]
+    band(axes, places, strongest, "muted", "solid", "strongest attacker", logarithmic=True)
     axes.axhline(chance["1"], color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
     _end_label(axes, places[-1], chance["1"], "chance (Top-1)")
     _log_shares(axes)
     axes.set_ylabel("share of vectors named")
     legend(axes, "lower left")
     return figure
+
+
+def worst(level: Json) -> Json:
+    """The lift that a level is judged on; in older documents that of the only attack."""
+    found: Json = level.get("risk", level["lift"])
+    return found
+
+
+def _shares(lift: Json, chance: float) -> dict[str, float | None]:
+    ends = ("value", "low", "high")
+    return {key: None if lift[key] is None else lift[key] * chance for key in ends}
 
 
 def proof(model: Json) -> Figure | None:
@@ -230,7 +243,7 @@ def _heat(cells: Sequence[Json], key: str) -> Figure:
 
 
 NAMED: dict[str, tuple[Callable[[Json], Figure | None], str]] = {
-    "decay": (decay, "Share of vectors named by noise level, logarithmic; the table holds it too."),
+    "decay": (decay, "Share identified by noise level, logarithmic; the table holds it too."),
     "proof": (proof, "Top-1 of the attack and limits on every attacker, by noise level."),
     "utility": (utility, "Smoothed, single-draw and M-draw utility by noise level."),
     "certified": (certified, "Certified accuracy against radius."),

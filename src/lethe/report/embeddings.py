@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lethe.report.embedding_figures import embedding_figures
+from lethe.report.embedding_figures import embedding_figures, worst
 from lethe.report.numbers import facts, fixed, grouped, measured, percent, rate, score
 
 Json = Mapping[str, Any]
-
-TITLES = {
-    "cosine": "Cosine distance",
-    "l2": "Euclidean distance",
-    "whitened": "Whitened distance",
-}
 
 
 def embeddings_view(document: Json) -> dict[str, Any] | None:
@@ -49,6 +43,7 @@ def _model(document: Json, model: Json, at: int) -> dict[str, Any]:
         "controls": _controls(model),
         "exposure": _exposure(model),
         "levels": [_level(one) for one in model["levels"]],
+        "attackers": _attackers(model["levels"]),
         "utility": None if "refused" in utility else [_task(one) for one in utility["levels"]],
         "utility_missing": utility.get("refused", ""),
         "measure": utility.get("measure", ""),
@@ -67,7 +62,7 @@ def _model(document: Json, model: Json, at: int) -> dict[str, Any]:
 
 def _attack(one: Json) -> dict[str, Any]:
     return {
-        "name": TITLES.get(one["name"], one["name"].capitalize()),
+        "name": one["name"],
         "top": [rate(one["top"][k]) for k in ("1", "5", "10", "20")],
         "lift": measured(one["lift"]["1"], 1),
         "mrr": rate(one["mrr"]),
@@ -82,7 +77,13 @@ def _attack(one: Json) -> dict[str, Any]:
 def _controls(model: Json) -> list[tuple[str, str]]:
     found = dict(model["controls"])
     open_set = found.pop("open_set")
-    rows = [("Lift under permuted names (must be 1)", str(score(found.pop("permuted_lift"))))]
+    lifts = found.pop("permuted_lift")
+    if "value" in lifts:  # of documents with one control for one attack
+        lifts = {"the attack": lifts}
+    rows = [
+        (f"Lift of {name} under permuted names (must be 1)", str(score(lift)))
+        for name, lift in lifts.items()
+    ]
     if "refused" in open_set:
         rows.append(("People who are not in the gallery", str(rate(open_set))))
     else:
@@ -117,11 +118,32 @@ def _level(one: Json) -> dict[str, Any]:
         "relative": f"{one['relative']:.3g}",
         "top": [rate(one["top"][k]) for k in ("1", "5", "10")],
         "lift": measured(one["lift"], 2),
+        "worst": measured(worst(one), 2),
+        "strongest": _attacker(one.get("strongest")),
         "tier": one["tier"],
         "bound": "–" if one["bound"] is None else fixed(one["bound"], 4),
         "optimal": "–" if optimal is None else fixed(optimal["high"], 4),
         "asked": one["asked"],
     }
+
+
+def _attacker(found: Json | None) -> str:
+    if found is None:
+        return ""
+    view = "" if found["view"] == "release" else f", on {found['view']}"
+    return f"{found['attack']}{view}"
+
+
+def _attackers(levels: Sequence[Json]) -> dict[str, Any]:
+    """Lift of every attacker at every level that was asked for."""
+    asked = [level for level in levels if level["asked"]]
+    found = [{_attacker(one): one for one in level.get("attacks", [])} for level in asked]
+    names = {name: one["knows"] for level in found for name, one in level.items()}
+    rows = []
+    for name, knows in names.items():
+        cells = [measured(level[name]["estimate"], 2) if name in level else None for level in found]
+        rows.append({"name": name, "knows": knows, "cells": cells})
+    return {"sigmas": [f"{level['sigma']:.4g}" for level in asked], "rows": rows}
 
 
 def _task(one: Json) -> dict[str, Any]:
@@ -175,7 +197,8 @@ def _detail(document: Json, model: Json) -> list[tuple[str, str]]:
     limit = "–" if found["bound"] is None else fixed(found["bound"], 4)
     rows = [
         ("Noise", facts(found["settings"])),
-        ("Top-1 of the attack", str(rate(found["top_1"]))),
+        ("Strongest attacker", _attacker(found.get("risk_from"))),
+        ("Its Top-1", str(rate(found["top_1"]))),
         ("Lift over chance", f"{score(found['risk'])}, {found['tier']}"),
         ("No attacker exceeds, one draw", limit),
         (f"{model['utility'].get('measure', 'Utility')} of one draw", str(rate(found["utility"]))),
@@ -194,8 +217,8 @@ def _side(model: Json, metric: str) -> dict[str, Any]:
     return {
         "name": model["name"],
         "dimensions": grouped(model["dimensions"]),
-        "top": rate(attack["top"]["1"]),
-        "lift": measured(attack["lift"]["1"], 1),
+        "strongest": _attacker(model["levels"][0].get("strongest")),
+        "lift": measured(worst(model["levels"][0]), 1),
         "bits": score(attack["bits"]),
         "utility": rate(clean),
         "nearest": _apart(model["geometry"].get("l2") or {}),

@@ -1,0 +1,362 @@
+"""Every attacker on released vectors, in one shape: what it holds, what it learns, whom it names.
+
+An attacker enrols people by the mean of their earlier vectors and looks up whose is nearest to a
+new one. What differs is the distance (cosine, Euclidean, or a metric learned from labelled vectors
+of *other* people, in two person-disjoint folds), whether the enrolled vectors are free of noise,
+and how many new vectors are known to be of one person. All of that is knowledge of the adversary
+and stands in `Attacker.knows`; a function of the release itself (the head's logits) is a view.
+
+Learned metrics follow Hatch, Kajarekar and Stolcke 2006 (within-class covariance normalisation)
+and Ioffe 2006 with Garcia-Romero and Espy-Wilson 2011 (probabilistic linear discriminant analysis,
+uncertain enrolment). They are fitted on the release as the adversary sees it, noise included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError, NotMeasurable
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.risk import RELEASE
+from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
+from lethe.reidentification.gallery import Index
+from lethe.reidentification.learned import ALL, LEARNED, Learned, Sight, learn, pooled, whitened
+from lethe.reidentification.nearest import nearest
+from lethe.reidentification.ranks import Ranks, ranks
+from lethe.reidentification.vectors import Float
+
+View = Callable[[Float], Float]
+"""A function of released rows (n, d) to (n, c), affine: of a mean it is the mean."""
+
+PLAIN = ("cosine", "l2")
+_PAPERS = {
+    "cosine": "gallery and probe protocol of biometric identification (ISO/IEC 19795-1)",
+    "whitened": "Mahalanobis distance; shrinkage by Ledoit and Wolf 2004",
+    "within-class": "Hatch, Kajarekar and Stolcke 2006",
+    "lda": "Fisher 1936; Belhumeur, Hespanha and Kriegman 1997",
+    "plda": "Ioffe 2006; Garcia-Romero and Espy-Wilson 2011",
+}
+_CHANCE_HITS = 100  # expected of a permuted control: enough to see a lift of 2
+_TOGETHER = 200_000  # probes that are ranked at once
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """One attacker: a distance and what the adversary holds.
+
+    Attributes:
+        name: unique in the registry; what rules, tables and findings call it.
+        title: in words.
+        metric: ``cosine``, ``l2``, ``whitened`` (scatter of enrolled rows), ``within-class``,
+            ``lda`` or ``plda`` (learned from other people's pairs).
+        clean_gallery: people were enrolled before the noise was introduced.
+        vectors: new vectors that are known to be of one person and are averaged; `ALL` of them.
+        projected: also runs on a view of fewer dimensions, such as the logits.
+    """
+
+    name: str
+    title: str
+    metric: str
+    clean_gallery: bool = False
+    vectors: int = 1
+    projected: bool = False
+
+    @property
+    def paper(self) -> str:
+        """Where its metric comes from."""
+        return _PAPERS.get(self.metric, _PAPERS["cosine"])
+
+    @property
+    def knows(self) -> str:
+        """What the adversary holds, in one line."""
+        held = "without noise" if self.clean_gallery else "as released"
+        parts = [f"earlier vectors of the same people, {held}"]
+        if self.metric in LEARNED:
+            parts.append("both vectors of other people, to learn the metric from")
+        joined = {1: "one new vector", ALL: "all new vectors of a person, known to be of one"}
+        parts.append(joined.get(self.vectors, f"{self.vectors} new vectors of one person"))
+        return "; ".join(parts)
+
+
+ATTACKERS = (
+    Attacker("cosine", "Nearest enrolled mean, cosine distance", "cosine"),
+    Attacker("l2", "Nearest enrolled mean, Euclidean distance", "l2", projected=True),
+    Attacker("whitened", "Nearest in the metric of the scatter within enrolment", "whitened"),
+    Attacker("within-class", "Within-class covariance of other people's pairs", "within-class"),
+    Attacker("lda", "Linear discriminants of other people", "lda"),
+    Attacker("plda", "Probabilistic linear discriminants of other people", "plda"),
+    Attacker("clean gallery", "Nearest clean mean, Euclidean distance", "l2", True),
+    Attacker("2 vectors", "Mean of 2 vectors against clean means", "l2", True, 2),
+    Attacker("5 vectors", "Mean of 5 vectors against clean means", "l2", True, 5),
+    Attacker("all vectors", "Mean of all vectors against clean means", "l2", True, ALL, True),
+    Attacker("plda, all vectors", "PLDA of the mean of all vectors", "plda", False, ALL),
+    Attacker(
+        "plda, clean gallery, all vectors",
+        "PLDA of the mean of all vectors against clean means",
+        "plda",
+        True,
+        ALL,
+    ),
+)
+"""The registry: all are run on every candidate and every noise level."""
+
+
+def allowed(clean_gallery: bool = True, vectors: int = ALL) -> tuple[Attacker, ...]:
+    """The attackers that a threat model allows.
+
+    Args:
+        clean_gallery: whether the adversary may hold vectors from before the noise.
+        vectors: the most vectors of a person that it may know to belong together; `ALL` of them.
+
+    >>> [attacker.name for attacker in allowed(clean_gallery=False, vectors=1)]
+    ['cosine', 'l2', 'whitened', 'within-class', 'lda', 'plda']
+    """
+    return tuple(
+        attacker
+        for attacker in ATTACKERS
+        if (clean_gallery or not attacker.clean_gallery)
+        and (vectors == ALL or (attacker.vectors != ALL and attacker.vectors <= vectors))
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Attackers that look at the same people.
+
+    Attributes:
+        attackers: which.
+        fold: (G,) see `folds`.
+        backend: see `ranks`; so are the workers.
+        workers: see there.
+    """
+
+    attackers: tuple[Attacker, ...]
+    fold: NDArray[np.bool_]
+    backend: str = "auto"
+    workers: int = 1
+
+    def seen(self, attacker: Attacker, sight: Sight, clean: Sight) -> Sight:
+        """The release with what this attacker holds beside it."""
+        if attacker.clean_gallery:
+            sight = replace(sight, rows=clean.rows, gallery=clean.gallery)
+        if attacker.vectors == 1:
+            return sight
+        probes, owner = pooled(sight.probes, sight.owner, attacker.vectors)
+        return replace(sight, probes=probes, owner=owner)
+
+    def fits(self, attacker: Attacker, seen: Sight) -> tuple[Learned, ...]:
+        """Metrics to attack fold False and fold True with, each learned on the other.
+
+        Raises:
+            NotMeasurable: too few people, or nothing to learn from.
+        """
+        if attacker.metric in PLAIN:
+            return ()
+        if attacker.metric == "whitened":
+            return (whitened(seen),)
+        return tuple(learn(attacker.metric, seen, self.fold != half) for half in (False, True))
+
+    def rank(self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]) -> Ranks:
+        """Rank of the owner for every probe of what an attacker sees."""
+        closer, tied = (np.zeros(len(seen.owner), np.int64) for _ in range(2))
+        name, again = "", 0.0
+        for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
+            found = ranks(
+                probes,
+                gallery,
+                seen.owner[mine],
+                metric,
+                backend=self.backend,
+                workers=self.workers,
+            )
+            closer[mine], tied[mine] = found.closer, found.tied
+            name, again = found.backend, again + found.decided_in_float64 * float(mine.mean())
+        return Ranks(closer, tied, len(seen.gallery), name, again)
+
+    def named(self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]) -> Index:
+        """(P,) whom an attacker names for every probe; of several at one distance the first."""
+        user = np.zeros(len(seen.owner), np.intp)
+        for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
+            user[mine] = nearest(probes, gallery, metric).user
+        return user
+
+    def _mapped(
+        self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]
+    ) -> Iterator[tuple[NDArray[np.bool_], Float, Float, str]]:
+        """Which probes, these and the gallery in the coordinates of a metric, and its name."""
+        every = np.ones(len(seen.owner), bool)
+        if not fits:
+            yield every, seen.probes, seen.gallery, attacker.metric
+            return
+        for half, fit in zip((False, True), fits, strict=False):
+            mine = every if len(fits) == 1 else self.fold[seen.owner] == half
+            if mine.any():
+                yield mine, fit.probes(seen.probes[mine]), fit.gallery(seen.gallery), "l2"
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Whom one attacker names in one view of a release.
+
+    Attributes:
+        attacker: who attacks.
+        view: ``release``, or the function of the release that is looked at.
+        hits: (G,) by person, over all draws; ties count by expectation.
+        tries: (G,) probes by person, over all draws.
+        draws: noise draws behind it.
+        agreement: share of probes for which two draws name the same person; 0 where it was not
+            looked at, for there are many probes.
+    """
+
+    attacker: Attacker
+    view: str
+    hits: Float
+    tries: Float
+    draws: int
+    agreement: float = 0.0
+
+    def lift(self, confidence: float) -> Estimate:
+        """Top-1 over chance, 1 / G; interval by people."""
+        # Where the noise changes little, another draw of the same probe is no further trial.
+        alone = float(self.tries.sum()) / (1 + (self.draws - 1) * self.agreement)
+        # Averages over ties may leave their range by a rounding.
+        hits = np.minimum(self.hits, self.tries)
+        found = share_of_users(hits, self.tries, confidence, alone)
+        return scaled(found, len(self.hits))
+
+    def linear(self) -> Linear:
+        """Top-1 with each person's share in its error, to compare two of them in pairs."""
+        total = float(self.tries.sum())
+        share = float(self.hits.sum()) / total
+        return Linear(share, (self.hits - share * self.tries) / total, 0.0, "t by users")
+
+
+def tallies(
+    panel: Panel,
+    draws: Iterable[tuple[Sight, Sight]],
+    clean: Sight,
+    *,
+    views: Mapping[str, View] = MappingProxyType({}),
+    single: int | None = None,
+    skipped: dict[str, str] | None = None,
+) -> list[Tally]:
+    """Every attacker of a panel on some draws of one release and on its views.
+
+    Args:
+        panel: the attackers.
+        draws: of each draw the sight that metrics are learned on (the same object for several
+            draws learns once) and the one that is attacked.
+        clean: the release without noise, for those who hold it.
+        views: further functions of the release, affine in a row; on them only attackers that are
+            `projected` run.
+        single: draws that attackers of single vectors get, who have more probes; all by default.
+        skipped: filled with name and reason of attackers who cannot run.
+
+    Returns:
+        One tally an attacker and view, the release's first, in their order.
+    """
+    users = len(clean.gallery)
+    functions: dict[str, View | None] = {RELEASE: None, **views}
+    running = [
+        (view, attacker)
+        for view in functions
+        for attacker in panel.attackers
+        if view == RELEASE or attacker.projected
+    ]
+    found = {key: Tally(key[1], key[0], np.zeros(users), np.zeros(users), 0) for key in running}
+    held = {view: _through(function, clean) for view, function in functions.items()}
+    fitted: dict[tuple[str, Attacker], tuple[Learned, ...]] = {}
+    guesses: dict[tuple[str, Attacker], Index] = {}
+    last: Sight | None = None
+    for number, (learned_on, sight) in enumerate(draws):
+        looked = {view: _through(function, sight) for view, function in functions.items()}
+        if learned_on is not last:
+            last, fitted = learned_on, {}
+            source = {view: _through(function, last) for view, function in functions.items()}
+        for key in list(running):
+            view, attacker = key
+            if attacker.vectors == 1 and single is not None and number >= single:
+                continue
+            try:
+                if key not in fitted:
+                    fitted[key] = panel.fits(
+                        attacker, panel.seen(attacker, source[view], held[view])
+                    )
+                seen = panel.seen(attacker, looked[view], held[view])
+                credit = first_credit(panel.rank(attacker, seen, fitted[key]))
+                if attacker.vectors != 1 and number < 2:
+                    guess = panel.named(attacker, seen, fitted[key])
+                    agreement = float((guess == guesses.get(key, -1)).mean())
+                    guesses[key] = guess
+            except (InputError, NotMeasurable) as error:
+                running.remove(key)
+                if skipped is not None:
+                    skipped[f"{attacker.name} on {view}"] = str(error)
+                continue
+            tally = found[key]
+            found[key] = replace(
+                tally,
+                hits=tally.hits + np.bincount(seen.owner, credit, minlength=users),
+                tries=tally.tries + np.bincount(seen.owner, minlength=users),
+                draws=tally.draws + 1,
+                agreement=agreement if attacker.vectors != 1 and number == 1 else tally.agreement,
+            )
+    return [found[key] for key in running]
+
+
+def _through(view: View | None, sight: Sight) -> Sight:
+    """The sight of one who looks at a function of the release alone."""
+    if view is None:
+        return sight
+    return replace(
+        sight, rows=view(sight.rows), gallery=view(sight.gallery), probes=view(sight.probes)
+    )
+
+
+def first_credit(found: Ranks) -> Float:
+    """(P,) chance that the owner is named first, ties broken at random."""
+    return np.asarray(np.where(found.closer == 0, 1 / (1 + found.tied), 0.0))
+
+
+def permuted_lift(
+    panel: Panel, attacker: Attacker, seen: Sight, seed: int = 0, confidence: float = 0.95
+) -> Estimate:
+    """Lift where every person's probes are those of another, by chance: it must be 1.
+
+    Whatever is learned is learned on the permuted pairs, so an attacker who is helped by more than
+    a person's own vectors shows here. Over permutations each probe looks for every person equally
+    often: Top-1 is 1 / G in expectation for a fixed metric. Permutations are as many as give 100
+    hits by chance, so that a lift of 2 would be seen.
+
+    Args:
+        panel: the attacker's.
+        attacker: who attacks.
+        seen: see `Panel.seen`.
+        seed: of the permutations.
+        confidence: of the t-interval over permutations.
+    """
+    users, trials = len(seen.gallery), len(seen.owner)
+    number = max(10, -(-_CHANCE_HITS * users // trials))
+    rng = np.random.default_rng([seed, 63])
+    others = [rng.permutation(users)[seen.owner] for _ in range(number)]
+    lifts: list[float] = []
+    if attacker.metric in LEARNED:
+        for owner in others:
+            permuted = replace(seen, owner=owner)
+            found = panel.rank(attacker, permuted, panel.fits(attacker, permuted))
+            lifts.append(users * float(first_credit(found).mean()))
+    else:
+        fits, at_once = panel.fits(attacker, seen), max(1, _TOGETHER // trials)
+        for start in range(0, number, at_once):
+            some = others[start : start + at_once]
+            probes = np.tile(seen.probes, (len(some), 1))
+            found = panel.rank(
+                attacker, replace(seen, probes=probes, owner=np.concatenate(some)), fits
+            )
+            lifts += (users * first_credit(found).reshape(len(some), -1).mean(axis=1)).tolist()
+    return mean_of_pools(lifts, confidence)
