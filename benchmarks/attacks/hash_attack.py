@@ -19,10 +19,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
-import hmac
 import io
 import json
-import secrets
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -32,11 +30,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lethe.cli import run
+from lethe.data.schema import Schema
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
 from lethe.queries.ledger import chain
 from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.registration import register
 
 ROWS, RIGHT = 1000, 317
 SHORTEST = 8  # hexadecimal digits of a hash that confirm a guess
@@ -113,9 +113,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         content = write(folder / "people.parquet", right).read_bytes()
-        key = secrets.token_bytes(32)  # in the keeper's file; neither printed nor in the ledger
         plain = hashlib.sha256(content).hexdigest()
-        keyed = hmac.new(key, content, "sha256").hexdigest()
+        schema = Schema.of({name: {"type": "whole"} for name in ("age", "zip", "pay")})
+        # The key is in the keeper's file alone, which is neither printed nor in the ledger.
+        keyed = register(folder / "people.parquet", schema).fingerprint()
         place = folder / "b.db"
         with contextlib.closing(open_ledger(place)) as ledger:
             ledger.create(
@@ -124,6 +125,7 @@ def main() -> None:
                 fingerprint=plain if options.unkeyed else keyed,
                 relation="add/remove",
                 unit="record",
+                schema=schema.canonical(),
             )
             first = next(iter(ledger.entries("people")))
         seen = printed(place, folder)

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -31,13 +32,14 @@ QUESTIONS = 25
 HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
 
-def search(examples: int) -> Coverage:
-    covered = Coverage()
+def search(examples: int, seed: int = 0, covered: Coverage | None = None) -> Coverage:
+    """Questions on so many pairs of tables; fails at the first that looks different."""
+    covered = covered or Coverage()
 
+    @hypothesis.seed(seed)
     @settings(
         max_examples=examples,
         deadline=None,
-        derandomize=True,
         database=None,
         suppress_health_check=HEALTH,
         report_multiple_bugs=False,
@@ -75,10 +77,8 @@ def test_a_thousand_cases_of_neighbours_look_alike() -> None:
 
 @pytest.mark.slow
 def test_fifty_thousand_cases_of_neighbours_look_alike() -> None:
-    covered = search(2000)
-    print(f"{covered.cases} cases, {covered.answered} answered")
-    for (kind, column), count in sorted(covered.kinds.items()):
-        print(f"{kind:16} {column:8} {count}")
+    """The same search with other seeds, and a table of what was asked: `benchmarks/attacks`."""
+    covered = search(2000, seed=1)
     assert covered.cases >= 50_000
 
 
