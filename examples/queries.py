@@ -23,13 +23,9 @@ ROUNDS = 50 if os.environ.get("LETHE_QUICK") == "1" else 400
 place = tempfile.TemporaryDirectory()
 table, book = Path(place.name) / "patients.parquet", Path(place.name) / "budget.db"
 write_patients(table)
-schema = lethe.Schema.of(
-    {
-        "diagnosis": {"type": "text", "values": ["malignant", "benign"], "missing": False},
-        "radius": {"type": "number", "bounds": [0, 100]},
-    }
-)
-data = lethe.register(table, schema)
+diagnoses = {"type": "text", "values": ["malignant", "benign"]}
+schema = {"diagnosis": diagnoses, "radius": {"type": "number", "bounds": [0, 100]}}
+data = lethe.register(table, lethe.Schema.of(schema))
 ledger = lethe.open_ledger(book)
 ledger.create(
     "patients",
@@ -37,6 +33,7 @@ ledger.create(
     fingerprint=data.fingerprint(),
     relation="add/remove",
     unit="record",
+    analysts={"local": lethe.budget_of("epsilon", 1.0)},
 )
 
 # %% Questions

@@ -47,7 +47,7 @@ def test_a_wrong_mechanism_from_file_to_report(
     told = capsys.readouterr()
     assert "This audit contradicts the claim of 1-DP" in told.out
     assert "fail: epsilon-lower <= 1 on half" in told.out and "fixed after" not in told.out
-    assert "pair 7 of 7" in told.err
+    assert "pair 10 of 10" in told.err
     found = json.loads((place / "run" / "findings.json").read_text())
     assert found["subject"]["release"] == "queries"
     assert len(found["queries"]["mechanism"]["pairs"]) == 7

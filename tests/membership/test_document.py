@@ -209,6 +209,7 @@ def test_records_are_named_only_on_request_and_never_by_id(made):
     assert b"patient" not in told.to_bytes()
     exposed = checked(told)["records"]["exposed"]
     assert [row["id"] for row in exposed] == [f"record {rank}" for rank in range(1, 101)]
+    # Ranked on one half of the models and reported from the other: the order is not that of t.
     t = [row["t"] for row in exposed]
-    assert t == sorted(t, reverse=True)
+    assert np.mean(t[:50]) > np.mean(t[50:])
     assert all(row["low"] < row["t"] < row["high"] for row in exposed)

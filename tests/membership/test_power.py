@@ -202,14 +202,13 @@ def test_a_part_of_the_records_answers_for_all(monkeypatch):
     assert excess[1] == pytest.approx(excess[0], rel=0.15)
 
 
-def test_a_part_is_of_whole_persons(monkeypatch):
+def test_a_part_is_of_whole_persons():
     members = paired(8, 600)
     made = shadows(members, signals(members), groups=np.arange(600) // 3)
-    monkeypatch.setattr(module, "_CELLS", 8 * 250)
-    part = module.part_of(made, 0)
+    part = module.part_of(made, 0, most=8 * 250)
     assert 225 <= part.records <= 275
     assert (np.unique(part.groups, return_counts=True)[1] == 3).all()
-    assert module.part_of(made, 0).ids.tolist() == part.ids.tolist()
+    assert module.part_of(made, 0, most=8 * 250).ids.tolist() == part.ids.tolist()
 
 
 def test_copies_of_a_record_are_no_news():

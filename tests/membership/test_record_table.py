@@ -218,6 +218,8 @@ def test_the_file_keeps_its_columns_and_gets_the_new_ones(tmp_path, monkeypatch)
     )
 
     class Folder:
+        path = tmp_path
+
         def write(self, name, content):
             (tmp_path / name).write_bytes(content)
             return tmp_path / name

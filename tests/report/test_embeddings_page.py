@@ -55,7 +55,7 @@ def test_it_says_what_was_found_and_what_is_proven(page):
 
 
 def test_every_model_has_its_figures_and_the_ids_stay_apart(page):
-    for label in ("Share of vectors named", "limits on every attacker, by noise level"):
+    for label in ("Share identified by noise level", "limits on every attacker, by noise level"):
         assert page.count(label) == 2
     assert page.count("Certified accuracy against radius.") == 1  # the other has no head
     ids = re.findall(r' id="([^"]+)"', page)

@@ -244,7 +244,11 @@ def drift(shadows: Shadows) -> Check | None:
     middle = float(np.median(share))
     deviation = 1.4826 * float(np.median(np.abs(share - middle)))
     # The noise of a mean over so many records is the least spread one can expect.
-    own = middle * (1 - middle) if table.dtype == np.bool_ else float(np.median(table.var(axis=1)))
+    # A share is taken with one right and one wrong record more, so that models without a mistake
+    # do not make a single mistake of another one stand out.
+    records = table.shape[1]
+    likely = (middle * records + 1) / (records + 2)
+    own = likely * (1 - likely) if table.dtype == np.bool_ else float(np.median(table.var(axis=1)))
     noise = float(np.sqrt(max(own, 1e-4) / table.shape[1]))
     off = np.flatnonzero(np.abs(share - middle) > 6 * max(deviation, noise))
     named = ", ".join(map(str, off[:5]))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice
 from lethe.membership.inputs import check_members, check_scored, check_table, check_varies
-from lethe.membership.leave_one_out import References, leave_one_out
+from lethe.membership.leave_one_out import References, leave_one_out, scored_cells
 from lethe.membership.lira import lira_online, side_variance, variance_rule
 
 COVARIANCES = ("diagonal", "full")
@@ -74,6 +74,7 @@ def multi_query_scores(
         if full
         else _one_by_one(signals, members, rule, seed)
     )
+    score[~scored_cells(members, seed)] = np.nan
     check_scored(score)
     return score
 
