@@ -50,7 +50,7 @@ def test_a_wrong_mechanism_from_file_to_report(
     assert "pair 10 of 10" in told.err
     found = json.loads((place / "run" / "findings.json").read_text())
     assert found["subject"]["release"] == "queries"
-    assert len(found["queries"]["mechanism"]["pairs"]) == 7
+    assert len(found["queries"]["mechanism"]["pairs"]) == 10
     assert all(rule["fixed"] for rule in found["rules"])
     assert "<svg" in (place / "run" / "report.html").read_text()
     before = (place / "run" / "findings.json").read_bytes()

@@ -71,9 +71,7 @@ def _more(
     if features is not None and shadows.records > 1:
         around = surroundings(features, shadows.labels, seed)
     columns = record_table(shadows, scores, around)
-    t = columns["t"]
-    order = np.flatnonzero(np.isfinite(t))
-    order = order[np.argsort(-t[order], kind="stable")]
+    order = measured.exposure.ranked(0.95).order
     added = {name: column[order].tolist() for name, column in columns.items() if name not in _OLD}
     return [
         {name: _plain(column[at]) for name, column in added.items()} for at in range(len(order))
