@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,9 +15,13 @@ from lethe.data.schema import Schema
 from lethe.data.source import File, read_typed
 from lethe.errors import InputError
 from lethe.queries.ask import Reply, ask
+from lethe.queries.bind import bind
 from lethe.queries.charge import Charge
+from lethe.queries.evaluate import measure
 from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.parse import parse
 from lethe.queries.registration import register
+from lethe.queries.table import Table
 
 SURE = 1e6  # an epsilon at which the noise is below one row
 
@@ -30,7 +35,7 @@ class Keeper:
             self.data.write_bytes(data)
         else:
             self.data = folder / "t.parquet"
-            pq.write_table(pa.table(data), self.data)
+            pq.write_table(data if isinstance(data, pa.Table) else pa.table(data), self.data)
         columns = {n: t if isinstance(t, dict) else {"type": t} for n, t in types.items()}
         registered = register(File(self.data), Schema.of(columns))
         self.budget = folder / "b.db"
@@ -188,3 +193,88 @@ def test_questions_about_data_that_are_not_registered_are_refused(tmp_path: Path
     pq.write_table(pa.table({"n": [1, 2, 3]}), path)
     with pytest.raises(InputError, match="not those that the budget is bound to"):
         ask(path, "count()", epsilon=1.0, budget=None, no_budget=True)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        "[0, 1e-310]",
+        "[0, 1e-320]",
+        "[0, 2.2250738585072014e-308]",
+        "[1e-308, 2.2250738585072014e-308]",
+        "[-8e307, 8e307]",
+        "[9007199254740993, 1e307]",
+        "[9007199254740992, 9007199254740993]",
+        "[0, 1e-101]",
+    ],
+)
+def test_bounds_that_overflow_are_refused_before_a_row_is_read(tmp_path: Path, bounds: str) -> None:
+    """The inverse of a tiny step is infinite, and a cast failed exactly where a row matched."""
+    keeper = Keeper(tmp_path, {"x": [1.0], "n": [1]}, {"x": "number", "n": "whole"})
+    questions = [f"{name}(x) in {bounds}" for name in ("sum", "mean", "variance", "median")]
+    questions += [f"regress(x in {bounds}, n in [0, 1])", f"regress(n in [0, 1], x in {bounds})"]
+    for question in (*questions, f"histogram(x) in {bounds} bins 3"):
+        with pytest.raises(InputError):
+            keeper.ask(question, 1e-6)
+    assert keeper.spent == 0
+
+
+@pytest.mark.parametrize("bounds", ["[0, 1e-90]", "[-1e90, 1e99]", "[-1e100, 1e100]"])
+def test_the_widest_and_the_narrowest_bounds_are_answered_whatever_the_rows(
+    tmp_path: Path, bounds: str
+) -> None:
+    cells = [0.0, 1.0, -1e308, 1e308, np.inf, -np.inf, 5e-324, np.nan]
+    keeper = Keeper(tmp_path, {"x": cells, "n": np.arange(8)}, {"x": "number", "n": "whole"})
+    for name in ("sum", "mean", "variance", "median"):
+        keeper.ask(f"{name}(x) in {bounds}", 1e-6)
+    keeper.ask(f"regress(x in {bounds}, n in [0, 9])", 1e-6)
+    keeper.ask(f"histogram(x) in {bounds} bins 3", 1e-6)
+
+
+def test_texts_that_a_collation_calls_equal_are_two(tmp_path: Path) -> None:
+    """One row in another case took the name of a group, and the counts of all its rows."""
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect(str(path)) as base:
+        base.execute("CREATE TABLE t (county VARCHAR COLLATE NOCASE)")
+        base.execute("INSERT INTO t VALUES ('KENT'), ('kent'), ('kent'), ('Kent')")
+    registered = register(File(path), Schema.of({"county": {"type": "text"}}))
+    with Table(registered) as table:
+        for question, exact in (
+            ("count() by county among ['KENT', 'kent']", [1, 2]),
+            ("count() where county = 'kent'", [2]),
+            ("count() by county", [1, 1, 2]),
+        ):
+            query = bind(parse(question), registered.schema)
+            groups = measure(table, query, None, 1, "salt")
+            assert [group.rows for group in groups.values()] == exact
+
+
+def test_columns_that_are_worked_out_when_read_are_copied_once(tmp_path: Path) -> None:
+    path = tmp_path / "t.duckdb"
+    with duckdb.connect(str(path)) as base:
+        base.execute("CREATE TABLE t (n INTEGER, drawn DOUBLE AS (random()))")
+        base.execute("INSERT INTO t VALUES (1), (2)")
+    schema = Schema.of({"n": {"type": "whole"}, "drawn": {"type": "number"}})
+    registered = register(File(path), schema)
+    assert registered.copied
+    with Table(registered) as table:
+        first = table.run("SELECT sum(drawn) FROM rows")
+        assert first == table.run("SELECT sum(drawn) FROM rows")
+
+
+def test_text_that_arrow_does_not_check_is_never_left_to_duckdb(tmp_path: Path) -> None:
+    """One cell that is not UTF-8 made DuckDB fail where it was read, and row groups told where."""
+    cells = pa.array([b"Kent", b"\xff\xfe", None], pa.binary()).cast(pa.binary_view())
+    table = pa.table({"x": cells.view(pa.string_view()), "n": [1, 2, 3]})
+    keeper = Keeper(tmp_path, table, {"x": "text", "n": "whole"})
+    assert keeper.counts("count() where x = 'Kent'") == [1]
+    assert keeper.counts("count() where x is not null") == [2]
+
+
+@pytest.mark.parametrize(
+    "person", [{"type": "number"}, {"type": "whole", "bounds": [0, 9], "outside": "clamp"}]
+)
+def test_two_people_never_get_one_name(tmp_path: Path, person: dict[str, Any]) -> None:
+    keeper = Keeper(tmp_path, {"who": [1, 11, 12], "n": [1, 2, 3]}, {"who": person, "n": "whole"})
+    with pytest.raises(InputError, match="give two people one name"):
+        ask(keeper.data, "count()", epsilon=1.0, budget=keeper.budget, person="who", rows=1)

@@ -136,7 +136,7 @@ def plain_cast(column: Column, source: str) -> str:
             )
     elif kind == "text":
         if is_text:
-            return cell
+            return f'({cell} COLLATE "binary")'  # a .duckdb column may call two texts equal
         if source in _WHOLE or source == "BOOLEAN":
             return f"CAST({cell} AS VARCHAR)"
     elif kind == "date":

@@ -214,16 +214,17 @@ def strange_columns(path: Path) -> dict[str, str]:
     try:
         with parquet.ParquetFile(path) as opened:
             check_names(path, opened.schema_arrow.names)
+            coded = _coded_text(pa, opened)
             watched = {
                 field.name: field.type
                 for field in opened.schema_arrow
-                if _is_moment(pa, field.type) or _is_string(pa, field.type)
+                if _is_moment(pa, field.type) or _is_string(pa, field.type) or field.name in coded
             }
             for batch in opened.iter_batches(columns=list(watched)):
                 for name in set(watched) - set(found):
                     kind, cells = watched[name], batch.column(name)
-                    if _is_string(pa, kind):
-                        if not _is_utf8(pa, cells):
+                    if _is_string(pa, kind) or name in coded:
+                        if name in coded or not _is_utf8(pa, cells):
                             found[name] = "VARCHAR"
                         continue
                     low, high = _moment_range(kind)
@@ -240,6 +241,19 @@ def strange_columns(path: Path) -> dict[str, str]:
         raise InputError(
             f"{path} is no readable parquet file: {str(error).splitlines()[0]}. Save it again."
         ) from error
+    return found
+
+
+def _coded_text(pa: Any, opened: Any) -> set[str]:
+    """Columns that DuckDB takes for text and Arrow does not check as such: never left to DuckDB."""
+    found = {f.name for f in opened.schema_arrow if str(f.type).endswith("_view")}
+    for at in range(len(opened.schema)):
+        column = opened.schema.column(at)
+        is_plain = column.path in opened.schema_arrow.names
+        kind = opened.schema_arrow.field(column.path).type if is_plain else None
+        if kind is not None and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+            if column.logical_type.type != "NONE":  # ENUM, for one
+                found.add(column.path)
     return found
 
 
@@ -305,8 +319,11 @@ def _clean(pa: Any, cells: Any, kind: Any, how: str) -> Any:
     if how == "VARCHAR":
         if pa.types.is_dictionary(kind):
             cells = cells.dictionary_decode()
-        wide = pa.types.is_large_string(cells.type)
-        raw_bytes = cells.view(pa.large_binary() if wide else pa.binary()).to_pylist()
+        if str(cells.type).endswith("_view"):
+            raw_bytes = cells.view(pa.binary_view()).to_pylist()
+        else:
+            wide = pa.types.is_large_string(cells.type) or pa.types.is_large_binary(cells.type)
+            raw_bytes = cells.view(pa.large_binary() if wide else pa.binary()).to_pylist()
         decoded = [None if one is None else one.decode("utf-8", "replace") for one in raw_bytes]
         return pa.array(decoded, pa.string())
     low, high = _moment_range(kind)

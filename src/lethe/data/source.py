@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -125,11 +126,27 @@ def only_table(base: Any, path: Path, table: str | None) -> str:
     return table
 
 
+def _is_computed(base: Any, table: str) -> bool:
+    """Whether cells of a .duckdb table may be worked out when they are read, from who knows what.
+
+    DuckDB tells by the statement that made the table alone; a name that reads so costs a copy.
+    """
+    told = base.execute(
+        "SELECT sql FROM duckdb_tables() WHERE database_name = 'given' AND schema_name = 'main' "
+        "AND table_name = ?",
+        [table],
+    ).fetchone()
+    return re.search(r"\bGENERATED\b|\bAS\s*\(", str(told[0]), re.IGNORECASE) is not None
+
+
 def in_place(file: File) -> bool:
     """Whether questions can read the file itself: every cast of every cell of it is total."""
     if file.is_text:
         return False
-    return file.path.suffix.lower() == ".duckdb" or not strange_columns(file.path)
+    if file.path.suffix.lower() == ".parquet":
+        return not strange_columns(file.path)
+    with raw(file) as (base, _, _):
+        return not _is_computed(base, only_table(base, file.path, file.table))
 
 
 def read_typed(
@@ -199,15 +216,25 @@ def left_out(path: str | Path | File, table: str | None = None) -> dict[str, str
 
 
 def misfits(file: File, schema: Schema) -> dict[str, int]:
-    """By column that may not be missing, how many cells are missing or do not fit."""
-    strict = [name for name in schema if not schema[name].missing]
+    """By column that may not be missing, how many cells are missing or do not fit.
+
+    Every declared cell is read and cast once, so that a file at which that fails is refused here
+    and not when a question has been paid for.
+
+    Raises:
+        InputError: the file cannot be read to its end, or does not have the declared columns.
+    """
     with raw(file) as (base, source, types):
-        rows = rows_sql(schema, types, source)  # also checks that all columns are there
-        if not strict:
-            return {}
-        counts = ", ".join(f"count(*) - count({quoted(name)})" for name in strict)
+        rows = rows_sql(schema, types, source)
+        counts = ", ".join(
+            f"count(*) - count({quoted(name)}), bit_xor(hash({quoted(name)}))" for name in schema
+        )
         found = base.execute(f"SELECT {counts} FROM ({rows}) AS typed").fetchone()
-    return {name: int(count) for name, count in zip(strict, found, strict=True) if count}
+    return {
+        name: int(count)
+        for name, count in zip(schema, found[::2], strict=True)
+        if count and not schema[name].missing
+    }
 
 
 def write_typed(file: File, schema: Schema, path: Path) -> None:

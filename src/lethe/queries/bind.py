@@ -35,6 +35,7 @@ from lethe.queries.grammar import (
     opposite,
     ordered,
 )
+from lethe.queries.statistics.lattice import check_extent
 
 NUMERIC = ("whole", "number", "bool")
 """Types that sums and quantiles are taken of; true counts as 1 and false as 0."""
@@ -81,13 +82,23 @@ def bind(query: Query, schema: Schema, person: str | None = None) -> Query:
                 f"column {key.column!r} is both asked about and grouped by. Group by another one."
             )
     if person is not None:
-        _ = schema[person]
+        _check_person(schema[person])
         if person in [key.column for key in by]:
             raise InputError(
                 f"column {person!r} names the person: a group of one person is what must not be "
                 "answered. Group by another column."
             )
     return Query(aggregate, where, by)
+
+
+def _check_person(column: Column) -> None:
+    """Each person must keep a name of their own: values that are moved or rounded may not serve."""
+    if column.type not in ("whole", "text") or column.outside == "clamp":
+        how = " clamped to bounds" if column.outside == "clamp" else ""
+        raise InputError(
+            f"column {column.name!r} holds {_HOLDS[column.type]}{how}, which can give two people "
+            "one name. Declare it as whole numbers or text, without clamping."
+        )
 
 
 def names_of(query: Query) -> list[str]:
@@ -129,11 +140,19 @@ def _bound_aggregate(aggregate: Aggregate, schema: Schema) -> Aggregate:
                 f"column {name!r} holds {_HOLDS[column.type]}, not numbers. Ask for count() by "
                 "it, or choose a column of numbers."
             )
+    for bounds in _bounds_of(aggregate):
+        check_extent(bounds.low, bounds.high)
     if isinstance(aggregate, Regression) and aggregate.x == aggregate.y:
         raise InputError(f"regress needs two columns, got {aggregate.x!r} twice.")
     if isinstance(aggregate, Histogram) and _too_narrow(aggregate.bounds, aggregate.bins):
         raise InputError(f"{aggregate}: the bins are narrower than numbers can tell apart.")
     return aggregate
+
+
+def _bounds_of(aggregate: Aggregate) -> tuple[Bounds, ...]:
+    if isinstance(aggregate, Regression):
+        return (aggregate.x_bounds, aggregate.y_bounds)
+    return () if isinstance(aggregate, Count | Categories | Mode) else (aggregate.bounds,)
 
 
 def _too_narrow(bounds: Bounds, bins: int) -> bool:

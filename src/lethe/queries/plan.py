@@ -32,6 +32,7 @@ MADE_UP = (100, 10_000, 1_000_000)
 """Rows of a group for which a plan tells the error where that depends on them."""
 
 MOST = 10**15
+DISTINCT = "no two people share a name in the column of persons, as the schema reads it"
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,8 @@ def make_plan(
         raise InputError("at this cost no group is large enough to be shown: spend more.")
     sample, released = rehearsal.rows[0], rehearsal.guarantee
     notes = (*_notes(query, privacy), *sample.notes)
-    assumed = (*released.assumptions, *schema.assumptions(), *assumptions)
+    named = () if privacy.person is None else (DISTINCT,)
+    assumed = (*released.assumptions, *named, *schema.assumptions(), *assumptions)
     guarantee = replace(released, assumptions=assumed)
     words = sensitivity_words(query, privacy)
     return Plan(query, privacy, layout, sample, guarantee, words, notes, released)

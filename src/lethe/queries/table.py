@@ -117,7 +117,7 @@ class Table:
     def _lock_in(self, keep: bool) -> None:
         base, registered = self._base, self.registered
         base.execute(f"SET temp_directory = {text_sql(self._spill.name)}")
-        if registered.table is not None or registered.rows.suffix.lower() == ".duckdb":
+        if not registered.copied and registered.rows.suffix.lower() == ".duckdb":
             base.execute(f"ATTACH {text_sql(str(registered.rows))} AS given (READ_ONLY)")
             inside = only_table(base, registered.rows, registered.table)
             source = f"given.main.{quoted(inside)}"

@@ -19,6 +19,7 @@ from lethe.errors import InputError
 MEAN_CELLS = 2**24
 VARIANCE_CELLS = 2**12  # squares of units must fit with many rows
 QUANTILE_CELLS = 2**10
+CLOSEST, FURTHEST = 1e-100, 1e100
 _LARGEST = 2**36  # of a bound in steps: 10^8 rows of it still fit in 63 bits
 
 
@@ -35,6 +36,24 @@ def check_number(name: str, bound: Any) -> None:
         )
     if not math.isfinite(bound):
         raise InputError(f"{name} {bound!r} must be finite.")
+
+
+def check_extent(low: float, high: float) -> None:
+    """Refuse bounds between which floating-point numbers could overflow or vanish.
+
+    Within these limits the step of every lattice, its inverse, and all products with them are
+    ordinary numbers, so that no value of a cell can make the arithmetic fail.
+
+    Raises:
+        InputError: reversed, equal as floating-point numbers, too close or too far out.
+    """
+    if not float(low) < float(high):
+        raise InputError(f"bounds are reversed or equal: {low!r}, {high!r}.")
+    if float(high) - float(low) < CLOSEST or max(abs(low), abs(high)) > FURTHEST:
+        raise InputError(
+            f"bounds {low!r} and {high!r} must be at least {CLOSEST:g} apart and at most "
+            f"{FURTHEST:g} in size. Choose bounds that values of the column can have."
+        )
 
 
 @dataclass(frozen=True)
@@ -65,8 +84,7 @@ class Lattice:
     def __post_init__(self) -> None:
         check_number("lower bound", self.low)
         check_number("upper bound", self.high)
-        if not self.low < self.high:
-            raise InputError(f"bounds are reversed or equal: {self.low!r}, {self.high!r}.")
+        check_extent(self.low, self.high)
         object.__setattr__(self, "low", float(self.low))
         object.__setattr__(self, "high", float(self.high))
         whole = isinstance(self.cells, int) and not isinstance(self.cells, bool)
