@@ -344,6 +344,7 @@ class World:
             fingerprint=self.registered.fingerprint(),
             relation=pair.privacy["relation"],
             unit="user" if "person" in pair.privacy else "record",
+            schema=self.registered.terms(pair.privacy.get("person"), pair.privacy.get("rows")),
         )
 
     def close(self) -> None:

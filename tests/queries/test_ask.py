@@ -226,12 +226,27 @@ def test_stored_answers_come_back_as_they_were(people: Path, budget: Path) -> No
 
 
 def test_several_data_sets_need_a_name(people: Path, budget: Path) -> None:
-    budget_for(find(people), budget, Charge("rho", 10**9), "more", unit="user")
+    terms = find(people).terms("user", 1)
+    budget_for(find(people), budget, Charge("rho", 10**9), "more", unit="user", schema=terms)
     with pytest.raises(InputError, match="more, people: name one"):
         ask(people, MEAN, epsilon=0.5, budget=budget)
     reply = ask(people, MEAN, rho=0.1, budget=budget, dataset="more", person="user", rows=1)
     assert reply.charge == Charge("rho", 10**8)
     assert spent(budget, "more") == (10**8, 1, 1) and spent(budget) == (0, 0, 0)
+
+
+def test_a_budget_says_who_a_person_is(people: Path, tmp_path: Path) -> None:
+    """Whoever asks could else call a county a person, and pay for its rows as for one person's."""
+    data, whole = find(people), Charge("epsilon", 10**9)
+    settled = budget_for(data, tmp_path / "u.db", whole, unit="user", schema=data.terms("user", 2))
+    for person, rows in (("county", 2), ("user", 1), ("user", 3)):
+        with pytest.raises(Mismatch, match="at most 2 rows of each"):
+            ask(people, "count()", epsilon=0.1, budget=settled, person=person, rows=rows)
+    assert spent(settled) == (0, 0, 0)
+    ask(people, "count()", epsilon=0.1, budget=settled, person="user", rows=2)
+    loose = budget_for(data, tmp_path / "loose.db", whole, unit="user")
+    with pytest.raises(Mismatch, match="does not say which column"):
+        ask(people, "count()", epsilon=0.1, budget=loose, person="user", rows=2)
 
 
 def test_a_stored_answer_does_not_outlive_its_rows(people: Path, budget: Path) -> None:

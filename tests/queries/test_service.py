@@ -82,6 +82,7 @@ class World:
                 fingerprint=self.fingerprint,
                 relation="add/remove",
                 unit="record" if person is None else "user",
+                schema=find(people).terms(person, person and 2),
                 analysts={name: charge(most) for name, most in budgets.items()},
             )
         config = DatasetConfig("people", people, "people", person=person, rows=person and 2)

@@ -36,6 +36,8 @@ def create(
     analyst: Annotated[list[str] | None, MANY] = None,
     queries: int | None = None,
     unit: Literal["record", "user"] = "record",
+    person: str | None = None,
+    rows: int | None = None,
     relation: Literal["add/remove", "replace-one"] = "add/remove",
 ) -> int:
     """Enter a data set with its budget; the currency, the unit and the neighbours are for good.
@@ -70,6 +72,10 @@ def create(
         Most queries an analyst.
     unit
         What is protected: a record, or all records of a user.
+    person
+        Column that names the user of a record; with --unit user and --data.
+    rows
+        Most records of a user that count; with --person.
     relation
         Neighbours: one more or less (add/remove), or another instead (replace-one).
     """
@@ -84,13 +90,18 @@ def create(
     own = [limit_of(one, whole) for one in analyst or ()]
     if len(dict(own)) < len(own):
         raise InputError("--analyst names somebody twice; give each one budget.")
+    if (unit == "user" and data is not None) is not (person is not None):
+        raise InputError(
+            "--unit user --data FILE needs --person COLUMN and --rows N: whose records they are, "
+            "and how many of each count; without --unit user there is no --person."
+        )
     found = None if data is None else _registered(data, schema, prepared, table)
     with opened(where) as ledger:
         ledger.create(
             name,
             whole,
             fingerprint="" if found is None else found.fingerprint(),
-            schema="" if found is None else found.schema.canonical(),
+            schema="" if found is None else found.terms(person, rows),
             relation=relation,
             unit=unit,
             analysts=dict(own) or None,

@@ -157,6 +157,11 @@ def answer(
     fingerprint = table.registered.fingerprint()
     if not status.fingerprint:
         raise refusals.unbound()
+    if status.unit == "user" and plan.privacy.person is not None:
+        terms = json.loads(status.schema or "{}")
+        person, rows = terms.get("person"), terms.get("rows")
+        if (person, rows) != (plan.privacy.person, plan.privacy.rows):
+            raise refusals.other_people(person, rows)
     key = f"{plan.key} | {fingerprint}"
     stored = ledger.stored(dataset, analyst, key)
     if stored is not None:

@@ -83,6 +83,27 @@ class Registered:
         facts = json.dumps([self.schema.canonical(), self.table, self.copied])
         return _fingerprint(self.key, str(self.rows), self.version, facts)
 
+    def terms(self, person: str | None = None, rows: int | None = None) -> str:
+        """What a budget for these data settles: schema, whose rows they are, how many of each.
+
+        Args:
+            person: column that names the person of a row; for a budget of the unit "user".
+            rows: most rows of a person that are used; with `person`.
+
+        Returns:
+            Canonical JSON, for `Ledger.create(schema=...)`.
+
+        Raises:
+            InputError: no such column, or one without the other.
+        """
+        if (person is None) != (rows is None):
+            raise InputError("person and rows go together: whose rows, and how many of each.")
+        found = self.schema.to_json()
+        if person is not None:
+            _ = self.schema[person]
+            found |= {"person": person, "rows": rows}
+        return json.dumps(found, separators=(",", ":"))
+
     def is_unchanged(self) -> bool:
         """Whether rows and schema are those that were registered."""
         return hmac.compare_digest(self.settled, self.fingerprint())

@@ -24,6 +24,10 @@ UNBOUND = (
     "this budget is bound to no data, and pays no question. Nothing was spent; ask its keeper "
     "(`lethe budget create LEDGER --data FILE` binds one)."
 )
+NOBODY = (
+    "this budget protects people and does not say which column names them. Nothing was spent; ask "
+    "its keeper (`lethe budget create --unit user --person COLUMN --rows N`)."
+)
 PAID_UNANSWERED = (
     "this question was paid for before and has no answer: the machine stopped in between, or "
     "another process is still at it. Nothing was spent now, and what was spent stays spent; ask "
@@ -73,6 +77,20 @@ def other_neighbours(name: str, asked: str, fixed: str) -> Mismatch:
 def other_data() -> Mismatch:
     """The data have changed, or are others; which ones, and how, is not said."""
     return Mismatch(OTHER_DATA)
+
+
+def other_people(person: object, rows: object) -> Mismatch:
+    """The answer protects other people than the budget counts, or more rows of each.
+
+    Args:
+        person, rows: as the budget settled them; None where it did not.
+    """
+    if person is None:
+        return Mismatch(NOBODY)
+    return Mismatch(
+        f"this budget is for the people that column {person!r} names, with at most {rows} rows of "
+        f"each. Nothing was spent; ask with person {person!r} and rows {rows}."
+    )
 
 
 def unbound() -> Mismatch:
