@@ -19,7 +19,7 @@ from lethe.errors import InputError
 MEAN_CELLS = 2**24
 VARIANCE_CELLS = 2**12  # squares of units must fit with many rows
 QUANTILE_CELLS = 2**10
-CLOSEST, FURTHEST = 1e-100, 1e100
+CLOSEST, FURTHEST = 1e-30, 1e30
 _LARGEST = 2**36  # of a bound in steps: 10^8 rows of it still fit in 63 bits
 
 
