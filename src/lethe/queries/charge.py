@@ -74,12 +74,12 @@ in between.
     least, most = COSTS[name]
     number = isinstance(value, Real) and not isinstance(value, bool)
     # Compared before it is made a float: a float of a very large whole number does not exist.
-    if not (number and float(least) <= value <= float(most)):  # type: ignore[operator]
+    if not (number and float(least) <= value <= float(most)):  # type: ignore[operator]  # number says so
         raise InputError(
             f"{name}={_shown(value)} must be at least {least} and at most {most}: give a number in "
             "between."
         )
-    return float(value)  # type: ignore[arg-type]
+    return float(value)  # type: ignore[arg-type]  # checked above
 
 
 def charge_of(guarantee: Guarantee, rule: str) -> Charge:
