@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 from registered_data import registered
 from starlette.testclient import TestClient
 
+from lethe.cli import run
 from lethe.errors import RunFailed
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
@@ -348,3 +350,110 @@ def test_a_leak_that_is_planted_is_seen(pair, monkeypatch, leak, who, method, pa
         monkeypatch.setattr(QueryService, "tables", counted)
     with pytest.raises(AssertionError):
         both(worlds, who, method, path, **more)
+
+
+class Commands:
+    """`lethe query` as an analyst types it, in the folder of each world in turn."""
+
+    def __init__(self, worlds, monkeypatch, capsys):
+        self.worlds, self.monkeypatch, self.capsys = worlds, monkeypatch, capsys
+
+    def same(self, *words, analyst="alice", budget="b.db"):
+        """Exit code and what was printed, which must be the same but for noise."""
+        seen = []
+        for world in self.worlds:
+            self.monkeypatch.chdir(world.folder)
+            before = sorted(path.name for path in world.folder.iterdir())
+            paid = () if budget is None else ("--budget", budget)
+            code = run(["query", "people.parquet", *map(str, words), "--analyst", analyst, *paid])
+            printed = self.capsys.readouterr()
+            assert sorted(path.name for path in world.folder.iterdir()) == before, words
+            seen.append((code, shown(printed.out), shown(printed.err)))
+        assert seen[0] == seen[1], words
+        return seen[0]
+
+
+def shown(text):
+    """JSON without what is drawn; other text without numbers and the room they take."""
+    try:
+        return json.dumps(without_noise(json.loads(text)))
+    except ValueError:
+        return re.sub(r"[-─━\s]+", " ", re.sub(r"-?[\d.,]+(e[-+]?\d+)?", "#", text))
+
+
+REFUSED = [
+    ("count(", "--epsilon", 0.1),
+    ("mean(wage) in [0, 1]", "--epsilon", 0.1),
+    ("sum(county) in [0, 1]", "--epsilon", 0.1),
+    ("mean(age) in [9, 1]", "--epsilon", 0.1),
+    ("count() by county", "--epsilon", 0.1),
+    ("count()", "--epsilon", 0),
+    ("count()", "--epsilon", "nan"),
+    ("count()", "--epsilon", 1e-20),
+    ("count()", "--epsilon", 1e20),
+    ("count()",),
+    ("count()", "--rho", 0.1),
+    ("count()", "--epsilon", 0.1, "--rho", 0.1),
+    ("count()", "--epsilon", 0.1, "--person", "age"),
+    ("count()", "--epsilon", 0.1, "--person", "age", "--rows", 2),
+    ("count()", "--epsilon", 0.1, "--relation", "replace-one"),
+    ("count()", "--epsilon", 0.1, "--dataset", "peple"),
+    ("count()", "--epsilon", 0.1, "--table", "people"),
+    ("count()", "--epsilon", 0.1, "--anchor", "none.json"),
+    ("count()", "--epsilon", 3),
+]
+
+
+def test_the_command_tells_no_world_from_the_other(pair, monkeypatch, capsys):
+    worlds = pair()
+    same = Commands(worlds, monkeypatch, capsys).same
+    for words in REFUSED:
+        for how in ((), ("--json",), ("--dry-run",), ("--explain",)):
+            assert same(*words, *how)[0] in ({0, 2} if how == ("--dry-run",) else {2}), words
+    assert same("count()", "--epsilon", 0.1, analyst="zoe")[0] == 2
+    assert same("count()", "--epsilon", 0.1, budget="c.db")[0] == 2
+    assert same("count()", "--epsilon", 0.1, budget="people.parquet")[0] == 1
+    assert same("count()", "--epsilon", 0.1, budget=None)[0] == 2
+    for good in GOOD:
+        given = good["json"]
+        free = (("--dry-run",), ("--dry-run", "--json"))
+        texts = () if "mode" in given["query"] else (("--explain",), ())  # a word has noise too
+        for how in (*free, *texts, ("--json",)):
+            assert same(given["query"], "--epsilon", given["epsilon"], *how)[0] == 0, (given, how)
+        assert same(given["query"], "--epsilon", 0.1, "--no-budget", "--json", budget=None)[0] == 0
+    found = ("count() by county", "--epsilon", 0.05, "--delta", 1e-9)
+    assert same(*found, "--dry-run")[0] == 0
+    assert same(*found)[0] == 2  # this budget is without delta
+    with monkeypatch.context() as stopped:
+        stopped.setattr(stored.StoredLedger, "answered", fails)
+        assert same("count() where age > 50", "--epsilon", 0.05)[0] == 4
+    assert same("count() where age > 50", "--epsilon", 0.05)[0] == 2
+    assert same("count() where age > 50", "--epsilon", 0.05, "--again")[0] == 0
+    assert same("count()", "--epsilon", 0.9)[0] == 2
+    assert refusals.EXHAUSTED.split(".")[0] in same("count()", "--epsilon", 3, analyst="dave")[2]
+    for at, world in enumerate(worlds):
+        extra = {name: np.append(values, values[at]) for name, values in people(bool(at)).items()}
+        pq.write_table(pa.table(extra), world.folder / "people.parquet")
+    assert same("count() where age > 1", "--epsilon", 0.05, analyst="dave")[0] == 2
+    assert same("count()", "--epsilon", 0.05, "--no-budget", budget=None)[0] == 2
+    for at, world in enumerate(worlds):
+        (world.folder / "people.parquet").write_bytes(b"no table" * (at + 1))
+    assert same("count() where age > 2", "--epsilon", 0.05, analyst="dave")[0] == 4
+    for world in worlds:
+        (world.folder / "people.parquet").unlink()
+    assert same("count() where age > 2", "--epsilon", 0.05, analyst="dave")[0] == 4
+
+
+def test_a_leak_that_is_planted_in_the_command_is_seen(pair, monkeypatch, capsys):
+    same = Commands(pair(), monkeypatch, capsys).same
+    balance = stored.StoredLedger.balance
+
+    def shown(ledger, dataset, analyst):
+        left = ledger.status(dataset).left
+        return stored.replace(balance(ledger, dataset, analyst), left=left)
+
+    given = ("count()", "--epsilon", 0.1, "--json")
+    same(*given)
+    monkeypatch.setattr(stored.StoredLedger, "balance", shown)
+    with pytest.raises(AssertionError):
+        same(*given)

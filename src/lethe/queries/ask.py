@@ -27,7 +27,7 @@ from lethe.queries.plan import Plan, make_plan
 from lethe.queries.privacy import Privacy
 from lethe.queries.registration import find
 from lethe.queries.release import release
-from lethe.queries.table import Table
+from lethe.queries.table import Table, opened
 
 ANALYST = "local"
 FREE = "no budget: nobody counts what such answers add up to"
@@ -130,18 +130,18 @@ def ask(
     privacy = Privacy(epsilon, delta, rho, mu, relation, person, rows)
     registered = find(path, table)
     if budget is None:
-        with Table(registered, threads=threads) as opened:
-            plan = make_plan(asked, opened.schema, privacy)
+        with opened(registered, threads) as data:
+            plan = make_plan(asked, data.schema, privacy)
             if not registered.is_unchanged():
                 raise refusals.other_data()
-            return Reply(_answered(opened, plan), plan, None, None, False)
+            return Reply(_answered(data, plan), plan, None, None, False)
     with (
-        Table(registered, threads=threads) as opened,
+        opened(registered, threads) as data,
         contextlib.closing(open_ledger(budget, anchor)) as ledger,
     ):
-        plan = make_plan(asked, opened.schema, privacy, rollback_assumption(ledger))
+        plan = make_plan(asked, data.schema, privacy, rollback_assumption(ledger))
         name = dataset if dataset is not None else only_dataset(ledger)
-        return answer(opened, plan, ledger, name, analyst, again=again)
+        return answer(data, plan, ledger, name, analyst, again=again)
 
 
 def answer(

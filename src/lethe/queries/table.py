@@ -6,9 +6,14 @@ to its declared type before the statement begins. The casts are total (`lethe.da
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
+import shutil
 import tempfile
 import types
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lethe.data.casts import quoted, rows_sql, text_sql, typed_sql
@@ -57,14 +62,15 @@ class Table:
         self.opened = registered.version
         duckdb = require("duckdb", "tables")
         self._error: type[Exception] = duckdb.Error
-        self._spill = tempfile.TemporaryDirectory()
+        self._spill = tempfile.mkdtemp()
+        self._clear = weakref.finalize(self, shutil.rmtree, self._spill, ignore_errors=True)
         given = {"threads": threads, "memory_limit": memory}
         asked = {name: str(value) for name, value in given.items() if value is not None}
         try:
             self._base: Any = duckdb.connect(":memory:", config={**_LOCKED, **asked})
             self._lock_in(keep)
         except duckdb.Error as error:
-            self._spill.cleanup()
+            self._clear()
             # What DuckDB says can hold cells of the file.
             raise self._failed(error) from None
         except InputError:
@@ -89,7 +95,7 @@ class Table:
     def close(self) -> None:
         """Let go of the file."""
         self._base.close()
-        self._spill.cleanup()
+        self._clear()
 
     @property
     def version(self) -> str:
@@ -116,7 +122,7 @@ class Table:
 
     def _lock_in(self, keep: bool) -> None:
         base, registered = self._base, self.registered
-        base.execute(f"SET temp_directory = {text_sql(self._spill.name)}")
+        base.execute(f"SET temp_directory = {text_sql(self._spill)}")
         if not registered.copied and registered.rows.suffix.lower() == ".duckdb":
             base.execute(f"ATTACH {text_sql(str(registered.rows))} AS given (READ_ONLY)")
             inside = only_table(base, registered.rows, registered.table)
@@ -139,3 +145,23 @@ class Table:
             f"({type(error).__name__}). What DuckDB said is not shown: it could hold values of the "
             "table. Check file, disk and memory."
         )
+
+
+@contextlib.contextmanager
+def opened(registered: Registered, threads: int | None = None) -> Iterator[Table]:
+    """A table for one question, as `Table`; the next one about the same data finds it open.
+
+    Opening DuckDB takes longer than a question about few rows. A .duckdb file is closed each time,
+    for nobody could write to it meanwhile.
+    """
+    if registered.rows.suffix.lower() == ".duckdb":
+        with Table(registered, threads=threads) as table:
+            yield table
+    else:
+        yield _kept_open(registered, registered.version, threads, os.getpid())
+
+
+@functools.lru_cache(maxsize=4)
+def _kept_open(registered: Registered, version: str, threads: int | None, process: int) -> Table:
+    """Another version of the file, or a forked process, opens it anew."""
+    return Table(registered, threads=threads)

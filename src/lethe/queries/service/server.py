@@ -84,6 +84,7 @@ def _protocol(most: int, seconds: float) -> type[asyncio.Protocol]:
 
         _timer: asyncio.TimerHandle | None = None
 
+        # asyncio promises a BaseTransport; uvicorn narrows it.
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if len(self.connections) > most:
