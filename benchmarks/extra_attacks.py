@@ -4,13 +4,12 @@
 
 SET: digits, breast-cancer (both by default), or credit, a table of real size under LETHE_DATA.
 Trains small networks on complementary halves through Lethe's engine, a fifth of the records held
-out. Every record goes with 8 changed copies, which no model trains on; the same networks stopped
-at a quarter, half and three quarters of their epochs give the trajectory. Every model is attacked,
-all attacks on the same cells; 95 % intervals are two-way (targets x records).
+out. Every record goes with 8 changed copies, which no model trains on. Every model is attacked, all
+attacks on the same cells; 95 % intervals are two-way (targets x records).
 
-Not a fresh test of everything: the inputs of the stack were chosen on networks for credit, adult
-and digits, the boosting of the quantile regression on credit and adult, and the noise of the
-digits' copies after three others (of these one moved the digits by a pixel) were seen here.
+Not a fresh test of everything: the boosting of the quantile regression was chosen on credit and
+adult, and the noise of the digits' copies after three others (of these one moved the digits by a
+pixel) were seen here.
 """
 
 from __future__ import annotations
@@ -40,8 +39,6 @@ from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.measure import measure_scores
 from lethe.membership.multi_query import multi_query_scores
 from lethe.membership.quantile import LEARNERS, quantile_scores
-from lethe.membership.stack import stack_scores
-from lethe.membership.trajectory import trajectory_scores
 from lethe.training.design import holdout
 from lethe.training.recipe import TorchRecipe, Treatment
 from lethe.training.shadows import Shadows, Spec, chunk_jobs, train_chunk
@@ -74,7 +71,7 @@ def copies_of(data: Dataset) -> Any:
     return copies.reshape(COPIES, len(images), -1)
 
 
-def trained(data: Dataset, models: int, epochs: int) -> Shadows:
+def trained(data: Dataset, models: int) -> Shadows:
     """The shadow models; the held-out records and then all copies are their population."""
 
     def network() -> Any:
@@ -92,7 +89,7 @@ def trained(data: Dataset, models: int, epochs: int) -> Shadows:
         labels,
         len(data.classes),
         np.concatenate([pool, np.zeros(COPIES * len(pool), bool)]),
-        TorchRecipe(network, epochs=epochs, batch_size=32),
+        TorchRecipe(network, epochs=EPOCHS, batch_size=32),
         Treatment(),
         seed=0,
     )
@@ -105,7 +102,7 @@ def trained(data: Dataset, models: int, epochs: int) -> Shadows:
 
 def scores(data: Dataset, models: int) -> tuple[Shadows, dict[str, Any], dict[str, float]]:
     """The models, all scores and the seconds that they took."""
-    everything = trained(data, models, EPOCHS)
+    everything = trained(data, models)
     pool = ~holdout(data.labels, 0.2, 0)
     held = int((~pool).sum())
 
@@ -122,20 +119,7 @@ def scores(data: Dataset, models: int) -> tuple[Shadows, dict[str, Any], dict[st
     own = everything.signals[:, :, None]
     queries = np.concatenate([own, of_copies(everything.population)], axis=2)
     right = of_copies(everything.population_correct)
-    members, pairs = shadows.members, shadows.pairs
-    parts = [trained(data, models, EPOCHS * part // 4).signals for part in (1, 2, 3)]
-    course = np.stack([*parts, everything.signals], axis=2)
-
-    def with_others(rows: Any) -> Any:
-        chosen = replace(
-            shadows,
-            signals=shadows.signals[rows],
-            members=members[rows],
-            correct=shadows.correct[rows],
-            population=shadows.population[rows],
-            population_correct=None,
-        )
-        return score(chosen, PARTS)
+    members = shadows.members
 
     def quantile(learner: str) -> Any:
         return quantile_scores(
@@ -149,16 +133,14 @@ def scores(data: Dataset, models: int) -> tuple[Shadows, dict[str, Any], dict[st
             learner=learner,
         )
 
-    found, seconds = dict(with_others(slice(None))), {}
+    found, seconds = dict(score(replace(shadows, population_correct=None), PARTS)), {}
     runs: dict[str, Callable[[], Any]] = {
         "gap": lambda: gap_scores(shadows.correct),
         "robustness": lambda: robustness_scores(right),
         "robustness, calibrated": lambda: calibrated_robustness_scores(right, members),
         "multi-query, diagonal": lambda: multi_query_scores(queries, members),
         "multi-query, full": lambda: multi_query_scores(queries, members, "full"),
-        "trajectory": lambda: trajectory_scores(course, members, pairs),
         **{f"quantile, {name}": lambda name=name: quantile(name) for name in LEARNERS},
-        "stack": lambda: stack_scores(with_others, members, pairs),
     }
     for name, run in runs.items():
         start = time.perf_counter()

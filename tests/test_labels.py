@@ -55,7 +55,6 @@ NO_SEEDED_NOISE = {
     "queries/ask.py": "reads a label back",
     "queries/ledger/chain.py": "reads a label back",
     "queries/ledger/document.py": "adds up labels of answers",
-    "evidence/composition.py": "adds up labels",
     "reidentification/radius.py": "a radius protects nobody, and says so",
     "mitigations/pseudo_posterior.py": "asymptotic; `swag_ppm`, which draws, adds the seed",
 }

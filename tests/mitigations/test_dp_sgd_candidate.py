@@ -12,14 +12,12 @@ from torch import nn
 
 from lethe.errors import InputError
 from lethe.evidence.accounting import dp_sgd_epsilon
-from lethe.evidence.dp_statement import dp_statement
 from lethe.evidence.epsilon import epsilon_bound, gdp_bound
 from lethe.mitigations.dp_sgd.candidate import (
     PrivateTraining,
     private_training,
     suggested_delta,
 )
-from lethe.mitigations.dp_sgd.conventions import noise_on_sum
 from lethe.mitigations.dp_sgd.individual import IndividualPrivacy, epsilon_histogram
 from lethe.mitigations.dp_sgd.method import DpSgd
 from lethe.training.design import model_seed
@@ -176,22 +174,6 @@ def test_bad_weights_are_named() -> None:
         IndividualPrivacy(PLAIN, np.array([0, 1, 1, 1.5], np.float32))
     with pytest.raises(InputError, match="3 weights do not fit 500 records"):
         IndividualPrivacy(PLAIN, np.ones(3, np.float32)).statement(POOL)
-
-
-def test_noise_on_every_example_is_another_multiplier() -> None:
-    rng = np.random.default_rng(0)
-    sigma, batch, draws = 0.5, 36, 20_000
-    real, warning = noise_on_sum(sigma, "example", batch)
-    sums = rng.normal(0, sigma, (draws, batch)).sum(axis=1)
-    assert abs(sums.std() / real - 1) < 4 / math.sqrt(2 * draws)
-    assert "multiplier 3 on a sum of 36, not 0.5" in warning
-    assert noise_on_sum(sigma, "sum", batch) == (sigma, "")
-    run = replace(PLAIN.run(200), noise_multiplier=sigma)
-    stated, true = (
-        dp_statement(replace(run, noise_multiplier=value)).guarantee.parameters["epsilon"]
-        for value in (sigma, real)
-    )
-    assert stated > 4 * true
 
 
 def line() -> nn.Module:

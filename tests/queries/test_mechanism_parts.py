@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from precision_attack import FINEST, has_fine_bits
 from scipy.stats import binom
 
 from lethe.errors import InputError
@@ -22,7 +23,6 @@ from lethe.queries.mechanism_audit.reuse import reuse
 from lethe.queries.mechanism_audit.settings import MechanismSettings
 from lethe.queries.mechanism_audit.statistics import learn, learn_cells, lowest_bits
 from lethe.queries.mechanism_audit.trials import Failed, answer_once, run_trials
-from lethe.queries.precision_attack import FINEST, has_fine_bits
 
 
 def test_claims_in_words_and_from_options() -> None:

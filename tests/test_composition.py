@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import composition as c
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from lethe.errors import InputError
-from lethe.evidence import composition as c
 from lethe.evidence.gdp import gdp_delta
 from lethe.evidence.guarantee import Guarantee
 
