@@ -5,7 +5,7 @@
 
 The log holds clicks only, so the task is session continuation: does another click follow in the
 session? (The last click of every session has a made-up time, 30.000 s after the one before; left
-in, it gives the answer away, and the AUC is 0.96. `lethe.loaders.globo` takes it out.) The MLP and
+in, it gives the answer away, and the AUC is 0.96. `readers.globo` takes it out.) The MLP and
 the BiLSTM with attention of `examples/reader_engagement` are trained on the first period; a fifth
 of the readers are blind, no model sees them; a tenth of the others decide when to stop.
 
@@ -38,11 +38,11 @@ from common import RESULTS, load, save
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "reader_engagement"))
 from networks import NETWORKS, parameters
+from readers.globo import Globo, load_globo
 from sklearn.metrics import roc_auc_score
 from training import SETTINGS, export, held_out, represent, save_head, train
 
 from lethe.evidence.estimate import Estimate
-from lethe.loaders.globo import Globo, load_globo
 from lethe.reidentification.attack import Attack, measure
 from lethe.reidentification.attackers import Panel, allowed, permuted_lift
 from lethe.reidentification.gallery import Split, split_periods, split_rows

@@ -45,7 +45,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Inputs:
-    """One batch as tensors, see `lethe.loaders.news_store.Batch`."""
+    """One batch as tensors, see `readers.store.Batch`."""
 
     aggregates: Tensor
     sequence: Tensor

@@ -1,6 +1,6 @@
 r"""Reader engagement from features to a privacy audit: train, export, and what to run next.
 
-    lethe data ebnerd PATH --out features             # the real, licensed files
+    python prepare.py PATH --out features             # the real, licensed files
     python study.py features --out study              # or: --synthetic 2000 without them
     lethe audit embeddings study/mlp-windows.npz study/lstm-windows.npz --known train \
         --later validation --head study/mlp-head.npz --head study/lstm-head.npz
@@ -19,12 +19,12 @@ from pathlib import Path
 
 import numpy as np
 from networks import NETWORKS, parameters
+from readers.ebnerd import prepare_news
+from readers.store import News, open_news
+from readers.synthetic import write_synthetic_news
 from sklearn.metrics import roc_auc_score
 from training import SETTINGS, export, held_out, represent, save_head, train
 
-from lethe.loaders.news import prepare_news
-from lethe.loaders.news_store import News, open_news
-from lethe.loaders.news_synthetic import write_synthetic_news
 from lethe.reidentification.certificates import layer_norm_diameter
 
 
@@ -85,7 +85,7 @@ def study(
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("features", type=Path, nargs="?", help="folder of lethe data ebnerd")
+    parser.add_argument("features", type=Path, nargs="?", help="folder of prepare.py")
     parser.add_argument("--out", type=Path, default=Path("study"))
     parser.add_argument("--models", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
     parser.add_argument("--epochs", type=int)

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from networks import REPRESENTATION, Inputs, Network, Shape, make
 from numpy.typing import NDArray
+from readers.store import Batch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
 from lethe.files import whole_file
-from lethe.loaders.news_store import Batch
 
 Rows = NDArray[np.int64]
 SMOOTHING = 0.05

@@ -60,9 +60,16 @@ def write_for_owner(path: Path, content: bytes) -> None:
     Raises:
         RunFailed: see `whole_file`.
     """
+    with for_owner():
+        write_whole(path, content)
+
+
+@contextlib.contextmanager
+def for_owner() -> Iterator[None]:
+    """Files and folders that are made meanwhile can be read by their owner alone."""
     before = os.umask(0o077)
     try:
-        write_whole(path, content)
+        yield
     finally:
         os.umask(before)
 

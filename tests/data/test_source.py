@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lethe.data.schema import FIRST_DAY, LAST_DAY, LAST_MOMENT, Column, Schema
+from lethe.data.schema import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, Column, Schema
 from lethe.data.source import File, in_place, infer_schema, left_out, read_typed
 from lethe.errors import InputError
 
@@ -157,6 +157,14 @@ PARQUET: list[Row] = [
         {"date": [-1, 0, None], "time": [-1, 0, None]},
     ),
     (
+        "INT96",
+        raw_cells(pa.timestamp("us"), [-1, LAST_MOMENT, FIRST_MOMENT, LAST_MOMENT + 1, 10**16]),
+        {
+            "date": [-1, LAST_DAY, FIRST_DAY, None, 115_740],
+            "time": [-1, LAST_MOMENT, FIRST_MOMENT, None, 10**16],
+        },
+    ),
+    (
         "duration",
         pa.array([1, -2], pa.int64()).view(pa.duration("us")),
         {"whole": [1, -2], "text": ["1", "-2"]},
@@ -176,6 +184,10 @@ PARQUET: list[Row] = [
 REFUSED = {"binary", "list", "structure", "time of day", "time with a zone"}
 
 
+def write_parquet(table: Any, path: Path, name: str) -> None:
+    pq.write_table(table, path, use_deprecated_int96_timestamps=name == "INT96")
+
+
 def cells(file: File, column: Column) -> list[Any]:
     found = read_typed(file, Schema((column,)))[column.name]
     return [
@@ -187,7 +199,7 @@ def cells(file: File, column: Column) -> list[Any]:
 @pytest.mark.parametrize(("name", "array", "right"), PARQUET, ids=[row[0] for row in PARQUET])
 def test_cells_of_parquet(tmp_path: Path, name: str, array: Any, right: dict[str, Any]) -> None:
     path = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"x": array, "y": pa.array(range(len(array)))}), path)
+    write_parquet(pa.table({"x": array, "y": pa.array(range(len(array)))}), path, name)
     file = File(path)
     assert set(left_out(file)) == ({"x"} if name in REFUSED else set())
     assert ("x" in infer_schema(file)) == (name not in REFUSED)
@@ -206,7 +218,7 @@ def test_a_strange_cell_elsewhere_changes_no_other_cell(
     """With it the file is read by PyArrow and not in place: types and cells stay the same."""
     path = tmp_path / "x.parquet"
     strange = raw_cells(pa.timestamp("ms"), [BIG] + [0] * (len(array) - 1))
-    pq.write_table(pa.table({"x": array, "strange": strange}), path)
+    write_parquet(pa.table({"x": array, "strange": strange}), path, name)
     file = File(path)
     assert not in_place(file)
     assert set(left_out(file)) == ({"x"} if name in REFUSED else set())
@@ -449,3 +461,21 @@ def test_a_draft_keeps_every_cell_and_says_what_it_read(tmp_path: Path) -> None:
     typed = read_typed(path, draft)
     assert all(typed[name].present.all() for name in draft if name != "blank")
     assert json.loads(draft.canonical()) == draft.to_json()
+
+
+def test_rows_stay_in_their_order_whatever_is_listed(tmp_path: Path) -> None:
+    """DuckDB joins with a long list of values, and a join has no order."""
+    path, rows = tmp_path / "x.parquet", 30_000
+    table = {"at": np.arange(rows), "grade": np.arange(rows) % 9, "b": ["yes", "no"] * (rows // 2)}
+    pq.write_table(pa.table(table), path, row_group_size=3000)
+    grades = {"type": "whole", "values": list(range(9))}
+    schema = Schema.of({"at": {"type": "whole"}, "grade": grades, "b": {"type": "bool"}})
+    for _ in range(3):
+        assert np.array_equal(read_typed(path, schema)["at"].values, np.arange(rows))
+
+
+def test_the_name_of_a_folder_is_no_column(tmp_path: Path) -> None:
+    folder = tmp_path / "age=42"
+    folder.mkdir()
+    pq.write_table(pa.table({"age": [1, 2]}), folder / "x.parquet")
+    assert cells(File(folder / "x.parquet"), Column("age", "whole")) == [1, 2]

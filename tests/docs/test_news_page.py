@@ -8,14 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from prepare import main
 from pyarrow import parquet
-
-from lethe.cli import run
-from lethe.loaders.news_store import open_news
-from lethe.loaders.news_synthetic import write_synthetic_news
+from readers.store import open_news
+from readers.synthetic import write_synthetic_news
 
 PAGE = (Path(__file__).parents[2] / "docs" / "news.md").read_text()
-COMMANDS = re.findall(r"^lethe (data .*)$", PAGE, re.MULTILINE)
+COMMANDS = re.findall(r"^python examples/reader_engagement/prepare.py (.*)$", PAGE, re.M)
 
 
 def test_every_command_is_found() -> None:
@@ -28,7 +27,7 @@ def test_the_commands_run(command: str, tmp_path: Path, monkeypatch: pytest.Monk
     write_synthetic_news(tmp_path / "PATH", 60, 40)
     write_synthetic_news(tmp_path / "SMALL", 60, 40)
     smaller = command.replace("50000", "59").replace("10000", "0")
-    assert run([*shlex.split(smaller), *(["--quiet"] if "--check" not in command else [])]) == 0
+    assert main([*shlex.split(smaller), *(["--quiet"] if "--check" not in command else [])]) == 0
     if "--check" not in command:
         assert open_news(tmp_path / "features").meta["cohort"]["main"] > 40
 

@@ -167,7 +167,7 @@ class Pair:
 @st.composite
 def pairs(draw: st.DrawFn) -> Pair:
     """A schema of two to four columns besides the person's, and tables of up to seven rows."""
-    form = draw(st.sampled_from(["parquet", "csv", "duckdb"]))
+    form = draw(st.sampled_from(["parquet", "int96", "csv", "duckdb"]))
     names = [f"c{at}" for at in range(draw(st.integers(2, 4)))]
     columns, stored, cells = {}, {}, {}
     for name in names:
@@ -297,9 +297,9 @@ def write(pair: Pair, rows: Sequence[Mapping[str, Any]], folder: Path) -> File:
     names = list(pair.schema)
     columns = [_array([row[name] for row in rows], pair.stored[name]) for name in names]
     table = pa.table(dict(zip(names, columns, strict=True)))
-    path = folder / f"t.{pair.form}"
-    if pair.form == "parquet":
-        pq.write_table(table, path)
+    path = folder / f"t.{'parquet' if pair.form == 'int96' else pair.form}"
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, use_deprecated_int96_timestamps=pair.form == "int96")
     elif pair.form == "duckdb":
         with duckdb.connect(str(path)) as base:
             base.register("given", table)

@@ -228,13 +228,29 @@ def test_bodies_that_are_no_request(world, content, kind, status):
 
 
 def test_nothing_without_a_token(world):
+    asked = [("GET", "/v1/tables"), ("POST", "/v1/queries"), ("GET", "/nowhere")]
+    asked += [("GET", "/v1/queries"), ("GET", "/v1/tables/"), ("POST", "/health/")]
     for header in ({}, {"authorization": "Bearer x"}, {"authorization": "Basic YTpi"}):
-        for method, path in (("GET", "/v1/tables"), ("POST", "/v1/queries")):
-            told = world.stranger.request(method, path, headers=header)
+        for method, path in asked:
+            told = world.stranger.request(method, path, headers=header, follow_redirects=False)
             assert told.status_code == 401 and told.headers["www-authenticate"] == "Bearer"
+            assert told.headers["cache-control"] == "no-store"
+    assert len(world.log.getvalue().splitlines()) == 3 * len(asked)
     assert world.stranger.get("/health").json() == {"status": "ok"}
-    assert world.stranger.get("/nowhere").status_code == 404
-    assert world.stranger.get("/v1/queries").status_code == 405
+    alice = world.clients["alice"]
+    assert alice.get("/nowhere").status_code == 404
+    assert alice.get("/v1/tables/", follow_redirects=False).status_code == 404
+    found = alice.get("/v1/queries")
+    assert found.status_code == 405 and found.headers["allow"] == "POST"
+    lines = [json.loads(line) for line in world.log.getvalue().splitlines()[-3:]]
+    assert [line["status"] for line in lines] == [404, 404, 405]
+
+
+def test_a_body_of_two_lengths_is_refused(world):
+    headers = {"content-length": "2", "transfer-encoding": "chunked"}
+    told = world.clients["alice"].post("/v1/queries", content=b"{}", headers=headers)
+    assert told.status_code == 400 and "send one" in told.json()["message"]
+    assert told.headers["connection"] == "close"
 
 
 def test_too_fast_is_told_when_to_come_again(tmp_path, people):

@@ -51,6 +51,7 @@ def report(
     given = options_of(locals(), "where")
     from lethe.cli.budget_words import dataset_of, opened
     from lethe.cli.options import finish, merged, run_folder, running
+    from lethe.files import for_owner
     from lethe.queries.ledger.document import compose
     from lethe.training.fingerprint import digest
 
@@ -62,5 +63,6 @@ def report(
     folder = run_folder(options["out"], Path(name).stem, bound)
     # A ledger's URL may hold a password, so the place is not written down.
     command = {"command": "budget report", **options, "dataset": name}
-    with running(folder, bound, command, quiet=True) as (run, _):
+    # The questions and their answers are in it.
+    with for_owner(), running(folder, bound, command, quiet=True) as (run, _):
         return finish(findings, run, context, as_json)

@@ -50,7 +50,6 @@ COMMANDS = {
     ],
     "House-keeping": [
         Command("doctor", "lethe.cli.doctor:doctor", "Versions, threads, GPU, missing extras."),
-        Command("data", "lethe.cli.data:data", "Turn raw data sets into features."),
     ],
 }
 

@@ -21,6 +21,7 @@ from lethe.errors import InputError, did_you_mean, require
 SUFFIXES = (".parquet", ".csv", ".duckdb")
 _BATCH = 50_000  # rows of a csv file at a time
 _LONGEST_CELL = 2**30
+_TIMES = {"coerce_int96_timestamp_unit": "us"}  # else times beyond 1677 to 2262 wrap around
 _MICROS = {"s": 10**6, "ms": 10**3, "us": 1}
 
 
@@ -206,15 +207,17 @@ def _bad_byte(file: File, error: UnicodeDecodeError) -> str:
 def strange_columns(path: Path) -> dict[str, str]:
     """Columns of a Parquet file with a cell at which DuckDB would fail, and what they hold.
 
-    These are times beyond the years 1 to 9999, and text that is not UTF-8.
+    These are times beyond the years 1 to 9999, text that is not UTF-8, and all times of 96 bits:
+    which reader has them decides what they are, and must not hang on other cells.
     """
     pa, pc = require("pyarrow", "tables"), require("pyarrow.compute", "tables")
     parquet = require("pyarrow.parquet", "tables")
     found: dict[str, str] = {}
     try:
-        with parquet.ParquetFile(path) as opened:
+        with parquet.ParquetFile(path, **_TIMES) as opened:
             check_names(path, opened.schema_arrow.names)
             coded = _coded_text(pa, opened)
+            found |= dict.fromkeys(_long_times(opened), "")
             watched = {
                 field.name: field.type
                 for field in opened.schema_arrow
@@ -242,6 +245,15 @@ def strange_columns(path: Path) -> dict[str, str]:
             f"{path} is no readable parquet file: {str(error).splitlines()[0]}. Save it again."
         ) from error
     return found
+
+
+def _long_times(opened: Any) -> list[str]:
+    columns = [opened.schema.column(at) for at in range(len(opened.schema))]
+    return [
+        column.path
+        for column in columns
+        if column.physical_type == "INT96" and column.path in opened.schema_arrow.names
+    ]
 
 
 def _coded_text(pa: Any, opened: Any) -> set[str]:
@@ -298,7 +310,7 @@ def _moment_range(kind: Any) -> tuple[int, int]:
 def clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
     """The strange columns of a Parquet file as whole numbers, or as text that is UTF-8."""
     pa, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
-    opened = parquet.ParquetFile(path)
+    opened = parquet.ParquetFile(path, **_TIMES)
     kinds = {field.name: field.type for field in opened.schema_arrow if field.name in strange}
     fields = pa.schema(
         [(name, pa.string() if strange[name] == "VARCHAR" else pa.int64()) for name in kinds]

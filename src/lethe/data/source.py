@@ -23,6 +23,7 @@ from lethe.data.schema import Column, Schema
 from lethe.errors import InputError, require
 
 __all__ = ["SUFFIXES", "File"]
+_AT = "\0at"  # no file has a column of this name
 MOST_LISTED = 50
 """Different values up to which a draft of a schema lists those of a column of text."""
 
@@ -101,8 +102,9 @@ def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
 
 
 def parquet_sql(path: Path) -> str:
-    """A Parquet file in SQL; without the option, tests for NaN are dropped by its statistics."""
-    return f"read_parquet({text_sql(str(path.resolve()))}, can_have_nan = true)"
+    """A Parquet file in SQL: its cells, whatever its statistics and its folders say of them."""
+    options = "can_have_nan = true, hive_partitioning = false"
+    return f"read_parquet({text_sql(str(path.resolve()))}, {options})"
 
 
 def only_table(base: Any, path: Path, table: str | None) -> str:
@@ -164,7 +166,10 @@ def read_typed(
     """
     file = path if isinstance(path, File) else File(Path(path), table)
     with raw(file) as (base, source, types):
-        found = base.sql(rows_sql(schema, types, source)).to_arrow_table()
+        # Joins, which DuckDB makes of long lists of values, lose the order of the rows.
+        numbered = f"(SELECT *, row_number() OVER () AS {quoted(_AT)} FROM {source})"
+        listed = f"{rows_sql(schema, types, numbered)} ORDER BY {quoted(_AT)}"
+        found = base.sql(listed).to_arrow_table()
     return {name: _typed(schema[name], found[name]) for name in schema}
 
 

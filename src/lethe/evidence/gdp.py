@@ -16,6 +16,7 @@ from scipy.special import log_ndtr
 from lethe.errors import InputError, check_at_least, check_between
 
 _STEPS = 200  # halvings; the loop ends when the two ends are neighbours
+_ROUNDING = 2.0**-49  # relative, of a logarithm of the normal distribution
 
 
 def check_delta(delta: float) -> float:
@@ -55,9 +56,12 @@ def last_true(test: Callable[[float], bool], start: float = 1.0) -> float:
     return low
 
 
-def _log_delta(mu: float, epsilon: float) -> float:
+def _log_delta(mu: float, epsilon: float, rounding: float = 0.0) -> float:
+    """With a relative `rounding` it is an upper bound of the exact one."""
     far = float(log_ndtr(-epsilon / mu + mu / 2))
-    ratio = epsilon + float(log_ndtr(-epsilon / mu - mu / 2)) - far
+    near = float(log_ndtr(-epsilon / mu - mu / 2))
+    ratio = epsilon + near - far - rounding * (1 + epsilon + abs(near) + abs(far))
+    far += rounding * abs(far)
     # Rounding may leave nothing of a difference that is too small to matter.
     return far + math.log(-math.expm1(ratio)) if ratio < 0 else -math.inf
 
@@ -111,4 +115,4 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     check_at_least("epsilon", epsilon, 0)
     check_between("delta", delta, 0, 1, open_low=True, open_high=True)
     aim = math.log(delta)
-    return last_true(lambda mu: mu == 0 or _log_delta(mu, epsilon) <= aim)
+    return last_true(lambda mu: mu == 0 or _log_delta(mu, epsilon, _ROUNDING) <= aim)

@@ -135,7 +135,8 @@ def promise(measured: NoisyCounts, epsilon: float, delta: float, schema: Schema)
             "the schema (types, bounds, values) and the number of bins are public; types, cells "
             "and spelling of the rows follow from them alone",
             *schema.assumptions(),
-            "the number of rows is not public: that of the synthetic rows is a noisy count",
+            "the number of rows is not public: that of the synthetic rows is a noisy count; an "
+            "audit, which needs 2 rows, tells that there are 2",
             "noise and choice are drawn by OpenDP from the operating system's random numbers; the "
             "seed only draws rows from the noisy counts and may be known",
             "counts, scores and noise are whole numbers; no floating-point number made of the rows "

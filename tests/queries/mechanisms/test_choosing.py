@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -152,6 +154,29 @@ def test_the_stream_splits_its_budget_as_the_proof_needs(most, monotone):
         assert stream.ask(10**6)
     with pytest.raises(InputError, match="ended"):
         stream.ask(0)
+
+
+def test_threads_that_share_a_stream_end_it_together():
+    """Noise that lets the other threads run shows a check that is not one with its payment."""
+    for _ in range(20):
+        stream = m.AboveThreshold(0, sensitivity=1, epsilon=1.0)
+        draw = stream._noise
+
+        def slow(value, draw=draw):
+            time.sleep(0.001)
+            return draw(value)
+
+        stream._noise = slow
+
+        def asked(_, stream=stream):
+            try:
+                return stream.ask(10**6)
+            except InputError:
+                return False
+
+        with ThreadPoolExecutor(4) as threads:
+            assert sum(threads.map(asked, range(12))) == 1
+        assert stream.finished
 
 
 def test_a_person_alone_in_a_group_is_hidden():

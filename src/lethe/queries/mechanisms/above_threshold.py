@@ -8,6 +8,7 @@ and end the stream, and no number of the comparison is handed out.
 from __future__ import annotations
 
 import math
+import threading
 
 from lethe.errors import InputError, check_between
 from lethe.evidence.guarantee import Guarantee
@@ -76,6 +77,7 @@ class AboveThreshold:
         )
         self._limit = noise(int(threshold))
         self._left = most
+        self._turn = threading.Lock()
         self.split = (first, second)
         self.guarantee: Guarantee = whose.guarantee(
             whole, f"the stream ends after {most} answers above the threshold"
@@ -84,7 +86,7 @@ class AboveThreshold:
     @property
     def finished(self) -> bool:
         """Whether the answers above are used up."""
-        return self._left == 0
+        return self._left <= 0
 
     def ask(self, value: int) -> bool:
         """Whether the exact value of a query, with noise, reaches the noisy threshold.
@@ -92,8 +94,9 @@ class AboveThreshold:
         Raises:
             InputError: the stream has ended; the refusal tells nothing new.
         """
-        if self.finished:
-            raise InputError("the stream has ended: its answers above are used up; begin anew.")
-        above = bool(self._noise(int(value)) >= self._limit)
-        self._left -= above
+        with self._turn:
+            if self.finished:
+                raise InputError("the stream has ended: its answers above are used up; begin anew.")
+            above = bool(self._noise(int(value)) >= self._limit)
+            self._left -= above
         return above

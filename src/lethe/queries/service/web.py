@@ -111,6 +111,7 @@ def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: Audi
             request.state.facts = facts
             headers: Mapping[str, str] = {}
             try:
+                _check_framing(request)
                 analyst = facts["analyst"] = _analyst(request, tokens)
                 _check_rate(limiter.wait(analyst))
                 given = await _body(request) if body else {}
@@ -185,13 +186,17 @@ def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: Audi
     async def openapi(request: Request) -> Response:
         return reply(200, document())
 
-    async def no_route(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
+    def nothing(request: Request, analyst: str, given: Json) -> Json:
+        error = request.state.error
         code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "bad-request")
-        content = {"error": code, "message": f"{request.method} is not offered at this path."}
-        return reply(error.status_code, content, error.headers)
+        words = f"{request.method} is not offered at this path."
+        raise _Refused(error.status_code, code, words, **(error.headers or {}))
 
-    return Starlette(
+    async def no_route(request: Request, error: Exception) -> Response:
+        request.state.error = error
+        return await guarded(nothing, False)(request)
+
+    app = Starlette(
         routes=[
             Route("/health", health, methods=["GET"]),
             Route("/openapi.json", openapi, methods=["GET"]),
@@ -204,6 +209,8 @@ def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: Audi
         ],
         exception_handlers={HTTPException: no_route},
     )
+    app.router.redirect_slashes = False  # a redirect would need no token, and name a client's host
+    return app
 
 
 def _refusal(error: LetheError) -> tuple[int, Json]:
@@ -232,6 +239,17 @@ def _analyst(request: Request, tokens: Tokens) -> str:
     if analyst is None:
         raise _Refused(401, "unauthorized", BAD_TOKEN, **{"www-authenticate": "Bearer"})
     return analyst
+
+
+def _check_framing(request: Request) -> None:
+    """Two lengths of one body are read differently by different proxies."""
+    if {"content-length", "transfer-encoding"} <= set(request.headers):
+        raise _Refused(
+            400,
+            "bad-request",
+            "the request has both Content-Length and Transfer-Encoding: send one.",
+            connection="close",
+        )
 
 
 def _check_rate(seconds: float) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import check_at_least
-from lethe.loaders.news_history import Float, Histories
+from readers.history import Float, Histories
 
 STEPS = 50
 """History items that a sequence holds at most."""
@@ -25,7 +25,7 @@ def last_sequences(
         values (users, steps, 2): log(1 + seconds read), and scroll depth / 100; and how many of
         the steps are real (users,).
 
-    >>> from lethe.loaders.news_history import histories
+    >>> from readers.history import histories
     >>> values, length = last_sequences(histories([1], [1], [0], [9], [0], [50]), steps=2)
     >>> values.tolist(), length.tolist()
     ([[[0.0, 0.5], [0.0, 0.0]]], [1])

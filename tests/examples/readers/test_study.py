@@ -10,10 +10,9 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 import torch
-
-from lethe.loaders.news import prepare_news
-from lethe.loaders.news_store import News
-from lethe.loaders.news_synthetic import write_synthetic_news
+from readers.ebnerd import prepare_news
+from readers.store import News
+from readers.synthetic import write_synthetic_news
 
 FOLDER = Path(__file__).parents[2] / "examples" / "reader_engagement"
 NAMES = ("networks", "training", "study")

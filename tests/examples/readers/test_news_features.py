@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from readers.features import AGGREGATES, aggregates
+from readers.history import Histories, histories
+from readers.sequences import Moments, last_sequences
 
 from lethe.errors import InputError
-from lethe.loaders.news_features import AGGREGATES, aggregates
-from lethe.loaders.news_history import Histories, histories
-from lethe.loaders.news_sequences import Moments, last_sequences
 
 
 def past(*people: tuple[list[float], list[float]]) -> Histories:

@@ -1,4 +1,4 @@
-"""`lethe data ebnerd`: says what is missing, or writes features."""
+"""`prepare.py`: says what is missing, or writes features."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from prepare import main
 from pyarrow import parquet
-
-from lethe.cli import run
-from lethe.loaders.news_store import open_news
-from lethe.loaders.news_synthetic import write_synthetic_news
+from readers.store import open_news
+from readers.synthetic import write_synthetic_news
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +20,7 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_features_are_written_and_told(raw: Path, tmp_path: Path, capsys):
     out = tmp_path / "features"
-    assert (
-        run(["data", "ebnerd", str(raw), "--out", str(out), "--users", "40", "--blind", "3"]) == 0
-    )
+    assert main([str(raw), "--out", str(out), "--users", "40", "--blind", "3"]) == 0
     news = open_news(out)
     assert news.meta["cohort"] == {"main": 40, "blind": 3}
     said = capsys.readouterr()
@@ -39,17 +36,17 @@ def test_what_is_missing_is_said_with_exit_code_2(raw: Path, tmp_path: Path, cap
     broken = shutil.copytree(raw, tmp_path / "broken")
     (broken / "validation" / "behaviors.parquet").unlink()
     out = tmp_path / "features"
-    assert run(["data", "ebnerd", str(broken), "--out", str(out)]) == 2
+    assert main([str(broken), "--out", str(out)]) == 2
     said = capsys.readouterr().out
     assert "validation/behaviors.parquet: is missing." in said and "recsys.eb.dk" in said
     assert not out.exists()
-    assert run(["data", "ebnerd", str(tmp_path / "nowhere")]) == 2
+    assert main([str(tmp_path / "nowhere")]) == 2
     assert "is not a folder" in capsys.readouterr().err
 
 
 def test_check_writes_nothing(raw: Path, tmp_path: Path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run(["data", "ebnerd", str(raw), "--check"]) == 0
+    assert main([str(raw), "--check"]) == 0
     assert "train/history.parquet:" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
 
@@ -57,13 +54,13 @@ def test_check_writes_nothing(raw: Path, tmp_path: Path, capsys, monkeypatch):
 def test_people_of_another_folder_are_kept(raw: Path, tmp_path: Path, capsys):
     """As the reference study kept the whole small release."""
     out = tmp_path / "features"
-    given = ["data", "ebnerd", str(raw), "--out", str(out), "--quiet"]
+    given = [str(raw), "--out", str(out), "--quiet"]
     weeks = [people_of(raw, split) for split in ("train", "validation")]
     everybody = len(weeks[0] | weeks[1])
-    assert run([*given, "--keep", str(raw), "--users", str(everybody)]) == 0
+    assert main([*given, "--keep", str(raw), "--users", str(everybody)]) == 0
     assert open_news(out).meta["cohort"] == {"main": everybody, "blind": 0}
     assert capsys.readouterr().err == ""
-    assert run([*given, "--keep", str(raw), "--users", str(everybody - 1)]) == 2
+    assert main([*given, "--keep", str(raw), "--users", str(everybody - 1)]) == 2
     assert f"users={everybody - 1} must be at least {everybody}" in capsys.readouterr().err
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.loaders.news_history import Float, Histories, Index
+from readers.history import Float, Histories, Index
 
 _LAST = 5
 _FEW = 10  # below that many items P10 and P90 are the extremes

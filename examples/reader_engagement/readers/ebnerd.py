@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, require
 from lethe.files import whole_file, write_whole
-from lethe.loaders.news_articles import ARTICLE_NUMBERS, Articles, read_articles
-from lethe.loaders.news_features import AGGREGATES, aggregates
-from lethe.loaders.news_history import (
+from readers.articles import ARTICLE_NUMBERS, Articles, read_articles
+from readers.features import AGGREGATES, aggregates
+from readers.history import (
     Index,
     microseconds,
     numbers,
     read_histories,
     whole_numbers,
 )
-from lethe.loaders.news_layout import SPLITS, check_usable, news_paths
-from lethe.loaders.news_leakage import (
+from readers.layout import SPLITS, check_usable, news_paths
+from readers.leakage import (
     COPIED,
     Check,
     ItemCount,
@@ -37,7 +37,7 @@ from lethe.loaders.news_leakage import (
     check_pairs,
     check_windows,
 )
-from lethe.loaders.news_people import (
+from readers.people import (
     BLIND_SEED,
     MAIN_SEED,
     Activity,
@@ -45,8 +45,8 @@ from lethe.loaders.news_people import (
     choose_cohort,
     read_activity,
 )
-from lethe.loaders.news_sequences import STEPS, Moments, last_sequences
-from lethe.loaders.news_store import (
+from readers.sequences import STEPS, Moments, last_sequences
+from readers.store import (
     ARTICLE,
     CONTEXT,
     FORMAT,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lethe.loaders.news_history import Histories, Index
-from lethe.loaders.news_people import Activity, Cohort
+from readers.history import Histories, Index
+from readers.people import Activity, Cohort
 
 COPIED = (
     "A person's history is one row a window, so every impression of a person in a window has the "

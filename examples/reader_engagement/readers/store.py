@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_choice
-from lethe.loaders.news_articles import ARTICLE_NUMBERS
-from lethe.loaders.news_features import AGGREGATES
-from lethe.loaders.news_history import Index
-from lethe.loaders.news_layout import SPLITS
+from readers.articles import ARTICLE_NUMBERS
+from readers.features import AGGREGATES
+from readers.history import Index
+from readers.layout import SPLITS
 
 FORMAT = 1
 META = "meta.json"
@@ -183,7 +183,7 @@ def open_news(folder: str | Path) -> News:
     if not path.is_file():
         raise InputError(
             f"{folder} holds no {META}: it is no finished folder of features. Write one with "
-            "lethe data ebnerd PATH."
+            "prepare.py PATH."
         )
     meta = json.loads(path.read_text())
     if meta.get("format") != FORMAT:

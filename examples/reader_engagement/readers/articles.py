@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, require
-from lethe.loaders.news_history import Index, numbers, whole_numbers
+from readers.history import Index, numbers, whole_numbers
 
 CATEGORIES, TYPES = 32, 16
 """Rows of the two embedding tables; row 0 stands for all that is rare or unknown."""

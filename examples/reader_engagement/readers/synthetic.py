@@ -20,7 +20,7 @@ from scipy.special import ndtr, ndtri
 
 from lethe.errors import check_at_least, require
 from lethe.files import whole_file
-from lethe.loaders.news_layout import news_paths
+from readers.layout import news_paths
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]

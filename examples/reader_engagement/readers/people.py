@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from lethe.errors import InputError, check_at_least, require
-from lethe.loaders.news_history import Index, microseconds, whole_numbers
-from lethe.loaders.news_layout import SPLITS
+from readers.history import Index, microseconds, whole_numbers
+from readers.layout import SPLITS
 
 MAIN_SEED, BLIND_SEED = 42, 123
 

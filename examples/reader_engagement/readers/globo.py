@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, require
-from lethe.loaders.news_history import Float, Index, whole_numbers
-from lethe.loaders.news_sequences import Moments
-from lethe.loaders.news_store import Batch
+from readers.history import Float, Index, whole_numbers
+from readers.sequences import Moments
+from readers.store import Batch
 
 MIDDLE = 1_507_494_930_481
 """Milliseconds since 1970 that part the two periods: the median click of the subset."""

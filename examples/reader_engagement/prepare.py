@@ -1,21 +1,27 @@
-"""`lethe data`: turn raw data sets into what the other commands read."""
+"""From the files of EB-NeRD to features.
+
+python prepare.py PATH --check              # are all files and columns there?
+python prepare.py PATH --out features
+python prepare.py PATH --keep SMALL --users 50000 --blind 10000 --out features
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import App, Parameter
+from readers.ebnerd import prepare_news
+from readers.layout import SPLITS, WHERE, Layout, check_layout, check_usable, news_paths
+from readers.people import read_activity
+from readers.store import News
 
-if TYPE_CHECKING:
-    from lethe.loaders.news_layout import Layout
-    from lethe.loaders.news_store import News
-
-data = App(name="data", help="Turn raw data sets into features; nothing is downloaded.")
+from lethe.columns import list_names
+from lethe.errors import LetheError
 
 
-@data.command
-def ebnerd(
+def prepare(
     path: Path,
     /,
     *,
@@ -58,11 +64,6 @@ def ebnerd(
     quiet
         No progress, only the result.
     """
-    import sys
-
-    from lethe.loaders.news import prepare_news
-    from lethe.loaders.news_layout import check_layout
-
     layout = check_layout(path)
     _print_layout(layout)
     if layout.problems or check:
@@ -88,9 +89,6 @@ def ebnerd(
 
 
 def _users_of(folder: Path) -> list[int]:
-    from lethe.loaders.news_layout import SPLITS, check_usable, news_paths
-    from lethe.loaders.news_people import read_activity
-
     check_usable(folder)
     paths = news_paths(folder)
     found = [read_activity(paths[f"{split}/behaviors.parquet"]).users for split in SPLITS]
@@ -98,9 +96,6 @@ def _users_of(folder: Path) -> list[int]:
 
 
 def _print_layout(layout: Layout) -> None:
-    from lethe.columns import list_names
-    from lethe.loaders.news_layout import WHERE
-
     for file in layout.files:
         print(f"{file.name}: {'; '.join(file.problems) or f'{file.rows:,} rows'}")
         if file.absent and not file.problems:
@@ -125,3 +120,18 @@ def _print_features(news: News) -> None:
         print(f"  [{state}] {one['name']}: {one['found']:,} of {one['of']:,}{share}")
     for note in news.meta["notes"]:
         print(f"  {note}")
+
+
+def main(words: list[str] | None = None) -> int:
+    """The command line; an exit code."""
+    app = App(name="prepare.py", help="Turn EB-NeRD into features; nothing is downloaded.")
+    app.default(prepare)
+    try:
+        return int(app(words, exit_on_error=False, result_action="return_value"))
+    except LetheError as error:
+        print(f"prepare.py: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import compute, parquet
+from readers.ebnerd import prepare_news
+from readers.layout import check_layout
+from readers.synthetic import write_synthetic_news
 
 from lethe.errors import InputError
-from lethe.loaders.news import prepare_news
-from lethe.loaders.news_layout import check_layout
-from lethe.loaders.news_synthetic import write_synthetic_news
 
 WEEK = 7 * 86_400_000_000
 

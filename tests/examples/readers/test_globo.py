@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from readers.globo import MIDDLE, Globo, load_globo
 
 from lethe.errors import InputError
-from lethe.loaders.globo import MIDDLE, Globo, load_globo
 
 NAMES = ("user_id", "session_id", "click_article_id", "click_timestamp", "click_referrer_type")
 

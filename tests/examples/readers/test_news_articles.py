@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from readers.articles import read_articles
 
 from lethe.errors import InputError
-from lethe.loaders.news_articles import read_articles
 
 
 def write(path: Path, **change: list) -> Path:

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from readers.ebnerd import engaged, prepare_news
+from readers.features import AGGREGATES, aggregates
+from readers.history import read_histories
+from readers.people import Activity, choose_cohort
+from readers.store import News, open_news
+from readers.synthetic import DAY, START, write_synthetic_news
 
 from lethe.errors import InputError
-from lethe.loaders.news import engaged, prepare_news
-from lethe.loaders.news_features import AGGREGATES, aggregates
-from lethe.loaders.news_history import read_histories
-from lethe.loaders.news_people import Activity, choose_cohort
-from lethe.loaders.news_store import News, open_news
-from lethe.loaders.news_synthetic import DAY, START, write_synthetic_news
 
 USERS = 150
 
