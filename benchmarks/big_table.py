@@ -25,7 +25,7 @@ from typing import Any
 from common import RESULTS, load, save
 
 from lethe.errors import require
-from lethe.loaders.memory import bytes_of
+from lethe.loaders.large import bytes_of
 
 CHILD = """
 import json, re, resource, sys, time

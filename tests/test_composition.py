@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 
-import composition as c
 import numpy as np
 import pytest
+from benchmark_modules import benchmark
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
@@ -15,6 +15,8 @@ from scipy.stats import binom
 from lethe.errors import InputError
 from lethe.evidence.gdp import gdp_delta
 from lethe.evidence.guarantee import Guarantee
+
+c = benchmark("composition")
 
 
 def label(kind: str, relation: str = "add/remove", **parameters: float) -> Guarantee:

@@ -19,7 +19,7 @@ from lethe.linkage.coarsening import (
     without_popular,
 )
 from lethe.linkage.facts import Known
-from lethe.linkage.pseudonyms import dealt_pseudonyms, new_pseudonyms
+from lethe.linkage.record_changes import dealt_pseudonyms, new_pseudonyms
 from lethe.linkage.record_way import Aim, measure, released
 from lethe.linkage.scoreboard import RH
 from lethe.linkage.settings import RecordSettings

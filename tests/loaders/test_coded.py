@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import lethe
 from lethe.columns import Columns, read_columns
 from lethe.errors import InputError
-from lethe.loaders import coded, large, memory, stage
+from lethe.loaders import coded, large, stage
 from lethe.loaders.coded import Grouped, encode, read_grouped
 from lethe.loaders.rows import read_rows
 
@@ -165,7 +165,7 @@ def test_the_way_is_chosen_by_size_and_said(
     path.write_text(small)
     columns, notes = large.read_table(path, ["age"], memory="128MiB")
     assert isinstance(columns, dict) and notes == ()
-    monkeypatch.setattr(memory, "_GROWTH", 2**22)
+    monkeypatch.setattr(large, "_GROWTH", 2**22)
     grouped, notes = large.read_table(path, ["age"], memory="128MiB")
     assert isinstance(grouped, Grouped) and grouped.times.tolist() == [10] * 2
     assert "read by DuckDB within 0.134 GB of memory: 20 rows, 2 of them" in notes[0]

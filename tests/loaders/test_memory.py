@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lethe.errors import InputError
-from lethe.loaders.memory import available, bytes_of, outgrows
+from lethe.loaders.large import available, bytes_of, outgrows
 
 
 @pytest.mark.parametrize(

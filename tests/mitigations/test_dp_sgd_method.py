@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.errors import InputError
-from lethe.mitigations.dp_sgd.method import DpSgd, expected_records
-from lethe.mitigations.dp_sgd.sampler import PoissonSampler
+from lethe.mitigations.dp_sgd.method import DpSgd, PoissonSampler, expected_records
 from lethe.training.augment import Augment
 from lethe.training.batches import noise_seed
 from lethe.training.design import membership, model_seed

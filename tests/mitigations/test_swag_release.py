@@ -18,8 +18,7 @@ from lethe.mitigations.pseudo_weights import linear_weights, scalar_weights, tar
 from lethe.mitigations.swag import Swag
 from lethe.mitigations.swag_release import ReleaseSettings, model_logits, scale_response, swag_ppm
 from lethe.mitigations.swag_release.keeper import Keeper
-from lethe.mitigations.swag_release.mechanism import DRAWS, MEASURE, child_seed
-from lethe.mitigations.swag_release.posterior import Samples
+from lethe.mitigations.swag_release.mechanism import DRAWS, MEASURE, Samples, child_seed
 from lethe.mitigations.swag_release.records import Records, class_log_likelihood
 from lethe.mitigations.swag_release.training import Phase, Trained
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from mechanism_cases import known_mechanisms
+from benchmark_modules import benchmark
 from scipy.stats import binom
 
 from lethe.errors import InputError, NotMeasurable
@@ -17,7 +17,7 @@ from lethe.queries.mechanism_audit.reuse import MOST
 from lethe.queries.mechanism_audit.settings import MechanismSettings
 from lethe.queries.mechanism_audit.study import Study, study
 
-CASES = known_mechanisms()
+CASES = benchmark("known_mechanisms")
 LONGER = {
     "threshold one too low": 10_000,
     "sparse vector 3, tells the answer": 10_000,
@@ -134,10 +134,10 @@ def test_the_same_seed_gives_the_same_study_and_the_data_are_not_touched() -> No
     assert other.reuse != first.reuse
 
 
-@pytest.mark.parametrize("name", known_mechanisms().PRIVATE_NUMBER)
+@pytest.mark.parametrize("name", benchmark("known_mechanisms").PRIVATE_NUMBER)
 def test_noise_that_follows_the_private_number_shows_on_tiny_tables(name: str) -> None:
     """Of ten people one more or fewer hardly moves it; of one, two or three it does."""
-    make = known_mechanisms().PRIVATE_NUMBER[name]
+    make = benchmark("known_mechanisms").PRIVATE_NUMBER[name]
     settings = MechanismSettings(Claim("epsilon", 1.0), runs=2000, seed=0)
     pairs = standard_pairs(0, 1)
     assert {len(pair.second) for pair in pairs} == {0, 1, 2, 9}

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from lethe.errors import InputError
 from lethe.queries.grammar import Bounds, Compare, Count, Key, Mean, Quantile, Query
-from lethe.queries.parse import EXAMPLES, parse
-from lethe.queries.words import LONGEST
+from lethe.queries.parse import EXAMPLES, LONGEST, parse
 
 
 def test_the_example_of_the_manual() -> None:

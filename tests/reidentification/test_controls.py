@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.reidentification.controls import conditioning, open_set, shared_inputs
+from lethe.reidentification.clean import conditioning, open_set, shared_inputs
 from lethe.reidentification.gallery import split_rows
 from lethe.reidentification.nearest import nearest
 

@@ -14,9 +14,9 @@ from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.intervals import clustered_share
 from lethe.reidentification.by_user import mean_by_user, mean_of_pools, share_of_users
-from lethe.reidentification.drawn_utility import drawn_utility
 from lethe.reidentification.head import AnyHead, LinearHead
 from lethe.reidentification.pair_share import pair_share
+from lethe.reidentification.task import drawn_utility
 from lethe.reidentification.utility import (
     average_precision,
     binormal_auc,

@@ -9,7 +9,7 @@ from sample import CANDIDATES, document, estimate
 
 from lethe.evidence.findings import Findings
 from lethe.report import figures, frontier_chart, render, words
-from lethe.report.labels import Box, place
+from lethe.report.frontier_chart import Box, place
 from lethe.report.numbers import facts, plain, rate, score
 from lethe.report.svg import log_ticks, ticks
 from lethe.report.view import band_confidence, before_and_after, panels, rates_of

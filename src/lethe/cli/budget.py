@@ -7,12 +7,232 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from lethe.cli.budget_reading import accept, anchor, export, show, verify
-from lethe.cli.budget_report import report
+from lethe.cli.options import options_of
 from lethe.cli.register import forget_data
 
 if TYPE_CHECKING:
     from lethe.queries.registration import Registered
+
+
+# `lethe budget show`, `verify`, `export`, `anchor`, `accept`: what a ledger holds, and if it is
+# the one that it was.
+
+FLAG = Parameter(name="--json", negative=())
+
+
+def show(
+    where: str, /, *, dataset: str | None = None, as_json: Annotated[bool, FLAG] = False
+) -> int:
+    """Say what was spent, by whom, and what is left.
+
+    Parameters
+    ----------
+    where
+        The ledger: a file, or postgresql://...
+    dataset
+        Name in the ledger. [all]
+    as_json
+        Print JSON.
+    """
+    import json
+
+    from lethe.cli.budget_words import dataset_of, opened
+    from lethe.cli.show_budget import print_status
+
+    with opened(where) as ledger:
+        names = [dataset_of(ledger, dataset)] if dataset else ledger.datasets()
+        found = [ledger.status(name) for name in names]
+    if as_json:
+        print(json.dumps([status.to_json() for status in found], indent=1))
+    else:
+        for status in found:
+            print_status(status)
+    return 0
+
+
+def verify(
+    where: str,
+    /,
+    *,
+    head: Annotated[list[str] | None, Parameter(negative=())] = None,
+    anchor: Path | None = None,
+) -> int:
+    """Read every entry and check it; exit code 1 if anything contradicts.
+
+    It finds what was changed, added or left out. A ledger that was written anew from some entry
+    on, or put back from an old copy, it finds only by a head that was kept elsewhere.
+
+    Parameters
+    ----------
+    where
+        The ledger: a file, or postgresql://...
+    head
+        Hash that `lethe budget anchor` printed once; may be repeated.
+    anchor
+        File that `lethe budget anchor --to` made.
+    """
+    from lethe.cli.budget_words import opened
+
+    with opened(where, anchor) as ledger:
+        found = ledger.verify(tuple(head or ()))
+    for problem in found.problems:
+        print(f"WRONG: {problem}")
+    for note in (*found.accepted, *found.notes):
+        print(f"note: {note}")
+    count = f"{found.entries} entr{'y' if found.entries == 1 else 'ies'}"
+    if not found.ok:
+        print(f"{count} read: this ledger cannot be trusted; stop answering and find out why.")
+        return 1
+    compared = head or anchor
+    against = "" if compared else " Not compared with a head kept elsewhere (--anchor, --head)."
+    print(f"{count} read: all hashes, numbers and sums fit.{against}")
+    return 0
+
+
+def anchor(where: str, /, *, to: Path | None = None) -> int:
+    """Print the head of every data set, or keep them in a file elsewhere, against old copies.
+
+    `lethe serve` (anchor = "FILE") and `lethe budget verify --anchor FILE` refuse a ledger that was
+    cut, written anew or put back since; the service moves the file on with every entry.
+
+    Parameters
+    ----------
+    where
+        The ledger: a file, or postgresql://...
+    to
+        File to keep them in, best on another disk or machine. If it is there, the ledger is
+        compared with it first.
+    """
+    from lethe.cli.budget_words import opened
+
+    with opened(where) as ledger:
+        if to is not None:
+            ledger.write_anchor(to)
+            count = len(ledger.datasets())
+            print(f"{to}: the heads of {count} data set{'s' if count > 1 else ''} of {where}.")
+            return 0
+        for name in ledger.datasets():
+            status = ledger.status(name)
+            print(f"{status.head}  {status.entries - 1}  {name}")
+    return 0
+
+
+def accept(where: str, /, *, reason: str, anchor: Path | None = None) -> int:
+    """Go on with a ledger whose count is missing, or that is older than its count or anchor says.
+
+    What was spent and is no longer in it is not counted again, so know why before. What was wrong
+    and the reason become an entry of every data set, shown wherever a budget is.
+
+    Parameters
+    ----------
+    where
+        The ledger: a file, or postgresql://...
+    reason
+        Why the ledger is right as it stands.
+    anchor
+        File of `lethe budget anchor --to` that it disagrees with; it is written anew.
+    """
+    from lethe.cli.budget_words import opened
+
+    with opened(where, anchor) as ledger:
+        found = ledger.accept(reason)
+    print(f"Accepted, and written into every data set: {found}.")
+    return 0
+
+
+def export(
+    where: str, /, *, dataset: str | None = None, form: Literal["jsonl", "csv"] = "jsonl"
+) -> int:
+    """Print all entries; they hold the queries and the noisy answers, not the data.
+
+    Parameters
+    ----------
+    where
+        The ledger: a file, or postgresql://...
+    dataset
+        Name in the ledger. [the only one]
+    form
+        JSON Lines, or csv with one row an entry.
+    """
+    import csv
+    import json
+    import sys
+
+    from lethe.cli.budget_words import dataset_of, opened
+    from lethe.queries.ledger.chain import canonical
+
+    with opened(where) as ledger:
+        rows = list(ledger.export(dataset_of(ledger, dataset)))
+    if form == "jsonl":
+        for row in rows:
+            print(json.dumps(row, sort_keys=True))
+        return 0
+    table = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
+    table.writeheader()
+    table.writerows({**row, **{k: canonical(row[k]) for k in ("body", "state")}} for row in rows)
+    return 0
+
+
+# `lethe budget report`: the ledger as a finished run, with findings and a page.
+
+
+def report(
+    where: str,
+    /,
+    *,
+    dataset: str | None = None,
+    gate: Annotated[list[str] | None, Parameter(negative=())] = None,
+    head: Annotated[list[str] | None, Parameter(negative=())] = None,
+    anchor: Path | None = None,
+    out: Path | None = None,
+    config: Path | None = None,
+    context: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> int:
+    """Write findings.json and report.html about what was answered and what it cost.
+
+    Parameters
+    ----------
+    where
+        The ledger: a file, or postgresql://...
+    dataset
+        Name in the ledger. [the only one]
+    gate
+        Rule that sets the exit code, such as "spent<=1.0"; may be repeated. Metrics: spent,
+        share, delta, queries, raises.
+    head
+        Hash that was kept elsewhere; see `lethe budget verify`.
+    anchor
+        File of `lethe budget anchor --to`; without one, the guarantee assumes that the ledger was
+        not rolled back.
+    out
+        Run folder. [lethe-runs/DATASET-HASH]
+    config
+        TOML file with these options as keys; the command line wins.
+    context
+        TOML file with what only people know, for the report.
+    as_json
+        Print findings.json instead of the summary.
+    """
+    given = options_of(locals(), "where")
+    from lethe.cli.budget_words import dataset_of, opened
+    from lethe.cli.options import finish, merged, run_folder, running
+    from lethe.files import for_owner
+    from lethe.queries.ledger.document import compose
+    from lethe.training.fingerprint import digest
+
+    options = merged(config, given)
+    with opened(where, options.get("anchor") and Path(options["anchor"])) as ledger:
+        name = dataset_of(ledger, options["dataset"])
+        findings = compose(ledger, name, options["gate"] or (), options["head"] or ())
+    bound = digest("ledger", name, findings.reproduction["head"])
+    folder = run_folder(options["out"], Path(name).stem, bound)
+    # A ledger's URL may hold a password, so the place is not written down.
+    command = {"command": "budget report", **options, "dataset": name}
+    # The questions and their answers are in it.
+    with for_owner(), running(folder, bound, command, quiet=True) as (run, _):
+        return finish(findings, run, context, as_json)
+
 
 MANY = Parameter(negative=())
 

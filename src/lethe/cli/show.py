@@ -9,13 +9,84 @@ from types import TracebackType
 from typing import Any
 
 from lethe.cli import interrupt
-from lethe.cli.show_candidates import print_candidates, terminal
-from lethe.cli.show_embeddings import print_embeddings
+from lethe.cli.show_candidates import print_candidates, terminal, titled
 from lethe.cli.show_f1 import print_f1
-from lethe.cli.show_mechanism import print_mechanism
 from lethe.cli.show_rest import print_rest, print_words
 from lethe.cli.show_table import print_table
 from lethe.evidence.findings import Findings
+
+# The result of an audit of a mechanism on a terminal.
+
+
+def print_mechanism(findings: Findings, section: dict[str, Any], folder: str) -> None:
+    """Limits by pair of inputs, the words, and where the document lies."""
+    from rich.text import Text
+
+    console = terminal()
+    claim, confidence = section["claim"], findings.reproduction["confidence"]
+    shown = titled(
+        f"{findings.subject['name']}: lower limits on {claim['measure']}, "
+        f"{confidence:.0%} confidence for all; claimed: {claim['words']}"
+    )
+    for heading in (
+        "inputs that differ in one person",
+        "at least",
+        "observed",
+        "event",
+        "neighbour",
+    ):
+        shown.add_column(heading, overflow="fold")
+    for pair in section["pairs"]:
+        value, (first, second) = pair["limit"]["value"], pair["shares"]
+        shown.add_row(
+            Text(pair["name"]),
+            f"{pair['limit']['low']:.3f}",
+            "-" if value is None else f"{value:.3f}",
+            f"{first:.2%}",
+            f"{second:.2%}",
+        )
+    console.print(shown)
+    for words in (findings.queries or {})["words"]:
+        if words not in findings.verdict["words"]:
+            console.print(Text(words))
+    print_rest(console, findings, folder)
+
+
+# The result of an audit of representations on a terminal.
+
+
+def _pair(measured: dict[str, Any] | None, decimals: int) -> str:
+    if measured is None or measured["value"] is None:
+        return "-"
+    value, low, high = (measured[key] for key in ("value", "low", "high"))
+    return f"{value:.{decimals}f}\n{low:.{decimals}f} to {high:.{decimals}f}"
+
+
+def _cells(candidate: Mapping[str, Any]) -> list[str]:
+    bound = candidate["bound"]
+    return [
+        _pair(candidate["risk"], 2),
+        "-" if bound is None else f"{100 * bound:.3g}%",
+        _pair(candidate["utility"], 3),
+        _pair(candidate["utility_loss"], 3),
+    ]
+
+
+def print_embeddings(findings: Findings, folder: str) -> None:
+    """The candidates as a table, the operating points, and where the document lies."""
+    from rich.text import Text
+
+    console, merit = terminal(), str(findings.frontier["utility"]).split(" ")[0]
+    headings = ("lift", "nobody above", merit, "lost")
+    print_candidates(console, findings, headings, _cells, 22, "measured lift and utility")
+    told = "nobody above: share of single vectors that no attacker can exceed naming"
+    first = findings.candidates[0].get("risk_from")
+    if first is not None:
+        known = f"lift: of the strongest of {len(first['results'])} attackers"
+        told = f"{known} ({first['attack']} on the baseline); {told}"
+    console.print(Text(told))
+    print_rest(console, findings, folder)
+
 
 _LOG_EVERY = 10.0
 

@@ -3,31 +3,289 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, NotMeasurable
+from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.risk import family_confidence
 from lethe.reidentification.attack import Attack, measure
 from lethe.reidentification.attackers import Attacker, Panel, permuted_lift
-from lethe.reidentification.controls import (
-    Conditioning,
-    OpenSet,
-    SharedInputs,
-    conditioning,
-    open_set,
-    shared_inputs,
+from lethe.reidentification.by_user import mean_by_user
+from lethe.reidentification.gallery import (
+    Split,
+    check_users,
+    gallery_means,
+    split_periods,
+    split_rows,
+    whitening,
 )
-from lethe.reidentification.gallery import Split, gallery_means, split_periods, split_rows
 from lethe.reidentification.learned import Sight, sight_of
 from lethe.reidentification.nearest import nearest
+from lethe.reidentification.ranks import ranks
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.vectors import Float
+
+# What keeps the attack honest: strangers, copied inputs, and what ordinary float32 would say.
+
+
+@dataclass(frozen=True)
+class OpenSet:
+    """An attacker who names somebody only when the nearest known person is near enough.
+
+    Attributes:
+        threshold: distance up to which somebody is named; chosen on one half of the strangers.
+        false_match: share of probes of the other half of the strangers who are taken for somebody.
+        identified: share of probes of known people who are named, and rightly.
+        misnamed: share of probes of known people who are taken for somebody else.
+        strangers: people who are not in the gallery.
+        aimed_at: the false-match rate that the threshold was chosen for.
+    """
+
+    threshold: float
+    false_match: Estimate
+    identified: Estimate
+    misnamed: Estimate
+    strangers: int
+    aimed_at: float
+
+
+def open_set(
+    representations: NDArray[Any],
+    split: Split,
+    *,
+    metric: str = "cosine",
+    false_match: float = 0.01,
+    strangers: float = 0.5,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> OpenSet:
+    """Take some people out of the gallery and see whom their probes are taken for.
+
+    The threshold is set on half of those strangers so that `false_match` of their probes are named
+    after all, and measured on the other half: set and measured on the same it would look better
+    than it is.
+
+    Args:
+        representations: (n, d).
+        split: who is known and who is to be named.
+        metric: as for `attack`.
+        false_match: share of strangers' probes that may be named, in (0, 1).
+        strangers: share of people who are taken out, in (0, 1).
+        seed: of the choice.
+        confidence: of the intervals, clustered by person.
+
+    Raises:
+        InputError: a share outside (0, 1).
+        NotMeasurable: fewer than 2 people known or in each half of the strangers, or fewer
+            strangers' probes than 1 / false_match.
+    """
+    for name, value in (("false_match", false_match), ("strangers", strangers)):
+        check_between(name, value, 0, 1, open_low=True, open_high=True)
+    users = len(split.users)
+    order = np.random.default_rng([seed, 64]).permutation(users)
+    out = round(strangers * users)
+    chosen, measured, known = order[: out // 2], order[out // 2 : out], np.sort(order[out:])
+    if min(len(chosen), len(measured), len(known)) < 2:
+        raise NotMeasurable(
+            f"of {users} people {len(known)} stay known and {out} are strangers in two halves; "
+            "each group needs 2. Give more people."
+        )
+    position = np.full(users, -1)
+    position[known] = np.arange(len(known))
+    inside = position[split.gallery_user] >= 0
+    enrolled = replace(
+        split,
+        users=split.users[known],
+        gallery_rows=split.gallery_rows[inside],
+        gallery_user=position[split.gallery_user[inside]],
+    )
+    matrix = whitening(representations, enrolled) if metric == "whitened" else None
+    gallery = gallery_means(representations, enrolled)
+    found = nearest(representations[split.probe_rows], gallery, metric, whitening=matrix)
+    to_choose, to_measure = (np.isin(split.probe_user, group) for group in (chosen, measured))
+    needed = int(np.ceil(1 / false_match))
+    if to_choose.sum() < needed:
+        raise NotMeasurable(
+            f"false_match={false_match:g} needs at least {needed} probes of strangers to set a "
+            f"threshold, got {int(to_choose.sum())}. Ask for a higher rate."
+        )
+    threshold = float(np.quantile(found.distance[to_choose], false_match, method="lower"))
+    named = found.distance <= threshold
+    real = position[split.probe_user] >= 0
+    right = named & (found.user == position[split.probe_user])
+
+    def share(hit: NDArray[np.bool_], of: NDArray[np.bool_]) -> Estimate:
+        return mean_by_user(hit[of].astype(float), split.probe_user[of], confidence)
+
+    return OpenSet(
+        threshold,
+        share(named, to_measure),
+        share(right, real),
+        share(named & ~right, real),
+        out,
+        false_match,
+    )
+
+
+@dataclass(frozen=True)
+class SharedInputs:
+    """Inputs that are the same in all rows of a person.
+
+    Attributes:
+        columns: positions of the input columns that never differ within a person (and do differ
+            between people).
+        people: share of people with several rows whose rows are equal in all columns, in [0, 1].
+    """
+
+    columns: tuple[int, ...]
+    people: float
+
+    def __str__(self) -> str:
+        if not self.columns:
+            return "no input column is constant within every person"
+        return (
+            f"{len(self.columns)} input columns are constant within every person: the attack may "
+            "measure how much of a copied input survives, not whether a person is recognised. "
+            "Take the gallery from one period and the probes from a later one."
+        )
+
+
+def shared_inputs(features: NDArray[Any], user_ids: NDArray[Any]) -> SharedInputs:
+    """Find inputs that are copied into every row of a person.
+
+    Args:
+        features: (n, p), what the encoder was given.
+        user_ids: (n,) owner of each row.
+
+    Raises:
+        InputError: shapes differ, ids of mixed types, or nobody has two rows.
+
+    >>> shared_inputs(np.array([[1, 5], [1, 6], [2, 5], [2, 7]]), np.array([0, 0, 1, 1])).columns
+    (0,)
+    """
+    owner = np.unique(check_users(user_ids), return_inverse=True)[1]
+    if features.ndim != 2 or len(features) != len(owner):
+        raise InputError(
+            f"features have shape {features.shape} for {len(owner)} rows; they must be "
+            "(rows, inputs)."
+        )
+    order = np.argsort(owner, kind="stable")
+    same_owner = np.diff(owner[order]) == 0
+    if not same_owner.any():
+        raise InputError("nobody has two rows, so nothing can be constant within a person.")
+    within = np.unique(owner[order][1:][same_owner])
+    columns, differing = [], np.zeros(owner.max() + 1, bool)
+    for column in range(features.shape[1]):
+        values = features[order, column]
+        changed = (values[1:] != values[:-1]) & same_owner
+        differing[owner[order][1:][changed]] = True
+        if not changed.any() and bool((values != values[0]).any()):
+            columns.append(column)
+    return SharedInputs(tuple(columns), float(np.mean(~differing[within])))
+
+
+BAD = 0.01
+"""Share of sampled ranks that plain float32 may change before the vectors are ill-conditioned."""
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """How well float32 can tell these vectors apart.
+
+    Attributes:
+        changed: share of sampled probes whose rank plain float32 gets wrong, in [0, 1].
+        plain_mrr: mean reciprocal rank that it reports on the sample (ties in expectation).
+        exact_mrr: the true one.
+        nearest: median distance from a sampled gallery vector to its nearest other one, in the
+            metric's own unit (cosine: 1 - cosine similarity).
+        sample: probes in the sample.
+    """
+
+    changed: float
+    plain_mrr: float
+    exact_mrr: float
+    nearest: float
+    sample: int
+
+    @property
+    def ill(self) -> bool:
+        """Whether other tools, which use plain float32, would misreport this attack."""
+        return self.changed > BAD
+
+    def __str__(self) -> str:
+        return (
+            f"plain float32 changes {self.changed:.1%} of {self.sample} sampled ranks "
+            f"(MRR {self.plain_mrr:.4g} instead of {self.exact_mrr:.4g}); median distance to the "
+            f"nearest other user {self.nearest:.3g}"
+        )
+
+
+def conditioning(
+    probes: NDArray[Any],
+    gallery: NDArray[Any],
+    true_index: NDArray[np.integer[Any]],
+    metric: str = "cosine",
+    *,
+    whitening: NDArray[Any] | None = None,
+    sample: int = 500,
+    seed: int = 0,
+) -> Conditioning:
+    """Compare plain float32 distances with exact ranks on a sample of probes.
+
+    `ranks` itself needs no such check: it decides every doubtful pair in float64. This says what
+    tools that do not would have said (vectors that share most of what they are, as those of one
+    network do, lose the rest of it in float32).
+
+    Args:
+        probes: as for `ranks`; so are the others.
+        gallery: see there.
+        true_index: see there.
+        metric: see there.
+        whitening: see there.
+        sample: probes and gallery vectors that are looked at, at most.
+        seed: of the sample.
+
+    Raises:
+        InputError: as `ranks`.
+    """
+    check_at_least("sample", sample, 1)
+    rng = np.random.default_rng([seed, 61])
+    taken = np.sort(rng.permutation(len(probes))[:sample])
+    some, owners = probes[taken], np.asarray(true_index)[taken]
+    exact = ranks(some, gallery, owners, metric, whitening=whitening)
+    distance = _plain_distances(some, gallery, metric, whitening)
+    true = distance[np.arange(len(taken)), owners][:, None]
+    plain_rank = 1 + (distance < true).sum(axis=1) + ((distance == true).sum(axis=1) - 1) / 2
+    users = np.sort(rng.permutation(len(gallery))[:sample])
+    closest = nearest(gallery[users], gallery, metric, whitening=whitening, own=users)
+    return Conditioning(
+        changed=float(np.mean(plain_rank != exact.rank)),
+        plain_mrr=float(np.mean(1 / plain_rank)),
+        exact_mrr=float(np.mean(1 / exact.rank)),
+        nearest=float(np.median(closest.distance)),
+        sample=len(taken),
+    )
+
+
+def _plain_distances(
+    probes: NDArray[Any], gallery: NDArray[Any], metric: str, matrix: NDArray[Any] | None
+) -> NDArray[np.float32]:
+    """The way it is usually written: (sample, G) in float32 throughout."""
+    left, right = probes.astype(np.float32), gallery.astype(np.float32)
+    if matrix is not None:
+        left, right = left @ matrix.astype(np.float32), right @ matrix.astype(np.float32)
+    if metric == "cosine":
+        left = left / np.linalg.norm(left, axis=1, keepdims=True)
+        right = right / np.linalg.norm(right, axis=1, keepdims=True)
+        return np.asarray(np.float32(1) - left @ right.T)
+    squares = np.einsum("ij,ij->i", left, left)[:, None] + np.einsum("ij,ij->i", right, right)
+    return np.asarray(squares - 2 * (left @ right.T))
+
 
 RAW = "raw features"
 INPUTS = (

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lethe.errors import InputError
-from lethe.training.average import Average
 from lethe.training.batches import (
+    Mixer,
     Plan,
     Shuffler,
     augment_stream,
@@ -28,7 +28,6 @@ from lethe.training.batches import (
 from lethe.training.layout import Layout
 from lethe.training.losses import loss_slope, mean_loss
 from lethe.training.method import Work
-from lethe.training.mixing import Mixing
 from lethe.training.modules import build_module
 from lethe.training.networks.alone import Alone
 from lethe.training.networks.base import Network
@@ -39,6 +38,113 @@ from lethe.training.networks.vmapped import Vmapped
 from lethe.training.optimizers import Optimizer
 from lethe.training.recipe import TorchRecipe, Treatment
 from lethe.training.schedules import factor
+
+# Mixup (Zhang et al., ICLR 2018) for many models at once, each by a stream of its own.
+
+
+class Mixing:
+    """Inputs and targets of a batch mixed with other rows of the same model's batch (eq. 1).
+
+    The loss of a mixture is the mixture of the losses, which for both losses here has the slope
+    of the loss at the mixed target. A record's weight stays with its own part.
+
+    Args:
+        shufflers: of the models.
+        seeds: of the models.
+        alpha: > 0 of Beta(alpha, alpha); None mixes nothing.
+        device: of the records.
+    """
+
+    def __init__(
+        self,
+        shufflers: Sequence[Shuffler],
+        seeds: Sequence[int],
+        alpha: float | None,
+        device: torch.device,
+    ) -> None:
+        self.on = alpha is not None
+        self._device = device
+        self._mixers = [
+            Mixer(shuffler.sizes, seed, alpha)
+            for shuffler, seed in zip(shufflers, seeds, strict=True)
+            if alpha is not None
+        ]
+
+    def draw(self, width: int) -> None:
+        """Draw for an epoch."""
+        if self.on:
+            drawn = [mixer.epoch(width) for mixer in self._mixers]
+            partner = np.stack([one for one, _ in drawn], axis=1)
+            own = np.stack([share for _, share in drawn], axis=1)
+            self._partner = torch.from_numpy(partner).to(self._device)
+            self._own = torch.from_numpy(own).to(self._device)
+
+    def mixed(self, x: Tensor, step: int) -> Tensor:
+        """The mixed inputs (K, B, ...) of a step."""
+        if not self.on:
+            return x
+        partner = self._partner[step, :, : x.shape[1]]
+        own = self._own[step, :, : x.shape[1]].view(*x.shape[:2], *[1] * (x.ndim - 2))
+        first = torch.arange(len(x), device=x.device)[:, None] * x.shape[1]
+        other = x.flatten(0, 1).index_select(0, (partner + first).flatten()).view(x.shape)
+        return torch.lerp(other, x, own)
+
+    def slope(
+        self, kind: str, outputs: Tensor, truth: Tensor, share: Tensor, smoothing: float, step: int
+    ) -> Tensor:
+        """As `loss_slope`, of the mixture."""
+        partner = self._partner[step, :, : truth.shape[1]]
+        own = self._own[step, :, : truth.shape[1]]
+        slope = loss_slope(kind, outputs, truth, share * own, smoothing)
+        share = share.gather(1, partner) * (1 - own)
+        return slope.add_(loss_slope(kind, outputs, truth.gather(1, partner), share, smoothing))
+
+
+# Averages of what training passes through in its last steps.
+
+
+class Average:
+    """The even average of each model's parameters over its last steps.
+
+    Stochastic weight averaging (Izmailov et al., UAI 2018, section 3.2), with every step in it
+    and the recipe's own schedule. Running statistics of batch normalisation are averaged along;
+    the paper computes them anew in one more pass over the training records.
+
+    Args:
+        network: of all models; it is read after each step and overwritten by `apply`.
+        steps: that training takes in all.
+        share: (0, 1] of the last steps that count, at least one; None averages nothing.
+    """
+
+    def __init__(self, network: Network, steps: int, share: float | None) -> None:
+        self._on = share is not None
+        self._left_out = steps - max(1, round((share or 0.0) * steps))
+        self._now: list[Tensor] = []
+        if self._on:
+            # The flat tensor holds all parameters at once; what follows the blocks is the rest.
+            rest = network.tensors()[len(network.parameters.blocks) :]
+            self._now = [network.parameters.flat, *rest]
+        self._mean: list[Tensor] = []
+
+    def after(self, taken: int) -> None:
+        """Take the state after so many steps into the average."""
+        count = taken - self._left_out
+        if not self._on or count < 1:
+            return
+        if count == 1:
+            self._mean = [one.clone() for one in self._now]
+            return
+        for mean, now in zip(self._mean, self._now, strict=True):
+            if mean.is_floating_point():
+                mean.lerp_(now, 1 / count)
+            else:
+                mean.copy_(now)
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        """Put the averages in the place of the last state."""
+        for mean, now in zip(self._mean, self._now, strict=True):
+            now.copy_(mean)
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def test_the_study_learns_and_exports(code, news: News, tmp_path: Path):
 def test_the_exports_can_be_attacked_across_windows(code, news: News, tmp_path: Path):
     """The path from features to a figure; raw inputs name most people within a window."""
     from lethe.reidentification.attack import attack
-    from lethe.reidentification.controls import shared_inputs
+    from lethe.reidentification.clean import shared_inputs
     from lethe.reidentification.gallery import split_periods, split_rows
 
     network = code.networks.make("mlp", code.networks.Shape())

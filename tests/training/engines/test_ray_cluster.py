@@ -11,8 +11,7 @@ import pytest
 from chunks import contents, jobs_in
 
 from lethe.errors import InputError, RunFailed
-from lethe.training.engines.elsewhere import Elsewhere, receive
-from lethe.training.engines.ray_cluster import RayEngine
+from lethe.training.engines.ray_cluster import Elsewhere, RayEngine, receive
 from lethe.training.shadows import train_chunk
 
 

@@ -12,8 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from lethe.training.layout import default_layout
-from lethe.training.networks.chain import Chain, why_no_chain
-from lethe.training.networks.trace import leaves_of
+from lethe.training.networks.chain import Chain, leaves_of, why_no_chain
 from lethe.training.recipe import TorchRecipe
 
 WIDTH, CLASSES = 5, 3

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lethe.errors import InputError
 from lethe.training.networks.chain import Chain, why_no_chain
-from lethe.training.networks.kernels import kernel_squares
+from lethe.training.networks.images import kernel_squares
 
 ROWS, CLASSES = 7, 3
 

@@ -10,27 +10,188 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.mitigations.dp_sgd.sampler import PoissonSampler, padded
+from lethe.mitigations.clipping.plan import ClippingPlan, plan_clipping
+from lethe.mitigations.clipping.selfcheck import clip_factors
 from lethe.mitigations.dp_sgd.scaling import scaled_by_held_out
-from lethe.mitigations.dp_sgd.sums import clipped_sum_of
-from lethe.training.batches import augment_stream, dropout_seed
+from lethe.training.batches import augment_stream, dropout_seed, generator
 from lethe.training.layout import Layout
 from lethe.training.loop import Records, load_records, make_network
+from lethe.training.losses import loss_slope
 from lethe.training.method import Work
 from lethe.training.modules import build_module
-from lethe.training.networks.chain import quiet_numpy
+from lethe.training.networks.alone import Alone
+from lethe.training.networks.base import Network
+from lethe.training.networks.chain import Chain, quiet_numpy
 from lethe.training.networks.noise import Noise
 from lethe.training.optimizers import Optimizer
 from lethe.training.recipe import OPTIMIZERS, Recipe, TorchRecipe
 from lethe.training.schedules import factor
+
+# The clipped sum of a part of a batch: of stacked models in one pass, or of one by a plan.
+
+_EXAMPLES = 64  # records among which the self-check looks for six that differ
+
+
+class ClippedSum(Protocol):
+    """Writes the clipped sums of K models into the gradients of their parameters."""
+
+    def __call__(
+        self, x: Tensor, truth: Tensor, sizes: Sequence[int], weights: Tensor, clip: float
+    ) -> None:
+        """Sum of w_j min(1, C/|g_j|) g_j over the rows of each model.
+
+        Args:
+            x: (K, B, ...) inputs; may be overwritten.
+            truth: (K, B) class codes or targets.
+            sizes: how many of the B rows are each model's own.
+            weights: (K, B) w_j, 0 where padded.
+            clip: C > 0.
+        """
+        ...
+
+
+def clipped_sum_of(network: Network, recipe: TorchRecipe, x: Tensor, truth: Tensor) -> ClippedSum:
+    """The way to the clipped sum that fits how the models are held.
+
+    Args:
+        network: of `Chain` or `Alone`.
+        recipe: its loss.
+        x: (N, ...) records, for the self-check of a model that is no chain of known layers.
+        truth: (N,) their class codes or targets.
+
+    Raises:
+        InputError: the model mixes records, or no way keeps the clipping bound; see
+            `plan_clipping`.
+    """
+    if isinstance(network, Chain):
+        return Stacked(network, recipe)
+    if isinstance(network, Alone):
+        return OneModel(network, recipe, x[:_EXAMPLES], truth[:_EXAMPLES])
+    raise InputError(
+        f"{type(network).__name__} has no clipped sums; train models of this kind one by one."
+    )
+
+
+class Stacked:
+    """K models of a chain of layers in one backward pass; see `ClippedSum`."""
+
+    def __init__(self, network: Chain, recipe: TorchRecipe) -> None:
+        self.network, self.recipe = network, recipe
+
+    def __call__(
+        self, x: Tensor, truth: Tensor, sizes: Sequence[int], weights: Tensor, clip: float
+    ) -> None:
+        factors = clip_factors(clip, weights.flatten())
+        own = torch.arange(x.shape[1]) < torch.tensor(sizes)[:, None]
+        outputs = self.network.forward(x, sizes)
+        recipe = self.recipe
+        slope = loss_slope(recipe.loss, outputs, truth, own.float(), recipe.label_smoothing)
+        self.network.clipped_sum(slope, lambda norms: factors(norms.flatten()).view_as(norms))
+
+
+class OneModel:
+    """One model of any architecture, by the fastest way that passed the self-check.
+
+    Attributes:
+        plan: the way taken, why none faster, and what was measured; see `ClippedSum`.
+    """
+
+    def __init__(self, network: Alone, recipe: TorchRecipe, x: Tensor, truth: Tensor) -> None:
+        self.network = network
+
+        def losses(module: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+            outputs = module(network.given(batch[0])).float()
+            return example_losses(recipe.loss, outputs, batch[1], recipe.label_smoothing)
+
+        network.module.train()
+        self.plan: ClippingPlan = plan_clipping(network.module, losses, (x, truth))
+        self._names = [n for n, p in network.module.named_parameters() if p.requires_grad]
+
+    def __call__(
+        self, x: Tensor, truth: Tensor, sizes: Sequence[int], weights: Tensor, clip: float
+    ) -> None:
+        own = sizes[0]
+        with torch.enable_grad(), self.network.own_randomness():
+            sums, _ = self.plan.clipped_sum((x[0, :own], truth[0, :own]), clip, weights[0, :own])
+        for name, block in zip(self._names, self.network.parameters.blocks, strict=True):
+            block.slope[0].copy_(sums[name])
+
+
+def example_losses(kind: str, outputs: Tensor, truth: Tensor, smoothing: float) -> Tensor:
+    """(B,) loss of each example, whose slope is that of `lethe.training.losses.loss_slope`.
+
+    Args:
+        kind: ``cross-entropy`` or ``squared-error``.
+        outputs: (B, C) logits or (B, 1) predictions.
+        truth: (B,) class codes or targets.
+        smoothing: label smoothing of cross-entropy.
+    """
+    if kind == "squared-error":
+        return (outputs[:, 0] - truth).square()
+    return functional.cross_entropy(outputs, truth, reduction="none", label_smoothing=smoothing)
+
+
+# Poisson sampling: each record enters each batch by its own coin.
+
+_COINS = 6  # purpose of the stream: also that of mixup, which no treatment has beside DP-SGD
+
+
+class PoissonSampler:
+    """Draws the batches of one model from a stream of its own.
+
+    Args:
+        rows: (n,) records that the model trains on.
+        seed: of the model.
+        rate: probability of each record to be in a batch, in (0, 1].
+
+    >>> sampler = PoissonSampler(np.arange(5), seed=0, rate=0.5)
+    >>> sampler.draw().tolist(), sampler.draw().tolist()
+    ([0, 1, 2, 3], [1, 2, 4])
+    """
+
+    def __init__(self, rows: NDArray[np.int64], seed: int, rate: float) -> None:
+        self.rows = rows
+        self.rate = check_between("rate", rate, 0, 1, open_low=True)
+        self._rng, self._coins = generator(seed, _COINS), np.empty(len(rows))
+
+    def draw(self) -> NDArray[np.int64]:
+        """The records of the next batch, none of them twice; there may be none at all."""
+        self._rng.random(out=self._coins)
+        return self.rows[(self._coins < self.rate).nonzero()[0]]
+
+
+def padded(
+    drawn: Sequence[NDArray[np.int64]], first: int, most: int
+) -> tuple[NDArray[np.int64], list[int]]:
+    """A part of the batches of K models as one table.
+
+    Args:
+        drawn: batches of K models, of any length.
+        first: where the part begins.
+        most: rows of the part at most.
+
+    Returns:
+        (K, B) record numbers, 0 where padded, and how many of the B are each model's own.
+
+    >>> padded([np.array([7, 8, 9]), np.array([5])], 1, 64)
+    (array([[8, 9],
+           [0, 0]]), [2, 0])
+    """
+    sizes = [min(max(len(batch) - first, 0), most) for batch in drawn]
+    table = np.zeros((len(drawn), max(sizes, default=0)), np.int64)
+    for row, batch, size in zip(table, drawn, sizes, strict=True):
+        row[:size] = batch[first : first + size]
+    return table, sizes
+
 
 MICROBATCH = 512
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)

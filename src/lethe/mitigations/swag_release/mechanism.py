@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -31,14 +32,8 @@ from lethe.mitigations.pseudo_weights import (
     target_weights,
     weighted_risk,
 )
+from lethe.mitigations.swag import Swag
 from lethe.mitigations.swag_release.keeper import Keeper
-from lethe.mitigations.swag_release.label import release_guarantee
-from lethe.mitigations.swag_release.posterior import (
-    Posterior,
-    empty_posterior,
-    keep_posterior,
-    kept_posterior,
-)
 from lethe.mitigations.swag_release.records import (
     Inputs,
     Logits,
@@ -51,6 +46,132 @@ from lethe.mitigations.swag_release.records import (
 from lethe.mitigations.swag_release.response import ScaleResponse, scale_response
 from lethe.mitigations.swag_release.settings import ReleaseSettings
 from lethe.mitigations.swag_release.training import Named, Phase, Progress, Trained
+
+# What draws come from: the Gaussian of SWAG, or the samples of a Langevin chain.
+
+
+class Posterior(Protocol):
+    """Something that models are drawn from."""
+
+    def collect(self, parameters: Mapping[str, Tensor]) -> None:
+        """Take in the parameters as they are now."""
+
+    def draw_into(
+        self,
+        parameters: Mapping[str, Tensor],
+        seed: int,
+        number: int = 0,
+        *,
+        scale: float | None = None,
+    ) -> None:
+        """Write a draw, which depends on the seed and its number alone, into parameters."""
+
+
+class Samples:
+    """States of a chain, each a draw; a seed decides their order.
+
+    Two draws of one seed are never the same sample.
+    """
+
+    def __init__(self) -> None:
+        self.states: list[dict[str, Tensor]] = []
+
+    def collect(self, parameters: Mapping[str, Tensor]) -> None:
+        """Keep a copy."""
+        self.states.append({name: value.detach().clone() for name, value in parameters.items()})
+
+    @torch.no_grad()
+    def draw_into(
+        self,
+        parameters: Mapping[str, Tensor],
+        seed: int,
+        number: int = 0,
+        *,
+        scale: float | None = None,
+    ) -> None:
+        """Write one of the states into the parameters; a chain has no scale to change."""
+        if scale is not None:
+            raise InputError(f"scale={scale!r} has no meaning for the draws of a chain.")
+        if number >= len(self.states):
+            raise InputError(f"draw {number} of a chain of {len(self.states)} states.")
+        state = self.states[np.random.default_rng(seed).permutation(len(self.states))[number]]
+        for name, value in parameters.items():
+            value.copy_(state[name])
+
+
+def empty_posterior(parameters: Mapping[str, Tensor], settings: ReleaseSettings) -> Posterior:
+    """A posterior of the kind asked for, before its first collection."""
+    if settings.sampler == "sgld":
+        return Samples()
+    return Swag(parameters, settings.rank, settings.scale, precision=settings.precision)
+
+
+def kept_posterior(
+    keeper: Keeper, name: str, settings: ReleaseSettings, device: str
+) -> Posterior | None:
+    """The posterior that `keep_posterior` finished under a name, or None."""
+    if settings.sampler == "sgld":
+        tensors = keeper.load(name)
+        if tensors is None:
+            return None
+        samples = Samples()
+        for state in range(settings.swag_epochs):
+            samples.states.append({key: value[state] for key, value in tensors.items()})
+        return samples
+    file = keeper.path(name)
+    return Swag.load(file, device=device) if file is not None and file.exists() else None
+
+
+def keep_posterior(keeper: Keeper, name: str, posterior: Posterior) -> None:
+    """Keep a whole posterior, so that its collections are needed no more."""
+    file = keeper.path(name)
+    if isinstance(posterior, Swag) and file is not None:
+        posterior.save(file)
+    elif isinstance(posterior, Samples):
+        names = posterior.states[0]
+        keeper.keep(name, {n: torch.stack([one[n] for one in posterior.states]) for n in names})
+
+
+# What may be said of a released draw, in words that stay with it.
+
+
+def release_guarantee(
+    settings: ReleaseSettings,
+    estimate: EpsilonEstimate,
+    response: ScaleResponse | None,
+    recomputed: bool,
+) -> Guarantee:
+    """The label of a release: asymptotic, with all that is known to stand against it.
+
+    Args:
+        settings: that the draw was made with.
+        estimate: on the final draws.
+        response: to the scale of the draw, or None.
+        recomputed: whether batch statistics were recomputed on the private records.
+    """
+    sampler = {"swag": "SWAG", "sgld": "SGLD"}[settings.sampler]
+    plain = estimate.guarantee(sampler, batch_norm=recomputed)
+    told = [
+        f"with 1 draw the estimate is {estimate.growth[0]:.4g}, with {estimate.draws} draws "
+        f"{estimate.growth[-1]:.4g}: it grows with their number",
+    ]
+    if settings.weighting != "none" and estimate.epsilon > settings.epsilon:
+        told.append(f"the target of {settings.epsilon:g} was not met")
+    if settings.sampler == "swag":
+        told.append("the estimate looks at losses only and ignores SWAG's covariance")
+    if settings.weighting in ("target", "linear", "scalar") or settings.rounds > 0:
+        told.append("the weights were computed from the private records")
+    if estimate.bounded is None:
+        told.append("the loss has no bound")
+    if response is not None:
+        told.append(
+            f"at {len(response.scales)} scales of the draw, {response.scales[0]:g} to "
+            f"{response.scales[-1]:g}, the estimate goes from {response.epsilons[0]:.4g} to "
+            f"{response.epsilons[-1]:.4g}"
+            + ("" if response.responds else ": the draws may be almost one point")
+        )
+    return replace(plain, assumptions=(*plain.assumptions, *told))
+
 
 Float = NDArray[np.float64]
 FIT, SWAG, DRAWS, REFIT, FINAL, MEASURE, RELEASE = range(2, 9)
