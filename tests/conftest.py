@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 from lethe.training.engines import default_workers
 
 collect_ignore_glob = ["*conftest.py"]  # all have one name: as modules of doctests they collide
+
+settings.register_profile("lethe", deadline=None, derandomize=True)
+settings.load_profile("lethe")
 
 MOST = 4
 """Processes of tests at most: some start processes of their own, and each takes 1 GB."""

@@ -80,7 +80,7 @@ def test_conversion_of_zcdp_holds_for_the_gaussian_and_beats_the_simple_one():
         assert tight < rho + 2 * math.sqrt(rho * math.log(1e6))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.lists(st.floats(0.01, 2.0), min_size=1, max_size=12),
     st.sampled_from([1e-9, 1e-6, 1e-3]),
@@ -93,7 +93,7 @@ def test_the_tightest_is_at_most_basic_and_grows_with_answers(epsilons, delta):
     assert c.zcdp_sum(parts) == pytest.approx(sum(e * e / 2 for e in epsilons))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.floats(0.01, 3.0), st.floats(1e-12, 1e-3), st.integers(1, 6))
 def test_groups_are_the_telescoped_sum(epsilon, delta, size):
     wide = c.group(label("approx-dp", epsilon=epsilon, delta=delta), size).parameters
@@ -162,7 +162,7 @@ NUMBERS = {
 }
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.data(), st.sampled_from(sorted(NUMBERS)), st.integers(1, 4), st.booleans())
 def test_a_label_of_several_loses_nothing(data, kind, count, swapped):
     """No number is below that of a part, and every assumption and every end is kept."""

@@ -157,7 +157,7 @@ def test_ctrl_c_exits_130_and_can_be_resumed(undisturbed, table, tmp_path, lethe
         time.sleep(0.02)
     # A terminal sends Ctrl-C to the whole group of processes.
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 130, errors
     assert "the same command goes on from there" in errors
     assert "Traceback" not in errors

@@ -91,7 +91,7 @@ def test_by_hand_in_any_order_gives_the_same_run(run, whole, recipe, capsys) -> 
 def test_two_at_once_on_one_chunk_both_end_well(run, whole) -> None:
     arguments = [sys.executable, "-m", "lethe", "shadow", str(run), "--index", "1"]
     both = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=120)[0] for process in both]
+    said = [process.communicate(timeout=600)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     assert shards(run).items() <= shards(whole).items() and len(shards(run)) == 1
     before = {path: path.stat().st_ino for path in run.glob("shadows/*/*")}

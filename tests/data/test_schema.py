@@ -45,7 +45,7 @@ def schemas(draw: st.DrawFn) -> Schema:
     return Schema(tuple(draw(columns(name)) for name in listed))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(schemas(), texts, texts)
 def test_what_is_written_is_read_back(schema: Schema, head: str, note: str) -> None:
     text = schema.to_toml(head, dict.fromkeys(schema, note))

@@ -267,7 +267,7 @@ sizes = st.tuples(
 )
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12)
 @given(sizes, st.sampled_from(SAMPLINGS), st.floats(1.01, 2))
 def test_epsilon_falls_with_noise_and_delta_and_grows_with_the_rest(size, sampling, factor):
     sigma, rate, steps, relation = size
@@ -285,7 +285,7 @@ def test_epsilon_falls_with_noise_and_delta_and_grows_with_the_rest(size, sampli
     assert base <= gdp_epsilon(free, 1e-5) * (1 + 1e-9)
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10)
 @given(sizes)
 def test_two_runs_cost_at_most_the_sum(size):
     sigma, rate, steps, relation = size
@@ -294,7 +294,7 @@ def test_two_runs_cost_at_most_the_sum(size):
     assert two <= 2 * one * (1 + 2e-4)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12)
 @given(
     st.floats(0.2, 20),
     st.floats(0.005, 1),
@@ -364,7 +364,7 @@ def test_individual_epsilons_are_those_of_their_own_noise():
     assert (found >= np.array(by_hand) * (1 - 1e-9)).all()
 
 
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=8)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(RELATIONS), st.integers(2, 12))
 def test_between_nodes_epsilon_is_rounded_up(seed, relation, nodes):
     weights = np.random.default_rng(seed).beta(0.5, 2.0, 300)

@@ -156,7 +156,7 @@ def test_where_the_tpr_is_0_or_1_the_limits_are_exact_ones_at_the_joint_confiden
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.8, 0.9, 0.95, 0.99]))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_band_holds_the_pointwise_intervals_and_grows_with_confidence(seed, confidence):
     _, tpr, made, members = simulated("both", 6, 60, seed, draws=60, points=12)
     places = 1 + np.arange(12)

@@ -28,7 +28,7 @@ def worst_case(sigma: float, rate: float, steps: int, seed: int) -> tuple[np.nda
     return ratio[0], ratio[1]
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12)
 @given(
     sigma=st.floats(0.5, 4),
     rate=st.floats(0.02, 1),

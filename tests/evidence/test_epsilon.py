@@ -50,7 +50,7 @@ def test_delta_of_a_gaussian_is_the_integral_of_the_excess(mu, epsilon):
 
 
 @given(st.floats(-9, 3), st.floats(-18, -0.01))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 def test_mu_keeps_within_its_claim_to_the_last_digit(epsilon, delta):
     """Against 60 digits; 0.99 of the claim is a mu that nobody needs to be afraid of."""
     epsilon, delta = 10**epsilon, 10**delta
@@ -62,7 +62,7 @@ def test_mu_keeps_within_its_claim_to_the_last_digit(epsilon, delta):
 
 
 @given(st.floats(0.01, 8), st.floats(1e-12, 0.3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_epsilon_and_mu_are_inverse(mu, delta):
     epsilon = gdp_epsilon(mu, delta)
     if epsilon > 0:
@@ -168,7 +168,7 @@ def test_limits_are_those_of_the_binomial():
 
 
 @given(st.integers(10, 100), st.integers(0, 30), st.floats(0, 0.3), st.floats(0.6, 0.99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_more_delta_or_confidence_never_raises_a_bound(hits, alarms, delta, confidence):
     inside, outside = [1.0] * hits + [0.0] * (100 - hits), [1.0] * alarms + [0.0] * (100 - alarms)
     cut = Fixed((0.5,))

@@ -18,7 +18,7 @@ levels = st.sampled_from([0.8, 0.9, 0.95, 0.99])
 
 
 @given(counts, levels)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_clopper_pearson_agrees_with_scipy(pair, confidence):
     successes, trials = pair
     mine = clopper_pearson(successes, trials, confidence)
@@ -72,7 +72,7 @@ def test_wilson_published_values(successes, trials, low, high):
 
 
 @given(counts, levels)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_wilson_agrees_with_scipy_and_stays_in_range(pair, confidence):
     mine = wilson(*pair, confidence)
     theirs = binomtest(*pair).proportion_ci(confidence, "wilson")
@@ -82,7 +82,7 @@ def test_wilson_agrees_with_scipy_and_stays_in_range(pair, confidence):
 
 
 @given(counts)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_intervals_widen_with_confidence(pair):
     for method in (clopper_pearson, wilson):
         narrow, wide = method(*pair, 0.8), method(*pair, 0.99)
@@ -103,7 +103,7 @@ def test_impossible_counts_are_refused(method, successes, trials):
 
 
 @given(counts)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_clustered_share_is_clopper_pearson_when_trials_are_independent(pair):
     successes, trials = pair
     share = successes / trials
@@ -137,7 +137,7 @@ def test_clustered_share_with_few_degrees_by_hand():
     st.floats(2.0, 300.0),
     st.floats(1.1, 10.0),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_more_variance_or_fewer_degrees_are_wider(share, effect, more, degrees, fewer):
     trials = 2000
     base = effect * share * (1 - share) / trials

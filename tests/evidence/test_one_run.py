@@ -48,7 +48,7 @@ def naive_p_value(m, r, v, epsilon, delta):
 
 
 @given(counts, st.integers(0, 30), st.floats(0, 4), st.sampled_from([0.0, 1e-6, 1e-3, 0.02]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_p_values_are_the_sums_of_the_formula(pair, others, epsilon, delta):
     r, v = pair
     exact = naive_p_value(r + others, r, v, epsilon, delta)
@@ -73,7 +73,7 @@ def test_the_bound_is_where_the_p_value_crosses_the_level(m, r, v, delta):
 
 @pytest.mark.parametrize("form", FORMS)
 @given(counts, st.sampled_from([0.0, 1e-4, 1e-2]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_bounds_grow_with_right_guesses_and_fall_with_delta_and_confidence(form, pair, delta):
     r, v = pair
     low = one_run_epsilon(50, r, v, delta, form=form)
@@ -118,7 +118,7 @@ def test_the_recursion_finds_the_optimum_of_the_linear_program(epsilon, delta, r
 @given(
     st.floats(0, 3), st.integers(1, 60).flatmap(lambda r: st.tuples(st.just(r), st.integers(1, r)))
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_no_curve_is_refuted_that_a_real_mechanism_has(parameter, pair):
     """Guessing independent coins of m mechanisms makes V binomial; its tail is then the truth."""
     r, v = pair
@@ -149,7 +149,7 @@ def test_the_forms_agree_where_they_must_and_the_gaussian_says_more():
 
 
 @given(st.floats(0, 3), st.sampled_from([0.0, 1e-3, 0.2]), st.floats(0, 1))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_inverse_of_a_curve_is_the_least_chance_that_can_become_y(epsilon, delta, y):
     """F(x), the most that x can become, from both inequalities of (epsilon, delta)-DP."""
 

@@ -13,7 +13,7 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
 
-FIXED = settings(deadline=None, derandomize=True)
+FIXED = settings(derandomize=True)
 
 
 def between(low, value, high):

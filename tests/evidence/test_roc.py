@@ -60,7 +60,7 @@ def test_a_curve_by_hand():
 
 
 @given(tables())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_agrees_with_sklearn_on_ties(table):
     member, score = table
     mine = roc(member, score)
@@ -72,13 +72,13 @@ def test_agrees_with_sklearn_on_ties(table):
 
 
 @given(tables())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_auc_agrees_with_counting_pairs(table):
     assert auc(*table) == pytest.approx(naive_auc(*table), abs=1e-12)
 
 
 @given(tables(), st.sampled_from([0.5, 0.6, 0.75, 0.9]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_tpr_agrees_with_trying_every_threshold(table, fpr):
     member, score = table
     member, score = np.tile(member, 20), np.tile(score, 20)
@@ -90,7 +90,7 @@ def test_tpr_agrees_with_trying_every_threshold(table, fpr):
 
 
 @given(tables(levels=40))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_strictly_monotone_transforms_change_nothing(table):
     """On integers up to 40 these transforms are strict in floating point too: no new ties."""
     member, score = table
@@ -103,7 +103,7 @@ def test_strictly_monotone_transforms_change_nothing(table):
 
 
 @given(tables(), st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_order_is_nothing_and_reversal_mirrors(table, shuffler):
     member, score = table
     order = list(range(len(score)))

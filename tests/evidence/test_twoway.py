@@ -129,7 +129,7 @@ def test_weights_have_the_variance_of_independent_clusters():
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_monotone_transforms_change_nothing(seed):
     member, score = small_table(seed, levels=3)
     boot = TwoWayBootstrap(member, clusters_of(np.arange(6) // 2, np.arange(14)), draws=30)
@@ -191,7 +191,7 @@ def naive_spread_parts(table, targets, records):
     st.integers(2, 4),
     st.integers(0, 10**6),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_mean_spread_agrees_with_the_naive_formula(models, people, t, r, seed):
     rng = np.random.default_rng(seed)
     table = rng.normal(size=(models, people)) + rng.normal(size=people)
@@ -210,7 +210,7 @@ def test_mean_spread_agrees_with_the_naive_formula(models, people, t, r, seed):
 
 
 @given(st.integers(3, 8), st.integers(3, 8), st.integers(0, 10**6), st.floats(0, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_mean_spread_is_the_two_way_analysis_of_variance(models, records, seed, effect):
     """(MS_models + MS_records - MS_rest) / size, from residuals of rows and columns."""
     rng = np.random.default_rng(seed)

@@ -83,7 +83,7 @@ def by_definition(group, sensitive, levels):
 
 
 @given(tables())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_measures_are_those_of_the_definitions(table):
     _, group, sensitive = table
     classes = classes_of([group])
@@ -100,7 +100,7 @@ def test_measures_are_those_of_the_definitions(table):
 
 
 @given(tables())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_names_and_order_of_rows_do_not_matter(table):
     rng, group, sensitive = table
     names, ills, mixed = rng.permutation(20), rng.permutation(7), rng.permutation(len(group))
@@ -111,7 +111,7 @@ def test_names_and_order_of_rows_do_not_matter(table):
 
 
 @given(tables())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_column_more_never_makes_classes_larger(table):
     rng, group, other = table
     one, two = anonymity([group]), anonymity([group, other])
@@ -155,7 +155,7 @@ def guessed_by_loop(group, sensitive, ruled_out):
 
 
 @given(tables())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_guesses_are_those_of_a_loop(table):
     _, group, sensitive = table
     found = disclosure(classes_of([group]), sensitive, ruled_out=(0, 1, 3))

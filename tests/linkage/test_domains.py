@@ -59,7 +59,7 @@ def test_cells_by_hand() -> None:
     assert pay.place(np.array([-0.0, 0.95, 1.0, 1.1, np.inf])).tolist() == [0, 9, 9, 10, 10]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.sampled_from(DECLARED), st.integers(1, 40), st.integers(0, 9))
 def test_what_is_drawn_of_a_cell_lies_in_it(column: Column, bins: int, seed: int) -> None:
     (domain,) = domains_of(Schema((column,)), bins)
@@ -70,7 +70,7 @@ def test_what_is_drawn_of_a_cell_lies_in_it(column: Column, bins: int, seed: int
     assert domain.place(text(*written(made, column))).tolist() == cells.tolist()
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(st.sampled_from(TYPES), st.lists(st.sampled_from(HOSTILE), max_size=6))
 def test_a_cell_is_cast_alike_however_its_column_is_stored(kind: str, cells: list[Any]) -> None:
     alone = [cast(text(cell), Column("c", kind)) for cell in cells]

@@ -39,7 +39,7 @@ def test_eight_bytes_a_fact_at_most():
     st.sampled_from([3, 400, 70_000, 200_000]),
     st.sampled_from(["i8", "i4", "u4"]),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_order_is_that_of_a_sort(seed, top, kind):
     rng = np.random.default_rng(seed)
     n = 200

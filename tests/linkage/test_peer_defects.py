@@ -97,7 +97,7 @@ def test_the_baseline_is_that_of_the_most_frequent_value() -> None:
     secret=st.floats(-1e6, 1e6),
     tolerance=st.floats(0, 0.5),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_guess_is_judged_alike_on_both_sides_of_zero(
     guess: float, secret: float, tolerance: float
 ) -> None:

@@ -48,7 +48,7 @@ def test_a_new_pseudonym_each_month_by_hand() -> None:
     assert made.owners[[first, second, third]].tolist() == [0, 0, 1]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 60), st.integers(0, 99))
 def test_a_split_loses_no_fact_and_mixes_no_people(days: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -50,7 +50,7 @@ def test_the_released_table_says_what_a_group_stands_for() -> None:
     assert whole["age"].tolist() == [31.5] * 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), min_size=10, max_size=80),
     st.integers(2, 6),
@@ -96,7 +96,7 @@ def naive(original, released, groups):
     return total / len(original[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6))
 def test_counts_kept_is_the_overlap_of_the_tables(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -124,7 +124,7 @@ def by_dictionary(people, rows, known, board):
 @given(
     problems(), st.sampled_from(["sum", "minimum"]), st.sampled_from(["exponential", "threshold"])
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_scores_are_those_of_a_loop(problem, rule, similarity):
     _, people, items, rows, known = problem
     board = Scoreboard(rule, similarity, 1.2, 25)
@@ -135,7 +135,7 @@ def test_scores_are_those_of_a_loop(problem, rule, similarity):
 
 
 @given(problems())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_names_do_not_matter(problem):
     rng, people, items, (person, item, value, time), known = problem
     who, what, mixed = rng.permutation(people), rng.permutation(items), rng.permutation(len(person))
@@ -153,7 +153,7 @@ def test_names_do_not_matter(problem):
 
 
 @given(problems())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_true_fact_more_never_lowers_the_true_score(problem):
     rng, people, items, rows, known = problem
     facts = index_facts(*rows, people=people, items=items)

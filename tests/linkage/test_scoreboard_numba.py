@@ -80,7 +80,7 @@ def test_entropy_can_be_left_out() -> None:
 
 
 @given(block=st.integers(1, 250), seed=st.integers(0, 1000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_how_many_people_are_in_hand_changes_nothing(block: int, seed: int) -> None:
     facts = power_law(seed)
     targets = np.random.default_rng(seed).permutation(facts.people)[:5]

@@ -103,7 +103,7 @@ def test_what_cannot_be_singled_out():
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_neighbours_are_those_of_a_loop(seed, k):
     rng = np.random.default_rng(seed)
 

@@ -33,7 +33,7 @@ def test_a_table_of_numbers_is_no_column():
 
 
 @given(st.integers(0, 10_000), st.integers(1, 6), st.sampled_from([2, 5, 2**20, 2**40]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_classes_are_those_of_tuples(seed, width, top):
     rng = np.random.default_rng(seed)
     table = rng.choice(rng.integers(0, top, 3), size=(50, width))

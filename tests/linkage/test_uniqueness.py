@@ -26,7 +26,7 @@ def test_a_case_worked_by_hand():
 
 
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 40), st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_subset_is_counted_as_by_a_loop(seed, width, rows, levels):
     rng = np.random.default_rng(seed)
     table = rng.integers(0, levels, (rows, width))
@@ -69,7 +69,7 @@ def fitting_by_loop(rows, known, target, value_within, time_within):
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0, 1, 9]), st.sampled_from([0, 2, 30]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_people_who_fit_are_those_of_a_loop(seed, value_within, time_within):
     rng = np.random.default_rng(seed)
     person, item = np.nonzero(rng.random((30, 8)) < 0.6)

@@ -64,7 +64,7 @@ def test_the_only_set_holds_nothing_of_the_person_who_shares_most() -> None:
     items=st.integers(1, 9),
     share=st.floats(0.3, 0.95),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_same_as_trying_every_set(seed: int, people: int, items: int, share: float) -> None:
     rng = np.random.default_rng(seed)
     table = rng.random((people, items)) < share
@@ -76,7 +76,7 @@ def test_the_same_as_trying_every_set(seed: int, people: int, items: int, share:
 
 
 @given(seed=st.integers(0, 100_000))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_numbers_of_people_and_items_and_more_people(seed: int) -> None:
     rng = np.random.default_rng(seed)
     person, item = np.nonzero(rng.random((20, 8)) < 0.7)

@@ -48,7 +48,7 @@ def same(grouped: Grouped, columns: Columns) -> None:
         assert repr(found.values.tolist()) == repr(one.values.tolist())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(*CELLS.values()), min_size=2, max_size=25), st.booleans())
 def test_groups_are_those_of_the_rows_in_memory(rows: list[tuple[str, ...]], windows: bool) -> None:
     with TemporaryDirectory() as folder:

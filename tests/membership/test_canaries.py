@@ -102,7 +102,7 @@ def test_coins_are_fair_and_independent_and_not_balanced():
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["random-label", "out-of-distribution"]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_inserting_adds_the_chosen_canaries_and_nothing_else(seed, kind):
     features, labels = table()
     plan = plan_canaries(features, labels, 40, kind, seed=seed)

@@ -123,7 +123,7 @@ def test_equal_robustness_stays_tied():
     assert len(np.unique(score)) <= 19
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(0, 1000))
 def test_order_of_copies_and_records_does_not_matter(seed):
     members = paired(6, 15, seed)

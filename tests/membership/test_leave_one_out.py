@@ -206,7 +206,7 @@ def test_without_groups_equals_plain_moments():
             np.testing.assert_allclose(side.squares, plain.squares, rtol=1e-6, atol=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.sampled_from([6, 7, 10]), st.floats(-1e3, 1e3))
 def test_record_order_relabelling_and_shift(seed, models, shift):
     members = paired(models, 12, seed)
@@ -224,7 +224,7 @@ def test_record_order_relabelling_and_shift(seed, models, shift):
         np.testing.assert_allclose(moved[name], expected[order][:, records], rtol=1e-6, atol=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.floats(0.01, 100))
 def test_scale_does_not_matter_to_lira(seed, scale):
     members = paired(8, 10, seed)

@@ -98,7 +98,7 @@ def test_higher_means_member(attack):
     assert auc(members, score) > 0.9
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.floats(-50, 50), min_size=2, max_size=20, unique=True))
 def test_with_equal_variances_online_is_monotone_in_phi(values):
     """So on one record every rank metric is that of phi itself."""
@@ -109,7 +109,7 @@ def test_with_equal_variances_online_is_monotone_in_phi(values):
         assert (np.diff(attack(phi, ask, "pooled")) >= 0).all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.floats(0.1, 10))
 def test_a_monotone_transform_of_scores_keeps_auc_and_tpr(seed, power):
     members = paired(8, 60, seed)

@@ -148,7 +148,7 @@ def test_null_signals_give_half(covariance, design, models):
     assert abs(np.mean(found)) < 4 * 1.5 / math.sqrt(3)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(0, 1000), st.floats(0.01, 100), st.floats(-100, 100))
 def test_order_shift_and_scale_of_queries_change_nothing(seed, scale, shift):
     members = paired(8, 12, seed)

@@ -82,7 +82,7 @@ def test_closed_form_by_hand():
 
 
 @given(st.floats(1e-4, 0.05), st.floats(0.5, 0.98), st.floats(0.8, 0.99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_closed_form_is_found_with_its_power(deviation, power, confidence):
     """P(estimate - z sd > 0.5) for a normal estimate about the answer."""
     found = minimum_detectable_auc(Spread(deviation**2, 1e9), confidence, power)

@@ -115,7 +115,7 @@ def test_scores_have_no_ties():
     assert len(np.unique(quantile_scores(phi, population, features, outside))) == 1000
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.floats(0.01, 100), st.floats(-100, 100))
 def test_scale_and_shift_of_signals_change_nothing(scale, shift):
     phi, population, features, outside, _ = audit(1, 100, 80)
@@ -206,7 +206,7 @@ def test_torch_is_imported_for_the_net_alone():
         "r = np.random.default_rng(0); x = r.normal(size=(60, 2)); "
         "fit_quantile(x, x[:, 0]); print('torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert done.stdout.strip() == "False", done.stderr
 
 

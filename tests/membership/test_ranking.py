@@ -40,7 +40,7 @@ def test_for_many_models_it_is_the_formula_of_spearman_and_brown():
     assert two.reliability == pytest.approx(2 * r / (1 + r), abs=0.01)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 99), st.sampled_from([8, 16, 32]))
 def test_more_models_rank_better(seed, pilot):
     t = np.random.default_rng(seed).gamma(1.0, 0.7, 300)

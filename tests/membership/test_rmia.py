@@ -35,7 +35,7 @@ def test_ratios_are_finite_where_probabilities_vanish():
         assert np.isfinite(found).all() and (np.diff(found) >= 0).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     arrays(np.float64, st.integers(30, 60), elements=st.floats(-50, 50)),
     arrays(np.float64, 20, elements=st.floats(-60, 60)),

@@ -80,7 +80,7 @@ def test_book_keeping_uses_one_backward_pass_and_no_parameter_gradient() -> None
     assert all(value.grad is None for value in module.parameters())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     count=st.integers(1, 5),
     middle=st.lists(st.integers(1, 5), max_size=2),
@@ -97,7 +97,7 @@ def test_linear_of_any_shape(
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even")
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     count=st.integers(1, 4),
     groups=st.sampled_from([1, 2]),
@@ -130,7 +130,7 @@ def test_convolutions_of_any_shape(
     _agrees(module, lambda n: torch.randn(n, *shape), count)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     count=st.integers(1, 5),
     middle=st.lists(st.integers(1, 4), max_size=2),

@@ -37,7 +37,7 @@ def turned(x: Tensor, first: bool) -> Tensor:
     return x if first else x.transpose(0, 1)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     kind=st.sampled_from([nn.LSTM, nn.GRU, nn.RNN]),
     layers=st.integers(1, 2),
@@ -98,7 +98,7 @@ def masks(kind: str, count: int, queries: int, keys: int, heads: int) -> dict[st
     }[kind]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     shape=st.sampled_from(["self", "cross", "apart"]),
     mask=st.sampled_from(["", "keys", "causal", "added", "both", "pairs"]),

@@ -339,7 +339,7 @@ def test_log_posterior_by_hand() -> None:
 
 def test_the_numerics_need_no_torch() -> None:
     code = "import sys, lethe.mitigations.pseudo_posterior; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert done.stdout.strip() == "False", done.stderr
 
 

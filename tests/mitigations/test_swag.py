@@ -72,7 +72,7 @@ def test_three_collections_by_hand() -> None:
     assert sorted(swag.deviations()["w"].flatten().tolist()) == pytest.approx([0.5, 3])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(2, 12), st.integers(1, 6))
 def test_state_against_the_definitions(seed: int, steps: int, rank: int) -> None:
     path = path_of(seed, steps)
@@ -180,7 +180,7 @@ def test_draws_written_into_a_model(seed: int) -> None:
         swag.draw(0, first=-1)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(2, 9), st.integers(1, 6), st.floats(0.05, 4))
 def test_woodbury_against_a_dense_matrix(seed: int, steps: int, rank: int, scale: float) -> None:
     path = path_of(seed, steps)

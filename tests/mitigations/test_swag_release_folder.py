@@ -80,7 +80,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(tmp_path: Path) -> N
         [sys.executable, str(script), str(tmp_path / "lives"), "9"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     # 42 passes of training and 40 of measuring, at most 9 of them in one life.

@@ -83,20 +83,20 @@ keys = st.one_of(
 queries = st.builds(Query, aggregates, st.one_of(st.none(), conditions), keys)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(queries)
 def test_the_text_of_a_query_reads_back_as_the_query(query: Query) -> None:
     assert parse(str(query)) == query
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(conditions)
 def test_what_is_denied_twice_is_as_before(condition: Condition) -> None:
     assert opposite(opposite(condition)) == condition
     assert parse(f"count() where not ({condition})").where == opposite(condition)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(conditions, min_size=1, max_size=4), st.randoms())
 def test_order_and_repetition_of_parts_say_nothing(parts: list[Condition], random: Random) -> None:
     shuffled = [*parts, parts[0]]

@@ -346,7 +346,7 @@ def raw(where, statement):
             connection.execute(statement)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     costs=st.lists(
         st.tuples(st.sampled_from("ab"), st.integers(1, 1200), st.booleans()), max_size=12
@@ -476,7 +476,7 @@ REFUSALS = (
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     steps=st.lists(
         st.tuples(

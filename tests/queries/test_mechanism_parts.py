@@ -65,7 +65,7 @@ def test_the_claim_is_a_rule() -> None:
 
 
 @given(st.integers(4, 12), st.floats(-5, 5), st.floats(0.1, 9), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_neighbours_differ_in_one_person(size: int, low: float, width: float, remove: bool) -> None:
     high = low + width
     for pair in standard_pairs(low, high, size, "add/remove" if remove else "replace-one"):
@@ -162,7 +162,7 @@ def test_the_lowest_bit_of_a_number() -> None:
 
 
 @given(st.floats(-1e100, 1e100))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_lowest_bit_agrees_with_the_attack_on_precision(number: float) -> None:
     (read,) = read_outcomes([number])
     (told,) = lowest_bits(read).patterns.tolist()
@@ -178,7 +178,7 @@ def renyi(p: float, q: float, order: float) -> float:
 
 
 @given(st.floats(0.02, 0.98), st.floats(0.02, 0.98))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_rho_is_the_largest_divergence_over_order(p: float, q: float) -> None:
     found = rho_of(np.array([p]), np.array([q]))[0]
     if p <= q:

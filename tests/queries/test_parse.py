@@ -132,7 +132,7 @@ def test_length_and_depth_are_bounded() -> None:
         parse(f"count() by a among [{tens}], b among [{tens.replace(', 100', '')}]")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(
         st.sampled_from(

@@ -350,9 +350,7 @@ def test_trouble_inside_is_for_the_keeper_alone(world, people, monkeypatch):
     assert str(SECRET) not in world.log.getvalue().replace(f"says {SECRET}", "")
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     body=st.recursive(
         st.none()

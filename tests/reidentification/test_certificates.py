@@ -227,7 +227,7 @@ def test_users_of_several_rows_are_named_k_at_a_time():
     assert chance == pytest.approx(2 / 3, abs=4 * math.sqrt(2 / 9 / 20_000))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.integers(2, 12),
     st.integers(1, 5),
@@ -267,7 +267,7 @@ def test_no_attack_beats_the_limits_and_the_bound_holds_the_best(
     assert bound.success >= np.sort(game.prior)[-top:].sum() - 1e-12
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1000), st.floats(0.05, 10), st.floats(1.01, 4))
 def test_more_noise_never_raises_the_bound_and_any_centre_is_above_the_best(seed, sigma, factor):
     rng = np.random.default_rng([seed, 10])

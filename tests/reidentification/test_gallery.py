@@ -20,7 +20,7 @@ from lethe.reidentification.ranks import ranks
 
 
 @given(st.lists(st.integers(1, 9), min_size=3, max_size=30), st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_each_users_rows_are_halved_at_random(sizes, seed):
     owner = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
     enough = [size for size in sizes if size >= 4]

@@ -76,7 +76,7 @@ def integer_problems(draw):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("metric", ["cosine", "l2"])
 @given(problem=integer_problems())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_ranks_and_ties_are_those_of_exact_arithmetic(backend, metric, problem):
     probes, gallery, true = problem
     found = ranked(backend, probes.astype(np.float32), gallery.astype(np.float32), true, metric)

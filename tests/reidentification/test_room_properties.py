@@ -117,7 +117,7 @@ NOISE = {
 }
 
 
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=16)
 @given(**NOISE)
 def test_no_gallery_attack_beats_the_limits(seed, users, dimension, apart, sigma, draws, clean):
     """Top-1 to Top-3 by cosine, L2 and whitened distance."""
@@ -139,7 +139,7 @@ def limit(game: Known, sigma: float, draws: int, top: int, seed: int) -> float:
     return min(best.success, bound)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(**{**NOISE, "dimension": st.integers(2, 5)})
 def test_no_attack_with_all_probes_together_beats_the_limits(
     seed, users, dimension, apart, sigma, draws, clean
@@ -164,7 +164,7 @@ def first(found: Ranks) -> np.ndarray:
     return np.where(found.closer == 0, 1 / (1 + found.tied), 0.0)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(**NOISE)
 def test_noise_by_user_is_not_beaten_either(seed, users, dimension, apart, sigma, draws, clean):
     """Each user has noise of another size: only the best attacker that was played limits this."""
@@ -181,7 +181,7 @@ def test_noise_by_user_is_not_beaten_either(seed, users, dimension, apart, sigma
             assert share - leeway(share, len(unit.split.probe_rows)) <= best.success, metric
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 100_000),
     users=st.integers(2, 8),

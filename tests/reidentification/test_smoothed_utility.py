@@ -62,7 +62,7 @@ def pairs(x, y, width):
     return ndtr((x[:, None] - y[None]) / width)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(1, 60),
     st.integers(1, 60),

@@ -107,7 +107,7 @@ def test_people_who_cannot_be_told_apart_are_named_by_chance(name):
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 5, ALL]))
-@settings(deadline=None, derandomize=True, max_examples=25)
+@settings(max_examples=25)
 def test_pooled_probes_are_means_of_the_first_rows_of_a_person(seed, number):
     rng = np.random.default_rng(seed)
     owner = rng.permutation(np.repeat(np.arange(7), rng.integers(1, 9, 7)))
@@ -120,7 +120,7 @@ def test_pooled_probes_are_means_of_the_first_rows_of_a_person(seed, number):
 
 
 @given(st.integers(2, 40), st.integers(1, 9), st.integers(0, 99))
-@settings(deadline=None, derandomize=True, max_examples=25)
+@settings(max_examples=25)
 def test_shrinkage_is_that_of_ledoit_and_wolf(n, d, seed):
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((n, d)) @ rng.standard_normal((d, d))

@@ -90,7 +90,7 @@ def test_prefixes_leave_words_of_the_data_alone():
     assert apart(piece, "r2-").startswith('<p id="r2-a" title="id=&quot;x">')
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.text(alphabet="<>&\"'`$\\{}%/=a \n|*_[](", max_size=12), min_size=4, max_size=4))
 def test_no_word_of_the_data_changes_the_structure(spoken):
     """Names of candidates, attacks, classes, fields and files stay text, whatever they hold."""

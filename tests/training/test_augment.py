@@ -26,7 +26,7 @@ def slowly(augment: Augment, image: np.ndarray, drawn: np.ndarray) -> np.ndarray
     return cut
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     shape=st.tuples(st.integers(1, 3), st.integers(3, 8), st.integers(3, 8)),
     flip=st.booleans(),

@@ -191,7 +191,7 @@ def test_hashes_are_the_same_in_every_process_and_after_a_fit() -> None:
     ]
     here = [SklearnRecipe(estimator).code_hash() for estimator in made]
     done = subprocess.run(
-        [sys.executable, "-c", IN_ANOTHER_PROCESS], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", IN_ANOTHER_PROCESS], capture_output=True, text=True, timeout=600
     )
     assert done.stdout.split() == here, done.stderr
     for estimator in made:

@@ -98,7 +98,7 @@ def start(folder: Path, seconds: float = 0.0, **options) -> subprocess.Popen[str
 
 def run(folder: Path, seconds: float = 0.0, **options) -> tuple[int, str]:
     process = start(folder, seconds, **options)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=600)
     return process.returncode, said
 
 
@@ -132,7 +132,7 @@ def test_workers_killed_at_random_lose_and_double_nothing(tmp_path, expected) ->
             time.sleep(0.01)  # the last dead ones are being replaced
         kill(chance.choice(workers))
         killed += 1
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=600)
     assert killed == 2 and process.returncode == 0, said
     assert "a worker process died; starting again with" in said
     assert contents(folder) == expected
@@ -148,7 +148,7 @@ def test_workers_that_are_always_killed_end_the_run_which_resumes(tmp_path, expe
         for worker in workers_of(process):
             kill(worker)
         time.sleep(0.01)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=600)
     assert process.returncode == 4
     assert "died 3 times in a row" in said and "Run the same command again" in said
     assert contents(folder) == {}
@@ -161,7 +161,7 @@ def test_of_two_writers_one_works_and_one_is_told(tmp_path, expected) -> None:
     assert first.stdout is not None and first.stdout.readline() == "open\n"
     code, said = run(tmp_path / "run")
     assert code == 2 and "another process is at work in" in said
-    said, _ = first.communicate(timeout=120)
+    said, _ = first.communicate(timeout=600)
     assert first.returncode == 0, said
     assert contents(tmp_path / "run" / "shadows") == expected
 

@@ -11,7 +11,6 @@ from torch.optim import lr_scheduler
 from lethe.training.schedules import SCHEDULES, factor
 
 
-@settings(deadline=None)  # the first call loads what torch puts off
 @given(steps=st.integers(3, 200))
 def test_one_cycle_is_torchs(steps: int) -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)

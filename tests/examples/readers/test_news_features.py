@@ -90,7 +90,7 @@ def test_undefined_values_have_their_stand_ins():
 values = st.floats(0, 1800).map(lambda x: round(x, 2))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(st.tuples(values, st.floats(0, 100)), min_size=1, max_size=25), min_size=1)
 )
@@ -131,7 +131,7 @@ def test_sequences_keep_the_last_and_pad_at_the_end():
     assert not found[1, 2:].any()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=30),
     st.lists(st.integers(0, 4), min_size=30, max_size=30),

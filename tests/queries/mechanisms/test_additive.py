@@ -57,7 +57,7 @@ def test_real_noise_has_its_law(draw, law):
     assert kstest(values, law.cdf).pvalue > FALSE_ALARM
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(["discrete laplace", "discrete gaussian"]),
     st.floats(0.2, 60.0),
@@ -92,7 +92,7 @@ def test_reach_of_sums_covers_and_is_near(weights, name):
     assert seen * 0.99 <= reach <= seen * 1.05
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(1e-3, 20.0), st.integers(1, 1000))
 def test_what_is_recorded_is_at_least_what_the_scale_costs(epsilon, moved):
     answer = m.discrete_laplace(0, sensitivity=moved, epsilon=epsilon)

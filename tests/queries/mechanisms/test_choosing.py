@@ -81,7 +81,7 @@ def test_noisy_max_is_permute_and_flip():
     assert fits(seen, exact)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 30), min_size=2, max_size=8),
     st.data(),

@@ -19,7 +19,7 @@ MUCH = s.Spend(epsilon=1e7)  # next to no noise
 SMALL = s.Lattice(-1, 2, 16)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.integers(0, 6), min_size=6, max_size=6),
     st.integers(0, 5),
@@ -37,7 +37,7 @@ def test_the_rank_moves_little(cells, came, went, alpha):
     assert np.abs(moved).max() <= whole
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.floats(-1e4, 1e4),
     st.floats(1, 1e6),
@@ -185,7 +185,7 @@ def test_unknown_keys():
         s.noisy_keys({"a": 1}, spend, whose, groups=4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 4), max_size=40), st.integers(1, 3))
 def test_rows_kept_of_a_person_do_not_depend_on_others(people, most):
     kept = s.kept_rows(people, most)

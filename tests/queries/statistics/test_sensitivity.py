@@ -201,7 +201,7 @@ def test_no_neighbour_moves_more_than_the_noise_is_for(asked, name, rows, relati
 ROWS = st.lists(st.tuples(*[st.floats(0, 1)] * 4), max_size=5)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(
     st.sampled_from(sorted(STATISTICS)),
     st.sampled_from(["add/remove", "replace-one"]),

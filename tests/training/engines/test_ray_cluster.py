@@ -78,7 +78,7 @@ print(sum(engine(jobs_in(folder), train_chunk)))
 def test_a_cluster_that_is_there_is_joined_by_its_address(ray_here, tmp_path, expected) -> None:
     tests, address = str(Path(__file__).parent), ray_here.get_runtime_context().gcs_address
     code = JOIN.format(tests=tests, folder=str(tmp_path), address=address)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert done.stdout.split()[-1:] == ["10"], done.stderr
     assert contents(jobs_in(tmp_path)) == expected
 
@@ -90,7 +90,7 @@ def test_no_cluster_at_the_address_is_said(tmp_path) -> None:
     )
     environment = {**os.environ, "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "0"}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, env=environment
     )
     assert done.returncode == 1
     assert "RunFailed: Ray cannot be reached at ray://127.0.0.1:1" in done.stderr

@@ -189,7 +189,7 @@ def test_batch_norm_is_refused_with_the_way_out() -> None:
             chain.clipped_sum(torch.ones(1, 3, 2), torch.ones_like)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 99),
     groups=st.sampled_from([1, 2]),
