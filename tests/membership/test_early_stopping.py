@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import jsonschema
 import numpy as np
@@ -14,7 +14,6 @@ from simulated import audit, paired, shadows
 from lethe.cli.plan_words import head_words
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import schema
-from lethe.evidence.guarantee import empirical_only
 from lethe.loaders import Dataset
 from lethe.membership import audit as module
 from lethe.membership.audit import audit_model, baseline_spec
@@ -24,9 +23,9 @@ from lethe.membership.early_stopping import best_stop, compare_stops
 from lethe.membership.measure import run_attacks
 from lethe.membership.planning import plan
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.obfuscation import BASELINE, EarlyStopping
+from lethe.mitigations.obfuscation import BASELINE, EarlyStopping, Obfuscation
 from lethe.training.folder import RunFolder
-from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.recipe import TorchRecipe
 from lethe.training.settled import SettledRun
 from lethe.training.stops import stop_epochs
 
@@ -77,26 +76,7 @@ QUICK = replace(SETTINGS, attack=("lira-online",), margin=0.01)
 DATA = noisy()
 
 
-@dataclass(frozen=True)
-class AThird:
-    """What early stopping was before: a third of the epochs."""
-
-    name: str = "a-third"
-    title: str = "a third of the epochs"
-    needs_weights: bool = False
-
-    @property
-    def settings(self):
-        return {}
-
-    def treatment(self, weights, pool=None):
-        return Treatment(epochs=EPOCHS // 3)
-
-    def guarantee(self, pool=None):
-        return empirical_only("the attacks of this audit")
-
-    def details(self, pool):
-        return {}
+A_THIRD = Obfuscation("a-third", "what early stopping was before", {"epochs": EPOCHS // 3})
 
 
 def in_folder(path, do=audit_model, settings=SETTINGS, **more):
@@ -136,7 +116,7 @@ def test_no_further_model_is_trained(run):
 
 def test_where_a_third_memorises_everything_an_earlier_stop_leaks_less(run):
     path, plain, _ = run
-    found = by_name(in_folder(path, extra=[AThird()]))
+    found = by_name(in_folder(path, extra=[A_THIRD]))
     assert sum(TRAINED) == 16  # the third alone
     early, third = found["early-stopping"], found["a-third"]
     assert third["train_utility"]["value"] > 0.95  # of labels of which a fifth is wrong
