@@ -267,6 +267,16 @@ def test_the_audit_file_of_a_run_repeats_it(undisturbed, table, tmp_path, lethe)
     assert done.returncode == 0, done.stderr
     findings = json.loads((folder / "findings.json").read_bytes())
     assert [c["name"] for c in findings["candidates"]] == ["baseline", "early-stopping"]
+    # Stops come from the plain models, and the best of them is the candidate that is shown.
+    assert [place.name.split("-")[0] for place in (folder / "shadows").iterdir()] == ["baseline"]
+    early = findings["candidates"][1]
+    tried = [stop["epochs"] for stop in early["stops"]]
+    assert tried == early["settings"]["stops"] and early["settings"]["epochs"] in tried
+    best = f"training that ends after {early['settings']['epochs']} of"
+    shown = " ".join(done.stdout.split())
+    assert f"early-stopping: {best}" in shown and f"the best of {len(tried)} stops" in shown
+    page = (folder / "report.html").read_text()
+    assert "Stops of early-stopping" in page and page.count(">best stop<") == 1
     assert findings["reproduction"]["models"] == 8
 
 

@@ -11,6 +11,7 @@ from lethe.errors import InputError
 from lethe.membership.attacks import ATTACKS
 from lethe.membership.settings import AuditSettings
 from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe
+from lethe.training.stops import stop_epochs
 
 ALL = [
     "uniform-noise",
@@ -110,7 +111,7 @@ def test_candidates_of_a_torch_recipe():
     assert [one.name for one in built] == ["baseline", *ALL] and skipped == []
     by_name = {one.name: one for one in built}
     assert by_name["uniform-noise"].settings["noise"] == pytest.approx(0.01)  # 0.05 / sqrt(25)
-    assert by_name["early-stopping"].settings["epochs"] == 3
+    assert by_name["early-stopping"].settings["stops"] == list(stop_epochs(TORCH.epochs))
 
 
 def test_chosen_candidates_keep_the_baseline_first():

@@ -150,7 +150,7 @@ def test_the_standard_candidates_and_what_each_changes() -> None:
         "weighted-noise": (weights, 0.01, None, False),
         "removal": ([1, 1, 0, 0], 0.0, None, True),
         "equal-mean-weight": ([pytest.approx(0.45)] * 4, 0.0, None, False),
-        "early-stopping": (None, 0.0, 5, False),
+        "early-stopping": (None, 0.0, 4, False),
     }
     assert [m.name for m in listed if m.needs_weights] == [
         "weighted",
@@ -158,7 +158,10 @@ def test_the_standard_candidates_and_what_each_changes() -> None:
         "removal",
         "equal-mean-weight",
     ]
-    assert "early-stopping" not in {m.name for m in standard_mitigations(0.01, 2, 2, None)}
+    for none in (None, 1):  # one epoch has no earlier stop
+        assert "early-stopping" not in {m.name for m in standard_mitigations(0.01, 2, 2, none)}
+    (early,) = (m for m in listed if m.name == "early-stopping")
+    assert early.settings["stops"] == [1, 2, 3, 4]
     stricter = {m.name: m for m in standard_mitigations(0.01, 2, 2, None, 0.1)}["removal"]
     assert stricter.treatment(WEIGHTS).weights.tolist() == [1, 1, 1, 0]
 

@@ -73,7 +73,7 @@ def train_plainly(
     parameters = [p for p in module.parameters() if p.requires_grad]
     decay = recipe.weight_decay if treatment.weight_decay is None else treatment.weight_decay
     optimizer = optimizer_of(recipe, parameters, decay)
-    schedule = scheduler_of(recipe, optimizer, course.steps * course.epochs)
+    schedule = scheduler_of(recipe, optimizer, course.steps * course.schedule)
     noise = torch.Generator().manual_seed(noise_seed(seed))
     best, waited, kept_state = float("inf"), 0, None
     smoothing = treatment.label_smoothing

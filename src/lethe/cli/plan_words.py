@@ -20,6 +20,12 @@ def head_words(found: Plan) -> list[str]:
         lines.append(
             f"{duration(cost.seconds)} a model in each of {cost.workers} workers, which take up to "
             f"{size(cost.worker_bytes)} each; {size(cost.model_bytes)} on disk a model."
+            + (
+                f" {size(cost.stop_bytes)} of it are early stops, which need no training of "
+                "their own and which only the plain model keeps."
+                if cost.stop_bytes
+                else ""
+            )
         )
     lines.append(
         f"K: shadow models a candidate. plain, all: wall time for the plain model alone and for "

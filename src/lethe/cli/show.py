@@ -204,5 +204,13 @@ def print_findings(findings: Findings, folder: str) -> None:
     risk = findings.frontier["risk"].split(" ")[0]
     headings = (risk, "tpr@.001", "t, top 1%", merit, "lost")
     print_candidates(console, findings, headings, cells, 19, f"risk and {merit}")
+    for candidate in findings.candidates:
+        if candidate.get("stops"):
+            tried = ", ".join(str(stop["epochs"]) for stop in candidate["stops"])
+            console.print(
+                f"{candidate['name']}: {candidate['mitigation']} (after epoch {tried}); its limits "
+                "allow for the choice",
+                markup=False,
+            )
     print_f1(console, findings)
     print_rest(console, findings, folder)

@@ -24,7 +24,9 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.precision import Precision
 from lethe.loaders import Dataset
 from lethe.membership.candidate import headline, measure
+from lethe.membership.candidates import stops_asked
 from lethe.membership.document import Measurement, compose, evidence
+from lethe.membership.early_stopping import best_stop
 from lethe.membership.exposure import expose
 from lethe.membership.person_level import person_level
 from lethe.membership.public import settled_public_weights
@@ -33,7 +35,7 @@ from lethe.membership.settings import AuditSettings
 from lethe.membership.stopping import FIRST_LOOK, Stop, grow
 from lethe.membership.who import who_bears
 from lethe.mitigations.mitigation import Mitigation
-from lethe.mitigations.obfuscation import BASELINE, exponential_weights
+from lethe.mitigations.obfuscation import BASELINE, EarlyStopping, exponential_weights
 from lethe.training.design import holdout, strata
 from lethe.training.engines import Engine, default_workers, train_in_processes
 from lethe.training.folder import RunFolder
@@ -157,10 +159,16 @@ def audit_model(
 
     scores, models_behind = _settled_exposure(folder, spec, first.shadows)
     weights = targeted_weights(scores, spec, settings)
-    shadows = train(built[1:], weights, stop.reached)
+    further = [one for one in built[1:] if not isinstance(one, EarlyStopping)]
+    shadows = train(further, weights, stop.reached)
     measured = [first]
     for mitigation in built[1:]:
         show.say(f"attacking {mitigation.name}")
+        if isinstance(mitigation, EarlyStopping):
+            plain = train.jobs(BASELINE, weights, stop.reached, train.width())
+            cut = functools.partial(train.cut, plain)
+            measured.append(best_stop(mitigation, cut, first, settings, weights))
+            continue
         measured.append(
             measure(
                 shadows[mitigation.name],
@@ -292,10 +300,18 @@ class Trainer:
     def jobs(
         self, mitigation: Mitigation, weights: NDArray[np.float32], models: int, width: int
     ) -> list[ChunkJob]:
-        """The chunks of one candidate."""
+        """The chunks of one candidate; those of early stopping are the plain models'."""
+        if isinstance(mitigation, EarlyStopping):
+            mitigation = BASELINE
+        stops = stops_asked(self.settings, self.spec.recipe) if mitigation == BASELINE else ()
         spec = replace(self.spec, treatment=mitigation.treatment(weights, self.spec.pool))
-        place = f"{mitigation.name}-{spec.hash()[:8]}"
-        return chunk_jobs(spec, self.folder.path / "shadows" / place, models, width)
+        name = spec.hash()
+        folder = self.folder.path / "shadows" / f"{mitigation.name}-{name[:8]}"
+        return chunk_jobs(spec, folder, models, width, stops=stops)
+
+    def cut(self, plain: Sequence[ChunkJob], epochs: int) -> Shadows:
+        """The plain models with their training cut at a stop; nothing is trained."""
+        return self._with_features(Shadows.from_shards(plain, self.ids, epochs))
 
     def __call__(
         self, candidates: Sequence[Mitigation], weights: NDArray[np.float32], models: int
@@ -320,15 +336,18 @@ class Trainer:
                 self.show.models(done, total, what)
         if done < total:  # chunks that a killed worker had just finished are counted by nobody
             self.show.models(total, total, what)
-        found = {name: Shadows.from_shards(listed, self.ids) for name, listed in jobs.items()}
-        if {"all", "quantile"} & set(self.settings.attack):
-            inputs = np.asarray(self.spec.features)
-            own, outside = inputs[self.spec.pool], inputs[~self.spec.pool]
-            found = {
-                name: replace(shadows, features=own, population_features=outside)
-                for name, shadows in found.items()
-            }
-        return found
+        return {
+            name: self._with_features(Shadows.from_shards(listed, self.ids))
+            for name, listed in jobs.items()
+        }
+
+    def _with_features(self, shadows: Shadows) -> Shadows:
+        """With the records themselves, where an attack asks for them."""
+        if not {"all", "quantile"} & set(self.settings.attack):
+            return shadows
+        inputs = np.asarray(self.spec.features)
+        own, outside = inputs[self.spec.pool], inputs[~self.spec.pool]
+        return replace(shadows, features=own, population_features=outside)
 
 
 def targeted_weights(t: Float, spec: Spec, settings: AuditSettings) -> NDArray[np.float32]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.risk import family_confidence
 from lethe.membership.checks import self_checked
 from lethe.membership.document import Measurement
 from lethe.membership.exposure import expose, mean_change, newly_exposed
@@ -31,6 +35,7 @@ def measure(
     applied: NDArray[np.float32] | None = None,
     targeted: NDArray[np.float32] | None = None,
     targets: Shadows | None = None,
+    among: int = 1,
 ) -> Measurement:
     """Everything that is measured on one candidate.
 
@@ -42,6 +47,8 @@ def measure(
         applied: (N,) weights that this candidate trained with, if any.
         targeted: (N,) targeted weights of the audit, if any.
         targets: models to attack if these are not the shadow models in turn.
+        among: releases that this one was chosen from for what it showed; the limits of its risk,
+            of its utility loss and of its change of risk hold for all of them at once.
     """
     confidence = settings.confidence
     results = run_attacks(
@@ -52,6 +59,7 @@ def measure(
         settings.variance,
         settings.seed,
         targets,
+        among,
     )
     fpr = risk_rate(shadows, targets)
     results, checks = self_checked(shadows, results, fpr, settings.seed)
@@ -80,15 +88,35 @@ def measure(
         utility=utility(shadows, confidence),
         train_utility=train_utility(shadows, confidence),
         risk=strongest_metric(results, fpr),
-        utility_loss=None if before is None else utility_loss(shadows, before.shadows, confidence),
+        utility_loss=None if before is None else loss_among(shadows, before, confidence, among),
         risk_change=None
         if before is None
-        else risk_change(results, before.results, fpr, confidence),
+        else _at_once(
+            risk_change(results, before.results, fpr, family_confidence(confidence, among)),
+            confidence,
+            among,
+        ),
         moved=moved,
         weights=applied,
         targeted=targeted,
         before=before,
+        among=among,
     )
+
+
+def loss_among(
+    shadows: Shadows, before: Measurement, confidence: float, among: int
+) -> Estimate | None:
+    """The utility loss, with limits that hold for `among` releases at once (Bonferroni)."""
+    level = family_confidence(confidence, among)
+    return _at_once(utility_loss(shadows, before.shadows, level), confidence, among)
+
+
+def _at_once(estimate: Estimate | None, confidence: float, among: int) -> Estimate | None:
+    if estimate is None or among == 1:
+        return estimate
+    method = f"{estimate.method}; Bonferroni over {among} stops"
+    return replace(estimate, confidence=confidence, method=method)
 
 
 def headline(measured: Measurement, settings: AuditSettings) -> str:

@@ -12,6 +12,7 @@ from lethe.errors import InputError, check_choice
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import BASELINE, noise_on_mean, standard_mitigations
 from lethe.training.recipe import Recipe, TorchRecipe
+from lethe.training.stops import stop_epochs
 
 if TYPE_CHECKING:
     from lethe.membership.settings import AuditSettings
@@ -152,7 +153,16 @@ def _missing(name: str, settings: AuditSettings, recipe: Recipe) -> str:
     drawn = name in DRAWS and settings.local_epsilon is None
     if private or drawn:
         return _HOW[name]
+    if name == "early-stopping" and isinstance(recipe, TorchRecipe) and recipe.epochs == 1:
+        return "a training of one epoch has no earlier stop"
     return _NO_TORCH if name in PRIVATE and not isinstance(recipe, TorchRecipe) else ""
+
+
+def stops_asked(settings: AuditSettings, recipe: Recipe) -> tuple[int, ...]:
+    """Epochs on the way at which the plain models are asked; none without early stopping."""
+    if not isinstance(recipe, TorchRecipe) or "early-stopping" not in _wanted(settings):
+        return ()
+    return stop_epochs(recipe.epochs)
 
 
 def _make(
@@ -183,11 +193,11 @@ def _kind(candidate: str) -> str:
 
 
 def _standard(settings: AuditSettings, recipe: Recipe) -> Sequence[Mitigation]:
-    batch, epochs = 1, 3
+    batch, epochs = 1, 2  # of a recipe without epochs, which will refuse to stop early
     if isinstance(recipe, TorchRecipe):
         batch, epochs = recipe.batch_size, recipe.epochs
     noise = noise_on_mean(settings.noise, settings.noise_convention, batch)
-    return standard_mitigations(noise, settings.alpha, settings.beta, max(1, epochs // 3))
+    return standard_mitigations(noise, settings.alpha, settings.beta, epochs)
 
 
 def _cheap(recipe: Recipe) -> Sequence[Mitigation]:

@@ -39,6 +39,35 @@ MOST_RECORDS = 100
 
 
 @dataclass(frozen=True)
+class EarlyStop:
+    """The plain training cut at an epoch, as it was compared with other stops.
+
+    Attributes:
+        epochs: after which training ends.
+        attack: that it was compared under.
+        risk: of that attack, with limits that hold for all stops at once.
+        utility: held-out accuracy, or R²; None if unknown.
+        utility_loss: against the full training, with limits that hold for all stops at once.
+    """
+
+    epochs: int
+    attack: str
+    risk: Measured
+    utility: Estimate | None
+    utility_loss: Estimate | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `findings.json`."""
+        return {
+            "epochs": self.epochs,
+            "attack": self.attack,
+            "risk": self.risk.to_json(),
+            "utility": None if self.utility is None else self.utility.to_json(),
+            "utility_loss": None if self.utility_loss is None else self.utility_loss.to_json(),
+        }
+
+
+@dataclass(frozen=True)
 class Measurement:
     """All that was measured on one candidate; see `audit.measure`.
 
@@ -62,6 +91,8 @@ class Measurement:
         before: the baseline's measurement.
         slices: the strongest attack by class and by columns, see `who_bears`.
         persons: it with the records of each person added up, see `person_level`.
+        among: releases that this one was chosen from, itself included; see `early_stopping`.
+        stops: those, as they were compared; empty where nothing was chosen.
     """
 
     mitigation: Mitigation
@@ -82,6 +113,8 @@ class Measurement:
     before: Measurement | None = None
     slices: Sequence[Mapping[str, Any]] = ()
     persons: Mapping[str, Any] | None = None
+    among: int = 1
+    stops: Sequence[EarlyStop] = ()
 
     @property
     def name(self) -> str:
@@ -131,7 +164,10 @@ def compose(
     outcome = joint_outcome([*outcomes, UNDECIDED] if void else outcomes)
     risk_name = texts.risk_name(measured[0].risk_fpr)
     chosen = frontier.operating_point()
-    recommended = _recommended(chosen, len(frontier.admissible()), measured)
+    # A candidate that was the best of several stops stands for all of them.
+    admissible = frontier.admissible()
+    among = sum(one.among for one in measured if one.name in admissible)
+    recommended = _recommended(chosen, among, measured)
     return Findings(
         subject={
             "release": "model",
@@ -157,7 +193,7 @@ def compose(
             if recommended is None
             else {
                 "candidate": chosen,
-                "among": len(frontier.admissible()),
+                "among": among,
                 "risk": recommended.to_json(),
             },
             "rule": texts.operating_rule(settings.margin),
@@ -253,6 +289,8 @@ def _candidate(
     )
     if f1 is not None:
         details["f1"] = f1
+    if one.stops:
+        details["stops"] = [stop.to_json() for stop in one.stops]
     if one.slices:
         details["slices"] = list(one.slices)
     if one.persons is not None:

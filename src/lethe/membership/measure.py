@@ -103,6 +103,7 @@ def run_attacks(
     variance: str = "auto",
     seed: int = 0,
     targets: Shadows | None = None,
+    among: int = 1,
 ) -> dict[str, AttackResult]:
     """Attack every model with the others, or given ones with all, and measure each attack.
 
@@ -114,6 +115,8 @@ def run_attacks(
         variance: of LiRA, see `lira.variance_rule`.
         seed: of the bootstrap.
         targets: T models on the same records to attack, if these are not the shadow models.
+        among: sets of models that this one was chosen from for its results; limits of AUC and TPR
+            then hold for all attacks on all of them at once.
 
     Raises:
         NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
@@ -124,7 +127,7 @@ def run_attacks(
         against = functools.partial(score_targets, shadows, targets)
     # One by one: all tables of scores at once may not fit.
     scores = ((name, against((name,), variance, seed)[name]) for name in attacks)
-    return measure_scores(attacked, scores, scored, fprs, confidence, seed, len(attacks))
+    return measure_scores(attacked, scores, scored, fprs, confidence, seed, len(attacks) * among)
 
 
 def _attacked(
@@ -154,7 +157,7 @@ def measure_scores(
         fprs: false positive rates to report the TPR at.
         confidence: of all intervals.
         seed: of the bootstrap.
-        family: attacks whose limits shall hold at once (Bonferroni).
+        family: results whose limits shall hold at once (Bonferroni).
 
     Raises:
         NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
@@ -212,7 +215,7 @@ def _measure(
     def at_once(estimate: Estimate) -> Estimate:
         if family < 2:
             return estimate
-        method = f"{estimate.method}; Bonferroni over {family} attacks"
+        method = f"{estimate.method}; Bonferroni over {family} results"
         return replace(estimate, confidence=confidence, method=method)
 
     tpr: dict[float, Measured] = {}

@@ -38,6 +38,7 @@ class Cost:
         worker_bytes: peak memory of a worker process; None likewise.
         own_bytes: peak memory of this process so far.
         model_bytes: on disk, of one model.
+        stop_bytes: of them, what it answered on its way; further candidates keep none.
         chunk_bytes: on disk, of a chunk of models, beside those of its models.
         width: models a chunk.
         workers: processes.
@@ -52,10 +53,13 @@ class Cost:
     width: int
     workers: int
     scoring: float
+    stop_bytes: int = 0
 
-    def disk(self, models: int) -> int:
-        """Bytes of the shards of one candidate."""
-        return models * self.model_bytes + -(-models // self.width) * self.chunk_bytes
+    def disk(self, models: int, further: int = 0) -> int:
+        """Bytes of the shards of the plain models and of so many further candidates."""
+        each = models * (self.model_bytes - self.stop_bytes)
+        each += -(-models // self.width) * self.chunk_bytes
+        return (1 + further) * each + models * self.stop_bytes
 
     def train(self, models: int) -> float | None:
         """Wall seconds to train so many models; whole chunks, spread over the workers."""
@@ -95,8 +99,9 @@ def run_pilot(
     costs = [cost for job in jobs for cost in [_read_cost(job)] if cost is not None]
     shard = jobs[0].finished()
     assert shard is not None
-    arrays = [value for value in vars(shard).values() if isinstance(value, np.ndarray)]
-    content = sum(array.nbytes for array in arrays)
+    arrays = {name: one for name, one in vars(shard).items() if isinstance(one, np.ndarray)}
+    content = sum(array.nbytes for array in arrays.values())
+    on_the_way = sum(one.nbytes for name, one in arrays.items() if name.startswith("stop_"))
     size = shard_path(jobs[0].folder, jobs[0].chunk).stat().st_size
     timed = sum(count for _, count, _ in costs)
     return measured, Cost(
@@ -108,6 +113,7 @@ def run_pilot(
         width=width,
         workers=workers,
         scoring=scoring,
+        stop_bytes=on_the_way // jobs[0].models,
     )
 
 

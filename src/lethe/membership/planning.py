@@ -21,6 +21,7 @@ from lethe.membership.pilot import Cost, run_pilot
 from lethe.membership.ranking import MINIMUM_PILOT, Ranking, foresee_ranking
 from lethe.membership.settings import AuditSettings
 from lethe.membership.widths import Answer, Foreseen, Widths, answer
+from lethe.mitigations.obfuscation import EarlyStopping
 from lethe.training.design import check_models
 from lethe.training.engines import default_workers
 from lethe.training.folder import RunFolder
@@ -78,7 +79,7 @@ class Plan:
         records: N that can be members.
         people: of them, or N.
         pilot: models trained.
-        candidates: how many candidates an audit would train, the plain model included.
+        candidates: how many candidates an audit would measure, the plain model included.
         cost: of the pilot.
         rows: sizes by number of models.
         by_records: widths of the TPR at each of `RATES` by number of records (or persons), as a
@@ -111,6 +112,7 @@ class Plan:
             "chunk_width": self.cost.width,
             "worker_bytes": self.cost.worker_bytes,
             "model_bytes": self.cost.model_bytes,
+            "stop_bytes": self.cost.stop_bytes,
             "by_models": [row.to_json() for row in self.rows],
             "by_records": [
                 {"records": times, "tpr_width": _widths_json(widths)}
@@ -150,6 +152,7 @@ def plan(
     # As rules of the audit, so that the rates they name are measured.
     wide = replace(settings, gate=(*settings.gate, *(str(one.rule) for one in asked)))
     built, _ = settings.candidates(recipe)
+    trained = sum(not isinstance(mitigation, EarlyStopping) for mitigation in built)
     measured, cost = run_pilot(
         data,
         recipe,
@@ -173,12 +176,13 @@ def plan(
 
     def row(models: int) -> Row:
         one = cost.train(models)
-        score = cost.scoring * models / shadows.models * len(built)
+        # Comparing the stops takes about as long as measuring a candidate.
+        score = cost.scoring * models / shadows.models * (2 * len(built) - trained)
         return Row(
             models,
             one,
-            None if one is None else one * len(built) + score,
-            cost.disk(models) * len(built),
+            None if one is None else one * trained + score,
+            cost.disk(models, trained - 1),
             _memory(cost, shadows.records, shadows.models, models, len(built)),
             tpr(models),
             ranked.get(models),

@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.guarantee import SEED_KNOWN, Guarantee, empirical_only
 from lethe.training.recipe import Treatment
+from lethe.training.stops import stop_epochs
+
+_OF_THIS_AUDIT = "the attacks of this audit, at their budget, on records like these"
+_VOIDED_BY = ("a stronger attack", "retraining", "another form of release")
 
 NOISE_CONVENTIONS = ("mean", "record")
 
@@ -146,15 +150,63 @@ class Obfuscation:
         """Always `empirical-only`: no clipping, and the weights are taken from private data."""
         extra = ("weights are themselves computed from the private records",)
         return empirical_only(
-            "the attacks of this audit, at their budget, on records like these",
+            _OF_THIS_AUDIT,
             *(extra if self.needs_weights else ()),
             voided_by=(
-                "a stronger attack",
-                "retraining",
-                "another form of release",
+                *_VOIDED_BY,
                 *((SEED_KNOWN,) if self.settings.get("noise") else ()),
             ),
         )
+
+    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
+        """Nothing further."""
+        return {}
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """Training cut at an earlier epoch, the best of several that the plain training passes.
+
+    Which stop is the best is found by the audit, see `lethe.membership.early_stopping`. Stops are
+    asked of the plain shadow models on their way, so none costs a further training. Each is a cut
+    of the recipe's own schedule: a learning rate that falls has not fallen as far there.
+
+    Attributes:
+        stops: epochs to choose from, ascending.
+        full: epochs of the full training.
+        chosen: the best stop; None before it is known.
+    """
+
+    stops: tuple[int, ...]
+    full: int
+    chosen: int | None = None
+    name: str = "early-stopping"
+    needs_weights: bool = False
+
+    @property
+    def title(self) -> str:
+        """What is done, in words."""
+        if self.chosen is None:
+            return "training that ends earlier"
+        return (
+            f"training that ends after {self.chosen} of {self.full} epochs, the best of "
+            f"{len(self.stops)} stops"
+        )
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The stop, and those it was chosen from."""
+        return {"epochs": self.chosen, "full_epochs": self.full, "stops": list(self.stops)}
+
+    def treatment(
+        self, weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
+    ) -> Treatment:
+        """The training change: at the best stop, or at the last where it is not known."""
+        return Treatment(epochs=self.chosen or self.stops[-1])
+
+    def guarantee(self, pool: NDArray[np.bool_] | None = None) -> Guarantee:
+        """Always `empirical-only`: nothing bounds what a record changes on the way."""
+        return empirical_only(_OF_THIS_AUDIT, voided_by=_VOIDED_BY)
 
     def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
         """Nothing further."""
@@ -165,21 +217,21 @@ BASELINE = Obfuscation("baseline", "the recipe as it is", {})
 
 
 def standard_mitigations(
-    noise: float, alpha: float, beta: float, early_epochs: int | None, drop_below: float = 0.5
-) -> list[Obfuscation]:
+    noise: float, alpha: float, beta: float, epochs: int | None, drop_below: float = 0.5
+) -> list[Obfuscation | EarlyStopping]:
     """The study's scenarios and the comparators that a fair reader asks for.
 
     Args:
         noise: deviation on the averaged gradient.
         alpha: of the exponential weights.
         beta: of the exponential weights.
-        early_epochs: epochs of the early-stopping comparator; None leaves it out.
+        epochs: of the full training, to be stopped earlier; None or 1 leaves that out.
         drop_below: weight below which the removal comparator drops a record.
     """
     if alpha == 0 and noise == 0:
         raise InputError("alpha=0 and noise=0 leave nothing to compare; set one of them.")
     curve = {"alpha": alpha, "beta": beta}
-    listed = [
+    listed: list[Obfuscation | EarlyStopping] = [
         Obfuscation("uniform-noise", "Gaussian noise on every averaged gradient", {"noise": noise}),
         Obfuscation(
             "weighted",
@@ -206,8 +258,6 @@ def standard_mitigations(
             True,
         ),
     ]
-    if early_epochs is not None:
-        listed.append(
-            Obfuscation("early-stopping", "fewer passes over the data", {"epochs": early_epochs})
-        )
+    if epochs is not None and epochs > 1:
+        listed.append(EarlyStopping(stop_epochs(epochs), epochs))
     return listed

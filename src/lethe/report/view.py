@@ -82,6 +82,7 @@ def build(document: Json, manifest: Json) -> dict[str, Any]:
         "frontier": document["frontier"],
         "utility_name": utility_name(document["frontier"]["utility"]),
         "candidates": [_candidate_row(document, at) for at in range(len(candidates))],
+        "stops": [_stops(document, c) for c in candidates if c.get("stops")],
         "names": {"baseline": name_of(baseline), "chosen": name_of(chosen)},
         "fprs": [(fpr, percent(float(fpr))) for fpr in rates_of(candidates)],
         "band": band_confidence(candidates),
@@ -238,6 +239,27 @@ def _candidate_row(document: Json, at: int) -> dict[str, Any]:
         "tier": candidate.get("tier", ""),
         "limit": "" if risk.get("high") is None else f"{risk['high']:.8g}",
         "merit": "" if utility["value"] is None else f"{utility['value']:.8g}",
+    }
+
+
+def _stops(document: Json, candidate: Json) -> dict[str, Any]:
+    """The epochs that a candidate's training could end at, the one it was measured at marked."""
+    titles = {attack["name"]: attack["title"] for attack in document["attacks"]}
+    attack = candidate["stops"][0]["attack"]
+    return {
+        "name": candidate["name"],
+        "attack": titles.get(attack, attack),
+        "full": candidate["settings"]["full_epochs"],
+        "rows": [
+            {
+                "epochs": stop["epochs"],
+                "risk": rate(stop["risk"]),
+                "utility": rate(stop["utility"]),
+                "lost": rate(stop["utility_loss"]),
+                "best": stop["epochs"] == candidate["settings"]["epochs"],
+            }
+            for stop in candidate["stops"]
+        ],
     }
 
 

@@ -20,12 +20,14 @@ class Plan:
         steps: optimiser steps an epoch, the same for all models, so that models with a few
             rows more or less can share a step.
         epochs: passes over the rows.
+        schedule: passes that the learning rate is planned for; more where training is cut.
         rows: what the largest batch holds when all models train on half of the pool.
         weights: (N,) loss weight of each record.
     """
 
     steps: int
     epochs: int
+    schedule: int
     rows: int
     weights: NDArray[np.float32]
 
@@ -44,7 +46,7 @@ def plan(
         records: N, all records, held-out ones included.
         pool: how many of them can be members; half of them train one model.
         batch_size: rows a step aimed at.
-        epochs: of the recipe; the treatment may ask for fewer.
+        epochs: of the recipe; the treatment may cut them.
         treatment: see `Treatment`.
         held_back: share of a model's rows that do not train it; see `validation_rows`.
     """
@@ -57,6 +59,7 @@ def plan(
         Plan(
             steps=steps,
             epochs=epochs if treatment.epochs is None else treatment.epochs,
+            schedule=epochs,
             rows=-(-rows // steps),
             weights=weights.astype(np.float32),
         ),

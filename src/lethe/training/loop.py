@@ -6,6 +6,7 @@ result is that of training it alone up to float rounding (1e-4 on logits).
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from lethe.training.networks.vmapped import Vmapped
 from lethe.training.optimizers import Optimizer
 from lethe.training.recipe import TorchRecipe, Treatment
 from lethe.training.schedules import factor
+from lethe.training.stops import Stops, Take
 
 # Mixup (Zhang et al., ICLR 2018) for many models at once, each by a stream of its own.
 
@@ -210,6 +212,7 @@ def train_models(
     treatment: Treatment,
     seeds: Sequence[int],
     layout: Layout,
+    stops: Stops | None = None,
 ) -> Iterator[NDArray[np.float32]]:
     """Train one model for each row of `members`, up to `layout.width` at once.
 
@@ -222,14 +225,18 @@ def train_models(
         treatment: the mitigation.
         seeds: K model seeds.
         layout: see `Layout`.
+        stops: where to ask models on the way; each answer is, to the bit, that of a training
+            with the treatment's `epochs` at the stop. Asking changes nothing of the training.
 
     Yields:
         (N, C) outputs of each model in evaluation mode, in order: logits, or (N, 1) predictions
         in the target's own units.
 
     Raises:
-        InputError: the recipe refuses the treatment.
+        InputError: the recipe refuses the treatment, or it has no stops to ask at.
     """
+    if stops is not None and (treatment.method is not None or treatment.average is not None):
+        raise InputError("stops on the way need the recipe's own loop, without averaging.")
     if treatment.method is not None:
         yield from treatment.method.train(
             Work(recipe, features, labels, members, pool, treatment, seeds, layout)
@@ -245,7 +252,12 @@ def train_models(
     for first in range(0, len(seeds), layout.width):
         some = slice(first, first + layout.width)
         stack = _Stack(recipe, records, members[some] & kept, course, treatment, seeds[some])
-        yield from stack.train(layout)
+        own = None if stops is None else Stops(stops.epochs, _shifted(stops.take, first))
+        yield from stack.train(layout, own)
+
+
+def _shifted(take: Take, first: int) -> Take:
+    return lambda model, stop, outputs: take(first + model, stop, outputs)
 
 
 def make_network(
@@ -287,7 +299,7 @@ class _Stack:
         ]
         self.device = records.inputs.device
 
-    def train(self, layout: Layout) -> Iterator[NDArray[np.float32]]:
+    def train(self, layout: Layout, stops: Stops | None) -> Iterator[NDArray[np.float32]]:
         """Train and predict; models whose batches differ in size are parted where they must."""
         places: list[list[int]] = [list(range(len(self.seeds)))]
         if layout.kind == "vmap":
@@ -297,11 +309,11 @@ class _Stack:
             places = list(alike.values())
         found: dict[int, NDArray[np.float32]] = {}
         for group in places:
-            for at, outputs in zip(group, self._train(layout, group), strict=True):
+            for at, outputs in zip(group, self._train(layout, group, stops), strict=True):
                 found[at] = outputs
         yield from (found[at] for at in range(len(self.seeds)))
 
-    def _train(self, layout: Layout, group: list[int]) -> NDArray[np.float32]:
+    def _train(self, layout: Layout, group: list[int], stops: Stops | None) -> NDArray[np.float32]:
         recipe, course, device = self.recipe, self.course, self.device
         decay, smoothing = self.treatment.weight_decay, self.treatment.label_smoothing
         smoothing = recipe.label_smoothing if smoothing is None else smoothing
@@ -325,12 +337,13 @@ class _Stack:
         # One width for all stacks of a candidate: the same products, whatever is stacked.
         width = int(sizes.max()) if network.even else max(int(sizes.max()), course.rows)
         rows_of = sizes.tolist()
-        total, taken = course.epochs * course.steps, 0
+        total, taken = course.schedule * course.steps, 0
+        asked = {} if stops is None else {at: place for place, at in enumerate(stops.epochs)}
         mixing = Mixing(shufflers, seeds, self.treatment.mixup, device)
-        average = Average(network, total, self.treatment.average)
+        average = Average(network, course.epochs * course.steps, self.treatment.average)
         gathered = torch.empty(len(seeds) * width, *self.records.inputs.shape[1:], device=device)
         with torch.no_grad(), quiet_numpy():
-            for _ in range(course.epochs):
+            for epoch in range(1, course.epochs + 1):
                 dealt = [shuffler.epoch(width) for shuffler in shufflers]
                 # (steps, K, rows): what a step needs lies together.
                 order = torch.from_numpy(np.stack([rows for rows, _ in dealt], axis=1)).to(device)
@@ -364,12 +377,21 @@ class _Stack:
                     optimizer.step(recipe.learning_rate * rate)
                     taken += 1
                     average.after(taken)
-                if watch is not None and watch.all_stopped():
+                ended = watch is not None and watch.all_stopped()
+                if stops is not None and epoch in asked and not ended:
+                    with contextlib.nullcontext() if watch is None else watch.best():
+                        answers = self._predict(network)
+                    _hand_over(stops, asked.pop(epoch), group, answers)
+                if ended:
                     break
             if watch is not None:
                 watch.restore()
             average.apply()
-            return self._predict(network)
+            answers = self._predict(network)
+            if stops is not None:  # of a training that ended by itself before its last stops
+                for place in asked.values():
+                    _hand_over(stops, place, group, answers)
+            return answers
 
     def _gather(self, at: Tensor, out: Tensor, drawn: Tensor | None) -> Tensor:
         """Inputs (K, B, ...) of the rows `at` (K, B)."""
@@ -384,6 +406,13 @@ class _Stack:
     def _predict(self, network: Network) -> NDArray[np.float32]:
         out: NDArray[np.float32] = self.records.answers(network, self.recipe.loss).cpu().numpy()
         return out
+
+
+def _hand_over(
+    stops: Stops, place: int, group: Sequence[int], answers: NDArray[np.float32]
+) -> None:
+    for model, outputs in zip(group, answers, strict=True):
+        stops.take(model, place, outputs)
 
 
 class _Watch:
@@ -418,6 +447,17 @@ class _Watch:
         for kept, now in zip(self._kept, self._network.tensors(), strict=True):
             kept[better] = now[better]
         return not bool((self._waited < recipe.patience).any())
+
+    @contextlib.contextmanager
+    def best(self) -> Iterator[None]:
+        """Every model in its best state for a while."""
+        going_on = [tensor.clone() for tensor in self._network.tensors()]
+        self.restore()
+        try:
+            yield
+        finally:
+            for kept, now in zip(going_on, self._network.tensors(), strict=True):
+                now.copy_(kept)
 
     def restore(self) -> None:
         """Give every model its best state back."""

@@ -15,6 +15,7 @@ from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe
 if TYPE_CHECKING:
     from lethe.training.layout import Layout
     from lethe.training.shadows import Spec
+    from lethe.training.stops import Stops
 
 
 def outputs_of(
@@ -23,6 +24,7 @@ def outputs_of(
     members: NDArray[np.bool_],
     seeds: Sequence[int],
     layout: Layout | None,
+    stops: Stops | None = None,
 ) -> Iterator[tuple[NDArray[np.floating], str]]:
     """Train models and predict.
 
@@ -32,6 +34,8 @@ def outputs_of(
         members: (K, N) which records each model trains on.
         seeds: of the K models.
         layout: how models of a torch recipe are trained; None for what its structure suggests.
+        stops: where to ask the models of a torch recipe on the way; their answers are of the
+            kind that is yielded, and limited by nothing.
 
     Yields:
         (N, C) outputs of each model in order, and their kind: ``logits``, ``probabilities`` or
@@ -43,8 +47,9 @@ def outputs_of(
     """
     answer = spec.treatment.answer
     if answer is None:
-        yield from _full_outputs(spec, labels, members, seeds, layout)
+        yield from _full_outputs(spec, labels, members, seeds, layout, stops)
         return
+    assert stops is None
     reason = spec.recipe.refuses(spec.treatment)
     if reason:
         raise InputError(f"this treatment cannot be applied: {reason}.")
@@ -85,6 +90,7 @@ def _full_outputs(
     members: NDArray[np.bool_],
     seeds: Sequence[int],
     layout: Layout | None,
+    stops: Stops | None = None,
 ) -> Iterator[tuple[NDArray[np.floating], str]]:
     recipe, treatment = spec.recipe, spec.treatment
     if isinstance(recipe, TorchRecipe):
@@ -97,10 +103,11 @@ def _full_outputs(
         layout = layout or default_layout(recipe)
         kind = "logits" if recipe.task == "classification" else "prediction"
         for outputs in train_models(
-            recipe, spec.features, labels, members, spec.pool, treatment, seeds, layout
+            recipe, spec.features, labels, members, spec.pool, treatment, seeds, layout, stops
         ):
             yield outputs, kind
         return
+    assert stops is None
     from lethe.training.callables import train_callable
     from lethe.training.estimators import train_sklearn
 

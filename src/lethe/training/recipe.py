@@ -53,7 +53,8 @@ class Treatment:
             divided by the batch size, not by the sum of weights.
         noise: standard deviation of the Gaussian noise added once a step to every coordinate
             of the *averaged* gradient (not to the sum, which would be `noise` * batch size).
-        epochs: train this many epochs instead of the recipe's.
+        epochs: end the recipe's training after this many of its epochs. It is cut, not shortened:
+            the learning rate is that of the full training up to there.
         remove: leave records of weight 0 out of the batches altogether.
         method: trains in the place of the recipe's own loop; it is told the rest.
         weight_decay: L2 penalty in the place of the recipe's, as in torch.optim, >= 0.
@@ -255,6 +256,8 @@ class TorchRecipe:
         """Why a treatment cannot be applied, or None."""
         if treatment.average is not None and self.patience is not None:
             return "the last steps to average are not known where patience ends the training"
+        if treatment.epochs is not None and treatment.epochs > self.epochs:
+            return f"a training of {self.epochs} epochs cannot be cut after {treatment.epochs}"
         reason = treatment.unfit(self.task, loop=True, copies=True)
         if reason is None and treatment.method is not None:
             return treatment.method.refuses(self)

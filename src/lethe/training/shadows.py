@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,9 @@ from lethe.training.signals import (
     signal_from_probabilities,
     target_sd,
 )
+from lethe.training.stops import Stops
 
-FORMAT = 2
+FORMAT = 3
 """Raised when the same spec would give other numbers than before."""
 
 
@@ -99,7 +100,11 @@ class Spec:
 
 @dataclass(frozen=True)
 class ChunkJob:
-    """The unit of work: train some models, write one file; nothing to do when it is there."""
+    """The unit of work: train some models, write one file; nothing to do when it is there.
+
+    `stops` are epochs on the way to ask the models at; they are not part of the spec, because they
+    change no number of the full training.
+    """
 
     spec: Spec
     spec_hash: str
@@ -108,6 +113,7 @@ class ChunkJob:
     first: int
     models: int
     layout: Layout | None = None
+    stops: tuple[int, ...] = ()
 
     def finished(self) -> Shard | None:
         """The shard, if a valid one exists."""
@@ -117,6 +123,7 @@ class ChunkJob:
             self.first,
             self.models,
             len(self.spec.labels),
+            self.stops,
         )
 
 
@@ -126,12 +133,17 @@ def chunk_width(models: int) -> int:
 
 
 def chunk_jobs(
-    spec: Spec, folder: Path, models: int, width: int, layout: Layout | None = None
+    spec: Spec,
+    folder: Path,
+    models: int,
+    width: int,
+    layout: Layout | None = None,
+    stops: tuple[int, ...] = (),
 ) -> list[ChunkJob]:
     """The jobs for models 0..models-1; only the last may be narrower than `width`."""
     name = spec.hash()
     return [
-        ChunkJob(spec, name, folder, chunk, first, min(width, models - first), layout)
+        ChunkJob(spec, name, folder, chunk, first, min(width, models - first), layout, stops)
         for chunk, first in enumerate(range(0, models, width))
     ]
 
@@ -153,34 +165,54 @@ def train_chunk(job: ChunkJob) -> int:
     design = membership(last + last % 2, len(pool), spec.seed, people)
     members[:, pool] = design[job.first : last]
     seeds = [model_seed(spec.seed, index) for index in range(job.first, last)]
-    signals = np.empty(members.shape, np.float32)
-    correct = None if spec.task == "regression" else np.empty(members.shape, np.uint8)
-    predicted = None
-    if correct is not None and spec.predictions:
-        predicted = np.empty(members.shape, np.int32)
     held = ~spec.pool
     convert = _signal_maker(labels, held)
-    for at, (outputs, kind) in enumerate(outputs_of(spec, labels, members, seeds, job.layout)):
+    # One table a stop, and the full training's last.
+    shape = (len(job.stops) + 1, *members.shape)
+    signals = np.empty(shape, np.float32)
+    correct = None if spec.task == "regression" else np.empty(shape, np.uint8)
+    predicted = None
+    if correct is not None and spec.predictions:
+        predicted = np.empty(shape, np.int32)
+
+    def take(model: int, place: int, outputs: NDArray[np.floating], kind: str) -> None:
         try:
-            signals[at] = convert(outputs, kind)
+            signals[place, model] = convert(outputs, kind)
         except InputError as error:
-            raise InputError(f"shadow model {job.first + at}: {error}") from None
+            when = f" after epoch {job.stops[place]}" if place < len(job.stops) else ""
+            raise InputError(f"shadow model {job.first + model}{when}: {error}") from None
         if correct is not None:
             answers = outputs.argmax(axis=1)
-            correct[at] = answers == labels
+            correct[place, model] = answers == labels
             if predicted is not None:
-                predicted[at] = answers
-    merit = merit_of_signal(signals) if correct is None else correct
+                predicted[place, model] = answers
+
+    asked = None
+    if job.stops:
+        own_kind = "prediction" if spec.task == "regression" else "logits"
+        asked = Stops(job.stops, lambda model, place, answer: take(model, place, answer, own_kind))
+    trained = outputs_of(spec, labels, members, seeds, job.layout, asked)
+    for at, (outputs, kind) in enumerate(trained):
+        take(at, len(job.stops), outputs, kind)
+    merit = merit_of_signal(signals[-1]) if correct is None else correct[-1]
     utility = merit[:, held].mean(axis=1) if held.any() else np.zeros(job.models)
     shard = Shard(
         job.first,
-        signals,
+        signals[-1],
         members.astype(np.uint8),
-        correct,
+        None if correct is None else correct[-1],
         utility.astype(np.float32),
         np.array(seeds, np.int64),
-        predicted,
+        None if predicted is None else predicted[-1],
     )
+    if job.stops:
+        shard = replace(
+            shard,
+            stops=np.array(job.stops, np.int64),
+            stop_signals=signals[:-1],
+            stop_correct=None if correct is None else correct[:-1],
+            stop_predicted=None if predicted is None else predicted[:-1],
+        )
     write_shard(shard_path(job.folder, job.chunk), shard, job.spec_hash)
     return job.models
 
@@ -344,12 +376,15 @@ class Shadows:
         return read_models(path, signal)[0]
 
     @classmethod
-    def from_shards(cls, jobs: Sequence[ChunkJob], ids: NDArray[Any]) -> Shadows:
+    def from_shards(
+        cls, jobs: Sequence[ChunkJob], ids: NDArray[Any], stop: int | None = None
+    ) -> Shadows:
         """Gather finished chunks.
 
         Args:
             jobs: all chunks of one spec, in order.
             ids: (N,) names of all records, held-out ones included.
+            stop: epoch on the way, of those that the jobs ask for; None for the full training.
 
         Raises:
             RunFailed: a chunk is not finished.
@@ -374,6 +409,8 @@ class Shadows:
                     f"{shard_path(job.folder, job.chunk)} is missing or damaged; "
                     "run the same command again to train it."
                 )
+            if stop is not None:
+                shard = shard.at(stop)
             rows = slice(job.first, job.first + job.models)
             for side, gathered in zip(sides, tables, strict=True):
                 for name, table in gathered.items():

@@ -4,13 +4,15 @@
 uint8 (models, records), `utility` float32 (models,) and `seeds` int64 (models,); its header
 holds the hash of the spec, the first model's number and a digest of the content. Regression has
 no `correct`: its signals say how good the predictions are. Where the spec asks for it there is
-`predicted` int32 (models, records), the class that each model names.
+`predicted` int32 (models, records), the class that each model names. Where models were asked
+on the way there are `stops` int64 (stops,), the epochs, and `stop_signals`, `stop_correct` and
+`stop_predicted` (stops, models, records) like those of the full training.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,10 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "utility": np.dtype(np.float32),
     "seeds": np.dtype(np.int64),
     "predicted": np.dtype(np.int32),
+    "stops": np.dtype(np.int64),
+    "stop_signals": np.dtype(np.float32),
+    "stop_correct": np.dtype(np.uint8),
+    "stop_predicted": np.dtype(np.int32),
 }
 _OPTIONAL = ("correct", "predicted")
 
@@ -46,6 +52,10 @@ class Shard:
         utility: (models,) float32 accuracy, or R², on the held-out records.
         seeds: (models,) int64 seed of each model.
         predicted: (models, N) int32 predicted class; None where nobody asked for it.
+        stops: (S,) int64 epochs at which models were asked on the way; None if they were not.
+        stop_signals: (S, models, N) float32 `signals` of trainings cut there.
+        stop_correct: (S, models, N) uint8 `correct` there.
+        stop_predicted: (S, models, N) int32 `predicted` there.
     """
 
     first: int
@@ -55,6 +65,21 @@ class Shard:
     utility: NDArray[np.float32]
     seeds: NDArray[np.int64]
     predicted: NDArray[np.int32] | None = None
+    stops: NDArray[np.int64] | None = None
+    stop_signals: NDArray[np.float32] | None = None
+    stop_correct: NDArray[np.uint8] | None = None
+    stop_predicted: NDArray[np.int32] | None = None
+
+    def at(self, epochs: int) -> Shard:
+        """The same models with their training cut after so many epochs; `stops` must name it."""
+        assert self.stops is not None and self.stop_signals is not None
+        (place,) = np.flatnonzero(self.stops == epochs)
+        return replace(
+            self,
+            signals=self.stop_signals[place],
+            correct=None if self.stop_correct is None else self.stop_correct[place],
+            predicted=None if self.stop_predicted is None else self.stop_predicted[place],
+        )
 
 
 def shard_path(folder: Path, chunk: int) -> Path:
@@ -73,8 +98,19 @@ def write_shard(path: Path, shard: Shard, spec: str) -> None:
     write_whole(path, _in_order(save(arrays, metadata=header)))
 
 
-def read_shard(path: Path, spec: str, first: int, models: int, records: int) -> Shard | None:
-    """Read a shard back; None if it is absent, truncated, altered, or of another spec."""
+def read_shard(
+    path: Path, spec: str, first: int, models: int, records: int, stops: tuple[int, ...] = ()
+) -> Shard | None:
+    """Read a shard back; None if it is absent, truncated, altered, or of another spec.
+
+    Args:
+        path: of the file.
+        spec: hash that it must be of.
+        first: number of its first model.
+        models: how many it must hold.
+        records: N.
+        stops: epochs on the way that it must hold; it may hold others where none are asked for.
+    """
     try:
         raw = path.read_bytes()
         arrays = load(raw)
@@ -91,6 +127,14 @@ def read_shard(path: Path, spec: str, first: int, models: int, records: int) -> 
     if header.get("spec") != spec or header.get("first") != str(first):
         return None
     shapes |= {name: wide for name in _OPTIONAL if name in arrays}
+    kept = arrays.get("stops", np.zeros(0, np.int64))
+    if stops and kept.tolist() != list(stops):
+        return None
+    if kept.size:
+        shapes |= {"stops": kept.shape, "stop_signals": (kept.size, *wide)}
+        shapes |= {
+            f"stop_{name}": (kept.size, *wide) for name in _OPTIONAL if f"stop_{name}" in arrays
+        }
     if any(
         name not in arrays or arrays[name].shape != shape or arrays[name].dtype != _TYPES[name]
         for name, shape in shapes.items()
