@@ -110,7 +110,7 @@ def score(
     return scores
 
 
-_GROUPS, _RESCORED, _FEWEST, _FEWEST_PAIRS = 16, 1 << 18, 400, 4
+_GROUPS, _RESCORED, _FEWEST, _FEWEST_PAIRS = 8, 1 << 17, 256, 4
 
 
 def rescored(
@@ -118,7 +118,7 @@ def rescored(
 ) -> Rescored | None:
     """Scores of an attack with models left out as references, to measure what these do.
 
-    In turn each pair of complementary models (of many, each of 16 groups of pairs) is left out
+    In turn each pair of complementary models (of many, each of 8 groups of pairs) is left out
     and the others are scored anew; of large audits on a random part of the records. RMIA's a
     stays as it was chosen.
 
