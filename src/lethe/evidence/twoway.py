@@ -260,7 +260,7 @@ class TwoWayBootstrap:
         out = np.empty((len(_KINDS), self.draws, 1 + len(fprs)))
         tables: list[NDArray[Any]] = [*self._tables(score, edges)]
         if rescored is not None:
-            target, cell = self._as_references(rescored, edges, tables[0].sum(axis=0))
+            target, cell = self._as_references(rescored, edges, tables[0])
             tables[0], tables[2] = tables[0] + target, tables[2] + cell
         for kind, (table, weight) in enumerate(zip(tables, self._weights, strict=True)):
             rates = []
@@ -275,18 +275,19 @@ class TwoWayBootstrap:
         return Replicates(out, self.clusters.counts, rescored is not None)
 
     def _as_references(
-        self, rescored: Rescored, edges: NDArray[np.float64], counts: NDArray[np.int64]
+        self, rescored: Rescored, edges: NDArray[np.float64], own: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """What each target cluster, and each group of cells, adds to the counts as reference.
 
         Args:
             rescored: see there.
             edges: ascending thresholds.
-            counts: (bins, 2) of all scored cells.
+            own: (targets, bins, 2) counts of each target cluster.
 
         Returns:
             (targets, bins, 2) and (cells, bins, 2); each sums to 0 over clusters and over bins.
         """
+        counts = own.sum(axis=0)
         wide, columns = counts.size, rescored.columns
         member = self.member[:, columns]
 
@@ -323,10 +324,15 @@ class TwoWayBootstrap:
         scale = min(times, np.sqrt(true / seen)) if seen > 0 else times
         targets = scale * (targets - targets.mean(axis=0))
         cells = np.sqrt(times) * (cells - cells.mean(axis=0))
+        groups = [left for left, _, _ in rescored.after]
+        as_target = own.reshape(-1, wide) @ pull
+        as_target -= as_target.mean()
+        share = _share_of_each(
+            np.array([as_target[left].sum() for left in groups]), targets @ pull, len(as_target)
+        )
         whole = np.zeros((self.clusters.counts[0], wide))
-        for row, (left, _, _) in zip(targets, rescored.after, strict=True):
-            # Of a group of clusters each has an independent part of the effect.
-            whole[left] = row / np.sqrt(len(left))
+        for row, left in zip(targets, groups, strict=True):
+            whole[left] = share * row
         whole -= whole.mean(axis=0)
         return whole.reshape(-1, *counts.shape), cells.reshape(-1, *counts.shape)
 
@@ -354,6 +360,25 @@ class TwoWayBootstrap:
             for table, cluster in zip(tables, (target, record, cell), strict=True):
                 table += np.bincount(cluster * wide + place, minlength=len(table))
         return [table.reshape(-1, wide // 2, 2) for table in tables]
+
+
+def _share_of_each(
+    as_targets: NDArray[np.float64], as_references: NDArray[np.float64], clusters: int
+) -> float:
+    """What part of its group's effect as references each cluster gets; 1 where it is alone.
+
+    So that the variance grows by what it would if each cluster had been left out by itself: by
+    the sum of squares of the groups' effects, and twice that of their products with what they do
+    as targets. Both are right for groups of independent clusters; a part of 1/size would hold
+    too little of the first, one of 1 too much.
+    """
+    size = clusters / len(as_references)
+    squares, products = float((as_references**2).sum()), float((as_targets * as_references).sum())
+    wanted = squares + 2 * products
+    if squares <= 0 or wanted <= 0:
+        return float(1 / np.sqrt(size))
+    root = np.sqrt(products**2 + size * squares * wanted)
+    return float((root - products) / (size * squares))
 
 
 def _auc_pull_of_bins(counts: NDArray[np.int64]) -> NDArray[np.float64]:
