@@ -162,6 +162,17 @@ class Pair:
     rows: tuple[list[dict[str, Any]], list[dict[str, Any]]]
     form: str
     privacy: Mapping[str, Any]
+    writer: Mapping[str, Any] = field(default_factory=dict)
+
+
+WRITERS: list[dict[str, Any]] = [
+    {},
+    {"use_dictionary": False},
+    {"use_dictionary": False, "row_group_size": 3},
+    {"row_group_size": 2, "write_page_index": True},
+    {"write_statistics": False},
+]
+"""How a Parquet file is written; nothing of it may show."""
 
 
 @st.composite
@@ -206,7 +217,8 @@ def pairs(draw: st.DrawFn) -> Pair:
         elif draw(st.booleans()):
             rows, other = other, rows
     schema = Schema.of(columns)
-    return Pair(schema, stored, (rows, other), form, privacy)
+    writer = draw(st.sampled_from(WRITERS)) if form in ("parquet", "int96") else {}
+    return Pair(schema, stored, (rows, other), form, privacy, writer)
 
 
 def _as_text(cell: Any) -> str:
@@ -299,7 +311,8 @@ def write(pair: Pair, rows: Sequence[Mapping[str, Any]], folder: Path) -> File:
     table = pa.table(dict(zip(names, columns, strict=True)))
     path = folder / f"t.{'parquet' if pair.form == 'int96' else pair.form}"
     if path.suffix == ".parquet":
-        pq.write_table(table, path, use_deprecated_int96_timestamps=pair.form == "int96")
+        long_times = pair.form == "int96"
+        pq.write_table(table, path, use_deprecated_int96_timestamps=long_times, **pair.writer)
     elif pair.form == "duckdb":
         with duckdb.connect(str(path)) as base:
             base.register("given", table)

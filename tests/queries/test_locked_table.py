@@ -55,6 +55,22 @@ def test_only_the_one_file_can_be_read(parquet: Path, tmp_path: Path) -> None:
     )
 
 
+def test_no_filter_moves_into_the_file(tmp_path: Path) -> None:
+    """There its statistics decide, and those of old writers order texts by signed bytes."""
+    path = tmp_path / "x.parquet"
+    texts = pa.array(["a"] * 60 + [None] * 40 + ["b"])
+    pq.write_table(pa.table({"t": texts, "n": np.arange(101)}), path, use_dictionary=False)
+    registered(path)
+    with Table(find(path)) as table:
+        assert table.run("SELECT count(*) FROM rows WHERE t IS NULL") == [(40,)]
+        for condition in ("t IS NULL", "t = 'b'", "n >= 50", "t < 'b' AND n IS NOT NULL"):
+            plan = str(table.run(f"EXPLAIN SELECT count(*) FROM rows WHERE {condition}"))
+            scan = plan[plan.index("READ_PARQUET") :]
+            assert "FILTER" in plan and "Filters" not in scan, plan
+        plan = str(table.run("EXPLAIN SELECT min(n) FROM rows"))
+        assert "READ_PARQUET" in plan and "n" in plan  # the answer is no statistic
+
+
 def test_an_error_tells_nothing_of_the_rows(parquet: Path) -> None:
     with Table(find(parquet)) as table, pytest.raises(RunFailed) as caught:
         table.run("SELECT CAST(name AS INTEGER) FROM rows")

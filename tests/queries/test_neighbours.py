@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,16 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from neighbour_worlds import Coverage, World, loss, outcome, pairs, questions
+from neighbour_worlds import (
+    WRITERS,
+    Coverage,
+    World,
+    loss,
+    outcome,
+    pairs,
+    questions,
+    write,
+)
 
 from lethe.data import casts, readers, source
 from lethe.data.casts import quoted
@@ -25,8 +35,12 @@ from lethe.data.schema import EPOCH, Column
 from lethe.data.source import File
 from lethe.errors import InputError
 from lethe.queries import bind, evaluate
+from lethe.queries.parse import parse
+from lethe.queries.plan import make_plan
 from lethe.queries.privacy import Privacy
+from lethe.queries.registration import register
 from lethe.queries.sql import Used
+from lethe.queries.table import Table
 
 QUESTIONS = 25
 HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
@@ -73,6 +87,38 @@ def test_a_thousand_cases_of_neighbours_look_alike() -> None:
     covered = search(48)
     assert covered.cases >= 1000 and covered.answered >= covered.cases / 4
     assert len(covered.kinds) >= 30
+
+
+@hypothesis.seed(0)
+@settings(max_examples=40, database=None, suppress_health_check=HEALTH, phases=[Phase.generate])
+@given(st.data())
+def test_numbers_do_not_hang_on_how_a_table_is_stored(data: st.DataObject) -> None:
+    """DuckDB once took what a writer noted about a column for its cells."""
+    pair = data.draw(pairs().filter(lambda pair: pair.form == "parquet"))
+    privacy = Privacy(**pair.privacy)
+    with tempfile.TemporaryDirectory() as folder:
+        stored = [replace(pair, writer=writer) for writer in WRITERS]
+        if not any(str(kind) in ("timestamp[s]", "timestamp[ms]") for kind in pair.stored.values()):
+            stored.append(replace(pair, form="duckdb"))
+        tables = []
+        for at, how in enumerate(stored):
+            place = Path(folder) / str(at)
+            place.mkdir()
+            tables.append(Table(register(write(how, how.rows[1], place), how.schema), threads=1))
+        for _ in range(QUESTIONS):
+            question = data.draw(questions(pair.schema))
+            try:
+                query = make_plan(parse(question), pair.schema, privacy).query
+            except InputError:
+                continue
+            first, *others = (
+                evaluate.measure(table, query, privacy.person, privacy.rows or 1, "salt")
+                for table in tables
+            )
+            for how, other in zip(stored[1:], others, strict=True):
+                assert other == first, (question, how.form, how.writer)
+        for table in tables:
+            table.close()
 
 
 @pytest.mark.slow

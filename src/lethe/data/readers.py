@@ -308,7 +308,7 @@ def _moment_range(kind: Any) -> tuple[int, int]:
 
 
 def clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
-    """The strange columns of a Parquet file as whole numbers, or as text that is UTF-8."""
+    """The strange columns of a Parquet file as whole numbers, or as text; missing where neither."""
     pa, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
     opened = parquet.ParquetFile(path, **_TIMES)
     kinds = {field.name: field.type for field in opened.schema_arrow if field.name in strange}
@@ -327,6 +327,14 @@ def clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
     return pa.RecordBatchReader.from_batches(fields, batches())
 
 
+def _text_or_missing(cell: bytes | None) -> str | None:
+    """With another character in place of what is no UTF-8, two people could share a name."""
+    try:
+        return None if cell is None else cell.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def _clean(pa: Any, cells: Any, kind: Any, how: str) -> Any:
     if how == "VARCHAR":
         if pa.types.is_dictionary(kind):
@@ -336,8 +344,7 @@ def _clean(pa: Any, cells: Any, kind: Any, how: str) -> Any:
         else:
             wide = pa.types.is_large_string(cells.type) or pa.types.is_large_binary(cells.type)
             raw_bytes = cells.view(pa.large_binary() if wide else pa.binary()).to_pylist()
-        decoded = [None if one is None else one.decode("utf-8", "replace") for one in raw_bytes]
-        return pa.array(decoded, pa.string())
+        return pa.array(map(_text_or_missing, raw_bytes), pa.string())
     low, high = _moment_range(kind)
     unit = getattr(kind, "unit", "day")
     is_date = pa.types.is_date(kind)

@@ -23,6 +23,8 @@ from lethe.data.schema import Column, Schema
 from lethe.errors import InputError, require
 
 __all__ = ["SUFFIXES", "File"]
+_OPTIMIZERS = ("expression_rewriter", "in_clause", "unused_columns", "common_subexpressions")
+"""Those of DuckDB that know nothing of the cells."""
 _AT = "\0at"  # no file has a column of this name
 MOST_LISTED = 50
 """Different values up to which a draft of a schema lists those of a column of text."""
@@ -58,6 +60,7 @@ def raw(file: File) -> Iterator[tuple[Any, str, dict[str, str]]]:
         base = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
         try:
             base.execute(f"SET temp_directory = {text_sql(spill)}")
+            read_every_cell(base)
             source, cleaned = _attached(base, file)
             yield base, source, cleaned or _types(base, source)
         except duckdb.Error as error:
@@ -101,8 +104,21 @@ def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
     return parquet_sql(file.path), {}
 
 
+def read_every_cell(base: Any) -> None:
+    """Keep DuckDB from letting a file's statistics stand for its cells.
+
+    What a writer noted about a column (smallest and largest value, number of missing cells) hangs
+    on every record, some writers note it wrongly, and a filter that is moved into the reader then
+    loses or finds rows of other people. So no filter is moved, and nothing is known of a column
+    but its type.
+    """
+    found = [str(row[0]) for row in base.execute("SELECT * FROM duckdb_optimizers()").fetchall()]
+    off = ",".join(name for name in found if name not in _OPTIMIZERS)
+    base.execute(f"SET disabled_optimizers = {text_sql(off)}")
+
+
 def parquet_sql(path: Path) -> str:
-    """A Parquet file in SQL: its cells, whatever its statistics and its folders say of them."""
+    """A Parquet file in SQL; see `read_every_cell`, too. The names of folders are no cells."""
     options = "can_have_nan = true, hive_partitioning = false"
     return f"read_parquet({text_sql(str(path.resolve()))}, {options})"
 

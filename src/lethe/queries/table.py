@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lethe.data.casts import quoted, rows_sql, text_sql, typed_sql
-from lethe.data.source import only_table, parquet_sql
+from lethe.data.source import only_table, parquet_sql, read_every_cell
 from lethe.errors import InputError, RunFailed, require
 from lethe.queries.registration import Registered
 
@@ -123,6 +123,7 @@ class Table:
     def _lock_in(self, keep: bool) -> None:
         base, registered = self._base, self.registered
         base.execute(f"SET temp_directory = {text_sql(self._spill)}")
+        read_every_cell(base)
         if not registered.copied and registered.rows.suffix.lower() == ".duckdb":
             base.execute(f"ATTACH {text_sql(str(registered.rows))} AS given (READ_ONLY)")
             inside = only_table(base, registered.rows, registered.table)
