@@ -59,7 +59,7 @@ def test_no_filter_moves_into_the_file(tmp_path: Path) -> None:
     """There its statistics decide, and those of old writers order texts by signed bytes."""
     path = tmp_path / "x.parquet"
     texts = pa.array(["a"] * 60 + [None] * 40 + ["b"])
-    pq.write_table(pa.table({"t": texts, "n": np.arange(101)}), path, use_dictionary=False)
+    pq.write_table(pa.table({"t": texts, "n": list(range(101))}), path, use_dictionary=False)
     registered(path)
     with Table(find(path)) as table:
         assert table.run("SELECT count(*) FROM rows WHERE t IS NULL") == [(40,)]

@@ -90,7 +90,7 @@ def test_a_thousand_cases_of_neighbours_look_alike() -> None:
 
 
 @hypothesis.seed(0)
-@settings(max_examples=40, database=None, suppress_health_check=HEALTH, phases=[Phase.generate])
+@settings(max_examples=20, database=None, suppress_health_check=HEALTH, phases=[Phase.generate])
 @given(st.data())
 def test_numbers_do_not_hang_on_how_a_table_is_stored(data: st.DataObject) -> None:
     """DuckDB once took what a writer noted about a column for its cells."""
