@@ -66,7 +66,7 @@ def test_no_filter_moves_into_the_file(tmp_path: Path) -> None:
         for condition in ("t IS NULL", "t = 'b'", "n >= 50", "t < 'b' AND n IS NOT NULL"):
             plan = str(table.run(f"EXPLAIN SELECT count(*) FROM rows WHERE {condition}"))
             scan = plan[plan.index("READ_PARQUET") :]
-            assert "FILTER" in plan and "Filters" not in scan, plan
+            assert "Filter" in plan and "Filters" not in scan, plan
         plan = str(table.run("EXPLAIN SELECT min(n) FROM rows"))
         assert "READ_PARQUET" in plan and "n" in plan  # the answer is no statistic
 
