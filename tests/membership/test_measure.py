@@ -16,7 +16,6 @@ from lethe.evidence.twoway import Replicates, share_estimate
 from lethe.membership import measure
 from lethe.membership.measure import (
     AttackResult,
-    boot_name,
     record_clusters,
     risk_change,
     risk_rate,
@@ -351,5 +350,4 @@ def test_each_rate_has_its_own_error():
         if fpr is not None:
             spread = found.replicates.spread(place)
             rate = found.tpr[fpr]
-            name = boot_name(found.replicates)
-            assert rate == share_estimate(rate.value, spread, rate.n, 300, 0.95, name)
+            assert rate == share_estimate(rate.value, spread, rate.n, 300, 0.95)

@@ -8,11 +8,6 @@ are one target cluster, because each fixes the other's membership.
 
 The bootstrap works on counts of scores above a fixed grid of thresholds, one row of counts a
 cluster, so that a thousand draws are one small matrix product.
-
-A model is a target and a reference of the other targets. What it does as a reference is measured
-by leaving it out and scoring the others anew (the jackknife, of which the variance is too large
-rather than too small: Efron and Stein, Annals of Statistics 1981). That change of the counts,
-with its sign turned, is added to the model's own row, so that who is redrawn is redrawn in both.
 """
 
 from __future__ import annotations
@@ -20,7 +15,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,16 +168,13 @@ class Replicates:
     Attributes:
         values: (3, draws, statistics) replicates for targets, records and cells redrawn.
         clusters: number of clusters of each kind.
-        references: whether models were redrawn as references too.
     """
 
     values: NDArray[np.float64]
     clusters: tuple[int, int, int]
-    references: bool = False
 
     def __sub__(self, other: Replicates) -> Replicates:
-        both = self.references and other.references
-        return Replicates(self.values - other.values, self.clusters, both)
+        return Replicates(self.values - other.values, self.clusters)
 
     def spread(self, at: int) -> Spread:
         """Two-way variance of one statistic."""
@@ -193,22 +184,6 @@ class Replicates:
         """Variance of one statistic with targets, records and cells redrawn."""
         targets, records, cells = (float(np.var(self.values[kind, :, at])) for kind in range(3))
         return targets, records, cells
-
-
-@dataclass(frozen=True)
-class Rescored:
-    """Scores of an attack with all its references, and with some models left out of these.
-
-    Attributes:
-        columns: (n,) records that were scored anew, all or a random part.
-        before: (K, n) scores with all references; NaN where a cell is not scored.
-        after: for each group of left out models their target clusters (s,), which targets remain
-            (K,) and the scores of these without the group as references (remaining, n).
-    """
-
-    columns: NDArray[np.intp]
-    before: NDArray[np.floating]
-    after: Sequence[tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.floating]]]
 
 
 class TwoWayBootstrap:
@@ -244,7 +219,6 @@ class TwoWayBootstrap:
         score: NDArray[np.floating],
         fprs: NDArray[np.float64],
         non_member: NDArray[np.floating] | None = None,
-        rescored: Rescored | None = None,
     ) -> Replicates:
         """Replicates of the AUC (first statistic) and of the TPR at each of `fprs`.
 
@@ -252,17 +226,14 @@ class TwoWayBootstrap:
             score: one score per scored cell, flat, in row-major order, higher = member.
             fprs: false positive rates, each in (0, 1).
             non_member: the scores of non-members in ascending order, for who has them already.
-            rescored: what models do as references; without it these are taken as they are.
         """
         if non_member is None:
             non_member = np.sort(score[~self.member[self.scored]])
         edges = _threshold_grid(non_member)
         out = np.empty((len(_KINDS), self.draws, 1 + len(fprs)))
-        tables: list[NDArray[Any]] = [*self._tables(score, edges)]
-        if rescored is not None:
-            target, cell = self._as_references(rescored, edges, tables[0])
-            tables[0], tables[2] = tables[0] + target, tables[2] + cell
-        for kind, (table, weight) in enumerate(zip(tables, self._weights, strict=True)):
+        for kind, (table, weight) in enumerate(
+            zip(self._tables(score, edges), self._weights, strict=True)
+        ):
             rates = []
             for side in (1, 0):
                 drawn = weight @ np.cumsum(table[:, :, side], axis=1, dtype=np.float64)
@@ -272,69 +243,7 @@ class TwoWayBootstrap:
             out[kind, :, 0] = np.trapezoid(tpr, fpr, axis=1)
             for draw in range(self.draws):
                 out[kind, draw, 1:] = np.interp(fprs, fpr[draw], tpr[draw])
-        return Replicates(out, self.clusters.counts, rescored is not None)
-
-    def _as_references(
-        self, rescored: Rescored, edges: NDArray[np.float64], own: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What each target cluster, and each group of cells, adds to the counts as reference.
-
-        Args:
-            rescored: see there.
-            edges: ascending thresholds.
-            own: (targets, bins, 2) counts of each target cluster.
-
-        Returns:
-            (targets, bins, 2) and (cells, bins, 2); each sums to 0 over clusters and over bins.
-        """
-        counts = own.sum(axis=0)
-        wide, columns = counts.size, rescored.columns
-        member = self.member[:, columns]
-
-        def places(score: NDArray[np.floating], side: NDArray[np.bool_]) -> NDArray[np.intp]:
-            above = len(edges) - np.searchsorted(edges, score, side="right")
-            return np.asarray(2 * above + side)
-
-        before, known = places(rescored.before, member), np.isfinite(rescored.before)
-        pull = _auc_pull_of_bins(counts).ravel()
-        records = self.clusters.records[columns]
-        targets = np.zeros((len(rescored.after), wide))
-        into: list[tuple[NDArray[np.intp], float]] = []
-        effect, noise = np.zeros(len(rescored.after)), 0.0
-        for group, (left, rows, score) in enumerate(rescored.after):
-            both = known[rows] & np.isfinite(score)
-            old, new = before[rows][both], places(score, member[rows])[both]
-            moved = old != new
-            old, new = old[moved], new[moved]
-            of_record = records[np.nonzero(both)[1][moved]]
-            targets[group] = np.bincount(old, minlength=wide) - np.bincount(new, minlength=wide)
-            label = self.clusters.cells[left[0], of_record] * wide
-            into += [(label + old, 1.0), (label + new, -1.0)]
-            by_record = np.bincount(of_record, pull[old] - pull[new], self.clusters.counts[1])
-            effect[group] = by_record.sum()
-            noise += float(by_record.var() * len(by_record)) / len(rescored.after)
-        signs = np.repeat([sign for _, sign in into], [len(place) for place, _ in into])
-        cells = np.bincount(
-            np.concatenate([place for place, _ in into]), signs, self.clusters.counts[2] * wide
-        ).reshape(-1, wide)
-        times = self.member.shape[1] / len(columns)
-        # A part of the records shows the common effect with more noise than all of them would.
-        seen = float(effect.var(ddof=1)) if len(effect) > 1 else 0.0
-        true = times**2 * max(seen - noise, 0.0) + times * noise
-        scale = min(times, np.sqrt(true / seen)) if seen > 0 else times
-        targets = scale * (targets - targets.mean(axis=0))
-        cells = np.sqrt(times) * (cells - cells.mean(axis=0))
-        groups = [left for left, _, _ in rescored.after]
-        as_target = own.reshape(-1, wide) @ pull
-        as_target -= as_target.mean()
-        share = _share_of_each(
-            np.array([as_target[left].sum() for left in groups]), targets @ pull, len(as_target)
-        )
-        whole = np.zeros((self.clusters.counts[0], wide))
-        for row, left in zip(targets, groups, strict=True):
-            whole[left] = share * row
-        whole -= whole.mean(axis=0)
-        return whole.reshape(-1, *counts.shape), cells.reshape(-1, *counts.shape)
+        return Replicates(out, self.clusters.counts)
 
     def _tables(
         self, score: NDArray[np.floating], edges: NDArray[np.float64]
@@ -360,39 +269,6 @@ class TwoWayBootstrap:
             for table, cluster in zip(tables, (target, record, cell), strict=True):
                 table += np.bincount(cluster * wide + place, minlength=len(table))
         return [table.reshape(-1, wide // 2, 2) for table in tables]
-
-
-def _share_of_each(
-    as_targets: NDArray[np.float64], as_references: NDArray[np.float64], clusters: int
-) -> float:
-    """What part of its group's effect as references each cluster gets; 1 where it is alone.
-
-    So that the variance grows by what it would if each cluster had been left out by itself: by
-    the sum of squares of the groups' effects, and twice that of their products with what they do
-    as targets. Both are right for groups of independent clusters; a part of 1/size would hold
-    too little of the first, one of 1 too much.
-    """
-    size = clusters / len(as_references)
-    squares, products = float((as_references**2).sum()), float((as_targets * as_references).sum())
-    wanted = squares + 2 * products
-    if squares <= 0 or wanted <= 0:
-        return float(1 / np.sqrt(size))
-    root = np.sqrt(products**2 + size * squares * wanted)
-    return float((root - products) / (size * squares))
-
-
-def _auc_pull_of_bins(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(bins, 2) what a further score in a bin adds to the AUC, to first order.
-
-    Args:
-        counts: (bins, 2) scores of non-members and of members, from the highest bin down.
-    """
-    pull = np.empty(counts.shape)
-    for side, sign in ((1, 1.0), (0, -1.0)):
-        others, own = counts[:, 1 - side], max(int(counts[:, side].sum()), 1)
-        below = others.sum() - np.cumsum(others) + others / 2
-        pull[:, side] = sign * below / max(int(others.sum()), 1) / own
-    return pull
 
 
 def _threshold_grid(non_member: NDArray[np.floating]) -> NDArray[np.float64]:
