@@ -78,7 +78,7 @@ def test_a_run_folder_holds_what_was_asked_done_and_found(undisturbed):
         "equal-mean-weight",
         "early-stopping",
     ]
-    assert len(shards(undisturbed)) == 7 * 2
+    assert len(shards(undisturbed)) == 6 * 2
     assert findings["verdict"]["outcome"] == "not-tested"
     page = (undisturbed / "report.html").read_text()
     assert "weighted-noise" in page
@@ -139,7 +139,7 @@ def test_killed_three_times_and_resumed_gives_the_same_findings(undisturbed, tab
     assert left.items() <= shards(folder).items()
     assert (folder / "findings.json").read_bytes() == (undisturbed / "findings.json").read_bytes()
     # A killed write may leave a temporary file, never a half-written shard.
-    assert len(shards(folder)) == 7 * 2
+    assert len(shards(folder)) == 6 * 2
 
 
 def test_ctrl_c_exits_130_and_can_be_resumed(undisturbed, table, tmp_path, lethe):

@@ -45,7 +45,12 @@ def test_chances_of_all_partitions_sum_to_one():
 
 @pytest.mark.parametrize(("alpha", "theta"), [(0.6, 30.0), (0.3, 200.0)])
 def test_the_estimate_holds_the_truth(alpha, theta):
-    """Eight samples; all intervals holding has chance 0.66, two missing or fewer 0.99."""
+    """Eight samples: of intervals that cover 95 %, two missing or fewer has chance 0.99.
+
+    The truth is the share that is realised, which scatters about the model's chance: without
+    that error intervals covered it in 83 to 92 %, with it in 94 to 96 % (300 samples each,
+    `benchmarks/selection_coverage.py`).
+    """
     population, rows, held, values, truths = 12_000, 1_500, 0, [], []
     for seed in range(8):
         people = seating(population, alpha, theta, np.random.default_rng([seed, 5]))
@@ -55,9 +60,9 @@ def test_the_estimate_holds_the_truth(alpha, theta):
         truths.append(np.mean(size[people[alone]] == 1))
         found = population_uniqueness(sample[sample > 0], population)
         values.append(found.of_uniques.value)
-        # The truth of one population scatters about the model's chance.
-        spread = 2 * math.sqrt(0.25 / len(alone))
-        held += found.of_uniques.low - spread <= truths[-1] <= found.of_uniques.high + spread
+        held += found.of_uniques.low <= truths[-1] <= found.of_uniques.high
+        chance = math.sqrt(values[-1] * (1 - values[-1]) / len(alone))
+        assert found.of_uniques.width > 2 * 1.96 * 0.95 * chance
         assert found.of_rows.value == pytest.approx(values[-1] * len(alone) / rows)
     assert held >= 6
     assert np.mean(values) == pytest.approx(np.mean(truths), abs=0.05)

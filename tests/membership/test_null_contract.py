@@ -107,13 +107,21 @@ def null_error(shadows, table, area):
     return Spread(float((sums**2).sum()) * count / (count - 1), count - 1.0).deviation
 
 
-def assert_null(shadows, names, seed):
+def strays(shadows, names, seed):
+    """Attacks whose AUC lies more than four standard errors from 0.5."""
+    found = {}
     for name in names:
         table = score(shadows, (name,), seed=seed)[name]
         known = np.isfinite(table)
         area = auc(shadows.members[known], table[known])
         error = null_error(shadows, table, area) * (2**0.5 if ATTACKS[name].learns else 1)
-        assert abs(area - 0.5) <= 4 * error + 1e-12, (name, area, error)
+        if abs(area - 0.5) > 4 * error + 1e-12:
+            found[name] = (area, error)
+    return found
+
+
+def assert_null(shadows, names, seed):
+    assert not strays(shadows, names, seed)
 
 
 def runnable(shadows, learners):
@@ -138,7 +146,10 @@ def test_no_attack_finds_membership_that_is_not_in_the_signals(design, models):
     members = DESIGNS[design](models, RECORDS, models)
     for seed, kind in enumerate(SIGNALS):
         shadows = audit_of(members, kind, seed + models)
-        assert_null(shadows, runnable(shadows, False), seed)
+        strayed = strays(shadows, runnable(shadows, False), seed)
+        # Of these 2,500 AUCs one in six runs has one beyond four errors by chance (hierarchical
+        # LiRA did, 6 models, 0/1: 4.07); what the design gives away is there in fresh signals too.
+        assert not strays(audit_of(members, kind, seed + models + 1000), strayed, seed), strayed
 
 
 @pytest.mark.parametrize("models", [4, 8])
