@@ -83,7 +83,7 @@ def test_the_default_network_predicts_in_the_units_of_the_target(tmp_path):
     assert -0.5 < plain["utility"]["value"] < 0.5 < plain["train_utility"]["value"]
     assert plain["attacks"]["lira-online"]["auc"]["low"] > 0.6
     assert early["train_utility"]["value"] < plain["train_utility"]["value"]
-    assert early["risk_change"]["high"] < 0
+    assert early["risk_change"]["value"] < 0  # its limits allow for the choice of the stop
 
 
 def test_a_stiff_model_gives_little_away(tmp_path):
