@@ -133,3 +133,12 @@ def test_without_a_budget_it_must_be_said(people: Path, capsys: pytest.CaptureFi
     assert asked(people, "count()", "--epsilon", 1, "--no-budget") == 0
     told = capsys.readouterr()
     assert "nobody counts" in told.err and "No budget was charged." in told.out
+
+
+def test_more_rows_of_a_person_than_noise_can_hide(
+    people: Path, budget: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--epsilon", 0.5, "--budget", budget, "--person", "age", "--rows", 5 * 10**9)
+    assert asked(people, "mode(county) among ['Kent', 'Essex']", *words) == 2
+    assert "rows=5000000000 of a person: at most 1,000,000" in capsys.readouterr().err
+    assert spent(budget) == 0

@@ -165,6 +165,23 @@ PARQUET: list[Row] = [
         },
     ),
     (
+        "decimal without a digit before its point",
+        pa.array([Decimal(0), Decimal("0.5"), None], pa.decimal128(38, 38)),
+        {"whole": [0, None, None], "number": [0.0, 0.5, None], "bool": [False, None, None]},
+    ),
+    (
+        "text of an extension type",
+        pa.ExtensionArray.from_storage(pa.opaque(pa.string(), "x", "y"), INVALID),
+        {"text": [None, "ok", ""]},
+    ),
+    (
+        "time of an extension type",
+        pa.ExtensionArray.from_storage(
+            pa.opaque(pa.timestamp("ms"), "x", "y"), raw_cells(pa.timestamp("ms"), [-1, BIG, 0])
+        ),
+        {"date": [-1, None, 0], "time": [-1000, None, 0]},
+    ),
+    (
         "duration",
         pa.array([1, -2], pa.int64()).view(pa.duration("us")),
         {"whole": [1, -2], "text": ["1", "-2"]},

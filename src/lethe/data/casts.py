@@ -127,7 +127,10 @@ def plain_cast(column: Column, source: str) -> str:
         if source == "BOOLEAN":
             return cell
         if numeric:
-            return f"CASE WHEN {cell} = 1 THEN true WHEN {cell} = 0 THEN false END"
+            # A decimal without a digit before its point cannot be compared with 1.
+            digits = source[8:-1].split(",") if is_decimal else []
+            one = "false" if digits and int(digits[0]) == int(digits[1]) else f"{cell} = 1"
+            return f"CASE WHEN {one} THEN true WHEN {cell} = 0 THEN false END"
         if is_text:
             word = f"lower(trim({cell}))"
             return (

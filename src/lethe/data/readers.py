@@ -218,14 +218,15 @@ def strange_columns(path: Path) -> dict[str, str]:
             check_names(path, opened.schema_arrow.names)
             coded = _coded_text(pa, opened)
             found |= dict.fromkeys(_long_times(opened), "")
+            stored = {field.name: _stored_type(pa, field.type) for field in opened.schema_arrow}
             watched = {
-                field.name: field.type
-                for field in opened.schema_arrow
-                if _is_moment(pa, field.type) or _is_string(pa, field.type) or field.name in coded
+                name: kind
+                for name, kind in stored.items()
+                if _is_moment(pa, kind) or _is_string(pa, kind) or name in coded
             }
             for batch in opened.iter_batches(columns=list(watched)):
                 for name in set(watched) - set(found):
-                    kind, cells = watched[name], batch.column(name)
+                    kind, cells = watched[name], _stored(pa, batch.column(name))
                     if _is_string(pa, kind) or name in coded:
                         if name in coded or not _is_utf8(pa, cells):
                             found[name] = "VARCHAR"
@@ -267,6 +268,15 @@ def _coded_text(pa: Any, opened: Any) -> set[str]:
             if column.logical_type.type != "NONE":  # ENUM, for one
                 found.add(column.path)
     return found
+
+
+def _stored_type(pa: Any, kind: Any) -> Any:
+    """What an extension type of Arrow is stored as, which is what DuckDB reads."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _stored(pa: Any, cells: Any) -> Any:
+    return cells.storage if isinstance(cells, pa.ExtensionArray) else cells
 
 
 def _is_moment(pa: Any, kind: Any) -> bool:
@@ -311,7 +321,11 @@ def clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
     """The strange columns of a Parquet file as whole numbers, or as text; missing where neither."""
     pa, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
     opened = parquet.ParquetFile(path, **_TIMES)
-    kinds = {field.name: field.type for field in opened.schema_arrow if field.name in strange}
+    kinds = {
+        field.name: _stored_type(pa, field.type)
+        for field in opened.schema_arrow
+        if field.name in strange
+    }
     fields = pa.schema(
         [(name, pa.string() if strange[name] == "VARCHAR" else pa.int64()) for name in kinds]
     )
@@ -319,7 +333,8 @@ def clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
     def batches() -> Iterator[Any]:
         for batch in opened.iter_batches(columns=list(kinds)):
             columns = [
-                _clean(pa, batch.column(name), kind, strange[name]) for name, kind in kinds.items()
+                _clean(pa, _stored(pa, batch.column(name)), kind, strange[name])
+                for name, kind in kinds.items()
             ]
             yield pa.record_batch(columns, schema=fields)
         opened.close()

@@ -457,7 +457,7 @@ class _Reader:
 
 
 def _number(raw: str) -> Number | None:
-    """A number exactly as it is written; None where it is too large.
+    """A number exactly as it is written; None where it is too large, or too close to 0.
 
     Whole numbers are int, whatever way they are written, so that no digit of them is lost.
 
@@ -471,6 +471,8 @@ def _number(raw: str) -> Number | None:
     if exact.adjusted() < MOST_DIGITS and exact == exact.to_integral_value():
         return int(exact)
     value = float(raw)
+    if value == 0:
+        return None  # smaller than any number but 0
     if exact != exact.to_integral_value() and abs(value) >= 2**53:
         return None  # its fraction would be lost
     return value if math.isfinite(value) else None

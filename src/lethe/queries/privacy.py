@@ -9,6 +9,9 @@ from lethe.queries.grammar import name_text
 from lethe.queries.ledger.contract import RELATIONS
 from lethe.queries.mechanisms.spend import Neighbours, Spend
 
+MOST_ROWS = 10**6
+"""Of one person; beyond, the noise hides nothing less than the whole table."""
+
 
 @dataclass(frozen=True)
 class Privacy:
@@ -47,6 +50,8 @@ class Privacy:
             )
         if self.rows is not None:
             check_at_least("rows", self.rows, 1)
+            if self.rows > MOST_ROWS:
+                raise InputError(f"rows={self.rows} of a person: at most {MOST_ROWS:,} can be.")
         _ = self.spend, self.whose
 
     @property
