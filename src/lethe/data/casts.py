@@ -128,8 +128,8 @@ def plain_cast(column: Column, source: str) -> str:
             return cell
         if numeric:
             # A decimal without a digit before its point cannot be compared with 1.
-            digits = source[8:-1].split(",") if is_decimal else []
-            one = "false" if digits and int(digits[0]) == int(digits[1]) else f"{cell} = 1"
+            sizes = source[8:-1].split(",") if is_decimal else []
+            one = "false" if sizes and int(sizes[0]) == int(sizes[1]) else f"{cell} = 1"
             return f"CASE WHEN {one} THEN true WHEN {cell} = 0 THEN false END"
         if is_text:
             word = f"lower(trim({cell}))"
