@@ -187,5 +187,5 @@ def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -
     for place, name, faulty in FAULTS[fault]:
         monkeypatch.setattr(place, name, faulty)
     # Times that DuckDB cannot cast refuse the file already when it is registered.
-    with pytest.raises((AssertionError, InputError)):
+    with pytest.raises((AssertionError, InputError, KeyError)):
         search(400)
