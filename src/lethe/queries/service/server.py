@@ -10,7 +10,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lethe.errors import InputError, check_between, require
 
@@ -84,8 +84,7 @@ def _protocol(most: int, seconds: float) -> type[asyncio.Protocol]:
 
         _timer: asyncio.TimerHandle | None = None
 
-        # asyncio promises a BaseTransport; uvicorn narrows it.
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             if len(self.connections) > most:
                 head = (
