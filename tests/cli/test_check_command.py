@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from small_runs import ALL_RULES, gates, rows_run, scores_run, vectors_run
 
+from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.cli import run
-from lethe.evidence.derive import evidence_of, judged_candidates, measured_of, metrics_of
-from lethe.evidence.estimate import Estimate
+from lethe.evidence.estimate import Estimate, measured_of
 from lethe.evidence.findings import Findings
 from lethe.evidence.rules import parse_rule
 

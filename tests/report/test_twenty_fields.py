@@ -12,7 +12,7 @@ from sample import MANIFEST, findings
 
 from lethe.evidence.findings import Findings
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.document import compose
+from lethe.queries.ledger.document import findings_on
 from lethe.queries.ledger.opening import open_ledger
 from lethe.queries.mechanism_audit.audit import audit_mechanism
 from lethe.queries.mechanism_audit.claim import Claim
@@ -78,7 +78,7 @@ def ledger(folder):
     book.create(
         "people", Charge("epsilon", 10**9), fingerprint="f", relation="add/remove", unit="record"
     )
-    made = compose(book, "people", ["share<=0.5"])
+    made = findings_on(book, "people", ["share<=0.5"])
     book.close()
     return made
 

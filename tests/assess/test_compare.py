@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report.sample import document
 
-from lethe.errors import InputError
-from lethe.evidence.compare import (
+from lethe.assess.compare import (
     MOVED,
     UNKNOWN,
     WITHIN,
@@ -20,6 +19,7 @@ from lethe.evidence.compare import (
     compare_runs,
     difference,
 )
+from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import CLAIMS
