@@ -112,7 +112,7 @@ def test_direction_utility_down_is_worse_and_risk_up_is_worse() -> None:
     def edit(after: dict[str, Any]) -> None:
         first = after["candidates"][0]
         shifted(first["utility"], -0.1)
-        shifted(first["vulnerability"]["top_t"], -3.0)
+        shifted(first["measures"]["top-t"], -3.0)
         shifted(first["per_class"][3]["utility"], 0.1)
 
     found = changed(edit)

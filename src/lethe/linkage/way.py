@@ -81,7 +81,7 @@ class Way:
             self.loss,
             self.change,
             self.details,
-            self.evidence,
+            {**self.evidence, "utility-loss": self.loss},
         )
 
 
