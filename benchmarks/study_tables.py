@@ -56,7 +56,7 @@ def main() -> None:
     how = runs[0].reproduction
     sets = {run.subject["name"]: measured(run) for run in runs}
     document = {
-        "what": "strongest attack of each candidate, --attack auto; study_tables.py on finished runs",
+        "what": "strongest attack of each candidate, --attack auto",
         "models": how["models"],
         "seed": how["seed"],
         "sets": sets,
