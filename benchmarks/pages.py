@@ -340,7 +340,12 @@ def geometry_chart() -> str:
 def sweep_coverage() -> list[str]:
     """Do intervals of a sweep hold the truth?"""
     rows = [
-        [name, f"{row['lift']:.2f}", f"{row['held']:.3f}", f"{row['below']:.3f}"]
+        [
+            name.replace("nobody differs", "no difference"),
+            f"{row['lift']:.2f}",
+            f"{row['held']:.3f}",
+            f"{row['below']:.3f}",
+        ]
         for name, row in results("sweep_coverage")["worlds"].items()
     ]
     return table(["population", "true lift", "coverage", "ends below"], rows)

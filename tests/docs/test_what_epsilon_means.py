@@ -70,6 +70,7 @@ def test_the_room_gives_the_same_probabilities() -> None:
     assert [f"{share:.1%}" for share in shares] == ["99.3%", "16.3%", "99.3%"]
 
 
+@pytest.mark.slow  # thousands of runs; the example from Python audits half the noise too
 def test_the_wrong_mechanism_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
