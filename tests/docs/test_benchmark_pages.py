@@ -68,3 +68,15 @@ def test_the_coverage_in_the_text_is_the_measured_one() -> None:
     for found, unit in ((shares, "accuracy hold"), (of_t, "from 0 to 4")):
         assert f"{unit} in {min(found):.3f} to {max(found):.3f}" in text
     assert f"no cell of {measured['cells']} is below 0.93" in text and not measured["below_floor"]
+
+
+def test_what_the_text_says_of_dominance_is_measured() -> None:
+    """Private training dominates on both tables, but for weighted-dp on adult, and never on images."""
+    left = {
+        each["set"]: {name for name, row in each["dominated"].items() if not row["dominated"]}
+        for each in pages.results("frontier")["rounds"]
+    }
+    assert left["adult"] == {"weighted-dp-eps8"} and not left["diabetes130"]
+    for each in pages.results("frontier")["rounds"]:
+        if each["set"] in ("mnist", "cifar10"):
+            assert left[each["set"]] == set(each["dominated"])
