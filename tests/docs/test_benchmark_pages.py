@@ -71,7 +71,7 @@ def test_the_coverage_in_the_text_is_the_measured_one() -> None:
 
 
 def test_what_the_text_says_of_dominance_is_measured() -> None:
-    """Private training dominates on both tables, but for weighted-dp on adult, and never on images."""
+    """It dominates on both tables, but for weighted-dp on adult, and never on images."""
     left = {
         each["set"]: {name for name, row in each["dominated"].items() if not row["dominated"]}
         for each in pages.results("frontier")["rounds"]
