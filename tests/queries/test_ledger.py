@@ -33,8 +33,7 @@ from lethe.queries.ledger.contract import (
 )
 from lethe.queries.ledger.limits import MOST_UNITS, budget_of
 from lethe.queries.ledger.opening import open_ledger
-from lethe.queries.mechanisms.spend import Spend
-from lethe.queries.privacy import Privacy
+from lethe.queries.privacy import Privacy, Spend
 
 
 @pytest.fixture(scope="module")

@@ -34,12 +34,11 @@ from lethe.data.casts import quoted
 from lethe.data.schema import EPOCH, Column
 from lethe.data.source import File
 from lethe.errors import InputError
-from lethe.queries import bind, evaluate
+from lethe.queries import bind, evaluate, lattice
 from lethe.queries.parse import parse
 from lethe.queries.plan import make_plan
 from lethe.queries.privacy import Privacy
 from lethe.queries.registration import register
-from lethe.queries.sql import Used
 from lethe.queries.table import Table
 
 QUESTIONS = 25
@@ -158,10 +157,11 @@ def _cut_at_line_breaks(file: File, width: int) -> Any:
 
 
 REAL_CAST, REAL_VALUE = casts.plain_cast, Column.value_of
+REAL_STATEMENT = evaluate.statement
 FAULTS: dict[str, list[tuple[Any, str, Any]]] = {
     "whole numbers in the width of the file": [
         (casts, "plain_cast", _own_width),
-        (evaluate, "_from_first", lambda column, lattice: quoted(column.name)),
+        (lattice, "from_first_sql", lambda column, lattice: quoted(column.name)),
     ],
     "times cast by DuckDB": [
         (casts, "plain_cast", _times_of_duckdb),
@@ -169,14 +169,14 @@ FAULTS: dict[str, list[tuple[Any, str, Any]]] = {
     ],
     "every spelling of a date is a group": [
         (Column, "value_of", _any_spelling),
-        (bind, "_listed", _as_written),
+        (bind, "listed", _as_written),
     ],
     "csv lines end at every line break": [(readers, "csv_lines", _cut_at_line_breaks)],
     "values are not clamped": [
-        (evaluate, "steps_sql", lambda column, lattice: f"CAST({quoted(column.name)} AS BIGINT)"),
+        (lattice, "steps_sql", lambda column, lattice: f"CAST({quoted(column.name)} AS BIGINT)"),
     ],
     "more rows of a person than the noise hides": [
-        (evaluate, "Used", lambda *given: Used(*given[:5], given[5] + 1, *given[6:])),
+        (evaluate, "statement", lambda *given: REAL_STATEMENT(*given[:4], given[4] + 1, given[5])),
     ],
 }
 

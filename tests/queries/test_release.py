@@ -13,10 +13,9 @@ from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.answer import Answers
 from lethe.queries.charge import charge_of
-from lethe.queries.evaluate import Exact, layout_of
-from lethe.queries.explain import explain, guarantee_words
+from lethe.queries.lattice import Exact
 from lethe.queries.parse import parse
-from lethe.queries.plan import make_plan, sensitivity_words
+from lethe.queries.plan import explain, guarantee_words, make_plan
 from lethe.queries.privacy import Privacy
 from lethe.queries.release import release
 
@@ -55,7 +54,7 @@ FOUND = [
 
 def told(query: str, groups: dict[tuple[Any, ...], Exact], privacy: Privacy = PURE) -> Answers:
     asked = parse(query)
-    return release(asked, groups, layout_of(asked, SCHEMA), privacy)
+    return release(asked, groups, asked.aggregate.layout(asked.by, SCHEMA), privacy)
 
 
 @pytest.mark.parametrize("relation", ["add/remove", "replace-one"])
@@ -133,7 +132,7 @@ def test_a_sum_is_in_units_of_the_column() -> None:
 
 def test_a_quantile_with_a_step_is_one_of_its_multiples() -> None:
     query = "median(pay) in [0, 3] step 0.3"
-    cells = [0] * layout_of(parse(query), SCHEMA).cells
+    cells = [0] * parse(query).aggregate.layout((), SCHEMA).cells
     step = 3 / (len(cells) - 1)
     cells[round(1.2 / step)] = 10_000
     row = told(query, {(): Exact(10_000, (), tuple(cells))}).rows[0]
@@ -208,7 +207,8 @@ def test_the_words_of_a_guarantee() -> None:
 
 def test_the_words_of_a_sensitivity() -> None:
     def words(query: str, privacy: Privacy = PURE) -> str:
-        return sensitivity_words(parse(query), privacy)
+        asked = parse(query)
+        return asked.aggregate.sensitivity(privacy.whose, bool(asked.by))
 
     swapped = Privacy(epsilon=1.0, relation="replace-one", person="user", rows=2)
     assert words("sum(pay) in [-1, 3]") == "one person moves the sum by at most 3"

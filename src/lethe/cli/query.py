@@ -90,8 +90,8 @@ def query(
 
     from lethe.cli.show_query import print_plan, print_reply
     from lethe.queries.ask import ANALYST, FREE, ask
-    from lethe.queries.explain import explain as explained
     from lethe.queries.parse import parse
+    from lethe.queries.plan import explain as explained
     from lethe.queries.plan import make_plan
     from lethe.queries.privacy import Privacy
     from lethe.queries.registration import find

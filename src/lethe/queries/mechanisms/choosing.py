@@ -19,9 +19,8 @@ from scipy.special import logsumexp, ndtr
 
 from lethe.errors import InputError, check_between
 from lethe.queries.answer import Answer, Scalar
-from lethe.queries.mechanisms.additive import check_whole
-from lethe.queries.mechanisms.library import fitted, opendp, scores
-from lethe.queries.mechanisms.spend import Neighbours, Spend
+from lethe.queries.mechanisms.additive import check_whole, fitted, opendp, scores
+from lethe.queries.privacy import Neighbours, Spend
 
 Score = Sequence[int] | Sequence[float]
 _OUT = 1 + 1e-12

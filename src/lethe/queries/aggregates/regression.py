@@ -6,20 +6,87 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.schema import Schema
 from lethe.errors import InputError
+from lethe.queries import lattice as lattices_of
+from lethe.queries.aggregates.base import Aggregate
+from lethe.queries.aggregates.moments import rows_in
 from lethe.queries.answer import Answer, Answers
-from lethe.queries.mechanisms.additive import noised
-from lethe.queries.mechanisms.law import Law
-from lethe.queries.mechanisms.spend import Neighbours, Spend
-from lethe.queries.statistics.lattice import Lattice
+from lethe.queries.grammar import Bounds, Key, name_text
+from lethe.queries.lattice import VARIANCE_CELLS, Exact, Lattice, Layout, lattice_of
+from lethe.queries.mechanisms import additive
+from lethe.queries.mechanisms.additive import Law
+from lethe.queries.privacy import Neighbours, Spend
+
+if TYPE_CHECKING:
+    from lethe.queries.parse import Reader
 
 _CLEAR = 4  # the least eigenvalue must be this many times its own noise
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Regression(Aggregate):
+    """The line y = intercept + slope x of least squares."""
+
+    EXAMPLES = {"regress": "regress(income in [0, 200000], age in [18, 100])"}
+    rows_matter = True
+    y: str
+    y_bounds: Bounds
+    x: str
+    x_bounds: Bounds
+
+    def __str__(self) -> str:
+        of_y = f"{name_text(self.y)} in {self.y_bounds}"
+        return f"regress({of_y}, {name_text(self.x)} in {self.x_bounds})"
+
+    @classmethod
+    def read(cls, word: str, reader: Reader) -> Regression:
+        y, y_bounds = reader.column(), reader.bounds()
+        reader.must(",", "the bounds of y")
+        x, x_bounds = reader.column(), reader.bounds()
+        reader.must(")", "the bounds of x")
+        return cls(y, y_bounds, x, x_bounds)
+
+    @property
+    def clamped(self) -> tuple[tuple[str, Bounds], ...]:
+        return ((self.x, self.x_bounds), (self.y, self.y_bounds))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.y, self.x)
+
+    def bound(self, schema: Schema) -> Self:
+        super().bound(schema)
+        if self.x == self.y:
+            raise InputError(f"regress needs two columns, got {self.x!r} twice.")
+        return self
+
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
+        grids = tuple(
+            lattice_of(bounds, schema[name], VARIANCE_CELLS) for name, bounds in self.clamped
+        )
+        units = tuple(
+            lattices_of.from_first_sql(schema[name], grid)
+            for (name, _), grid in zip(self.clamped, grids, strict=True)
+        )
+        sums = ("u0", "u1", "u0 * u0", "u0 * u1", "u1 * u1")
+        return Layout(keys, units, (self.x, self.y), sums, lattices=grids)
+
+    def sensitivity(self, whose: Neighbours, grouped: bool) -> str:
+        return rows_in("the sums of values, squares and products", whose)
+
+    def answered(
+        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+    ) -> tuple[Answer, ...]:
+        names = (self.x, self.y)
+        return noisy_regression(exact.rows, exact.sums, layout.lattices, names, spend, whose).rows
 
 
 @dataclass
@@ -88,7 +155,9 @@ def noisy_regression(
         )
     sums = _sums(rows, moments, [lattice.width for lattice in lattices])
     l2 = math.nextafter(whose.rows * math.sqrt(sums.squares * whose.swapped), math.inf)
-    drawn = noised(sums.exact, l1=sums.most * whose.rows * whose.swapped, l2=l2, spend=spend)
+    drawn = additive.noised(
+        sums.exact, l1=sums.most * whose.rows * whose.swapped, l2=l2, spend=spend
+    )
     entries = np.stack(sums.entries)
     table = np.tensordot(np.asarray(drawn.values), entries, axes=1)
     solved = _solved(table, entries, drawn.law, confidence)

@@ -11,17 +11,115 @@ the quantile as utility, and one point is chosen (Smith 2011). For the ends of t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
+from lethe.data.schema import Schema
 from lethe.errors import InputError, check_between
+from lethe.queries import lattice as lattices
+from lethe.queries.aggregates.base import Aggregate
 from lethe.queries.answer import Answer
-from lethe.queries.mechanisms.choosing import exponential, shortfall
-from lethe.queries.mechanisms.spend import Neighbours, Spend
-from lethe.queries.statistics.lattice import Lattice
+from lethe.queries.grammar import MOST_BINS, Bounds, Key, Number, name_text, number_text
+from lethe.queries.lattice import QUANTILE_CELLS, Exact, Lattice, Layout
+from lethe.queries.mechanisms import choosing
+from lethe.queries.privacy import Neighbours, Spend
+
+if TYPE_CHECKING:
+    from lethe.queries.parse import Reader
 
 MOST_PARTS = 1000  # of a share of rows: utilities stay whole numbers of 63 bits
+
+
+@dataclass(frozen=True)
+class Quantile(Aggregate):
+    """The value below which a share of the rows lies, out of candidates within the bounds.
+
+    Attributes:
+        column: of numbers.
+        share: in (0, 1); 0.5 is the median.
+        bounds: of the candidates.
+        step: the candidates are its multiples; None lets the bounds choose a power of two.
+    """
+
+    EXAMPLES = {
+        "median": "median(age) in [18, 100]",
+        "quantile": "quantile(age, 0.9) in [18, 100] step 1",
+    }
+    column: str
+    share: Number
+    bounds: Bounds
+    step: Number | None = None
+
+    def __str__(self) -> str:
+        inside = f"{name_text(self.column)}, {number_text(self.share)}"
+        step = "" if self.step is None else f" step {number_text(self.step)}"
+        return f"quantile({inside}) in {self.bounds}{step}"
+
+    @classmethod
+    def read(cls, word: str, reader: Reader) -> Quantile:
+        column = reader.column()
+        share: Number = 0.5
+        if word == "quantile":
+            reader.must(",", "the column")
+            start = reader.next
+            share = reader.number()
+            if not 0 < share < 1:
+                raise reader.wrong(
+                    "the share of a quantile lies in (0, 1); 0.5 is the median, and 0 and 1, the "
+                    "smallest and largest value, are refused.",
+                    start,
+                )
+        reader.must(")", "the column")
+        bounds = reader.bounds()
+        return cls(column, share, bounds, _step(reader, bounds) if reader.has("step") else None)
+
+    @property
+    def clamped(self) -> tuple[tuple[str, Bounds], ...]:
+        return ((self.column, self.bounds),)
+
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
+        low, high, scale, cells = self.bounds.low, self.bounds.high, 1.0, QUANTILE_CELLS
+        if self.step is not None:
+            scale = float(self.step)
+            cells = max(16, math.ceil((high - low) / scale))
+        grid = Lattice(low / scale, high / scale, cells)
+        unit = lattices.grid_sql(schema[self.column], grid, scale)
+        return Layout(keys, (unit,), (self.column,), (), 0, grid.width + 1, (grid,), scale)
+
+    def sensitivity(self, whose: Neighbours, grouped: bool) -> str:
+        return f"one person moves the rank of a candidate by at most {whose.rows}"
+
+    def explained(self) -> Iterator[str]:
+        yield (
+            f"The answer is one of the candidates in {self.bounds}, the likelier the closer its "
+            f"rank is to {self.share:.4g}; values outside count as the nearest bound."
+        )
+
+    def answered(
+        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+    ) -> tuple[Answer, ...]:
+        (grid,) = layout.lattices
+        chosen = noisy_quantile(exact.cells, grid, float(self.share), spend, whose)
+        assert isinstance(chosen.value, int | float)
+        step = number_text(grid.step * layout.scale)
+        clamped = f"values clamped to {self.bounds} and rounded to multiples of {step}"
+        value, notes = chosen.value * layout.scale, (clamped, *chosen.notes[1:])
+        return (replace(chosen, value=value, notes=notes),)
+
+
+def _step(reader: Reader, bounds: Bounds) -> Number:
+    start = reader.next
+    step, width = reader.number(), bounds.high - bounds.low
+    if not step > 0 or not width / step <= MOST_BINS:
+        raise reader.wrong(
+            f"the step must be above 0 and cut the bounds into at most {MOST_BINS} parts.", start
+        )
+    if step > width:
+        raise reader.wrong("the step must not be wider than the bounds.", start)
+    return step
 
 
 def noisy_quantile(
@@ -59,7 +157,7 @@ def noisy_quantile(
     part, whole = exact_share(alpha)
     utility = rank_utility(cells, part, whole)
     moved = max(part, whole - part) if whose.relation == "add/remove" else whole
-    answer = exponential(
+    answer = choosing.exponential(
         range(len(cells)),
         utility,
         sensitivity=moved * whose.rows,
@@ -67,7 +165,7 @@ def noisy_quantile(
         whose=whose,
     )
     assert isinstance(answer.value, int) and answer.scale is not None
-    ranks = shortfall(answer.scale, len(cells), confidence) / whole
+    ranks = choosing.shortfall(answer.scale, len(cells), confidence) / whole
     value = min(lattice.high, max(lattice.low, lattice.value(answer.value)))
     told = (
         f"with probability {confidence:g} fewer than {ranks:.4g} rows lie between it and "
