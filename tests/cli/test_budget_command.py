@@ -18,7 +18,7 @@ from lethe.cli import run
 from lethe.cli.show_budget import bar
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import find
 
 

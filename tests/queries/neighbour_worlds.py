@@ -32,7 +32,7 @@ from lethe.queries import release as releasing
 from lethe.queries.answer import Answer
 from lethe.queries.charge import Charge
 from lethe.queries.lattice import Exact, Groups
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.mechanisms import additive, choosing, threshold
 from lethe.queries.mechanisms.additive import Law, Noised
 from lethe.queries.mechanisms.threshold import Found

@@ -23,7 +23,7 @@ from starlette.testclient import TestClient
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import find
 from lethe.queries.service import web
 from lethe.queries.service.access import (

@@ -13,7 +13,7 @@ from sample import MANIFEST, findings
 from lethe.evidence.findings import Findings
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.document import compose
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.mechanism_audit.audit import audit_mechanism
 from lethe.queries.mechanism_audit.claim import Claim
 from lethe.queries.mechanism_audit.neighbours import standard_pairs

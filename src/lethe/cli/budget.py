@@ -301,7 +301,7 @@ def create(
     """
     from lethe.cli.budget_words import limit_of, opened, rule_of
     from lethe.errors import InputError
-    from lethe.queries.ledger.limits import in_words
+    from lethe.queries.charge import in_words
 
     if data is None and dataset is None:
         raise InputError("lethe budget create needs --data FILE, or --dataset NAME.")
@@ -362,7 +362,7 @@ def grant(
         Name in the ledger. [the only one]
     """
     from lethe.cli.budget_words import dataset_of, opened
-    from lethe.queries.ledger.limits import budget_of, in_words
+    from lethe.queries.charge import budget_of, in_words
 
     with opened(where) as ledger:
         status = ledger.status(dataset_of(ledger, dataset))
@@ -399,7 +399,7 @@ def raise_budget(
         Name in the ledger. [the only one]
     """
     from lethe.cli.budget_words import dataset_of, opened
-    from lethe.queries.ledger.limits import budget_of, in_words
+    from lethe.queries.charge import budget_of, in_words
 
     with opened(where) as ledger:
         before = ledger.status(dataset_of(ledger, dataset))

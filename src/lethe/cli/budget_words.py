@@ -11,13 +11,13 @@ from lethe.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from lethe.queries.charge import Charge
-    from lethe.queries.ledger.contract import Ledger
+    from lethe.queries.ledger.ledger import Ledger
 
 
 @contextlib.contextmanager
 def opened(where: str, anchor: Path | None = None) -> Iterator[Ledger]:
     """The ledger, closed afterwards."""
-    from lethe.queries.ledger.opening import open_ledger
+    from lethe.queries.ledger.ledger import open_ledger
 
     ledger = open_ledger(where, anchor)
     try:
@@ -53,7 +53,7 @@ def rule_of(
     Raises:
         InputError: none or several of --epsilon, --rho and --mu2, or a delta without epsilon.
     """
-    from lethe.queries.ledger.limits import budget_of
+    from lethe.queries.charge import budget_of
 
     given = {"epsilon": epsilon, "rho": rho, "mu2": mu2}
     named = [(rule, amount) for rule, amount in given.items() if amount is not None]
@@ -71,7 +71,7 @@ def limit_of(text: str, whole: Charge) -> tuple[str, Charge]:
     Raises:
         InputError: another form.
     """
-    from lethe.queries.ledger.limits import budget_of
+    from lethe.queries.charge import budget_of
 
     name, equals, rest = text.rpartition("=")
     parts = rest.split(",")

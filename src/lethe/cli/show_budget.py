@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lethe.cli.show_candidates import terminal, titled
+from lethe.queries.charge import in_words
 from lethe.queries.ledger.contract import Share, Status
-from lethe.queries.ledger.limits import in_words
 from lethe.queries.ledger.words import budget_words
 
 if TYPE_CHECKING:

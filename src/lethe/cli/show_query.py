@@ -54,9 +54,8 @@ def print_reply(reply: Reply) -> None:
 
 def _would_cost(plan: Plan, budget: str, dataset: str | None) -> str:
     from lethe.queries.ask import only_dataset
-    from lethe.queries.charge import charge_of
-    from lethe.queries.ledger.limits import in_words
-    from lethe.queries.ledger.opening import open_ledger
+    from lethe.queries.charge import charge_of, in_words
+    from lethe.queries.ledger.ledger import open_ledger
 
     ledger = open_ledger(budget)
     try:
@@ -68,7 +67,7 @@ def _would_cost(plan: Plan, budget: str, dataset: str | None) -> str:
 
 
 def _paid(reply: Reply) -> str:
-    from lethe.queries.ledger.limits import in_words
+    from lethe.queries.charge import in_words
 
     # Only an own budget has something left to show: that of the data set is its keeper's to see.
     left = "" if reply.left is None else f" Left: {in_words(reply.left)}."

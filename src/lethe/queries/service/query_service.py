@@ -11,8 +11,8 @@ from typing import Any
 
 from lethe.errors import InputError, RunFailed, did_you_mean
 from lethe.queries.ask import Reply, answer
-from lethe.queries.ledger.contract import Ledger, QueryLimit
-from lethe.queries.ledger.opening import rollback_assumption
+from lethe.queries.ledger.contract import QueryLimit
+from lethe.queries.ledger.ledger import Ledger, rollback_assumption
 from lethe.queries.parse import parse
 from lethe.queries.plan import Plan, make_plan
 from lethe.queries.privacy import Privacy
@@ -178,7 +178,7 @@ class QueryService:
             "left": None if own.left is None else own.left.amount,
             "delta_left": None if own.left is None else own.left.delta,
             "queries": own.queries,
-            "most_queries": own.most_queries,
+            "most_queries": own.most,
         }
 
     def predict(self, model: str, rows: Any, analyst: str) -> tuple[list[Any], int]:

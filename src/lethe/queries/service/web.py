@@ -1,7 +1,7 @@
 """The service over HTTP: requests in, JSON out, every refusal in one form.
 
 What an analyst is sent depends on the question, the schema and the analyst's own account: the
-sentences of refusals are those of `lethe.queries.ledger.refusals` and of this module, and those
+sentences of refusals are those of `lethe.queries.ledger.words` and of this module, and those
 about a question are made from its text and the schema alone. Whatever fails inside is one sentence,
 with the rest in the log.
 """
@@ -29,7 +29,7 @@ from lethe.queries.ledger.contract import (
     QueryLimit,
     UnknownAnalyst,
 )
-from lethe.queries.ledger.refusals import PAID_UNANSWERED
+from lethe.queries.ledger.words import PAID_UNANSWERED
 from lethe.queries.service.access import AuditLog, RateLimiter, Tokens
 from lethe.queries.service.openapi import MOST_BYTES, document
 from lethe.queries.service.query_service import NotFound, QueryService
