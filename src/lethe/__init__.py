@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     from lethe.queries.charge import budget_of
     from lethe.queries.ledger.ledger import open_ledger
     from lethe.queries.mechanism_audit.audit import audit_mechanism
-    from lethe.queries.mechanism_audit.claim import Claim
     from lethe.queries.mechanism_audit.neighbours import Pair, standard_pairs
-    from lethe.queries.mechanism_audit.settings import MechanismSettings
+    from lethe.queries.mechanism_audit.settings import Claim, MechanismSettings
     from lethe.queries.registration import Registered, register
     from lethe.reidentification.audit import audit_embeddings, audit_released
     from lethe.reidentification.released import Released
@@ -62,7 +61,7 @@ _HOME = {
     "AuditSettings": "lethe.membership.settings",
     "CallableRecipe": "lethe.training.recipe",
     "Candidate": "lethe.evidence.frontier",
-    "Claim": "lethe.queries.mechanism_audit.claim",
+    "Claim": "lethe.queries.mechanism_audit.settings",
     "Dataset": "lethe.loaders",
     "DpSgdRun": "lethe.evidence.dp_statement",
     "EmbeddingSettings": "lethe.reidentification.settings",

@@ -36,8 +36,7 @@ from lethe.queries.service.access import (
     revoke_token,
 )
 from lethe.queries.service.openapi import document
-from lethe.queries.service.query_service import DatasetConfig, QueryService
-from lethe.queries.service.served import Served
+from lethe.queries.service.query_service import DatasetConfig, QueryService, Served
 from lethe.queries.service.server import check_place
 from lethe.queries.service.web import build
 

@@ -28,8 +28,7 @@ from lethe.queries.ledger import ledger as ledgers
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.service.access import AuditLog, RateLimiter, RowCounter, Tokens, issue_token
 from lethe.queries.service.openapi import document
-from lethe.queries.service.query_service import DatasetConfig, QueryService
-from lethe.queries.service.served import Served
+from lethe.queries.service.query_service import DatasetConfig, QueryService, Served
 from lethe.queries.service.web import build
 
 ONE = 10**9

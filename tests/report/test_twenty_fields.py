@@ -15,9 +15,8 @@ from lethe.queries.charge import Charge
 from lethe.queries.ledger.document import compose
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.mechanism_audit.audit import audit_mechanism
-from lethe.queries.mechanism_audit.claim import Claim
 from lethe.queries.mechanism_audit.neighbours import standard_pairs
-from lethe.queries.mechanism_audit.settings import MechanismSettings
+from lethe.queries.mechanism_audit.settings import Claim, MechanismSettings
 from lethe.report import CONTEXT_FIELDS, render
 from lethe.report.coverage import TITLES
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from lethe.files import write_for_owner
 from lethe.queries.ledger.contract import Damaged, Entry, NoLedger, Unavailable
+from lethe.queries.ledger.rows import Rows
 
 _RECORD = 256  # bytes: a half or a quarter of a disk's sector, which is written whole
 _PARTS = (20, 64, 64)  # number, hash of the entry, hash of the data set's name; then the name
@@ -62,6 +63,19 @@ class Anchor:
             at, number = known.get(key_of_name(entry.dataset), (len(known), -1))
             if entry.number > number:
                 os.pwrite(file, _record(entry), at * _RECORD)
+
+    def missing_from(self, rows: Rows) -> str:
+        """What of it a ledger lacks, in words; or nothing."""
+        ends = {key_of_name(name): name for name, _, _ in rows.heads()}
+        for key, (number, hashed) in self.read().items():
+            entry = rows.entry(ends[key], number) if key in ends else None
+            if entry is None or entry.hash != hashed:
+                whose = f"{ends[key]!r}" if key in ends else "a data set that is gone"
+                return (
+                    f"entry {number} of {whose}, which the anchor {self.path} names, is not in "
+                    "it: its end was cut, or an old copy was put back"
+                )
+        return ""
 
     @contextlib.contextmanager
     def _file(self, flags: int) -> Iterator[int]:

@@ -27,7 +27,7 @@ from lethe.queries.charge import (
     pair,
 )
 from lethe.queries.ledger import chain, words
-from lethe.queries.ledger.anchor import Anchor, key_of_name
+from lethe.queries.ledger.anchor import Anchor
 from lethe.queries.ledger.chain import trusted
 from lethe.queries.ledger.contract import (
     UNITS,
@@ -301,7 +301,7 @@ class Ledger:
         _check_text("reason", reason, LONGEST_REASON)
         found = [self._store.rollback()]
         with self._store.accepting() as rows:
-            found.append("" if self._anchor is None else _not_anchored(rows, self._anchor))
+            found.append("" if self._anchor is None else self._anchor.missing_from(rows))
             wrong = "; ".join(filter(None, found))
             if not wrong:
                 raise InputError("nothing is wrong with this ledger: there is nothing to accept.")
@@ -327,7 +327,7 @@ class Ledger:
         """
         there = Anchor(path)
         with self._reading() as rows:
-            if path.exists() and (wrong := _not_anchored(rows, there)):
+            if path.exists() and (wrong := there.missing_from(rows)):
                 raise Damaged(words.refused(wrong))
             there.write([_last(rows, name)[0] for name, _, _ in rows.heads()])
 
@@ -395,7 +395,7 @@ class Ledger:
             problems = self._store.problems()
             with self._store.reading() as rows:
                 if self._anchor is not None:
-                    problems += filter(None, [_not_anchored(rows, self._anchor)])
+                    problems += filter(None, [self._anchor.missing_from(rows)])
                 found = chain.replay(rows, heads)
         except Damaged as error:
             return Verification((str(error),), (), {}, 0)
@@ -420,7 +420,7 @@ class Ledger:
     def _reading(self) -> Iterator[Rows]:
         with self._store.reading() as rows:
             if self._anchor is not None and not self._compared:
-                if wrong := _not_anchored(rows, self._anchor):
+                if wrong := self._anchor.missing_from(rows):
                     raise Damaged(words.refused(wrong))
                 self._compared = True
             yield rows
@@ -433,7 +433,7 @@ class Ledger:
     @contextlib.contextmanager
     def _anchored_writing(self, dataset: str, anchor: Anchor) -> Iterator[Rows]:
         with self._store.writing(dataset) as rows:
-            if wrong := _not_anchored(rows, anchor):
+            if wrong := anchor.missing_from(rows):
                 raise Damaged(words.refused(wrong))
             yield rows
         if rows.newest is not None:
@@ -562,20 +562,6 @@ def _allowed(own: chain.Account | None, now: chain.Accounts) -> chain.Account:
 
 def _same(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode(), other.encode())
-
-
-def _not_anchored(rows: Rows, anchor: Anchor) -> str:
-    """What of the anchor this ledger lacks; or nothing."""
-    ends = {key_of_name(name): name for name, _, _ in rows.heads()}
-    for key, (number, hashed) in anchor.read().items():
-        entry = rows.entry(ends[key], number) if key in ends else None
-        if entry is None or entry.hash != hashed:
-            whose = f"{ends[key]!r}" if key in ends else "a data set that is gone"
-            return (
-                f"entry {number} of {whose}, which the anchor {anchor.path} names, is not in it: "
-                "its end was cut, or an old copy was put back"
-            )
-    return ""
 
 
 def _check_json(name: str, text: str) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import empirical_only
 from lethe.evidence.rules import Rule, Ruling, joint_outcome, judge
-from lethe.queries.mechanism_audit import reach
-from lethe.queries.mechanism_audit.claim import Claim
-from lethe.queries.mechanism_audit.reach import ENOUGH
-from lethe.queries.mechanism_audit.reuse import MOST
-from lethe.queries.mechanism_audit.settings import REUSE, MechanismSettings
-from lethe.queries.mechanism_audit.study import Measurement, Study
+from lethe.queries.mechanism_audit import bounds as reach
+from lethe.queries.mechanism_audit.bounds import ENOUGH
+from lethe.queries.mechanism_audit.settings import MOST, REUSE, Claim, MechanismSettings
 from lethe.training.fingerprint import versions
+
+if TYPE_CHECKING:
+    from lethe.queries.mechanism_audit.audit import Measurement, Study
 
 # What an audit of a mechanism found, in sentences.
 

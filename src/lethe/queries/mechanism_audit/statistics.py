@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.queries.mechanism_audit.outcomes import NUMBER, Outcomes
+from lethe.queries.mechanism_audit.runs import NUMBER, Outcomes
 
 Float = NDArray[np.float64]
 Own = tuple[str, tuple[float, ...]]  # pattern and numbers of an answer that repeats

@@ -31,7 +31,7 @@ from lethe.queries.ledger.contract import (
 )
 from lethe.queries.ledger.words import PAID_UNANSWERED
 from lethe.queries.service.access import AuditLog, RateLimiter, Tokens
-from lethe.queries.service.openapi import MOST_BYTES, document
+from lethe.queries.service.openapi import MOST_BYTES, REQUESTS, document
 from lethe.queries.service.query_service import NotFound, QueryService
 
 if TYPE_CHECKING:
@@ -196,16 +196,23 @@ def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: Audi
         request.state.error = error
         return await guarded(nothing, False)(request)
 
+    free = {"health": health, "openapi": openapi}
+    handlers: dict[str, Handler] = {
+        "tables": tables,
+        "budget": budget,
+        "plan": plan,
+        "ask": ask,
+        "models": models,
+        "predict": predict,
+    }
     app = Starlette(
         routes=[
-            Route("/health", health, methods=["GET"]),
-            Route("/openapi.json", openapi, methods=["GET"]),
-            Route("/v1/tables", guarded(tables, False), methods=["GET"]),
-            Route("/v1/tables/{table}/budget", guarded(budget, False), methods=["GET"]),
-            Route("/v1/plan", guarded(plan, True), methods=["POST"]),
-            Route("/v1/queries", guarded(ask, True), methods=["POST"]),
-            Route("/v1/models", guarded(models, False), methods=["GET"]),
-            Route("/v1/models/{model}", guarded(predict, True), methods=["POST"]),
+            Route(
+                request.path,
+                free.get(request.name) or guarded(handlers[request.name], request.body is not None),
+                methods=[request.method],
+            )
+            for request in REQUESTS
         ],
         exception_handlers={HTTPException: no_route},
     )
