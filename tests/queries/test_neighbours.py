@@ -82,17 +82,31 @@ def search(examples: int, seed: int = 0, covered: Coverage | None = None) -> Cov
     return covered
 
 
+def test_hundreds_of_cases_of_neighbours_look_alike() -> None:
+    covered = search(14)
+    assert covered.cases >= 300 and covered.answered >= covered.cases / 4
+    assert len(covered.kinds) >= 20
+
+
+@pytest.mark.slow
 def test_a_thousand_cases_of_neighbours_look_alike() -> None:
     covered = search(48)
     assert covered.cases >= 1000 and covered.answered >= covered.cases / 4
     assert len(covered.kinds) >= 30
 
 
-@hypothesis.seed(0)
-@settings(max_examples=20, database=None, suppress_health_check=HEALTH, phases=[Phase.generate])
-@given(st.data())
-def test_numbers_do_not_hang_on_how_a_table_is_stored(data: st.DataObject) -> None:
+@pytest.mark.parametrize("tables", [5, pytest.param(20, marks=pytest.mark.slow)])
+def test_numbers_do_not_hang_on_how_a_table_is_stored(tables: int) -> None:
     """DuckDB once took what a writer noted about a column for its cells."""
+    seeded = hypothesis.seed(0)
+    generated = settings(
+        max_examples=tables, database=None, suppress_health_check=HEALTH, phases=[Phase.generate]
+    )
+    seeded(generated(given(st.data())(numbers_of_all_writers)))()
+
+
+def numbers_of_all_writers(data: st.DataObject) -> None:
+    """One table, stored in every way, answers every question with the same numbers."""
     pair = data.draw(pairs().filter(lambda pair: pair.form == "parquet" and pair.rows[1]))
     # One value beside blanks, in groups of rows of their own too: what is noted of them is least.
     blank = dict.fromkeys(pair.schema)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,8 +45,7 @@ def opendp() -> Any:
 
 def scalar(kind: str) -> tuple[Any, Any]:
     """Domain and metric of one number, ``i64`` or ``f64``."""
-    dp = opendp()
-    return _atom(kind), dp.absolute_distance(T=kind)
+    return _atom(kind), opendp().absolute_distance(T=kind)
 
 
 def vector(kind: str, norm: str) -> tuple[Any, Any]:
@@ -56,22 +55,37 @@ def vector(kind: str, norm: str) -> tuple[Any, Any]:
     return dp.vector_domain(_atom(kind)), metric
 
 
-def scores(kind: str, monotonic: bool) -> tuple[Any, Any]:
-    """Domain and metric of the scores of candidates."""
+def _atom(kind: str) -> Any:
     dp = opendp()
-    return dp.vector_domain(_atom(kind)), dp.linf_distance(T=kind, monotonic=monotonic)
+    return dp.atom_domain(T=kind, nan=False) if kind == "f64" else dp.atom_domain(T=kind)
 
 
+def _built(law: str, kind: str, space: str, scale: float) -> Any:
+    dp = opendp()
+    if law in ("laplace", "gaussian"):
+        make = dp.m.make_laplace if law == "laplace" else dp.m.make_gaussian
+        return make(*(scalar(kind) if space == "scalar" else vector(kind, space)), scale=scale)
+    pure = law == "report noisy max"
+    divergence = dp.max_divergence() if pure else dp.zero_concentrated_divergence()
+    domain = dp.vector_domain(_atom(kind))
+    metric = dp.linf_distance(T=kind, monotonic=space == "monotone")
+    return dp.m.make_noisy_max(domain, metric, divergence, scale=scale)
+
+
+@functools.lru_cache(maxsize=256)
 def fitted(
-    build: Callable[[float], Any], scale: float, distance: Any, most: float
+    law: str, kind: str, space: str, scale: float, distance: float, most: float
 ) -> tuple[Any, float]:
     """A measurement of about this scale whose map was seen to be within `most`.
 
     The map rounds up, so that the scale of the formula may miss by a last digit: it grows by as
-    much as is needed.
+    much as is needed. A measurement holds no state and no seed: the next question with the same
+    cost draws from it again.
 
     Args:
-        build: from a scale to a measurement.
+        law: "laplace", "gaussian", "exponential" or "report noisy max".
+        kind: of the exact values: ``i64`` or ``f64``.
+        space: "scalar", "l1" or "l2" of numbers; "monotone" or "any" of scores.
         scale: by the formula.
         distance: of neighbours, as the map wants it.
         most: of the loss, in the measure's own currency.
@@ -85,7 +99,7 @@ def fitted(
     check_between("scale of the noise", scale, _LEAST, _MOST)
     grow = 2.0**-52
     while grow < 1e-3:
-        measurement = build(scale)
+        measurement = _built(law, kind, space, scale)
         if measurement.map(distance) <= most:
             return measurement, scale
         scale, grow = scale * (1 + grow), 2 * grow
@@ -93,11 +107,6 @@ def fitted(
         f"no noise of about scale {scale:g} was seen to cost at most {most:g}: "
         "ask for a larger epsilon, rho or mu."
     )
-
-
-def _atom(kind: str) -> Any:
-    dp = opendp()
-    return dp.atom_domain(T=kind, nan=False) if kind == "f64" else dp.atom_domain(T=kind)
 
 
 @dataclass(frozen=True)
@@ -244,25 +253,16 @@ def noised(exact: Sequence[int], *, l1: int, l2: float, spend: Spend) -> Noised:
     """
     check_between("l2", l2, 0, math.inf, open_low=True, open_high=True)
     check_whole("l1", l1)
-    dp = opendp()
     if spend.epsilon is not None and spend.delta is None:
-        space = vector("i64", "l1")
-        measure, scale = fitted(
-            lambda s: dp.m.make_laplace(*space, scale=s), l1 / spend.epsilon, l1, spend.epsilon
-        )
+        scale = l1 / spend.epsilon
+        measure, scale = fitted("laplace", "i64", "l1", scale, l1, spend.epsilon)
         return _drawn(measure, exact, "discrete laplace", scale)
     if spend.rho is not None:
-        space = vector("i64", "l2")
-        measure, scale = fitted(
-            lambda s: dp.m.make_gaussian(*space, scale=s),
-            l2 / math.sqrt(2 * spend.rho),
-            l2,
-            spend.rho,
-        )
+        scale = l2 / math.sqrt(2 * spend.rho)
+        measure, scale = fitted("gaussian", "i64", "l2", scale, l2, spend.rho)
         return _drawn(measure, exact, "discrete gaussian", scale)
-    space = vector("f64", "l2")
     mu = _mu(spend)
-    measure, scale = fitted(lambda s: dp.m.make_gaussian(*space, scale=s), l2 / mu, l2, mu * mu / 2)
+    measure, scale = fitted("gaussian", "f64", "l2", l2 / mu, l2, mu * mu / 2)
     clamped = [float(max(-_EXACT, min(_EXACT, x))) for x in exact]
     return Noised(tuple(measure(clamped)), Law("gaussian", scale))
 
@@ -289,10 +289,9 @@ def laplace(
         epsilon-DP, by OpenDP's map.
     """
     spend = Spend(epsilon=epsilon)
-    dp, space = opendp(), scalar("f64")
     check_between("sensitivity", sensitivity, 0, math.inf, open_low=True, open_high=True)
     measure, scale = fitted(
-        lambda s: dp.m.make_laplace(*space, scale=s), sensitivity / epsilon, sensitivity, epsilon
+        "laplace", "f64", "scalar", sensitivity / epsilon, float(sensitivity), epsilon
     )
     drawn = float(measure(check_finite(value)))
     return stated(drawn, Law("laplace", scale), spend, whose, confidence)
@@ -319,15 +318,10 @@ def gaussian(
         As spent: rho by OpenDP's map; mu and (epsilon, delta) by sensitivity / sigma, for noise on
         a lattice of 2^-1074 that differs from the continuous one by less than one part in 10^600.
     """
-    dp, space = opendp(), scalar("f64")
     check_between("sensitivity", sensitivity, 0, math.inf, open_low=True, open_high=True)
     rho = spend.rho if spend.rho is not None else _mu(spend) ** 2 / 2
-    measure, scale = fitted(
-        lambda s: dp.m.make_gaussian(*space, scale=s),
-        sensitivity / math.sqrt(2 * rho),
-        sensitivity,
-        rho,
-    )
+    scale = sensitivity / math.sqrt(2 * rho)
+    measure, scale = fitted("gaussian", "f64", "scalar", scale, float(sensitivity), rho)
     drawn = float(measure(check_finite(value)))
     return stated(drawn, Law("gaussian", scale), spend, whose, confidence)
 

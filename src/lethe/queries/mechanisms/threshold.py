@@ -20,7 +20,7 @@ from typing import Any
 
 from lethe.errors import InputError, check_between
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.mechanisms.additive import Law, check_whole, fitted, opendp, scalar
+from lethe.queries.mechanisms.additive import Law, check_whole, fitted, opendp
 from lethe.queries.privacy import Neighbours, Spend
 
 _LEAST_DELTA = 1e-14  # OpenDP's map stops near 1e-16
@@ -75,15 +75,12 @@ class AboveThreshold:
         first = whole.share(1 / (1 + times ** (2 / 3))).epsilon
         assert first is not None
         second = (epsilon - first) * (1 - 1e-12)
-        dp, space = opendp(), scalar("i64")
         noise, self.threshold_scale = fitted(
-            lambda s: dp.m.make_laplace(*space, scale=s), sensitivity / first, sensitivity, first
+            "laplace", "i64", "scalar", sensitivity / first, sensitivity, first
         )
+        moved = times * sensitivity
         self._noise, self.query_scale = fitted(
-            lambda s: dp.m.make_laplace(*space, scale=s),
-            times * sensitivity / second,
-            times * sensitivity,
-            second,
+            "laplace", "i64", "scalar", moved / second, moved, second
         )
         self._limit = noise(int(threshold))
         self._left = most
@@ -156,8 +153,7 @@ def found_keys(
     space = dp.map_domain(atom, atom), dp.l01inf_distance(dp.absolute_distance(T="i64"))
     distance = (groups, total, largest)
     epsilon, delta = spend.epsilon, spend.delta
-    noise = dp.vector_domain(atom), dp.l1_distance(T="i64")
-    _, scale = fitted(lambda s: dp.m.make_laplace(*noise, scale=s), total / epsilon, total, epsilon)
+    _, scale = fitted("laplace", "i64", "l1", total / epsilon, total, epsilon)
 
     def measure(threshold: int) -> Any:
         return dp.m.make_laplace_threshold(*space, scale=scale, threshold=threshold)
