@@ -140,7 +140,7 @@ def ask(
         contextlib.closing(open_ledger(budget, anchor)) as ledger,
     ):
         plan = make_plan(asked, data.schema, privacy, rollback_assumption(ledger))
-        name = dataset if dataset is not None else only_dataset(ledger)
+        name = dataset if dataset is not None else ledger.only_dataset()
         return answer(data, plan, ledger, name, analyst, again=again)
 
 
@@ -197,19 +197,6 @@ def _answered(table: Table, plan: Plan) -> Answers:
     if answers.guarantee != plan.released:
         raise RunFailed("the answer costs something else than was planned, so it is not given.")
     return Answers(answers.rows, plan.guarantee)
-
-
-def only_dataset(ledger: Ledger) -> str:
-    """The name of the only data set.
-
-    Raises:
-        InputError: there are several, or none.
-    """
-    names = ledger.datasets()
-    if len(names) != 1:
-        listed = ", ".join(names) or "none"
-        raise InputError(f"the ledger has the data sets {listed}: name one by dataset.")
-    return names[0]
 
 
 def _from_json(told: Mapping[str, Any]) -> Answers:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lethe.errors import InputError, check_choice, did_you_mean
+from lethe.errors import InputError, check_choice
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import (
     Charge,
@@ -35,7 +35,6 @@ from lethe.queries.ledger.contract import (
     Damaged,
     Entry,
     Mismatch,
-    NoLedger,
     Receipt,
     Share,
     Status,
@@ -148,9 +147,9 @@ class Ledger:
         _check_text("analyst", analyst, LONGEST_NAME)
         check_queries(queries)
         with self._writing(dataset) as rows:
-            last, before = _last(rows, dataset)
+            last, before = rows.last(dataset)
             check_limit(f"budget of {analyst!r}", limit, before.rule)
-            own = _own(rows, dataset, analyst)
+            own = rows.account(dataset, analyst)
             accounts = chain.after_grant(before, own, limit, queries)
             body = chain.canonical({"limit": pair(limit), "queries": queries})
             _append(rows, last, dataset, "grant", accounts, body, analyst)
@@ -163,7 +162,7 @@ class Ledger:
         """
         _check_text("reason", reason, LONGEST_REASON)
         with self._writing(dataset) as rows:
-            last, before = _last(rows, dataset)
+            last, before = rows.last(dataset)
             check_limit("budget", budget, before.rule)
             if not fits(before.budget, budget) or budget == before.budget:
                 raise InputError(
@@ -200,10 +199,10 @@ class Ledger:
         charge, rho = charge_of(guarantee, rule), chain.pure_rho(guarantee, rule)
         body = chain.canonical({"query": query, "charge": pair(charge), "guarantee": shown})
         with self._writing(dataset) as rows:
-            last, before = _last(rows, dataset)
+            last, before = rows.last(dataset)
             if before.rule != rule:
                 raise Damaged(f"the rule of {dataset!r} has changed; open the ledger again.")
-            own = before.own if last.analyst == analyst else _own(rows, dataset, analyst)
+            own = before.own if last.analyst == analyst else rows.account(dataset, analyst)
             own = _allowed(own, before)
             for name, asked, fixed in (
                 ("relation", guarantee.relation, before.relation),
@@ -238,7 +237,7 @@ class Ledger:
         _check_json("the answer", answer)
         dataset, number = receipt.dataset, receipt.number
         with self._writing(dataset) as rows:
-            last, before = _last(rows, dataset)
+            last, before = rows.last(dataset)
             paid = rows.entry(dataset, number)
             if paid is None or paid.kind != "spend" or paid.hash != receipt.hash:
                 raise InputError(
@@ -246,7 +245,7 @@ class Ledger:
                 )
             if rows.answer_to(dataset, number) is not None:
                 raise InputError(f"entry {number} of {dataset!r} has its answer already.")
-            own = _own(rows, dataset, paid.analyst)
+            own = rows.account(dataset, paid.analyst)
             accounts = chain.after_answer(before, own or chain.new_account(before))
             body = chain.canonical({"answer": answer})
             _append(rows, last, dataset, "answer", accounts, body, paid.analyst, paid.key, number)
@@ -255,7 +254,7 @@ class Ledger:
         """The stored answer if this analyst has asked this before; it costs nothing."""
         _check_text("query", query, LONGEST_QUERY)
         with self._reading() as rows:
-            _last(rows, dataset)
+            rows.last(dataset)
             found = rows.answer(dataset, analyst, chain.key_of(query))
             if found is None:
                 return None
@@ -273,8 +272,8 @@ class Ledger:
             UnknownAnalyst: no grant, and none asks without one.
         """
         with self._reading() as rows:
-            _, now = _last(rows, dataset)
-            return _allowed(_own(rows, dataset, analyst), now)
+            _, now = rows.last(dataset)
+            return _allowed(rows.account(dataset, analyst), now)
 
     def check(self) -> None:
         """Refuse a ledger that was cut or put back, as far as that can be told; cheap.
@@ -307,7 +306,7 @@ class Ledger:
                 raise InputError("nothing is wrong with this ledger: there is nothing to accept.")
             body, ends = chain.canonical({"found": wrong, "reason": reason}), []
             for name, _, _ in rows.heads():
-                last, before = _last(rows, name)
+                last, before = rows.last(name)
                 accounts = chain.after_accept(before)
                 ends.append(_append(rows, last, name, "accept", accounts, body))
         if self._anchor is not None:
@@ -329,22 +328,34 @@ class Ledger:
         with self._reading() as rows:
             if path.exists() and (wrong := there.missing_from(rows)):
                 raise Damaged(words.refused(wrong))
-            there.write([_last(rows, name)[0] for name, _, _ in rows.heads()])
+            there.write([rows.last(name)[0] for name, _, _ in rows.heads()])
 
     def datasets(self) -> Sequence[str]:
         """Names of the data sets, sorted."""
         with self._reading() as rows:
             return [name for name, _, _ in rows.heads()]
 
+    def only_dataset(self) -> str:
+        """The name of the only data set.
+
+        Raises:
+            InputError: there are several, or none.
+        """
+        names = self.datasets()
+        if len(names) != 1:
+            listed = ", ".join(names) or "none"
+            raise InputError(f"the ledger has the data sets {listed}: name one by dataset.")
+        return names[0]
+
     def status(self, dataset: str) -> Status:
         """Where the budget stands."""
         with self._reading() as rows:
-            last, now = _last(rows, dataset)
+            last, now = rows.last(dataset)
             whole = [trusted(entry, "an entry") for entry in rows.about(dataset, "")]
             if not whole or whole[0].kind != "create":
                 raise Damaged(f"the first entry of {dataset!r} is missing.")
             first = chain.Accounts.from_text(whole[0].state)
-            owned = [(name, _own(rows, dataset, name)) for name in rows.analysts(dataset)]
+            owned = [(name, rows.account(dataset, name)) for name in rows.analysts(dataset)]
         return Status(
             dataset=dataset,
             fingerprint=now.fingerprint,
@@ -377,7 +388,7 @@ class Ledger:
     def entries(self, dataset: str) -> Iterator[Entry]:
         """All entries in their order."""
         with self._reading() as rows:
-            _last(rows, dataset)
+            rows.last(dataset)
             found = list(rows.entries(dataset))
         yield from found
 
@@ -442,7 +453,7 @@ class Ledger:
     def _rule(self, dataset: str) -> str:
         if dataset not in self._rules:
             with self._reading() as rows:
-                self._rules[dataset] = _last(rows, dataset)[1].rule
+                self._rules[dataset] = rows.last(dataset)[1].rule
         return self._rules[dataset]
 
 
@@ -509,33 +520,6 @@ def _append(
     )
     rows.append(entry)
     return entry
-
-
-def _last(rows: Rows, dataset: str) -> tuple[Entry, chain.Accounts]:
-    head = rows.head(dataset)
-    if head is None:
-        known = [name for name, _, _ in rows.heads()]
-        raise NoLedger(
-            f"dataset={dataset!r} is not in this ledger.{did_you_mean(dataset, known)} "
-            "`lethe budget create` enters it."
-        )
-    entries, expected = head
-    if not isinstance(entries, int):
-        raise Damaged(f"the head of {dataset!r} is no number; `lethe budget verify` tells more.")
-    last = trusted(rows.entry(dataset, entries - 1), f"the last entry of {dataset!r}")
-    if last.hash != expected:
-        raise Damaged(
-            f"the last entry of {dataset!r} is not the one the head names. Nothing was spent; "
-            "`lethe budget verify` tells more."
-        )
-    return last, chain.Accounts.from_text(last.state)
-
-
-def _own(rows: Rows, dataset: str, analyst: str) -> chain.Account | None:
-    found = rows.latest(dataset, analyst)
-    if found is None:
-        return None
-    return chain.Accounts.from_text(trusted(found, f"the account of {analyst!r}").state).own
 
 
 def _share(name: str, own: chain.Account, now: chain.Accounts) -> Share:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from lethe.errors import LetheError
-from lethe.queries.ledger.chain import fields_of, genesis
-from lethe.queries.ledger.contract import Entry
+from lethe.errors import LetheError, did_you_mean
+from lethe.queries.ledger.chain import Account, Accounts, fields_of, genesis, trusted
+from lethe.queries.ledger.contract import Damaged, Entry, NoLedger
 
 FIELDS = "dataset, number, kind, time, analyst, key, answers, body, state, previous, hash"
 TABLES = (
@@ -69,6 +69,40 @@ class Rows:
         return self._one(
             "dataset = ? AND analyst = ? ORDER BY number DESC LIMIT 1", (dataset, analyst)
         )
+
+    def last(self, dataset: str) -> tuple[Entry, Accounts]:
+        """The last entry of a data set, and where its accounts stand.
+
+        Raises:
+            NoLedger: no such data set.
+            Damaged: it is not the entry that the head names.
+        """
+        head = self.head(dataset)
+        if head is None:
+            known = [name for name, _, _ in self.heads()]
+            raise NoLedger(
+                f"dataset={dataset!r} is not in this ledger.{did_you_mean(dataset, known)} "
+                "`lethe budget create` enters it."
+            )
+        entries, expected = head
+        if not isinstance(entries, int):
+            raise Damaged(
+                f"the head of {dataset!r} is no number; `lethe budget verify` tells more."
+            )
+        last = trusted(self.entry(dataset, entries - 1), f"the last entry of {dataset!r}")
+        if last.hash != expected:
+            raise Damaged(
+                f"the last entry of {dataset!r} is not the one the head names. Nothing was spent; "
+                "`lethe budget verify` tells more."
+            )
+        return last, Accounts.from_text(last.state)
+
+    def account(self, dataset: str, analyst: str) -> Account | None:
+        """Where an analyst stands; None for one who was granted nothing and never asked."""
+        found = self.latest(dataset, analyst)
+        if found is None:
+            return None
+        return Accounts.from_text(trusted(found, f"the account of {analyst!r}").state).own
 
     def answer(self, dataset: str, analyst: str, key: str) -> Entry | None:
         """The last stored answer to a query."""
