@@ -85,14 +85,14 @@ def cut(query: str) -> list[Word]:
     if any("\ud800" <= sign <= "\udfff" or sign == "\0" for sign in query):
         raise InputError("The query holds characters that are no text. Type it again.")
     words = []
-    at = 0
-    while at < len(query):
-        found = _WORD.match(query, at)
+    place = 0
+    while place < len(query):
+        found = _WORD.match(query, place)
         if found is None or found.lastgroup is None:
-            raise wrong(query, at, _why(query[at]))
+            raise wrong(query, place, _why(query[place]))
         if found.lastgroup != "space":
-            words.append(Word(found.lastgroup, found.group(), at))
-        at = found.end()
+            words.append(Word(found.lastgroup, found.group(), place))
+        place = found.end()
     return [*words, Word("end", "", len(query))]
 
 

@@ -256,5 +256,5 @@ def _groups(query: Query) -> Iterator[str]:
 
 def _errors(plan: Plan) -> Iterator[str]:
     for rows, half in plan.errors():
-        told = "" if rows is None else f" for {rows:,} rows in a group"
-        yield f"Noise alone moves the answer by at most about {half:.3g}{told}, 19 times out of 20."
+        size = "" if rows is None else f" for {rows:,} rows in a group"
+        yield f"Noise alone moves the answer by at most about {half:.3g}{size}, 19 times out of 20."

@@ -131,15 +131,15 @@ class Neighbours:
 
     def guarantee(self, spend: Spend, *assumptions: str) -> Guarantee:
         """The label of an answer that costs `spend`."""
-        told = list(assumptions)
+        assumed = list(assumptions)
         if self.unit == "user":
-            told.append(f"no person has more than {self.rows} rows in the data that was queried")
+            assumed.append(f"no person has more than {self.rows} rows in the data that was queried")
         return Guarantee(
             spend.kind,
             spend.parameters,
             self.relation,
             self.unit,
-            tuple(told),
+            tuple(assumed),
             (
                 "bounds, keys or candidates that were read off the private data",
                 "other releases about the same people: their costs add up",

@@ -290,10 +290,12 @@ def noisy_counts(
     l2 = math.nextafter(whose.rows * math.sqrt(whose.swapped), math.inf)
     drawn = additive.noised(cells, l1=whose.rows * whose.swapped, l2=l2, spend=spend)
     names: Names = keys if keys is not None else [{"cell": i} for i in range(len(cells))]
-    one = additive.stated(0, drawn.law, spend, whose, confidence)
-    assert one.high is not None
+    stated = additive.stated(0, drawn.law, spend, whose, confidence)
+    assert stated.high is not None
     rows = tuple(
-        replace(one, value=value, low=value - one.high, high=value + one.high, key=dict(key))
+        replace(
+            stated, value=value, low=value - stated.high, high=value + stated.high, key=dict(key)
+        )
         for value, key in zip(drawn.values, names, strict=True)
     )
-    return Answers(rows, one.guarantee)
+    return Answers(rows, stated.guarantee)

@@ -287,15 +287,15 @@ def _of_public_rows(
         )
     if rows < 1:
         raise InputError("a mean of no rows: a public number of rows must be at least 1.")
-    one = additive.noised([total], l1=lattice.width, l2=lattice.width, spend=spend)
+    drawn = additive.noised([total], l1=lattice.width, l2=lattice.width, spend=spend)
     size = rows * lattice.width
-    reach = one.law.reach(confidence)
+    reach = drawn.law.reach(confidence)
     value, low, high = (
-        min(1.0, max(0.0, (one.values[0] + d) / size)) for d in (0.0, -reach, reach)
+        min(1.0, max(0.0, (drawn.values[0] + d) / size)) for d in (0.0, -reach, reach)
     )
-    label, scale = one.law.label, one.law.scale / rows
-    told = f"the number of rows, {rows}, is public"
-    return _answer((value, low, high), lattice, confidence, label, scale, spend, whose, told)
+    label, scale = drawn.law.label, drawn.law.scale / rows
+    note = f"the number of rows, {rows}, is public"
+    return _answer((value, low, high), lattice, confidence, label, scale, spend, whose, note)
 
 
 def _answer(

@@ -167,7 +167,7 @@ def noisy_quantile(
     assert isinstance(answer.value, int) and answer.scale is not None
     ranks = choosing.shortfall(answer.scale, len(cells), confidence) / whole
     value = min(lattice.high, max(lattice.low, lattice.value(answer.value)))
-    told = (
+    note = (
         f"with probability {confidence:g} fewer than {ranks:.4g} rows lie between it and "
         f"the point of the grid that is closest in rank"
     )
@@ -176,7 +176,7 @@ def noisy_quantile(
         value=value,
         confidence=confidence,
         scale=answer.scale / whole,
-        notes=(lattice.note(), told, "scale is in rows"),
+        notes=(lattice.note(), note, "scale is in rows"),
     )
 
 

@@ -176,21 +176,21 @@ def _sums(rows: int, moments: Sequence[int], widths: Sequence[int]) -> _Sums:
     for x in range(y):
         each = widths[x]
         times = max(1, round(largest / (each * wide)))
-        one = 1 / (times * each * wide)
+        weight = 1 / (times * each * wide)
         share = 1 / y  # every covariate's four sums count the rows and the outcome: their average
         both, only_x = pairs[x, y], first[x] * wide - pairs[x, y]
         only_y = each * first[y] - pairs[x, y]
         none = rows * each * wide - both - only_x - only_y
         at, out, row = (0, x + 1, 1.0), (0, y + 1, share), (0, 0, share)
-        sums.add(times * both, one, at, out, row, (x + 1, y + 1, 1.0))
-        sums.add(times * only_x, one, at, row)
-        sums.add(times * only_y, one, out, row)
-        sums.add(times * none, one, row)
+        sums.add(times * both, weight, at, out, row, (x + 1, y + 1, 1.0))
+        sums.add(times * only_x, weight, at, row)
+        sums.add(times * only_y, weight, out, row)
+        sums.add(times * none, weight, row)
         sums.most += times * each * wide
         sums.squares += float(times * each * wide) ** 2
         # p^2 = p - p (1 - p): the first part is made of the four sums already
         for entry in (sums.entries[-4], sums.entries[-3]):
-            entry[x + 1, x + 1] += one
+            entry[x + 1, x + 1] += weight
         times = max(1, round(largest / each**2))
         sums.add(
             times * (each * first[x] - pairs[x, x]), 1 / (times * each**2), (x + 1, x + 1, -1.0)
@@ -241,7 +241,7 @@ def _answers(
     if solved is None:
         middle = (lattices[-1].low + lattices[-1].high) / 2
         values, reaches = [middle, *[0.0] * count], None
-        told = "the noise hides whether the covariates vary: no slope can be told from this"
+        caveat = "the noise hides whether the covariates vary: no slope can be told from this"
     else:
         # y = y0 + Y (b0 + sum of b_j (x_j - x0_j) / X_j)
         back = np.zeros((count + 1, count + 1))
@@ -253,7 +253,7 @@ def _answers(
         values = (back @ beta).tolist()
         values[0] += float(starts[-1])
         reaches = _widest(law, confidence) * np.linalg.norm(back @ moved, axis=1)
-        told = "the interval is of first order in the noise and covers nothing but noise"
+        caveat = "the interval is of first order in the noise and covers nothing but noise"
     rows = []
     for i, name in enumerate(["intercept", *names[:-1]]):
         reach = None if reaches is None else float(reaches[i])
@@ -267,7 +267,7 @@ def _answers(
                 None if reach is None else law.scale * reach / _widest(law, confidence),
                 guarantee,
                 {"coefficient": name},
-                (*notes, told),
+                (*notes, caveat),
             )
         )
     return Answers(tuple(rows), guarantee)

@@ -112,8 +112,8 @@ def _record(entry: Entry) -> bytes:
 
 def _records(file: int, path: Path) -> Iterator[tuple[str, tuple[int, int, str]]]:
     content = os.pread(file, os.fstat(file).st_size, 0)
-    for at in range(-(-len(content) // _RECORD)):
-        parts = content[at * _RECORD : (at + 1) * _RECORD].split(b" ")
+    for place in range(-(-len(content) // _RECORD)):
+        parts = content[place * _RECORD : (place + 1) * _RECORD].split(b" ")
         if tuple(map(len, parts[:3])) != _PARTS or not parts[0].isdigit():
             raise Damaged(f"{path} is no anchor of a ledger, or is damaged.")
-        yield parts[2].decode(), (at, int(parts[0]), parts[1].decode())
+        yield parts[2].decode(), (place, int(parts[0]), parts[1].decode())

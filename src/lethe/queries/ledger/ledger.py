@@ -528,9 +528,9 @@ def _share(name: str, own: chain.Account, now: chain.Accounts) -> Share:
     return Share(name, own.limit, own.spent, left, own.queries, own.most)
 
 
-def _lesser(one: Charge, other: Charge) -> Charge:
-    deltas = min(one.delta_units, other.delta_units)
-    return Charge(one.rule, min(one.units, other.units), deltas)
+def _lesser(first: Charge, second: Charge) -> Charge:
+    deltas = min(first.delta_units, second.delta_units)
+    return Charge(first.rule, min(first.units, second.units), deltas)
 
 
 def _allowed(own: chain.Account | None, now: chain.Accounts) -> chain.Account:
@@ -544,8 +544,8 @@ def _allowed(own: chain.Account | None, now: chain.Accounts) -> chain.Account:
     return own or chain.new_account(now)
 
 
-def _same(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode(), other.encode())
+def _same(first: str, second: str) -> bool:
+    return hmac.compare_digest(first.encode(), second.encode())
 
 
 def _check_json(name: str, text: str) -> None:

@@ -173,7 +173,7 @@ class SqliteStore(Store):
         with self._speaking():
             connection, known = self._connected(), self._known()
             found = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]
-            wrong = [] if found == ["ok"] else [f"the file is damaged: {one}" for one in found]
+            wrong = [] if found == ["ok"] else [f"the file is damaged: {fault}" for fault in found]
             made = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql > ''"))
             due = {_named(statement): statement for statement in (*TABLES, *TRIGGERS)}
             wrong += [

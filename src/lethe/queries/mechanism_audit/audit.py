@@ -168,10 +168,10 @@ def study(
     confidence = 1 - (1 - settings.confidence) / len(pairs)
     sides: list[tuple[Outcomes, Outcomes]] = []
     measured = []
-    for at, (pair, seed) in enumerate(zip(pairs, seeds, strict=True), start=1):
-        say(f"pair {at} of {len(pairs)} ({pair.name}): {2 * settings.runs:,} answers")
+    for place, (pair, seed) in enumerate(zip(pairs, seeds, strict=True), start=1):
+        say(f"pair {place} of {len(pairs)} ({pair.name}): {2 * settings.runs:,} answers")
         trials = run_trials(mechanism, pair, settings.runs, seed)
-        if all(isinstance(one, Failed) for one in trials.first + trials.second):
+        if all(isinstance(answer, Failed) for answer in trials.first + trials.second):
             with users_code("the mechanism"):  # tell where, if it does so again
                 answer_once(mechanism, pair.first)
         first, second = read_outcomes(trials.first, trials.second)

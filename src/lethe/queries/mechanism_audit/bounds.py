@@ -98,9 +98,11 @@ def bound_pair(
     statistics = learn(first.part(0, learned), second.part(0, learned), seed)
     merit = merit_of(claim)
     sides = [side.part(learned, chosen) for side in (first, second)]
-    tried = [_choose(one, sides[0], sides[1], 1 - confidence, merit) for one in statistics]
+    tried = [
+        _choose(statistic, sides[0], sides[1], 1 - confidence, merit) for statistic in statistics
+    ]
     most = max(shown for shown, _, _ in tried)
-    _, threshold, best = next(one for one in tried if one[0] >= min(most, _NEARLY * most))
+    _, threshold, best = next(choice for choice in tried if choice[0] >= min(most, _NEARLY * most))
     rest = [best.scores(side.part(chosen, len(side))) for side in (first, second)]
     limit = _limit(rest[0], rest[1], threshold, claim, confidence, relation)
     shares = float((rest[0] >= threshold).mean()), float((rest[1] >= threshold).mean())

@@ -77,9 +77,9 @@ def run_trials(mechanism: Mechanism, pair: Pair, runs: int, seed: int) -> Trials
     name = _seed_parameter(mechanism)
     first, second = [], []
     with seeded(int(sequence.generate_state(1)[0])):
-        for one, other in seeds:
-            first.append(_answer(mechanism, pair.first, name, one))
-            second.append(_answer(mechanism, pair.second, name, other))
+        for first_seed, second_seed in seeds:
+            first.append(_answer(mechanism, pair.first, name, first_seed))
+            second.append(_answer(mechanism, pair.second, name, second_seed))
     return Trials(first, second)
 
 
@@ -98,10 +98,10 @@ def _answer(mechanism: Mechanism, data: Any, name: str | None, seed: int) -> Any
 
 
 def _called(mechanism: Mechanism, data: Any, name: str | None, seed: int) -> Any:
-    own = data.copy() if isinstance(data, np.ndarray) else copy.deepcopy(data)
+    copied = data.copy() if isinstance(data, np.ndarray) else copy.deepcopy(data)
     if name is None:
-        return mechanism(own)
-    return mechanism(own, **{name: seed}) if name else mechanism(own, seed)
+        return mechanism(copied)
+    return mechanism(copied, **{name: seed}) if name else mechanism(copied, seed)
 
 
 def _seed_parameter(mechanism: Mechanism) -> str | None:
@@ -114,10 +114,14 @@ def _seed_parameter(mechanism: Mechanism) -> str | None:
         parameters = list(inspect.signature(mechanism).parameters.values())
     except (TypeError, ValueError):  # a built-in function tells nothing
         return None
-    for one in parameters[1:]:
-        if one.name in _SEED_NAMES:
-            return "" if one.kind is inspect.Parameter.POSITIONAL_ONLY else one.name
-    asked = [one for one in parameters if one.kind in _REQUIRED and one.default is one.empty]
+    for parameter in parameters[1:]:
+        if parameter.name in _SEED_NAMES:
+            return "" if parameter.kind is inspect.Parameter.POSITIONAL_ONLY else parameter.name
+    asked = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in _REQUIRED and parameter.default is parameter.empty
+    ]
     if len(asked) > 2 or not parameters:
         raise InputError(
             f"the mechanism takes {len(asked)} arguments; expected mechanism(data) or "
@@ -172,9 +176,9 @@ def _table(side: Sequence[Sequence[float | str]], width: int) -> Outcomes:
     numbers = np.full((len(side), max(width, 1)), np.nan)
     patterns = []
     for row, places in enumerate(side):
-        for at, place in enumerate(places):
+        for column, place in enumerate(places):
             if not isinstance(place, str):
-                numbers[row, at] = place
+                numbers[row, column] = place
         patterns.append(",".join(place if isinstance(place, str) else NUMBER for place in places))
     return Outcomes(np.asarray(patterns), numbers)
 
@@ -186,7 +190,7 @@ def _places(answer: Any) -> list[float | str]:
     if isinstance(answer, Mapping):
         answer = [answer[key] for key in sorted(answer, key=repr)]
     if isinstance(answer, list | tuple):
-        return [place for one in answer for place in _places(one)]
+        return [place for part in answer for place in _places(part)]
     return [_place(answer)]
 
 
@@ -235,12 +239,12 @@ def reuse(pairs: Sequence[tuple[Outcomes, Outcomes]], confidence: float) -> Meas
 
     found: list[tuple[float, int]] = []
     for first, second in pairs:
-        one, other = (rankdata(_numbers(side)) for side in (first, second))
+        ranks, neighbours = (rankdata(_numbers(side)) for side in (first, second))
         for left, right in (
-            (one, other),
-            (other[:-1], one[1:]),
-            (one[:-1], one[1:]),
-            (other[:-1], other[1:]),
+            (ranks, neighbours),
+            (neighbours[:-1], ranks[1:]),
+            (ranks[:-1], ranks[1:]),
+            (neighbours[:-1], neighbours[1:]),
         ):
             if len(left) >= _FEWEST and min(np.ptp(left), np.ptp(right)) > 0:
                 found.append((abs(float(np.corrcoef(left, right)[0, 1])), len(left)))
@@ -249,7 +253,7 @@ def reuse(pairs: Sequence[tuple[Outcomes, Outcomes]], confidence: float) -> Meas
     from scipy.special import ndtri
 
     z = float(ndtri(1 - (1 - confidence) / (2 * len(found))))
-    value, n = max(found, key=lambda one: one[0] * np.sqrt(one[1]))
+    value, n = max(found, key=lambda pair: pair[0] * np.sqrt(pair[1]))
     half, centre = z * np.sqrt(1.06 / (n - 3)), np.arctanh(min(value, 1 - 1e-12))
     ends = max(0.0, float(np.tanh(centre - half))), float(np.tanh(centre + half))
     method = f"rank correlation, largest of {len(found)}, Fisher's z, Bonferroni"

@@ -120,8 +120,8 @@ class MechanismSettings:
 
     def rules(self) -> list[Rule]:
         """Those of the claim, and those of the gate."""
-        own = self.claimed()
-        return own + [rule for rule in self._of_gate() if rule not in own]
+        claimed = self.claimed()
+        return claimed + [rule for rule in self._of_gate() if rule not in claimed]
 
     def claimed(self) -> list[Rule]:
         """The claim as a rule, and beside it the one on noise that is used twice."""

@@ -192,12 +192,12 @@ def _drawn(
         most,
     )
     chosen = candidates[measure([int(u) if whole else float(u) for u in utility])]
-    told = (
+    note = (
         f"with probability 0.95 the chosen one's utility is within "
         f"{shortfall(scale, len(candidates)):.4g} of the best"
     )
     guarantee = whose.guarantee(spend, "the candidates do not depend on the data")
-    return Answer(chosen, None, None, 0.95, label, scale, guarantee, notes=(told,))
+    return Answer(chosen, None, None, 0.95, label, scale, guarantee, notes=(note,))
 
 
 def _check(
