@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 from lethe.data.schema import Schema
@@ -121,36 +120,6 @@ def test_intervals_hold_as_often_as_they_say() -> None:
             assert row.low is not None and row.high is not None
             held += row.low <= right <= row.high
         assert held / 150 >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / 150), query
-
-
-def test_a_sum_is_in_units_of_the_column() -> None:
-    # 100 rows of 2.0: on a lattice of 2^-22 from -1
-    exact = Exact(100, (3 * 2**22 * 100,))
-    values = [float(told("sum(pay) in [-1, 3]", {(): exact}).rows[0].value) for _ in range(200)]
-    assert abs(np.mean(values) - 200) < 5 * 3 * math.sqrt(2 / 200)
-
-
-def test_a_quantile_with_a_step_is_one_of_its_multiples() -> None:
-    query = "median(pay) in [0, 3] step 0.3"
-    cells = [0] * parse(query).aggregate.layout((), SCHEMA).cells
-    step = 3 / (len(cells) - 1)
-    cells[round(1.2 / step)] = 10_000
-    row = told(query, {(): Exact(10_000, (), tuple(cells))}).rows[0]
-    assert float(row.value) == pytest.approx(1.2) and row.low is None
-
-
-def test_a_mode_is_the_commonest_where_the_noise_is_small() -> None:
-    row = told("mode(sex) among ['F', 'M', 'X']", {(): Exact(900, (), (100, 700, 100))}).rows[0]
-    assert row.value == "M" and "utility" in row.notes[1]
-
-
-def test_bins_are_named_by_their_edges() -> None:
-    query = "histogram(age) in [0, 100] bins 2 by sex among ['F']"
-    answers = told(query, {("F",): Exact(5, (), (5, 0))})
-    assert [dict(row.key) for row in answers.rows] == [
-        {"sex": "F", "age": "[0, 50)"},
-        {"sex": "F", "age": "[50, 100]"},
-    ]
 
 
 def test_small_groups_are_not_shown_and_found_ones_share_the_cost() -> None:
