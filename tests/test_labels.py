@@ -51,8 +51,7 @@ NO_SEEDED_NOISE = {
     "evidence/guarantee.py": "the helpers themselves",
     "linkage/noisy_marginals.py": "OpenDP",
     "queries/mechanisms/responding.py": "OpenDP",
-    "queries/mechanisms/spend.py": "OpenDP",
-    "queries/ask.py": "reads a label back",
+    "queries/privacy.py": "OpenDP",
     "queries/ledger/chain.py": "reads a label back",
     "queries/ledger/document.py": "adds up labels of answers",
     "reidentification/radius.py": "a radius protects nobody, and says so",
@@ -233,7 +232,7 @@ def test_no_label_in_the_source_forgets_its_noise():
 
 def test_private_answers_have_no_seed_at_all():
     """Their noise comes from the operating system, by OpenDP: nobody can name it beforehand."""
-    for folder in ("queries/mechanisms", "queries/statistics"):
+    for folder in ("queries", "queries/mechanisms", "queries/aggregates"):
         for path in (PACKAGE / folder).glob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.FunctionDef):

@@ -41,12 +41,11 @@ if TYPE_CHECKING:
     from lethe.mitigations.swag_release.release import read_release, release_draw
     from lethe.mitigations.swag_release.settings import ReleaseSettings
     from lethe.queries.ask import Reply, ask
-    from lethe.queries.ledger.limits import budget_of
-    from lethe.queries.ledger.opening import open_ledger
+    from lethe.queries.charge import budget_of
+    from lethe.queries.ledger.ledger import open_ledger
     from lethe.queries.mechanism_audit.audit import audit_mechanism
-    from lethe.queries.mechanism_audit.claim import Claim
     from lethe.queries.mechanism_audit.neighbours import Pair, standard_pairs
-    from lethe.queries.mechanism_audit.settings import MechanismSettings
+    from lethe.queries.mechanism_audit.settings import Claim, MechanismSettings
     from lethe.queries.registration import Registered, register
     from lethe.reidentification.audit import audit_embeddings, audit_released
     from lethe.reidentification.released import Released
@@ -62,7 +61,7 @@ _HOME = {
     "AuditSettings": "lethe.membership.settings",
     "CallableRecipe": "lethe.training.recipe",
     "Candidate": "lethe.evidence.frontier",
-    "Claim": "lethe.queries.mechanism_audit.claim",
+    "Claim": "lethe.queries.mechanism_audit.settings",
     "Dataset": "lethe.loaders",
     "DpSgdRun": "lethe.evidence.dp_statement",
     "EmbeddingSettings": "lethe.reidentification.settings",
@@ -103,7 +102,7 @@ _HOME = {
     "audit_scores": "lethe.membership.audit",
     "audit_synthetic": "lethe.linkage.audit",
     "audit_table": "lethe.linkage.audit",
-    "budget_of": "lethe.queries.ledger.limits",
+    "budget_of": "lethe.queries.charge",
     "check_claim": "lethe.evidence.epsilon",
     "clopper_pearson": "lethe.evidence.intervals",
     "compare_runs": "lethe.assess.compare",
@@ -120,7 +119,7 @@ _HOME = {
     "load_ratings": "lethe.loaders.ratings",
     "markdown": "lethe.report",
     "noise_for": "lethe.evidence.calibration",
-    "open_ledger": "lethe.queries.ledger.opening",
+    "open_ledger": "lethe.queries.ledger.ledger",
     "open_run": "lethe.membership.audit",
     "plan": "lethe.membership.planning",
     "plan_canaries": "lethe.membership.one_run",

@@ -1,4 +1,4 @@
-"""Means and variances with noise, without a split of the budget.
+"""Sums, means and variances with noise, without a split of the budget.
 
 A row at p in [0, 1] between the bounds adds p to one sum and 1 - p to another. Both together move
 by exactly 1 when a row comes or goes, so noise for a sensitivity of 1 covers both, and their sum is
@@ -10,15 +10,167 @@ mean, this has half the variance of a centred sum and a count that share epsilon
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
+from lethe.data.schema import Schema
 from lethe.errors import InputError, check_between
+from lethe.queries import lattice as lattices
+from lethe.queries.aggregates.base import Aggregate
 from lethe.queries.answer import Answer
-from lethe.queries.mechanisms.additive import Noised, noised
-from lethe.queries.mechanisms.law import Law
-from lethe.queries.mechanisms.spend import Neighbours, Spend
-from lethe.queries.statistics.lattice import Lattice
+from lethe.queries.grammar import Bounds, Key, name_text
+from lethe.queries.lattice import (
+    MEAN_CELLS,
+    VARIANCE_CELLS,
+    Exact,
+    Lattice,
+    Layout,
+    lattice_of,
+)
+from lethe.queries.mechanisms import additive
+from lethe.queries.mechanisms.additive import Law, Noised
+from lethe.queries.privacy import Neighbours, Spend
+
+if TYPE_CHECKING:
+    from lethe.queries.parse import Reader
 
 _CLEAR = 4  # rows must be this many times their own noise for a first-order interval
+
+
+@dataclass(frozen=True)
+class OfColumn(Aggregate):
+    """A statistic of one clamped column."""
+
+    word: ClassVar[str]
+    column: str
+    bounds: Bounds
+
+    def __str__(self) -> str:
+        return f"{self.word}({name_text(self.column)}) in {self.bounds}"
+
+    @classmethod
+    def read(cls, word: str, reader: Reader) -> Self:
+        column = reader.column()
+        reader.must(")", "the column")
+        return cls(column, reader.bounds())
+
+    @property
+    def clamped(self) -> tuple[tuple[str, Bounds], ...]:
+        return ((self.column, self.bounds),)
+
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
+        column = schema[self.column]
+        grid = lattice_of(self.bounds, column, MEAN_CELLS)
+        unit = lattices.steps_sql(column, grid)
+        return Layout(keys, (unit,), (self.column,), ("u0",), grid.first, 0, (grid,))
+
+
+@dataclass(frozen=True)
+class Sum(OfColumn):
+    """The sum of a column."""
+
+    EXAMPLES = {"sum": "sum(income) in [0, 200000]"}
+    word = "sum"
+
+    def sensitivity(self, whose: Neighbours, grouped: bool) -> str:
+        low, high = float(self.bounds.low), float(self.bounds.high)
+        swapped = whose.relation == "replace-one"
+        reach = max(high, 0) - min(low, 0) if swapped else max(abs(low), abs(high))
+        return f"one person moves the sum by at most {whose.rows * reach:g}"
+
+    def answered(
+        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+    ) -> tuple[Answer, ...]:
+        return (noisy_sum(exact.rows, exact.sums[0], layout.lattices[0], spend, whose),)
+
+
+@dataclass(frozen=True)
+class Mean(OfColumn):
+    """The mean of a column."""
+
+    EXAMPLES = {"mean": "mean(age) in [18, 100] by county"}
+    word = "mean"
+    rows_matter = True
+
+    def sensitivity(self, whose: Neighbours, grouped: bool) -> str:
+        return rows_in("the sum", whose)
+
+    def answered(
+        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+    ) -> tuple[Answer, ...]:
+        return (noisy_mean(exact.rows, exact.sums[0], layout.lattices[0], spend, whose),)
+
+
+@dataclass(frozen=True)
+class Variance(OfColumn):
+    """The variance of a column."""
+
+    EXAMPLES = {"variance": "variance(age) in [18, 100]"}
+    word = "variance"
+    rows_matter = True
+
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
+        column = schema[self.column]
+        grid = lattice_of(self.bounds, column, VARIANCE_CELLS)
+        unit = lattices.from_first_sql(column, grid)
+        return Layout(keys, (unit,), (self.column,), ("u0", "u0 * u0"), lattices=(grid,))
+
+    def sensitivity(self, whose: Neighbours, grouped: bool) -> str:
+        return rows_in("the sums of values, squares and products", whose)
+
+    def answered(
+        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+    ) -> tuple[Answer, ...]:
+        total, squares = exact.sums
+        return (noisy_variance(exact.rows, total, squares, layout.lattices[0], spend, whose),)
+
+
+def rows_in(what: str, whose: Neighbours) -> str:
+    """The sensitivity of sums that are released with the count, in words."""
+    return (
+        f"one person has at most {whose.rows} row{'s' if whose.rows > 1 else ''} in {what} and in "
+        "the count, each clamped to the bounds"
+    )
+
+
+def noisy_sum(
+    rows: int,
+    total: int,
+    lattice: Lattice,
+    spend: Spend,
+    whose: Neighbours | None = None,
+    *,
+    confidence: float = 0.95,
+) -> Answer:
+    """The sum of clamped values.
+
+    Sensitivity per row: the larger absolute bound under add/remove; under replace-one the distance
+    of the bounds with 0 among them, as a row may leave what is summed.
+
+    Args:
+        rows: how many.
+        total: sum of their lattice units.
+        lattice: that of the units.
+        spend, whose, confidence: as in `noisy_mean`.
+    """
+    whose = whose or Neighbours()
+    first, last = lattice.first, lattice.first + lattice.width
+    if whose.relation == "add/remove":
+        moved = whose.rows * max(abs(first), abs(last))
+    else:
+        moved = whose.rows * (max(last, 0) - min(first, 0))
+    drawn = additive.noised([total + rows * first], l1=moved, l2=moved, spend=spend)
+    steps = additive.stated(drawn.values[0], drawn.law, spend, whose, confidence, lattice.note())
+    # The step is a power of two, so that nothing is rounded.
+    assert steps.low is not None and steps.high is not None
+    step = lattice.step
+    return replace(
+        steps,
+        value=float(drawn.values[0]) * step,
+        low=steps.low * step,
+        high=steps.high * step,
+        scale=drawn.law.scale * step,
+    )
 
 
 def noisy_mean(
@@ -54,7 +206,9 @@ def noisy_mean(
         return _of_public_rows(rows, total, lattice, spend, whose, confidence)
     moved = width * whose.rows
     l2 = math.nextafter(moved * math.sqrt(whose.swapped), math.inf)
-    pair = noised([total, rows * width - total], l1=moved * whose.swapped, l2=l2, spend=spend)
+    pair = additive.noised(
+        [total, rows * width - total], l1=moved * whose.swapped, l2=l2, spend=spend
+    )
     up, down = pair.values
     shares = (_share(up, down), *_shares(up, down, pair, confidence))
     scale = pair.law.scale / max(1.0, (up + down) / width)
@@ -91,7 +245,7 @@ def noisy_variance(
     ]
     moved = width**2 * whose.rows
     l2 = math.nextafter(moved * math.sqrt(whose.swapped), math.inf)
-    three = noised(exact, l1=moved * whose.swapped, l2=l2, spend=spend)
+    three = additive.noised(exact, l1=moved * whose.swapped, l2=l2, spend=spend)
     below, between, above = three.values
     whole = below + between + above
     size = (width * lattice.step) ** 2
@@ -133,15 +287,15 @@ def _of_public_rows(
         )
     if rows < 1:
         raise InputError("a mean of no rows: a public number of rows must be at least 1.")
-    one = noised([total], l1=lattice.width, l2=lattice.width, spend=spend)
+    drawn = additive.noised([total], l1=lattice.width, l2=lattice.width, spend=spend)
     size = rows * lattice.width
-    reach = one.law.reach(confidence)
+    reach = drawn.law.reach(confidence)
     value, low, high = (
-        min(1.0, max(0.0, (one.values[0] + d) / size)) for d in (0.0, -reach, reach)
+        min(1.0, max(0.0, (drawn.values[0] + d) / size)) for d in (0.0, -reach, reach)
     )
-    label, scale = one.law.label, one.law.scale / rows
-    told = f"the number of rows, {rows}, is public"
-    return _answer((value, low, high), lattice, confidence, label, scale, spend, whose, told)
+    label, scale = drawn.law.label, drawn.law.scale / rows
+    note = f"the number of rows, {rows}, is public"
+    return _answer((value, low, high), lattice, confidence, label, scale, spend, whose, note)
 
 
 def _answer(

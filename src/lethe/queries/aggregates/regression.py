@@ -6,20 +6,87 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.schema import Schema
 from lethe.errors import InputError
+from lethe.queries import lattice as lattices_of
+from lethe.queries.aggregates.base import Aggregate
+from lethe.queries.aggregates.moments import rows_in
 from lethe.queries.answer import Answer, Answers
-from lethe.queries.mechanisms.additive import noised
-from lethe.queries.mechanisms.law import Law
-from lethe.queries.mechanisms.spend import Neighbours, Spend
-from lethe.queries.statistics.lattice import Lattice
+from lethe.queries.grammar import Bounds, Key, name_text
+from lethe.queries.lattice import VARIANCE_CELLS, Exact, Lattice, Layout, lattice_of
+from lethe.queries.mechanisms import additive
+from lethe.queries.mechanisms.additive import Law
+from lethe.queries.privacy import Neighbours, Spend
+
+if TYPE_CHECKING:
+    from lethe.queries.parse import Reader
 
 _CLEAR = 4  # the least eigenvalue must be this many times its own noise
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Regression(Aggregate):
+    """The line y = intercept + slope x of least squares."""
+
+    EXAMPLES = {"regress": "regress(income in [0, 200000], age in [18, 100])"}
+    rows_matter = True
+    y: str
+    y_bounds: Bounds
+    x: str
+    x_bounds: Bounds
+
+    def __str__(self) -> str:
+        of_y = f"{name_text(self.y)} in {self.y_bounds}"
+        return f"regress({of_y}, {name_text(self.x)} in {self.x_bounds})"
+
+    @classmethod
+    def read(cls, word: str, reader: Reader) -> Regression:
+        y, y_bounds = reader.column(), reader.bounds()
+        reader.must(",", "the bounds of y")
+        x, x_bounds = reader.column(), reader.bounds()
+        reader.must(")", "the bounds of x")
+        return cls(y, y_bounds, x, x_bounds)
+
+    @property
+    def clamped(self) -> tuple[tuple[str, Bounds], ...]:
+        return ((self.x, self.x_bounds), (self.y, self.y_bounds))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.y, self.x)
+
+    def bound(self, schema: Schema) -> Self:
+        super().bound(schema)
+        if self.x == self.y:
+            raise InputError(f"regress needs two columns, got {self.x!r} twice.")
+        return self
+
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
+        grids = tuple(
+            lattice_of(bounds, schema[name], VARIANCE_CELLS) for name, bounds in self.clamped
+        )
+        units = tuple(
+            lattices_of.from_first_sql(schema[name], grid)
+            for (name, _), grid in zip(self.clamped, grids, strict=True)
+        )
+        sums = ("u0", "u1", "u0 * u0", "u0 * u1", "u1 * u1")
+        return Layout(keys, units, (self.x, self.y), sums, lattices=grids)
+
+    def sensitivity(self, whose: Neighbours, grouped: bool) -> str:
+        return rows_in("the sums of values, squares and products", whose)
+
+    def answered(
+        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+    ) -> tuple[Answer, ...]:
+        names = (self.x, self.y)
+        return noisy_regression(exact.rows, exact.sums, layout.lattices, names, spend, whose).rows
 
 
 @dataclass
@@ -88,7 +155,9 @@ def noisy_regression(
         )
     sums = _sums(rows, moments, [lattice.width for lattice in lattices])
     l2 = math.nextafter(whose.rows * math.sqrt(sums.squares * whose.swapped), math.inf)
-    drawn = noised(sums.exact, l1=sums.most * whose.rows * whose.swapped, l2=l2, spend=spend)
+    drawn = additive.noised(
+        sums.exact, l1=sums.most * whose.rows * whose.swapped, l2=l2, spend=spend
+    )
     entries = np.stack(sums.entries)
     table = np.tensordot(np.asarray(drawn.values), entries, axes=1)
     solved = _solved(table, entries, drawn.law, confidence)
@@ -107,21 +176,21 @@ def _sums(rows: int, moments: Sequence[int], widths: Sequence[int]) -> _Sums:
     for x in range(y):
         each = widths[x]
         times = max(1, round(largest / (each * wide)))
-        one = 1 / (times * each * wide)
+        weight = 1 / (times * each * wide)
         share = 1 / y  # every covariate's four sums count the rows and the outcome: their average
         both, only_x = pairs[x, y], first[x] * wide - pairs[x, y]
         only_y = each * first[y] - pairs[x, y]
         none = rows * each * wide - both - only_x - only_y
         at, out, row = (0, x + 1, 1.0), (0, y + 1, share), (0, 0, share)
-        sums.add(times * both, one, at, out, row, (x + 1, y + 1, 1.0))
-        sums.add(times * only_x, one, at, row)
-        sums.add(times * only_y, one, out, row)
-        sums.add(times * none, one, row)
+        sums.add(times * both, weight, at, out, row, (x + 1, y + 1, 1.0))
+        sums.add(times * only_x, weight, at, row)
+        sums.add(times * only_y, weight, out, row)
+        sums.add(times * none, weight, row)
         sums.most += times * each * wide
         sums.squares += float(times * each * wide) ** 2
         # p^2 = p - p (1 - p): the first part is made of the four sums already
         for entry in (sums.entries[-4], sums.entries[-3]):
-            entry[x + 1, x + 1] += one
+            entry[x + 1, x + 1] += weight
         times = max(1, round(largest / each**2))
         sums.add(
             times * (each * first[x] - pairs[x, x]), 1 / (times * each**2), (x + 1, x + 1, -1.0)
@@ -172,7 +241,7 @@ def _answers(
     if solved is None:
         middle = (lattices[-1].low + lattices[-1].high) / 2
         values, reaches = [middle, *[0.0] * count], None
-        told = "the noise hides whether the covariates vary: no slope can be told from this"
+        caveat = "the noise hides whether the covariates vary: no slope can be told from this"
     else:
         # y = y0 + Y (b0 + sum of b_j (x_j - x0_j) / X_j)
         back = np.zeros((count + 1, count + 1))
@@ -184,7 +253,7 @@ def _answers(
         values = (back @ beta).tolist()
         values[0] += float(starts[-1])
         reaches = _widest(law, confidence) * np.linalg.norm(back @ moved, axis=1)
-        told = "the interval is of first order in the noise and covers nothing but noise"
+        caveat = "the interval is of first order in the noise and covers nothing but noise"
     rows = []
     for i, name in enumerate(["intercept", *names[:-1]]):
         reach = None if reaches is None else float(reaches[i])
@@ -198,7 +267,7 @@ def _answers(
                 None if reach is None else law.scale * reach / _widest(law, confidence),
                 guarantee,
                 {"coefficient": name},
-                (*notes, told),
+                (*notes, caveat),
             )
         )
     return Answers(tuple(rows), guarantee)

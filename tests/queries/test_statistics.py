@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from lethe.errors import InputError
 from lethe.queries import mechanisms as m
 from lethe.queries import statistics as s
+from lethe.queries.aggregates.quantile import rank_utility
 from lethe.queries.mechanism_audit.neighbours import standard_pairs
-from lethe.queries.statistics.quantiles import rank_utility
 
 MUCH = s.Spend(epsilon=1e7)  # next to no noise
 SMALL = s.Lattice(-1, 2, 16)

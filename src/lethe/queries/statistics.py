@@ -1,14 +1,49 @@
-"""Private statistics of arrays: clamp, count exactly, release.
+"""Private statistics: of arrays, and of aggregates that a database has computed.
 
-Every function takes the cost by name (`epsilon`, `epsilon` and `delta`, `rho` or `mu`), the
-relation, and with `people` whose each row is: then at most `most` rows of each person are kept and
-the person is what is protected. Bounds and categories are given: a smallest or largest value read
-off the data is some person's value.
+Every function on arrays takes the cost by name (`epsilon`, `epsilon` and `delta`, `rho` or `mu`),
+the relation, and with `people` whose each row is: then at most `most` rows of each person are used
+and the person is what is protected. Bounds and categories are given: a smallest or largest value
+read off the data is some person's value.
+
+Every statistic exists twice. The array form, such as `mean(values, bounds=(18, 100), epsilon=0.5)`,
+clamps, counts and releases. The form of aggregates, such as `noisy_mean`, gets whole numbers that
+are exact, so that rows need not leave the database. All take a `Spend` and a `Neighbours`:
+
+    spend = Spend(epsilon=0.5)            # or epsilon and delta, or rho, or mu
+    whose = Neighbours("add/remove", "user", rows=3)
+
+Real numbers are put on a lattice before they are summed: `Lattice(low, high)` maps a value to a
+whole number of steps above `low`, in [0, width]. Sums of those are exact, in any order and on any
+machine, so the sensitivity is exact too. `lattice.units(array)` does it here and
+`lethe.queries.lattice.from_first_sql` writes the same in SQL.
+
+The form of aggregates (`confidence` is 0.95 everywhere and can be given):
+
+    noisy_count(rows, spend, whose)                                      -> Answer
+    noisy_counts(cells, spend, whose, keys=None)                         -> Answers (histogram)
+    noisy_sum(rows, total, lattice, spend, whose)                        -> Answer
+    noisy_mean(rows, total, lattice, spend, whose, public_rows=False)    -> Answer
+    noisy_variance(rows, total, squares, lattice, spend, whose)          -> Answer
+    noisy_quantile(cells, lattice, alpha, spend, whose)                  -> Answer
+    noisy_regression(rows, moments, lattices, names, spend, whose)       -> Answers
+    noisy_keys(counts, spend, whose, groups=1)                           -> Answers (unknown keys)
+    over_groups(answers, keys, spend, whose)                             -> Answers (known keys)
+    kept_rows(people, most, salt=...)                                    -> which rows to keep
+
+`rows` counts rows, `total` sums their lattice units, `squares` sums the squares of the units (use
+`Lattice(low, high, VARIANCE_CELLS)` for that), `cells[i]` counts rows at lattice unit i (use
+`Lattice(low, high, QUANTILE_CELLS)`).
+
+For a group-by over known keys give each group `spend.in_groups(whose.relation)`, then join the
+answers with `over_groups`. For unknown keys `noisy_keys` finds the keys and costs its own share
+(it needs a delta); the groups it found are then known.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -17,19 +52,50 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lethe.errors import InputError, check_known_keys
+from lethe.queries.aggregates.base import over_groups
+from lethe.queries.aggregates.counts import noisy_count, noisy_counts
+from lethe.queries.aggregates.moments import noisy_mean, noisy_sum, noisy_variance
+from lethe.queries.aggregates.quantile import noisy_quantile
+from lethe.queries.aggregates.regression import noisy_regression
 from lethe.queries.answer import Answer, Answers, Scalar
-from lethe.queries.mechanisms.spend import Neighbours, Spend
-from lethe.queries.statistics.counts import noisy_count, noisy_counts, noisy_sum
-from lethe.queries.statistics.lattice import (
+from lethe.queries.lattice import (
+    MEAN_CELLS,
     QUANTILE_CELLS,
     VARIANCE_CELLS,
     Lattice,
     check_number,
 )
-from lethe.queries.statistics.moments import noisy_mean, noisy_variance
-from lethe.queries.statistics.people import kept_rows
-from lethe.queries.statistics.quantiles import noisy_quantile
-from lethe.queries.statistics.regression import noisy_regression
+from lethe.queries.mechanisms.additive import check_whole
+from lethe.queries.privacy import Neighbours, Spend
+from lethe.queries.release import noisy_keys
+
+__all__ = [
+    "MEAN_CELLS",
+    "QUANTILE_CELLS",
+    "VARIANCE_CELLS",
+    "Lattice",
+    "Neighbours",
+    "Spend",
+    "count",
+    "histogram",
+    "kept_rows",
+    "marginal",
+    "mean",
+    "median",
+    "noisy_count",
+    "noisy_counts",
+    "noisy_keys",
+    "noisy_mean",
+    "noisy_quantile",
+    "noisy_regression",
+    "noisy_sum",
+    "noisy_variance",
+    "over_groups",
+    "quantile",
+    "regression",
+    "total",
+    "variance",
+]
 
 Bounds = tuple[float, float]
 People = Sequence[Hashable] | NDArray[Any] | None
@@ -69,7 +135,7 @@ def mean(
     Args:
         values: (n,) numbers without NaN.
         bounds: lowest and highest value, known without the data.
-        public_rows: see `lethe.queries.statistics.moments.noisy_mean`.
+        public_rows: see `lethe.queries.aggregates.moments.noisy_mean`.
         cost: as in `count`.
 
     Raises:
@@ -111,7 +177,7 @@ def quantile(
 ) -> Answer:
     """The alpha-quantile of values clamped to the bounds, on a grid of about `cells` points.
 
-    There is no minimum and no maximum: see `lethe.queries.statistics.quantiles`.
+    There is no minimum and no maximum: see `lethe.queries.aggregates.quantile`.
     """
     lattice = _lattice(bounds, cells)
     units, spend, whose = _units(values, lattice, cost)
@@ -233,3 +299,39 @@ def _read(rows: int, cost: Mapping[str, Any]) -> tuple[Spend, Neighbours, NDArra
     most = cost.get("most", 1)
     kept = kept_rows(people, most, salt=cost.get("salt", ""))
     return spend, Neighbours(relation, "user", most), kept
+
+
+def kept_rows(people: Sequence[Hashable], most: int, *, salt: str = "") -> NDArray[np.bool_]:
+    """Which rows to keep so that no person has more than `most`.
+
+    Of a person with more rows, those with the smallest hash of salt, person and the row's place
+    among that person's rows are kept: as good as a draw, the same every time, and never changed
+    by what other people have.
+
+    Args:
+        people: whose each row is; the same text means the same person.
+        most: rows of each, >= 1.
+        salt: another salt, another draw; public.
+
+    Returns:
+        (n,) bool.
+
+    >>> kept_rows(["a", "a", "b", "a"], 1).sum()
+    np.int64(2)
+    """
+    check_whole("most", most)
+    places: dict[str, list[int]] = defaultdict(list)
+    for row, person in enumerate(people):
+        places[str(person)].append(row)
+    kept = np.zeros(len(people), dtype=np.bool_)
+    for person, rows in places.items():
+        if len(rows) > most:
+            order = sorted(range(len(rows)), key=lambda j: _hash(salt, person, j))
+            rows = [rows[j] for j in order[:most]]
+        kept[rows] = True
+    return kept
+
+
+def _hash(salt: str, person: str, place: int) -> bytes:
+    text = f"{len(salt)}:{salt}{len(person)}:{person}{place}"
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()

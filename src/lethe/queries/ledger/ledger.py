@@ -1,4 +1,8 @@
-"""The ledger itself, on whatever keeps its rows."""
+"""A ledger of privacy spending, on whatever keeps its rows, and how one is opened.
+
+A ledger holds data sets; each has a budget in one currency (`lethe.queries.charge.RULES`) that
+was fixed when it was entered. An answer may leave only after `Ledger.spend` has returned.
+"""
 
 from __future__ import annotations
 
@@ -12,33 +16,49 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lethe.errors import InputError, check_choice, did_you_mean
+from lethe.errors import InputError, check_choice
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import Charge, charge_of
-from lethe.queries.ledger import chain, refusals
-from lethe.queries.ledger.anchor import Anchor, key_of_name
+from lethe.queries.charge import (
+    Charge,
+    charge_of,
+    check_limit,
+    check_queries,
+    fits,
+    pair,
+)
+from lethe.queries.ledger import chain, words
+from lethe.queries.ledger.anchor import Anchor
+from lethe.queries.ledger.chain import trusted
 from lethe.queries.ledger.contract import (
-    RELATIONS,
     UNITS,
-    Balance,
+    BudgetExhausted,
     Damaged,
     Entry,
-    NoLedger,
+    Mismatch,
     Receipt,
     Share,
     Status,
+    UnknownAnalyst,
     Verification,
 )
-from lethe.queries.ledger.limits import check_limit, check_queries
-from lethe.queries.ledger.replay import replay
-from lethe.queries.ledger.rows import Rows, Store, trusted
-from lethe.queries.ledger.words import tightest
+from lethe.queries.ledger.rows import Rows, Store
+from lethe.queries.ledger.sqlite_store import SqliteStore
+from lethe.queries.privacy import RELATIONS
 
+URLS = ("postgresql://", "postgres://")
 LONGEST_NAME, LONGEST_QUERY, LONGEST_REASON = 200, 20_000, 2_000
 
 
-class StoredLedger:
-    """See `lethe.queries.ledger.contract.Ledger`.
+class Ledger:
+    """A durable, append-only record of spending; safe to share between threads and processes.
+
+    Guarantee: the sum of all charges never exceeds the budget of the data set, nor that of the
+    analyst, by a unit; a charge is on disk when `spend` returns.
+    Assumes: all answers about the data go through this ledger, and its disk keeps what it says
+    it has written.
+
+    Every method raises `NoLedger` where there is none, `Damaged` where it cannot be trusted, and
+    `Unavailable` where it is locked, full or out of reach.
 
     Args:
         store: where the rows are kept.
@@ -62,8 +82,23 @@ class StoredLedger:
         queries: int | None = None,
         schema: str = "",
     ) -> None:
-        """Enter a data set; rule, neighbours, unit and schema are fixed for good."""
-        chain.check_text("dataset", dataset, LONGEST_NAME)
+        """Enter a data set; rule, neighbours, unit and schema are fixed for good.
+
+        Args:
+            dataset: name.
+            budget: in all.
+            fingerprint: keyed hash of the data; empty binds the budget to no content. It is kept
+                and compared, and never shown.
+            relation: of `RELATIONS`.
+            unit: of `UNITS`.
+            analysts: own budgets by name; None lets anybody ask who can open the ledger.
+            queries: most queries an analyst.
+            schema: as declared, JSON; empty for none.
+
+        Raises:
+            InputError: a value breaks a rule, or the data set is there already.
+        """
+        _check_text("dataset", dataset, LONGEST_NAME)
         check_limit("budget", budget, budget.rule)
         check_choice("relation", relation, RELATIONS)
         check_choice("unit", unit, UNITS)
@@ -73,7 +108,7 @@ class StoredLedger:
         if analysts is not None and not analysts:
             raise InputError("analysts is empty: name at least one, or leave it out.")
         for name, limit in (analysts or {}).items():
-            chain.check_text("analyst", name, LONGEST_NAME)
+            _check_text("analyst", name, LONGEST_NAME)
             check_limit(f"budget of {name!r}", limit, budget.rule)
         accounts = chain.Accounts(
             rule=budget.rule,
@@ -96,80 +131,113 @@ class StoredLedger:
             last = _append(rows, None, dataset, "create", accounts, chain.first_body(schema))
             for name, limit in sorted((analysts or {}).items()):
                 accounts = chain.after_grant(accounts, None, limit, None)
-                body = chain.canonical({"limit": chain.pair(limit), "queries": None})
+                body = chain.canonical({"limit": pair(limit), "queries": None})
                 last = _append(rows, last, dataset, "grant", accounts, body, name)
 
     def grant(
         self, dataset: str, analyst: str, limit: Charge, *, queries: int | None = None
     ) -> None:
-        """Give an analyst a budget, or another one than before."""
-        chain.check_text("analyst", analyst, LONGEST_NAME)
+        """Give an analyst a budget, or another one than before; what was spent stays spent.
+
+        The first grant of a data set that was open to anybody closes it to all others.
+
+        Raises:
+            InputError: a value breaks a rule.
+        """
+        _check_text("analyst", analyst, LONGEST_NAME)
         check_queries(queries)
         with self._writing(dataset) as rows:
-            last, before = _last(rows, dataset)
+            last, before = rows.last(dataset)
             check_limit(f"budget of {analyst!r}", limit, before.rule)
-            own = _own(rows, dataset, analyst)
+            own = rows.account(dataset, analyst)
             accounts = chain.after_grant(before, own, limit, queries)
-            body = chain.canonical({"limit": chain.pair(limit), "queries": queries})
+            body = chain.canonical({"limit": pair(limit), "queries": queries})
             _append(rows, last, dataset, "grant", accounts, body, analyst)
 
     def raise_budget(self, dataset: str, budget: Charge, *, reason: str) -> None:
-        """Raise what may be spent in all, with a reason."""
-        chain.check_text("reason", reason, LONGEST_REASON)
+        """Raise what may be spent in all: an entry of its own, shown wherever the budget is.
+
+        Raises:
+            InputError: not above the present budget, another rule, or no reason.
+        """
+        _check_text("reason", reason, LONGEST_REASON)
         with self._writing(dataset) as rows:
-            last, before = _last(rows, dataset)
+            last, before = rows.last(dataset)
             check_limit("budget", budget, before.rule)
-            if not chain.fits(before.budget, budget) or budget == before.budget:
+            if not fits(before.budget, budget) or budget == before.budget:
                 raise InputError(
                     f"budget={budget.amount:g} must be above the present {before.budget.amount:g}"
                     " and its delta not below: a budget can be raised only."
                 )
             accounts = chain.after_raise(before, budget)
-            body = chain.canonical({"budget": chain.pair(budget), "reason": reason})
+            body = chain.canonical({"budget": pair(budget), "reason": reason})
             _append(rows, last, dataset, "raise", accounts, body)
 
     def spend(
         self, *, dataset: str, analyst: str, query: str, guarantee: Guarantee, fingerprint: str
     ) -> Receipt:
-        """Pay for one query; it is on disk when this returns."""
-        chain.check_text("analyst", analyst, LONGEST_NAME)
-        chain.check_text("query", query, LONGEST_QUERY)
+        """Pay for one query; it is on disk when this returns.
+
+        Args:
+            dataset: name.
+            analyst: who asks.
+            query: canonical text: the same question must be the same text.
+            guarantee: of the answer.
+            fingerprint: of the data that the answer is drawn from.
+
+        Raises:
+            BudgetExhausted: does not fit; the analyst's own budget is looked at first.
+            UnknownAnalyst: no grant.
+            QueryLimit: no more queries.
+            Mismatch: relation, unit or fingerprint differ.
+            InputError: a cost that the rule cannot add up.
+        """
+        _check_text("analyst", analyst, LONGEST_NAME)
+        _check_text("query", query, LONGEST_QUERY)
         # All that can be done beforehand is: others wait from here on.
         shown, key, rule = chain.guarantee_json(guarantee), chain.key_of(query), self._rule(dataset)
         charge, rho = charge_of(guarantee, rule), chain.pure_rho(guarantee, rule)
-        body = chain.canonical({"query": query, "charge": chain.pair(charge), "guarantee": shown})
+        body = chain.canonical({"query": query, "charge": pair(charge), "guarantee": shown})
         with self._writing(dataset) as rows:
-            last, before = _last(rows, dataset)
+            last, before = rows.last(dataset)
             if before.rule != rule:
                 raise Damaged(f"the rule of {dataset!r} has changed; open the ledger again.")
-            own = before.own if last.analyst == analyst else _own(rows, dataset, analyst)
+            own = before.own if last.analyst == analyst else rows.account(dataset, analyst)
             own = _allowed(own, before)
             for name, asked, fixed in (
                 ("relation", guarantee.relation, before.relation),
                 ("unit", guarantee.unit, before.unit),
             ):
                 if asked != fixed:
-                    raise refusals.other_neighbours(name, asked, fixed)
+                    raise words.other_neighbours(name, asked, fixed)
             if before.fingerprint and not _same(fingerprint, before.fingerprint):
-                raise refusals.other_data()
+                raise Mismatch(words.OTHER_DATA)
             if own.most is not None and own.queries >= own.most:
-                raise refusals.too_many_queries(own.queries, own.most)
+                raise words.too_many_queries(own.queries, own.most)
             # The own budget first: what does not fit there says nothing about the others.
-            if own.left is not None and not chain.fits(charge, own.left):
-                raise refusals.own_exhausted(charge, own.left)
-            if not chain.fits(charge, before.left):
-                raise refusals.exhausted()
+            if own.left is not None and not fits(charge, own.left):
+                raise words.own_exhausted(charge, own.left)
+            if not fits(charge, before.left):
+                raise BudgetExhausted(words.EXHAUSTED)
             accounts = chain.after_spend(before, own, charge, rho)
             entry = _append(rows, last, dataset, "spend", accounts, body, analyst, key)
         assert accounts.own is not None
         return Receipt(dataset, analyst, entry.number, charge, accounts.own.left, entry.hash)
 
     def answered(self, receipt: Receipt, answer: str) -> None:
-        """Store the noisy answer of a query that was paid for; once."""
+        """Store the noisy answer of a query that was paid for; once.
+
+        Args:
+            receipt: of `spend`.
+            answer: JSON.
+
+        Raises:
+            InputError: no such entry, answered already, or not JSON.
+        """
         _check_json("the answer", answer)
         dataset, number = receipt.dataset, receipt.number
         with self._writing(dataset) as rows:
-            last, before = _last(rows, dataset)
+            last, before = rows.last(dataset)
             paid = rows.entry(dataset, number)
             if paid is None or paid.kind != "spend" or paid.hash != receipt.hash:
                 raise InputError(
@@ -177,16 +245,16 @@ class StoredLedger:
                 )
             if rows.answer_to(dataset, number) is not None:
                 raise InputError(f"entry {number} of {dataset!r} has its answer already.")
-            own = _own(rows, dataset, paid.analyst)
-            accounts = chain.after_answer(before, own or chain.own_of(before))
+            own = rows.account(dataset, paid.analyst)
+            accounts = chain.after_answer(before, own or chain.new_account(before))
             body = chain.canonical({"answer": answer})
             _append(rows, last, dataset, "answer", accounts, body, paid.analyst, paid.key, number)
 
     def stored(self, dataset: str, analyst: str, query: str) -> str | None:
-        """The stored answer if this analyst has asked this before."""
-        chain.check_text("query", query, LONGEST_QUERY)
+        """The stored answer if this analyst has asked this before; it costs nothing."""
+        _check_text("query", query, LONGEST_QUERY)
         with self._reading() as rows:
-            _last(rows, dataset)
+            rows.last(dataset)
             found = rows.answer(dataset, analyst, chain.key_of(query))
             if found is None:
                 return None
@@ -197,43 +265,48 @@ class StoredLedger:
         with self._reading() as rows:
             return rows.paid(dataset, analyst, chain.key_of(query))
 
-    def balance(self, dataset: str, analyst: str) -> Balance:
-        """What this analyst may know."""
+    def balance(self, dataset: str, analyst: str) -> chain.Account:
+        """What this analyst may know.
+
+        Raises:
+            UnknownAnalyst: no grant, and none asks without one.
+        """
         with self._reading() as rows:
-            _, now = _last(rows, dataset)
-            own = _allowed(_own(rows, dataset, analyst), now)
-        return Balance(
-            dataset=dataset,
-            analyst=analyst,
-            relation=now.relation,
-            unit=now.unit,
-            limit=own.limit,
-            spent=own.spent,
-            left=own.left,
-            queries=own.queries,
-            most_queries=own.most,
-        )
+            _, now = rows.last(dataset)
+            return _allowed(rows.account(dataset, analyst), now)
 
     def check(self) -> None:
-        """Refuse a ledger that was cut or put back, as far as that can be told."""
+        """Refuse a ledger that was cut or put back, as far as that can be told; cheap.
+
+        Raises:
+            Damaged: the file beside it or the anchor says so, or is missing.
+        """
         if wrong := self._store.rollback():
-            raise Damaged(refusals.refused(wrong))
+            raise Damaged(words.refused(wrong))
         self._compared = False
         with self._reading():
             pass
 
     def accept(self, reason: str) -> str:
-        """Go on with a ledger that `check` refuses, for the reason given."""
-        chain.check_text("reason", reason, LONGEST_REASON)
+        """Go on with a ledger that `check` refuses: an entry in every chain, shown wherever the
+        budgets are, says what was wrong and why that is accepted. An anchor is written anew.
+
+        Returns:
+            What was wrong.
+
+        Raises:
+            InputError: nothing is wrong, or no reason.
+        """
+        _check_text("reason", reason, LONGEST_REASON)
         found = [self._store.rollback()]
         with self._store.accepting() as rows:
-            found.append("" if self._anchor is None else _not_anchored(rows, self._anchor))
+            found.append("" if self._anchor is None else self._anchor.missing_from(rows))
             wrong = "; ".join(filter(None, found))
             if not wrong:
                 raise InputError("nothing is wrong with this ledger: there is nothing to accept.")
             body, ends = chain.canonical({"found": wrong, "reason": reason}), []
             for name, _, _ in rows.heads():
-                last, before = _last(rows, name)
+                last, before = rows.last(name)
                 accounts = chain.after_accept(before)
                 ends.append(_append(rows, last, name, "accept", accounts, body))
         if self._anchor is not None:
@@ -246,27 +319,43 @@ class StoredLedger:
         return self._anchor is not None
 
     def write_anchor(self, path: Path) -> None:
-        """Keep the heads of all data sets elsewhere."""
+        """Keep the heads of all data sets elsewhere; see `lethe.queries.ledger.anchor`.
+
+        Raises:
+            Damaged: there is an anchor, and this ledger is not the one it was taken from.
+        """
         there = Anchor(path)
         with self._reading() as rows:
-            if path.exists() and (wrong := _not_anchored(rows, there)):
-                raise Damaged(refusals.refused(wrong))
-            there.write([_last(rows, name)[0] for name, _, _ in rows.heads()])
+            if path.exists() and (wrong := there.missing_from(rows)):
+                raise Damaged(words.refused(wrong))
+            there.write([rows.last(name)[0] for name, _, _ in rows.heads()])
 
     def datasets(self) -> Sequence[str]:
         """Names of the data sets, sorted."""
         with self._reading() as rows:
             return [name for name, _, _ in rows.heads()]
 
+    def only_dataset(self) -> str:
+        """The name of the only data set.
+
+        Raises:
+            InputError: there are several, or none.
+        """
+        names = self.datasets()
+        if len(names) != 1:
+            listed = ", ".join(names) or "none"
+            raise InputError(f"the ledger has the data sets {listed}: name one by dataset.")
+        return names[0]
+
     def status(self, dataset: str) -> Status:
         """Where the budget stands."""
         with self._reading() as rows:
-            last, now = _last(rows, dataset)
+            last, now = rows.last(dataset)
             whole = [trusted(entry, "an entry") for entry in rows.about(dataset, "")]
             if not whole or whole[0].kind != "create":
                 raise Damaged(f"the first entry of {dataset!r} is missing.")
             first = chain.Accounts.from_text(whole[0].state)
-            owned = [(name, _own(rows, dataset, name)) for name in rows.analysts(dataset)]
+            owned = [(name, rows.account(dataset, name)) for name in rows.analysts(dataset)]
         return Status(
             dataset=dataset,
             fingerprint=now.fingerprint,
@@ -293,30 +382,41 @@ class StoredLedger:
             ),
             head=last.hash,
             entries=last.number + 1,
-            view=tightest(now),
+            view=words.tightest(now),
         )
 
     def entries(self, dataset: str) -> Iterator[Entry]:
         """All entries in their order."""
         with self._reading() as rows:
-            _last(rows, dataset)
+            rows.last(dataset)
             found = list(rows.entries(dataset))
         yield from found
 
     def verify(self, heads: Sequence[str] = ()) -> Verification:
-        """Read and check every entry."""
+        """Read and check every entry.
+
+        A chain of hashes finds what was changed, left out or added in the middle, and the kept
+        head finds a cut tail. It cannot find a ledger that somebody has written anew from some
+        entry on, or put back from an old copy: for that, keep a head elsewhere and give it here.
+
+        Args:
+            heads: hashes kept elsewhere; each must be in one of the chains.
+        """
         try:
             problems = self._store.problems()
             with self._store.reading() as rows:
                 if self._anchor is not None:
-                    problems += filter(None, [_not_anchored(rows, self._anchor)])
-                found = replay(rows, heads)
+                    problems += filter(None, [self._anchor.missing_from(rows)])
+                found = chain.replay(rows, heads)
         except Damaged as error:
             return Verification((str(error),), (), {}, 0)
         return replace(found, problems=(*problems, *found.problems))
 
     def export(self, dataset: str) -> Iterator[dict[str, Any]]:
-        """Entries as plain values."""
+        """Entries as plain values with `body` and `state` parsed, for JSON Lines and csv.
+
+        The fingerprint of the data is left out, so hashes are checked by `verify`, not from this.
+        """
         for entry in self.entries(dataset):
             trusted(entry, f"entry {entry.number}")
             state = json.loads(entry.state)
@@ -331,8 +431,8 @@ class StoredLedger:
     def _reading(self) -> Iterator[Rows]:
         with self._store.reading() as rows:
             if self._anchor is not None and not self._compared:
-                if wrong := _not_anchored(rows, self._anchor):
-                    raise Damaged(refusals.refused(wrong))
+                if wrong := self._anchor.missing_from(rows):
+                    raise Damaged(words.refused(wrong))
                 self._compared = True
             yield rows
 
@@ -344,8 +444,8 @@ class StoredLedger:
     @contextlib.contextmanager
     def _anchored_writing(self, dataset: str, anchor: Anchor) -> Iterator[Rows]:
         with self._store.writing(dataset) as rows:
-            if wrong := _not_anchored(rows, anchor):
-                raise Damaged(refusals.refused(wrong))
+            if wrong := anchor.missing_from(rows):
+                raise Damaged(words.refused(wrong))
             yield rows
         if rows.newest is not None:
             anchor.advance(rows.newest)
@@ -353,8 +453,38 @@ class StoredLedger:
     def _rule(self, dataset: str) -> str:
         if dataset not in self._rules:
             with self._reading() as rows:
-                self._rules[dataset] = _last(rows, dataset)[1].rule
+                self._rules[dataset] = rows.last(dataset)[1].rule
         return self._rules[dataset]
+
+
+def open_ledger(where: str | Path, anchor: str | Path | None = None) -> Ledger:
+    """A ledger; it need not exist yet, `Ledger.create` makes it.
+
+    Args:
+        where: path of an SQLite file on a local disk, or ``postgresql://...``.
+        anchor: file that `Ledger.write_anchor` (`lethe budget anchor --to`) made: a ledger that is
+            older is refused, and each entry moves the anchor forward.
+
+    Raises:
+        MissingExtra: a URL without the extra ``postgres``.
+        InputError: another kind of URL.
+    """
+    kept = None if anchor is None else Anchor(Path(anchor))
+    if isinstance(where, str) and where.startswith(URLS):
+        from lethe.queries.ledger.postgres_store import PostgresStore
+
+        return Ledger(PostgresStore(where), kept)
+    if isinstance(where, str) and "://" in where:
+        kind = where.split("://")[0]
+        raise InputError(f"a ledger cannot be at {kind}://; give a path, or postgresql://...")
+    return Ledger(SqliteStore(Path(where)), kept)
+
+
+def rollback_assumption(ledger: Ledger) -> tuple[str, ...]:
+    """What a guarantee about answers paid from this ledger must assume about old copies of it."""
+    if ledger.anchored:
+        return ()
+    return ("the ledger was not rolled back (not checked: it has no anchor kept elsewhere)",)
 
 
 def now_text() -> str:
@@ -392,71 +522,30 @@ def _append(
     return entry
 
 
-def _last(rows: Rows, dataset: str) -> tuple[Entry, chain.Accounts]:
-    head = rows.head(dataset)
-    if head is None:
-        known = [name for name, _, _ in rows.heads()]
-        raise NoLedger(
-            f"dataset={dataset!r} is not in this ledger.{did_you_mean(dataset, known)} "
-            "`lethe budget create` enters it."
-        )
-    entries, expected = head
-    if not isinstance(entries, int):
-        raise Damaged(f"the head of {dataset!r} is no number; `lethe budget verify` tells more.")
-    last = trusted(rows.entry(dataset, entries - 1), f"the last entry of {dataset!r}")
-    if last.hash != expected:
-        raise Damaged(
-            f"the last entry of {dataset!r} is not the one the head names. Nothing was spent; "
-            "`lethe budget verify` tells more."
-        )
-    return last, chain.Accounts.from_text(last.state)
-
-
-def _own(rows: Rows, dataset: str, analyst: str) -> chain.Own | None:
-    found = rows.latest(dataset, analyst)
-    if found is None:
-        return None
-    return chain.Accounts.from_text(trusted(found, f"the account of {analyst!r}").state).own
-
-
-def _share(name: str, own: chain.Own, now: chain.Accounts) -> Share:
+def _share(name: str, own: chain.Account, now: chain.Accounts) -> Share:
     closed = own.limit is None and not now.open
     left = Charge(now.rule, 0) if closed else _lesser(now.left, own.left or now.left)
     return Share(name, own.limit, own.spent, left, own.queries, own.most)
 
 
-def _lesser(one: Charge, other: Charge) -> Charge:
-    deltas = min(one.delta_units, other.delta_units)
-    return Charge(one.rule, min(one.units, other.units), deltas)
+def _lesser(first: Charge, second: Charge) -> Charge:
+    deltas = min(first.delta_units, second.delta_units)
+    return Charge(first.rule, min(first.units, second.units), deltas)
 
 
-def _allowed(own: chain.Own | None, now: chain.Accounts) -> chain.Own:
+def _allowed(own: chain.Account | None, now: chain.Accounts) -> chain.Account:
     """The account of an analyst who may ask.
 
     Raises:
         UnknownAnalyst: there is no grant, and none asks without one.
     """
     if (own is None or own.limit is None) and not now.open:
-        raise refusals.no_budget()
-    return own or chain.own_of(now)
+        raise UnknownAnalyst(words.NO_BUDGET)
+    return own or chain.new_account(now)
 
 
-def _same(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode(), other.encode())
-
-
-def _not_anchored(rows: Rows, anchor: Anchor) -> str:
-    """What of the anchor this ledger lacks; or nothing."""
-    ends = {key_of_name(name): name for name, _, _ in rows.heads()}
-    for key, (number, hashed) in anchor.read().items():
-        entry = rows.entry(ends[key], number) if key in ends else None
-        if entry is None or entry.hash != hashed:
-            whose = f"{ends[key]!r}" if key in ends else "a data set that is gone"
-            return (
-                f"entry {number} of {whose}, which the anchor {anchor.path} names, is not in it: "
-                "its end was cut, or an old copy was put back"
-            )
-    return ""
+def _same(first: str, second: str) -> bool:
+    return hmac.compare_digest(first.encode(), second.encode())
 
 
 def _check_json(name: str, text: str) -> None:
@@ -467,3 +556,21 @@ def _check_json(name: str, text: str) -> None:
         json.loads(text, parse_constant=refuse)
     except ValueError as error:
         raise InputError(f"{name} is not JSON: {error}.") from error
+
+
+def _check_text(name: str, text: str, longest: int) -> str:
+    """Return `text` if every store can hold it: not empty, printable, Unicode.
+
+    Raises:
+        InputError: it is none of these.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{name} is not valid Unicode: give plain text.") from None
+    if not text.strip() or len(text) > longest or "\x00" in text:
+        raise InputError(
+            f"{name} has {len(text)} characters; it must have 1 to {longest}, not only blanks, "
+            "and no NUL."
+        )
+    return text

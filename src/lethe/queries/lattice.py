@@ -1,20 +1,26 @@
-"""Real numbers on a lattice of whole steps, so that sums are exact.
+"""Real numbers on a lattice of whole steps, so that sums are exact; in Python and in SQL.
 
 The sum of floating-point numbers depends on their order, and one row more can move it by more than
 that row (Casacuberta et al. 2022). Whole numbers have neither fault: each value is clamped to
-bounds that were given, rounded to a whole number of steps, and only then summed.
+bounds that were given, rounded to a whole number of steps, and only then summed. `Layout` says
+which whole numbers of a row a question needs, and `Exact` holds their sums.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.casts import quoted
+from lethe.data.schema import Column
 from lethe.errors import InputError
+from lethe.queries.answer import Scalar
+from lethe.queries.grammar import Bounds, Key
 
 MEAN_CELLS = 2**24
 VARIANCE_CELLS = 2**12  # squares of units must fit with many rows
@@ -133,15 +139,6 @@ class Lattice:
         clipped = np.clip(numbers, self.low, self.high)
         return np.asarray(np.rint(clipped / self.step).astype(np.int64) - self.first)
 
-    def sql(self, column: str) -> str:
-        """The same in SQL (DuckDB), for a column expression that is already quoted and not NULL.
-
-        Halves go away from zero there and to the even number in `units`: both are in bounds. A NaN
-        counts as the upper bound there, which is its place in DuckDB's order.
-        """
-        clipped = f"least(greatest(CAST({column} AS DOUBLE), {self.low!r}), {self.high!r})"
-        return f"(CAST(round({clipped} / {self.step!r}) AS BIGINT) - ({self.first}))"
-
     def value(self, units: float) -> float:
         """The number that so many steps above `first` stand for."""
         return (self.first + units) * self.step
@@ -152,3 +149,122 @@ class Lattice:
             f"values clamped to [{self.low:g}, {self.high:g}] and rounded to multiples of "
             f"{self.step:g}"
         )
+
+
+def lattice_of(bounds: Bounds, column: Column, cells: int) -> Lattice:
+    """The lattice of a column: whole numbers on their own where there are few enough of them.
+
+    Bounds that are close together but far from zero get a coarser one, so that sums fit.
+    """
+    low, high = bounds.low, bounds.high
+    whole = column.type in ("whole", "bool") and isinstance(low, int) and isinstance(high, int)
+    if whole and high - low <= cells:
+        cells = int(high - low)
+    far = max(abs(low), abs(high), high - low)
+    return Lattice(low, high, max(16, min(cells, int(2.0**35 * ((high - low) / far)))))
+
+
+def steps_sql(column: Column, lattice: Lattice) -> str:
+    """A number clamped to the bounds and rounded, in whole steps of the lattice from zero.
+
+    Whole numbers on a lattice of step 1 stay whole numbers all the way, which is faster; the
+    bounds of a lattice are far within 64 bits, so what is clamped to them fits.
+    """
+    low, high = lattice.low, lattice.high
+    is_whole = column.type in ("whole", "bool")
+    if is_whole and lattice.step == 1 and low.is_integer() and high.is_integer():
+        number = quoted(column.name)
+        if column.type == "bool":
+            number = f"CAST({number} AS BIGINT)"
+        clamped = f"least(greatest({number}, {int(low)}), {int(high)})"
+        return f"CAST({clamped} AS BIGINT)" if column.wide else clamped
+    clamped = _within(_number(column), low, high)
+    return f"CAST(round({clamped} * {_double(1 / lattice.step)}) AS BIGINT)"
+
+
+def from_first_sql(column: Column, lattice: Lattice) -> str:
+    """The same counted from the lattice's first point: in [0, width]."""
+    return f"({steps_sql(column, lattice)} - ({lattice.first}))"
+
+
+def bin_sql(column: Column, bounds: Bounds, bins: int) -> str:
+    """Number of the bin, 0 to bins - 1; beyond the bounds it is the first or the last one."""
+    low, high = float(bounds.low), float(bounds.high)
+    above = f"({_number(column)} - {_double(low)})"
+    share = f"floor({above} * {_double(bins)} / {_double(high - low)})"
+    return f"CAST({_within(share, 0, bins - 1)} AS INTEGER)"
+
+
+def grid_sql(column: Column, lattice: Lattice, scale: float) -> str:
+    """A number in units of `scale`, clamped and rounded to steps of the lattice from its first."""
+    inside = _within(f"{_number(column)} / {_double(scale)}", lattice.low, lattice.high)
+    steps = f"CAST(round({inside} * {_double(1 / lattice.step)}) AS BIGINT)"
+    return f"({steps} - ({lattice.first}))"
+
+
+def _number(column: Column) -> str:
+    """A number as DOUBLE."""
+    name = quoted(column.name)
+    if column.type == "number":
+        return name
+    return f"CAST({name} AS DOUBLE)"
+
+
+def _within(number: str, low: float, high: float) -> str:
+    """Clamped; NULL for NULL and for NaN, which comes after infinity here."""
+    lowest, highest = _double(low), _double(high)
+    return (
+        f"CASE WHEN {number} BETWEEN {lowest} AND {highest} THEN {number} "
+        f"WHEN {number} < {lowest} THEN {lowest} "
+        f"WHEN {number} <= 'inf'::DOUBLE THEN {highest} END"
+    )
+
+
+def _double(number: float) -> str:
+    """A number of a question, which is no text: exact, where a plain one would be a decimal."""
+    return f"'{float(number)!r}'::DOUBLE"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a question is put to DuckDB.
+
+    Attributes:
+        keys: columns that are grouped by in SQL; the last one is the cells' where they have names.
+        units: SQL of the whole numbers u0, u1, ... of a row.
+        numbers: columns that must hold a number.
+        sums: of u0, u1, ...
+        shift: what each row's first sum is too much by.
+        cells: how many there are; 0 without.
+        lattices: of the numbers.
+        scale: what the numbers were divided by before they were put on the lattice.
+        places: cell of a value of u0, where that is not the cell itself.
+    """
+
+    keys: tuple[Key, ...]
+    units: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
+    shift: int = 0
+    cells: int = 0
+    lattices: tuple[Lattice, ...] = ()
+    scale: float = 1.0
+    places: Mapping[Scalar, int] | None = None
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Exact numbers of one group; private.
+
+    Attributes:
+        rows: used.
+        sums: of whole steps, as `Layout.sums` has them.
+        cells: rows by cell; empty where nothing is counted by cells.
+    """
+
+    rows: int
+    sums: tuple[int, ...] = ()
+    cells: tuple[int, ...] = ()
+
+
+Groups = Mapping[tuple[Scalar, ...], Exact]

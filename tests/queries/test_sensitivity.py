@@ -8,7 +8,6 @@ number of groups, the largest and the summed change of counts with private names
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,11 +20,11 @@ from hypothesis import strategies as st
 
 from lethe.errors import InputError
 from lethe.queries import statistics as s
+from lethe.queries.aggregates import quantile as quantiles
 from lethe.queries.answer import Answer
-from lethe.queries.mechanisms.additive import Noised
-from lethe.queries.mechanisms.finding_keys import Found
-from lethe.queries.mechanisms.law import Law
-from lethe.queries.statistics import counts, grouping, moments, quantiles
+from lethe.queries.mechanisms import additive, choosing, threshold
+from lethe.queries.mechanisms.additive import Law, Noised
+from lethe.queries.mechanisms.threshold import Found
 
 SPEND = s.Spend(epsilon=1.0, delta=1e-6)
 COARSE = s.Lattice(-1, 2, 16)
@@ -57,11 +56,9 @@ class Asked:
 
 def watched(monkeypatch: pytest.MonkeyPatch) -> Asked:
     kept = Asked()
-    named_as_its_function = importlib.import_module("lethe.queries.statistics.regression")
-    for module in (counts, moments, named_as_its_function):
-        monkeypatch.setattr(module, "noised", kept.noised)
-    monkeypatch.setattr(quantiles, "exponential", kept.exponential)
-    monkeypatch.setattr(grouping, "found_keys", kept.found_keys)
+    monkeypatch.setattr(additive, "noised", kept.noised)
+    monkeypatch.setattr(choosing, "exponential", kept.exponential)
+    monkeypatch.setattr(threshold, "found_keys", kept.found_keys)
     return kept
 
 
@@ -108,7 +105,7 @@ def histogram(rows: list[Row], whose: s.Neighbours) -> object:
 
 def keys(rows: list[Row], whose: s.Neighbours) -> object:
     found = {name: sum(r == name for (r,) in rows) for name in {r for (r,) in rows}}
-    return grouping.noisy_keys(Padded(found), SPEND, whose, groups=whose.rows)
+    return s.noisy_keys(Padded(found), SPEND, whose, groups=whose.rows)
 
 
 class Padded(dict):
