@@ -36,10 +36,9 @@ from workloads import workload
 
 from lethe.mitigations.dp_sgd.method import DpSgd
 from lethe.training.design import membership, model_seed
-from lethe.training.layout import Layout
 from lethe.training.loop import train_models
 from lethe.training.models import mlp
-from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.recipe import Layout, TorchRecipe, Treatment
 
 JOB = workload("table-5000")
 NOISE, CLIP, RATE = 1.0, 1.0, 0.1

@@ -30,8 +30,7 @@ from lethe.mitigations.dp_sgd.candidate import PrivateTraining
 from lethe.mitigations.dp_sgd.individual import IndividualPrivacy
 from lethe.mitigations.dp_sgd.public_weights import public_weights
 from lethe.mitigations.mitigation import Mitigation
-from lethe.training.layout import default_layout
-from lethe.training.loop import train_models
+from lethe.training.loop import default_layout, train_models
 from lethe.training.recipe import TorchRecipe
 
 RECORDS, MODELS, DELTA = 5_000, 16, 1e-5

@@ -21,7 +21,7 @@ from stacked_training import spec_of
 from workloads import WORKLOADS, workload
 
 from lethe.training.design import membership, model_seed
-from lethe.training.engines import run_in_processes
+from lethe.training.engines.processes import run_in_processes
 from lethe.training.outputs import outputs_of
 from lethe.training.shadows import ChunkJob, Shadows, Spec, chunk_jobs, train_chunk
 

@@ -10,8 +10,7 @@ import numpy as np
 from doc_pages import DOCS, files, page
 
 from lethe.loaders import load
-from lethe.training.layout import default_layout
-from lethe.training.loop import train_models
+from lethe.training.loop import default_layout, train_models
 from lethe.training.models import load_recipe
 from lethe.training.recipe import TorchRecipe, Treatment
 

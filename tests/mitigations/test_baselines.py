@@ -14,9 +14,8 @@ import lethe
 from lethe.errors import InputError
 from lethe.mitigations.baselines import cheap_baselines, default_decay
 from lethe.training.design import holdout, membership, model_seed
-from lethe.training.layout import Layout
 from lethe.training.loop import train_models
-from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
+from lethe.training.recipe import CallableRecipe, Layout, SklearnRecipe, TorchRecipe, Treatment
 
 NONE = np.ones(1, np.float32)
 NAMES = ["l2", "label-smoothing", "mixup", "model-averaging"]

@@ -21,9 +21,8 @@ from lethe.mitigations.dp_sgd.candidate import (
 from lethe.mitigations.dp_sgd.individual import IndividualPrivacy, epsilon_histogram
 from lethe.mitigations.dp_sgd.method import DpSgd
 from lethe.training.design import model_seed
-from lethe.training.layout import Layout
 from lethe.training.loop import train_models
-from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.recipe import Layout, TorchRecipe, Treatment
 
 N = 400
 POOL = np.arange(500) < N

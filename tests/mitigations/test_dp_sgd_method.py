@@ -18,13 +18,11 @@ from torch.nn import functional
 from lethe.errors import InputError
 from lethe.mitigations.dp_sgd.method import DpSgd, PoissonSampler, expected_records
 from lethe.training.augment import Augment
-from lethe.training.batches import noise_seed
+from lethe.training.batches import factor, noise_seed
 from lethe.training.design import membership, model_seed
-from lethe.training.layout import Layout
 from lethe.training.loop import train_models
-from lethe.training.modules import build_module
-from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
-from lethe.training.schedules import factor
+from lethe.training.recipe import CallableRecipe, Layout, SklearnRecipe, TorchRecipe, Treatment
+from lethe.training.users_code import build_module
 
 RECORDS, POOL, WIDTH, CLASSES, MODELS = 30, 25, 6, 3, 4
 RNG = np.random.default_rng(3)

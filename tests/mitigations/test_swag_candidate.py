@@ -12,10 +12,9 @@ from torch import nn
 from lethe.mitigations.swag_release.candidate import DrawMethod, PosteriorDraw
 from lethe.mitigations.swag_release.mechanism import RELEASE, child_seed, swag_ppm
 from lethe.mitigations.swag_release.settings import ReleaseSettings
-from lethe.training.layout import Layout
 from lethe.training.loop import train_models
-from lethe.training.modules import build_module
-from lethe.training.recipe import CallableRecipe, TorchRecipe, Treatment
+from lethe.training.recipe import CallableRecipe, Layout, TorchRecipe, Treatment
+from lethe.training.users_code import build_module
 
 
 def network() -> nn.Module:

@@ -25,15 +25,19 @@ from lethe.training.answers import (
     Rounding,
     Temperature,
     log_distributions,
+    noisy_copies,
     tempered,
     vote_logits,
 )
-from lethe.training.copies import noisy_copies
-from lethe.training.estimators import prepared
-from lethe.training.layout import Layout
-from lethe.training.method import Work
-from lethe.training.outputs import outputs_of
-from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
+from lethe.training.outputs import outputs_of, prepared
+from lethe.training.recipe import (
+    CallableRecipe,
+    Layout,
+    SklearnRecipe,
+    TorchRecipe,
+    Treatment,
+    Work,
+)
 from lethe.training.shadows import Spec, chunk_jobs, train_chunk
 from lethe.training.signals import signal_from_logits, signal_from_probabilities
 

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from lethe.errors import RunFailed
-from lethe.training.engines import run_in_processes, stop_processes
+from lethe.training.engines.processes import run_in_processes, stop_processes
 from lethe.training.recipe import CallableRecipe, Treatment
 from lethe.training.shadows import ChunkJob, Spec, chunk_jobs, train_chunk
 from lethe.training.shards import shard_path
@@ -73,7 +73,7 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_faults import jobs_in
 from lethe.errors import LetheError
-from lethe.training.engines import run_in_processes
+from lethe.training.engines.processes import run_in_processes
 from lethe.training.folder import RunFolder
 from lethe.training.shadows import train_chunk
 try:

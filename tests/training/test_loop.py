@@ -15,10 +15,9 @@ from lethe.errors import InputError
 from lethe.training.augment import Augment
 from lethe.training.batches import Mixer, Shuffler, noise_seed, validation_rows
 from lethe.training.design import membership, model_seed
-from lethe.training.layout import Layout, default_layout
-from lethe.training.loop import train_models
-from lethe.training.modules import build_module
-from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.loop import default_layout, train_models
+from lethe.training.recipe import Layout, TorchRecipe, Treatment
+from lethe.training.users_code import build_module
 
 RECORDS, POOL, WIDTH, CLASSES = 45, 37, 5, 3
 RNG = np.random.default_rng(1)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from lethe.errors import InputError
-from lethe.training.modules import build_module, parameter_count
+from lethe.training.users_code import build_module, parameter_count
 
 
 @pytest.mark.parametrize(

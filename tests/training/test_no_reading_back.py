@@ -12,9 +12,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lethe.training.augment import Augment
-from lethe.training.layout import PER_GPU, Layout
 from lethe.training.loop import train_models
-from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.recipe import PER_GPU, Layout, TorchRecipe, Treatment
 
 aten = torch.ops.aten
 WAITS = (aten._local_scalar_dense, aten.nonzero, aten.is_nonzero, aten.equal, aten.masked_select)

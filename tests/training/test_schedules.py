@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.optim import lr_scheduler
 
-from lethe.training.schedules import SCHEDULES, factor
+from lethe.training.batches import factor
+from lethe.training.recipe import SCHEDULES
 
 
 @given(steps=st.integers(3, 200))

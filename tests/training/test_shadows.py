@@ -14,7 +14,7 @@ from torch import nn
 
 from lethe.errors import InputError, RunFailed
 from lethe.training.design import membership, model_seed
-from lethe.training.engines import run_in_processes
+from lethe.training.engines.processes import run_in_processes
 from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
 from lethe.training.shadows import (
     ChunkJob,

@@ -192,7 +192,7 @@ def scores(
     )
     from lethe.membership.audit import audit_scores
     from lethe.membership.checks import duplicates
-    from lethe.training.handed_in import read_models
+    from lethe.training.shadows import read_models
 
     file = Path(subject_named(file, config, "audit scores"))
     options = merged(config, given)

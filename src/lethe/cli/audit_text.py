@@ -151,7 +151,7 @@ def _say_time(
     found: Subject, settings: AuditSettings, options: Mapping[str, Any], progress: Progress
 ) -> None:
     """What fine-tuning will take, measured on this machine, before it begins."""
-    from lethe.training.engines import default_workers
+    from lethe.training.environment import default_workers
     from lethe.training.recipe import CallableRecipe
     from lethe.training.text_recipe import fine_tune_seconds
 

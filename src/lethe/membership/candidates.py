@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, check_choice
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import BASELINE, noise_on_mean, standard_mitigations
+from lethe.training.batches import stop_epochs
 from lethe.training.recipe import Recipe, TorchRecipe
-from lethe.training.stops import stop_epochs
 
 if TYPE_CHECKING:
     from lethe.membership.settings import AuditSettings

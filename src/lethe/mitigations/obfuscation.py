@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.guarantee import SEED_KNOWN, Guarantee, empirical_only
+from lethe.training.batches import stop_epochs
 from lethe.training.recipe import Treatment
-from lethe.training.stops import stop_epochs
 
 _OF_THIS_AUDIT = "the attacks of this audit, at their budget, on records like these"
 _VOIDED_BY = ("a stronger attack", "retraining", "another form of release")

@@ -9,7 +9,7 @@ from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.accounting import check_given_delta
 from lethe.evidence.calibration import noise_for
 from lethe.evidence.dp_statement import TUNING
-from lethe.training.schedules import SCHEDULES
+from lethe.training.recipe import SCHEDULES
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 PRECISIONS = ("float32", "bfloat16")

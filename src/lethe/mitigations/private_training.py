@@ -29,9 +29,9 @@ from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 from lethe.mitigations.clipping.trees import rows, size, tensors
 from lethe.mitigations.private_settings import PrivateSettings
 from lethe.mitigations.private_state import State, write_released
+from lethe.training.batches import factor
 from lethe.training.fingerprint import digest, hash_array, hash_json
-from lethe.training.schedules import factor
-from lethe.training.seeding import seeded
+from lethe.training.users_code import seeded
 
 _SAMPLE, _NOISE, _LAYERS = 0, 1, 2
 _LOOK = 64  # examples from which the self-check takes six that differ

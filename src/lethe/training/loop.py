@@ -14,32 +14,27 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from lethe.errors import InputError
 from lethe.training.batches import (
     Mixer,
     Plan,
     Shuffler,
+    Stops,
+    Take,
     augment_stream,
     dropout_seed,
+    factor,
     plan,
     validation_rows,
 )
-from lethe.training.layout import Layout
-from lethe.training.losses import loss_slope, mean_loss
-from lethe.training.method import Work
-from lethe.training.modules import build_module
-from lethe.training.networks.alone import Alone
-from lethe.training.networks.base import Network
-from lethe.training.networks.chain import Chain, quiet_numpy
-from lethe.training.networks.noise import Noise
-from lethe.training.networks.outputs import all_outputs
-from lethe.training.networks.vmapped import Vmapped
-from lethe.training.optimizers import Optimizer
-from lethe.training.recipe import TorchRecipe, Treatment
-from lethe.training.schedules import factor
-from lethe.training.stops import Stops, Take
+from lethe.training.networks.autograd import Alone, Vmapped
+from lethe.training.networks.chain import Chain, quiet_numpy, why_no_chain
+from lethe.training.networks.parameters import Network, Noise, all_outputs
+from lethe.training.optimizers import Optimizer, loss_slope, mean_loss
+from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work
+from lethe.training.users_code import build_module
 
 # Mixup (Zhang et al., ICLR 2018) for many models at once, each by a stream of its own.
 
@@ -258,6 +253,23 @@ def train_models(
 
 def _shifted(take: Take, first: int) -> Take:
     return lambda model, stop, outputs: take(first + model, stop, outputs)
+
+
+def default_layout(recipe: TorchRecipe) -> Layout:
+    """The layout that the structure of the module alone suggests.
+
+    Written-out layers where the module is a plain chain of them: many small models at once, but
+    convolutions one model at a time. One by one otherwise.
+    """
+    module = build_module(recipe.make_module, 0)
+    reason = why_no_chain(module)
+    if reason is None and recipe.precision == "bfloat16":
+        reason = "written-out layers compute in float32"
+    if reason is not None:
+        return Layout("alone", 1, why=reason)
+    if any(isinstance(part, nn.Conv2d) for part in module.modules()):
+        return Layout("chain", 1, why="a convolution of one model keeps a core busy")
+    return Layout("chain", why="small matrix products gain by being stacked")
 
 
 def make_network(

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, RunFailed
+from lethe.training.batches import Stops
 from lethe.training.design import membership, model_seed, partners
 from lethe.training.fingerprint import hash_array, hash_json, versions
-from lethe.training.layout import Layout
 from lethe.training.outputs import outputs_of
-from lethe.training.recipe import Recipe, Treatment
+from lethe.training.recipe import Layout, Recipe, Treatment
+from lethe.training.scores_file import ScoreTable, read_scores
 from lethe.training.shards import Shard, read_shard, shard_path, write_shard
 from lethe.training.signals import (
     codes_of_copies,
@@ -26,7 +27,6 @@ from lethe.training.signals import (
     signal_from_probabilities,
     target_sd,
 )
-from lethe.training.stops import Stops
 
 FORMAT = 3
 """Raised when the same spec would give other numbers than before."""
@@ -371,8 +371,6 @@ class Shadows:
             signal: what the numbers are: ``logit`` (phi itself), ``prob``, ``loss`` or
                 ``squared-error``.
         """
-        from lethe.training.handed_in import read_models
-
         return read_models(path, signal)[0]
 
     @classmethod
@@ -431,3 +429,59 @@ class Shadows:
             population_groups=None if groups is None else groups[~pool],
             population_predicted=outside.get("predicted"),
         )
+
+
+def read_models(path: Path | str, signal: str = "logit") -> tuple[Shadows, Shadows | None]:
+    """Reference models and, where the file marks some, the targets to attack with them.
+
+    Args:
+        path: a scores file, wide or long.
+        signal: see `read_scores`.
+
+    Returns:
+        The references, and the targets; None where every model is to be the target in turn.
+
+    Raises:
+        InputError: as `read_scores`.
+    """
+    table = read_scores(Path(path), signal)
+    outside = np.asarray(~table.members.any(axis=0))
+    if outside.all():
+        outside[:] = False  # refused elsewhere: there is nobody to find
+
+    def side(column: NDArray[Any] | None, which: NDArray[np.bool_]) -> NDArray[Any] | None:
+        return None if column is None else column[which]
+
+    whole = Shadows(
+        table.signals[:, ~outside],
+        table.members[:, ~outside],
+        table.ids[~outside],
+        side(table.labels, ~outside),
+        side(table.groups, ~outside),
+        population=table.signals[:, outside],
+        population_labels=side(table.labels, outside),
+        notes=_notes(table, int(outside.sum())),
+        task="regression" if signal == "squared-error" else None,
+        population_groups=side(table.groups, outside),
+        in_sd=False,
+    )
+    if table.targets is None:
+        return whole, None
+    return whole.select(np.flatnonzero(~table.targets)), whole.select(np.flatnonzero(table.targets))
+
+
+def _notes(table: ScoreTable, outside: int) -> tuple[str, ...]:
+    notes = list(table.notes)
+    if outside:
+        notes.append(
+            f"{outside} records are OUT of every model; they stand for people outside and are not "
+            "attacked."
+        )
+    if table.targets is not None:
+        chosen, everyone = int(table.targets.sum()), len(table.targets)
+        what = "is the target" if chosen == 1 else "are targets"
+        notes.append(
+            f"{chosen} of the {everyone} models {what}; the other {everyone - chosen} are "
+            "references."
+        )
+    return tuple(notes)

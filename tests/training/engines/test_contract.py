@@ -13,7 +13,8 @@ import pytest
 from chunks import contents, jobs_in
 
 from lethe.errors import InputError
-from lethe.training.engines import choose_engine, run_in_processes, stop_processes
+from lethe.training.engines import choose_engine
+from lethe.training.engines.processes import run_in_processes, stop_processes
 from lethe.training.shadows import ChunkJob, train_chunk
 from lethe.training.shards import shard_path
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from lethe.errors import InputError, RunFailed
-from lethe.training.engines import default_workers, run_in_processes, stop_processes
+from lethe.training.engines.processes import run_in_processes, stop_processes
+from lethe.training.environment import default_workers
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -22,19 +22,14 @@ from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.mitigations.clipping.plan import ClippingPlan, plan_clipping
 from lethe.mitigations.clipping.selfcheck import clip_factors
 from lethe.mitigations.dp_sgd.scaling import scaled_by_held_out
-from lethe.training.batches import augment_stream, dropout_seed, generator
-from lethe.training.layout import Layout
+from lethe.training.batches import augment_stream, dropout_seed, factor, generator
 from lethe.training.loop import Records, load_records, make_network
-from lethe.training.losses import loss_slope
-from lethe.training.method import Work
-from lethe.training.modules import build_module
-from lethe.training.networks.alone import Alone
-from lethe.training.networks.base import Network
+from lethe.training.networks.autograd import Alone
 from lethe.training.networks.chain import Chain, quiet_numpy
-from lethe.training.networks.noise import Noise
-from lethe.training.optimizers import Optimizer
-from lethe.training.recipe import OPTIMIZERS, Recipe, TorchRecipe
-from lethe.training.schedules import factor
+from lethe.training.networks.parameters import Network, Noise
+from lethe.training.optimizers import Optimizer, loss_slope
+from lethe.training.recipe import OPTIMIZERS, Layout, Recipe, TorchRecipe, Work
+from lethe.training.users_code import build_module
 
 # The clipped sum of a part of a batch: of stacked models in one pass, or of one by a plan.
 
@@ -127,7 +122,7 @@ class OneModel:
 
 
 def example_losses(kind: str, outputs: Tensor, truth: Tensor, smoothing: float) -> Tensor:
-    """(B,) loss of each example, whose slope is that of `lethe.training.losses.loss_slope`.
+    """(B,) loss of each example, whose slope is that of `lethe.training.optimizers.loss_slope`.
 
     Args:
         kind: ``cross-entropy`` or ``squared-error``.
@@ -199,7 +194,7 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
 
 @dataclass(frozen=True)
 class DpSgd:
-    """Differentially private training; see `lethe.training.method.Method`.
+    """Differentially private training; see `lethe.training.recipe.Method`.
 
     The recipe gives the model, the loss, label smoothing, weight decay, the schedule of the
     learning rate and augmentation (one random copy of a record a step). Weights of the treatment

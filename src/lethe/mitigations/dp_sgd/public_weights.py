@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, check_at_least
 from lethe.mitigations.dp_sgd.scaling import scaled_by_held_out
 from lethe.training.design import check_models, membership, model_seed
-from lethe.training.layout import default_layout
-from lethe.training.loop import train_models
+from lethe.training.loop import default_layout, train_models
 from lethe.training.recipe import TorchRecipe, Treatment
 from lethe.training.signals import signal_from_logits, signal_from_predictions, target_sd
 

@@ -14,9 +14,8 @@ from torch import nn
 from lethe.evidence.guarantee import Guarantee, from_seeded_noise
 from lethe.mitigations.swag_release.mechanism import RELEASE, child_seed, swag_ppm
 from lethe.mitigations.swag_release.settings import ReleaseSettings
-from lethe.training.method import Work
-from lethe.training.modules import build_module
-from lethe.training.recipe import Recipe, TorchRecipe, Treatment
+from lethe.training.recipe import Recipe, TorchRecipe, Treatment, Work
+from lethe.training.users_code import build_module
 
 _ROWS = 4096
 

@@ -20,7 +20,7 @@ from lethe.errors import InputError
 from lethe.mitigations.batch_statistics import recalculate_statistics
 from lethe.mitigations.swag_release.keeper import Keeper
 from lethe.mitigations.swag_release.records import Logits, LogLikelihood, Records
-from lethe.training.seeding import seeded
+from lethe.training.users_code import seeded
 
 Progress = Callable[[str, int, int], None]
 Named = dict[str, Tensor]

@@ -12,7 +12,7 @@ import numpy as np
 
 from lethe.errors import InputError, check_at_least
 from lethe.queries.mechanism_audit.neighbours import Pair
-from lethe.training.seeding import seeded
+from lethe.training.users_code import seeded
 
 Mechanism = Callable[..., Any]
 _SEED_NAMES = ("seed", "rng_seed", "random_state")

@@ -1,14 +1,16 @@
-"""All parameters of K models in one flat tensor, and their gradients in another."""
+"""What holds K models: all parameters in one flat tensor, their gradients in another."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+
+from lethe.training.batches import noise_seed
 
 _ALIGN = 16
 """Blocks begin at multiples of 64 bytes, and no vectorised loop has a tail."""
@@ -116,3 +118,76 @@ def buffers_of(modules: Sequence[nn.Module], device: torch.device | str) -> dict
     for name in named[0]:
         stacked[name] = torch.stack([one[name].detach() for one in named]).to(device)
     return stacked
+
+
+class Network(Protocol):
+    """K models of one architecture that take their steps together.
+
+    Attributes:
+        parameters: of all models.
+        even: whether all models must have equally many rows in a step (no padding).
+        predict_cells: rows times models to predict at once.
+    """
+
+    parameters: Parameters
+    even: bool
+    predict_cells: int
+
+    def forward(self, x: Tensor, rows: Sequence[int]) -> Tensor:
+        """(K, B, ...) inputs of a training step -> (K, B, C) float32 outputs.
+
+        Args:
+            x: inputs; may be overwritten.
+            rows: how many of the B rows are each model's own; the others are padding.
+        """
+        ...
+
+    def backward(self, slope: Tensor) -> None:
+        """(K, B, C) gradient of the outputs -> gradients of all parameters."""
+        ...
+
+    def predict(self, x: Tensor, shared: bool) -> Tensor:
+        """Outputs in evaluation mode, (K, n, C), of shared (n, ...) or own (K, n, ...) inputs."""
+        ...
+
+    def tensors(self) -> list[Tensor]:
+        """Everything that training changes, each (K, ...), for a snapshot of some models."""
+        ...
+
+
+class Noise:
+    """One draw a step for every trainable value of every model.
+
+    What a model gets depends on its seed alone, not on how it is held or what is stacked with it.
+
+    Args:
+        parameters: of K models.
+        deviation: standard deviation, >= 0; at 0 nothing is drawn.
+        seeds: K model seeds.
+    """
+
+    def __init__(self, parameters: Parameters, deviation: float, seeds: Sequence[int]) -> None:
+        self.parameters, self.deviation = parameters, deviation
+        device = parameters.grad.device
+        self._streams = [torch.Generator(device).manual_seed(noise_seed(seed)) for seed in seeds]
+        size = parameters.size if deviation > 0 else 0
+        self._noise = torch.empty(len(seeds), size, device=device)
+
+    def add(self) -> None:
+        """Add the noise of one step to the gradients."""
+        if self.deviation == 0:
+            return
+        for one, stream in zip(self._noise, self._streams, strict=True):
+            one.normal_(generator=stream)
+        self.parameters.add_noise(self._noise, self.deviation)
+
+
+def all_outputs(network: Network, inputs: Tensor) -> Tensor:
+    """(K, N, C) outputs in evaluation mode.
+
+    Args:
+        network: K models.
+        inputs: (N, ...) records, on the device of the models.
+    """
+    rows = max(1, network.predict_cells // network.parameters.models)
+    return torch.cat([network.predict(part, True) for part in torch.split(inputs, rows)], dim=1)
