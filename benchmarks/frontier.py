@@ -26,8 +26,7 @@ from strength import cifar, table
 import lethe
 from lethe.loaders import Dataset
 from lethe.membership.audit import Silent, baseline_spec
-from lethe.mitigations.dp_sgd.candidate import PrivateTraining
-from lethe.mitigations.dp_sgd.individual import IndividualPrivacy
+from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy, PrivateTraining
 from lethe.mitigations.dp_sgd.public_weights import public_weights
 from lethe.mitigations.mitigation import Mitigation
 from lethe.training.loop import default_layout, train_models

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lethe.errors import InputError
-from lethe.mitigations.batch_statistics import recalculate_statistics
+from lethe.mitigations.swag_release.records import recalculate_statistics
 
 
 class Net(nn.Module):

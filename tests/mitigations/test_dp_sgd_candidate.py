@@ -14,11 +14,12 @@ from lethe.errors import InputError
 from lethe.evidence.accounting import dp_sgd_epsilon
 from lethe.evidence.epsilon import epsilon_bound, gdp_bound
 from lethe.mitigations.dp_sgd.candidate import (
+    IndividualPrivacy,
     PrivateTraining,
+    epsilon_histogram,
     private_training,
     suggested_delta,
 )
-from lethe.mitigations.dp_sgd.individual import IndividualPrivacy, epsilon_histogram
 from lethe.mitigations.dp_sgd.method import DpSgd
 from lethe.training.design import model_seed
 from lethe.training.loop import train_models

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.dp_sgd.candidate import PrivateTraining
-from lethe.mitigations.dp_sgd.individual import IndividualPrivacy
+from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy, PrivateTraining
 from lethe.mitigations.dp_sgd.public_weights import (
     LEVELS,
     predicted,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lethe.errors import InputError
-from lethe.mitigations.dp_sgd.scaling import MOST, scaled_by_held_out
+from lethe.mitigations.dp_sgd.method import MOST_DEVIATIONS, scaled_by_held_out
 
 
 def standardised(raw: np.ndarray) -> np.ndarray:
@@ -21,7 +21,9 @@ def raw_and_pool(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def test_the_first_scaling_cancels() -> None:
     raw, pool = raw_and_pool()
     held = raw[~pool]
-    expected = np.clip((raw - held.mean(axis=0)) / held.std(axis=0), -MOST, MOST)
+    expected = np.clip(
+        (raw - held.mean(axis=0)) / held.std(axis=0), -MOST_DEVIATIONS, MOST_DEVIATIONS
+    )
     found = scaled_by_held_out(standardised(raw), pool)
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
@@ -33,7 +35,7 @@ def test_a_private_record_changes_no_other_row() -> None:
     first = scaled_by_held_out(standardised(raw), pool)
     second = scaled_by_held_out(standardised(other), pool)
     np.testing.assert_allclose(first[1:], second[1:], atol=1e-3)
-    assert np.all(second[0] == MOST)
+    assert np.all(second[0] == MOST_DEVIATIONS)
 
 
 def test_what_was_not_standardised_stays() -> None:

@@ -17,7 +17,7 @@ import lethe
 from lethe.errors import InputError
 from lethe.evidence.roc import auc, rate_at, roc
 from lethe.membership.scoring import score
-from lethe.mitigations.output import output_limits
+from lethe.mitigations.baselines import output_limits
 from lethe.training.answers import LabelOnly, Rounding, Temperature
 from lethe.training.design import holdout
 from lethe.training.recipe import TorchRecipe, Treatment

@@ -9,9 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from lethe.mitigations.swag_release.candidate import DrawMethod, PosteriorDraw
-from lethe.mitigations.swag_release.mechanism import RELEASE, child_seed, swag_ppm
-from lethe.mitigations.swag_release.settings import ReleaseSettings
+from lethe.mitigations.swag_release.mechanism import (
+    RELEASE,
+    DrawMethod,
+    PosteriorDraw,
+    ReleaseSettings,
+    child_seed,
+    swag_ppm,
+)
 from lethe.training.loop import train_models
 from lethe.training.recipe import CallableRecipe, Layout, TorchRecipe, Treatment
 from lethe.training.users_code import build_module

@@ -74,19 +74,6 @@ def exponential_weights(
     return np.clip(np.exp(exponent), low, high).astype(np.float32)
 
 
-def logistic_weights(t: Float, centre: float, temperature: float) -> NDArray[np.float32]:
-    """1 / (1 + exp((t - centre)/temperature)), the successor study's form on the t-score.
-
-    Args:
-        t: (N,) baseline t-scores; NaN gives 1.
-        centre: t at which the weight is one half.
-        temperature: > 0; towards 0 this becomes removal.
-    """
-    check_between("temperature", temperature, 0, float("inf"), open_low=True)
-    scaled = np.clip((np.where(np.isnan(t), -np.inf, t) - centre) / temperature, -700, 700)
-    return (1 / (1 + np.exp(scaled))).astype(np.float32)
-
-
 def equal_mean(
     weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float32]:

@@ -10,11 +10,29 @@ import torch
 from torch import Tensor, nn
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.mitigations.clipping import probes, selfcheck
-from lethe.mitigations.clipping.bookkeeping import Loss, NotCovered, Tape
-from lethe.mitigations.clipping.fallback import Factors, looped, vmapped
-from lethe.mitigations.clipping.selfcheck import MOST_CHANGE, SelfCheck, clip_factors
-from lethe.mitigations.clipping.trees import distinct, mapped, rows, size
+from lethe.mitigations.clipping.bookkeeping import NotCovered, Tape
+from lethe.mitigations.clipping.per_example import (
+    Factors,
+    Loss,
+    distinct,
+    looped,
+    mapped,
+    rows,
+    size,
+    vmapped,
+)
+from lethe.mitigations.clipping.selfcheck import (
+    MOST_CHANGE,
+    SelfCheck,
+    changed_buffers,
+    clip_factors,
+    coarsest,
+    evaluating,
+    is_random,
+    leaking_layer,
+    measure,
+    seeded,
+)
 
 WAYS = ("book-keeping", "vmap", "loop")
 """From the fastest to the slowest, as they are tried.
@@ -160,8 +178,8 @@ def plan_clipping(
         raise InputError("module has no parameter with requires_grad=True; nothing to train.")
     few = _few(example_batch)
     _refuse_leaks(module, loss, few)
-    random = selfcheck.is_random(module, loss, few)
-    coarse = probes.coarsest(module, loss, few)
+    random = is_random(module, loss, few)
+    coarse = coarsest(module, loss, few)
     if coarse is not None:
         tolerance = max(tolerance, 4 * torch.finfo(coarse).eps)
     reasons: list[str] = []
@@ -238,7 +256,7 @@ def _tried(
         if way == "book-keeping":
             tape = Tape(module)
             tape.fit(loss, few)
-            with probes.seeded(0):
+            with seeded(0):
                 tape.clipped_sum(loss, few, clip_factors(1.0))
         check = _measured(way, tape, module, loss, few, random, tolerance)
     except InputError:
@@ -276,11 +294,11 @@ def _measured(
         return (vmapped if way == "vmap" else looped)(module, loss, batch, factors)
 
     if not random:
-        return selfcheck.measure(computed, module, loss, few, "as given", tolerance)
-    with selfcheck.evaluating(module):
-        if selfcheck.is_random(module, loss, few):
+        return measure(computed, module, loss, few, "as given", tolerance)
+    with evaluating(module):
+        if is_random(module, loss, few):
             raise NotCovered("the model draws random numbers even in evaluation mode")
-        return selfcheck.measure(computed, module, loss, few, "evaluation", tolerance)
+        return measure(computed, module, loss, few, "evaluation", tolerance)
 
 
 def _examples(batch: Any, copies: int) -> int:
@@ -305,7 +323,7 @@ def _few(batch: Any) -> Any:
 
 
 def _refuse_leaks(module: nn.Module, loss: Loss, few: Any) -> None:
-    written = probes.changed_buffers(module, loss, few)
+    written = changed_buffers(module, loss, few)
     if written:
         owner, _, _ = written[0].rpartition(".")
         kind = type(module.get_submodule(owner)).__name__
@@ -314,7 +332,7 @@ def _refuse_leaks(module: nn.Module, loss: Loss, few: Any) -> None:
             "keeps private data outside the noise. Replace it by GroupNorm or LayerNorm, or put "
             "that layer in evaluation mode."
         )
-    leak = probes.leaking_layer(module, loss, few)
+    leak = leaking_layer(module, loss, few)
     if leak is not None:
         raise InputError(
             f"in {leak} one example changes the results of others, so clipping bounds nothing. "

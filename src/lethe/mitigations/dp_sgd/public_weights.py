@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least
-from lethe.mitigations.dp_sgd.scaling import scaled_by_held_out
+from lethe.mitigations.dp_sgd.method import scaled_by_held_out
 from lethe.training.design import check_models, membership, model_seed
 from lethe.training.loop import default_layout, train_models
 from lethe.training.recipe import TorchRecipe, Treatment

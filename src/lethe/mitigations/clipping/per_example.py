@@ -1,26 +1,123 @@
-"""Gradients of every example by themselves: right for any model without cross-example terms.
+"""Batches of any shape, and the gradient of every example by itself.
 
-Slower than book-keeping and hungrier for memory: every example's gradient is made in full.
+A batch is a tensor, or tuples, lists and mappings of tensors, examples first. `vmapped` and
+`looped` are right for any model without cross-example terms; they are slower than book-keeping
+and hungrier for memory, as every example's gradient is made in full.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from lethe.mitigations.clipping.bookkeeping import Loss, check_losses
-from lethe.mitigations.clipping.precision import full_precision
-from lethe.mitigations.clipping.products import combined
-from lethe.mitigations.clipping.trees import mapped, rows, size, tensors
+from lethe.errors import InputError
+
+
+def tensors(tree: Any) -> list[Tensor]:
+    """All tensors of a nested value, in a fixed order; anything else is passed over."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    if isinstance(tree, list | tuple):
+        return [leaf for value in tree for leaf in tensors(value)]
+    if isinstance(tree, Mapping):
+        return [leaf for value in tree.values() for leaf in tensors(value)]
+    return []
+
+
+def mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same nesting with every tensor changed; other values are kept."""
+    if isinstance(tree, Tensor):
+        return change(tree)
+    if isinstance(tree, Mapping):
+        return {key: mapped(value, change) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return tuple(mapped(value, change) for value in tree)
+    return tree
+
+
+def size(batch: Any) -> int:
+    """Number of examples B: the first dimension, the same in every tensor.
+
+    Raises:
+        InputError: there is no tensor, or the first dimensions differ.
+    """
+    lengths = {leaf.shape[0] if leaf.ndim else -1 for leaf in tensors(batch)}
+    if len(lengths) != 1 or -1 in lengths:
+        shapes = [tuple(leaf.shape) for leaf in tensors(batch)]
+        raise InputError(
+            f"batch has tensors of shapes {shapes}; each must have the examples as its first "
+            "dimension. Pass what is common to all examples inside the loss function."
+        )
+    return lengths.pop()
+
+
+def rows(batch: Any, chosen: list[int]) -> Any:
+    """The chosen examples of a batch, in the order given."""
+    at = torch.tensor(chosen, dtype=torch.long)  # of no rows, torch would make it floating point
+    return mapped(batch, lambda leaf: leaf[at.to(leaf.device)])
+
+
+def distinct(batch: Any) -> list[int]:
+    """Positions of examples that differ from all earlier ones in some tensor."""
+    seen: list[int] = []
+    for row in range(size(batch)):
+        if all(not _same(batch, row, other) for other in seen):
+            seen.append(row)
+    return seen
+
+
+def _same(batch: Any, first: int, second: int) -> bool:
+    return all(bool(torch.equal(leaf[first], leaf[second])) for leaf in tensors(batch))
+
+
+def full_precision(like: Tensor) -> AbstractContextManager[object]:
+    """Autocast off for the device of a tensor; nothing is done where it is off already."""
+    kind = like.device.type
+    if torch.is_autocast_enabled(kind):
+        return torch.autocast(kind, enabled=False)
+    return nullcontext()
+
 
 _CELLS = 2**25  # most gradient values that are held at once
 
 Factors = Callable[[Tensor], Tensor]
+Loss = Callable[[nn.Module, Any], Tensor]
+
+
+def check_losses(losses: Any, count: int) -> Tensor:
+    """The losses, if they are one number an example.
+
+    Args:
+        losses: what the user's function gave.
+        count: B.
+
+    Raises:
+        InputError: another type or shape.
+    """
+    if not isinstance(losses, Tensor) or losses.shape != (count,):
+        got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+        raise InputError(
+            f"loss gave {got} for {count} examples; it must give one number each, shape "
+            f"({count},). Use reduction='none' and average within an example yourself."
+        )
+    return losses
+
+
+def combined(c: Tensor, grads: Tensor) -> Tensor:
+    """Sum over examples of c_b times its gradient.
+
+    Args:
+        c: (B,) factors.
+        grads: (B, *shape) gradients.
+    """
+    total: Tensor = torch.tensordot(c, grads, 1)
+    return total
 
 
 class _Whole(nn.Module):
