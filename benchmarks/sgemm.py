@@ -113,6 +113,7 @@ def engine_flops() -> dict[str, float]:
     from stacked_training import spec_of
 
     from lethe.training.loop import default_layout, train_models
+    from lethe.training.recipe import Work
 
     torch.set_num_threads(1)
     job = workload("mlp-446")
@@ -123,14 +124,16 @@ def engine_flops() -> dict[str, float]:
         layout = default_layout(spec.recipe)
         start = time.perf_counter()
         for _ in train_models(
-            spec.recipe,
-            spec.features,
-            spec.labels,
-            members,
-            spec.pool,
-            spec.treatment,
-            range(STACK),
-            layout,
+            Work(
+                spec.recipe,
+                spec.features,
+                spec.labels,
+                members,
+                spec.pool,
+                spec.treatment,
+                range(STACK),
+                layout,
+            )
         ):
             pass
         return time.perf_counter() - start

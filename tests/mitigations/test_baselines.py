@@ -15,7 +15,14 @@ from lethe.errors import InputError
 from lethe.mitigations.baselines import cheap_baselines, default_decay
 from lethe.training.design import holdout, membership, model_seed
 from lethe.training.loop import train_models
-from lethe.training.recipe import CallableRecipe, Layout, SklearnRecipe, TorchRecipe, Treatment
+from lethe.training.recipe import (
+    CallableRecipe,
+    Layout,
+    SklearnRecipe,
+    TorchRecipe,
+    Treatment,
+    Work,
+)
 
 NONE = np.ones(1, np.float32)
 NAMES = ["l2", "label-smoothing", "mixup", "model-averaging"]
@@ -76,7 +83,16 @@ def test_each_does_on_digits_what_it_is_for() -> None:
 
     def seen(treatment: Treatment) -> tuple[float, float]:
         models = train_models(
-            RECIPE, data.features, data.labels, members, pool, treatment, seeds, Layout("chain", 8)
+            Work(
+                RECIPE,
+                data.features,
+                data.labels,
+                members,
+                pool,
+                treatment,
+                seeds,
+                Layout("chain", 8),
+            )
         )
         outputs = np.stack(list(models)).astype(float)
         log_p = outputs - np.logaddexp.reduce(outputs, axis=2)[..., None]

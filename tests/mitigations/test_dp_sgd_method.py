@@ -21,7 +21,14 @@ from lethe.training.augment import Augment
 from lethe.training.batches import factor, noise_seed
 from lethe.training.design import membership, model_seed
 from lethe.training.loop import train_models
-from lethe.training.recipe import CallableRecipe, Layout, SklearnRecipe, TorchRecipe, Treatment
+from lethe.training.recipe import (
+    CallableRecipe,
+    Layout,
+    SklearnRecipe,
+    TorchRecipe,
+    Treatment,
+    Work,
+)
 from lethe.training.users_code import build_module
 
 RECORDS, POOL, WIDTH, CLASSES, MODELS = 30, 25, 6, 3, 4
@@ -93,7 +100,7 @@ def trained(
 ) -> NDArray[np.float32]:
     treatment = Treatment(weights=weights, method=method)
     given = FEATURES, labels, MEMBERS[models], pool, treatment, SEEDS[models], layout
-    return np.stack(list(train_models(recipe, *given)))
+    return np.stack(list(train_models(Work(recipe, *given))))
 
 
 def by_hand(
@@ -249,7 +256,7 @@ def walk(method: DpSgd, layout: Layout, models: int) -> NDArray[np.float64]:
     treatment = Treatment(weights=np.zeros(WIDTH, np.float32), method=method)
     labels = np.zeros(WIDTH, np.int64)
     found = np.stack(
-        list(train_models(recipe, eye, labels, members, pool, treatment, seeds, layout))
+        list(train_models(Work(recipe, eye, labels, members, pool, treatment, seeds, layout)))
     )
     with torch.no_grad():
         first = np.stack([build_module(line, seed).weight.T.numpy() for seed in seeds])
@@ -351,7 +358,7 @@ def test_only_torch_recipes_can_be_clipped() -> None:
 def test_a_treatment_with_noise_of_its_own_is_refused() -> None:
     given = FEATURES, LABELS, MEMBERS, MASK, Treatment(noise=0.1, method=PRIVATE), SEEDS, CHAIN
     with pytest.raises(InputError, match="noise=0"):
-        list(train_models(SGD, *given))
+        list(train_models(Work(SGD, *given)))
 
 
 def test_a_gradient_that_is_not_finite_ends_the_training() -> None:

@@ -18,7 +18,7 @@ from lethe.mitigations.swag_release.mechanism import (
     swag_ppm,
 )
 from lethe.training.loop import train_models
-from lethe.training.recipe import CallableRecipe, Layout, TorchRecipe, Treatment
+from lethe.training.recipe import CallableRecipe, Layout, TorchRecipe, Treatment, Work
 from lethe.training.users_code import build_module
 
 
@@ -49,14 +49,16 @@ def test_each_shadow_model_is_a_draw_of_the_mechanism_on_its_own_records() -> No
     ways = method()
     outputs = list(
         train_models(
-            RECIPE,
-            features,
-            labels,
-            members,
-            POOL,
-            Treatment(method=ways),
-            [5, 6],
-            Layout("alone", 1),
+            Work(
+                RECIPE,
+                features,
+                labels,
+                members,
+                POOL,
+                Treatment(method=ways),
+                [5, 6],
+                Layout("alone", 1),
+            )
         )
     )
     for at, seed in enumerate((5, 6)):

@@ -63,7 +63,7 @@ def spec(recipe: Any = TORCH, **treatment: Any) -> Spec:
 
 
 def heard(recipe: Any, **treatment: Any) -> list[tuple[np.ndarray, str]]:
-    return list(outputs_of(spec(recipe, **treatment), LABELS, MEMBERS, [1, 2], None))
+    return list(outputs_of(spec(recipe, **treatment).work(MEMBERS, [1, 2])))
 
 
 # --- by hand ------------------------------------------------------------------------------
@@ -186,12 +186,12 @@ def test_a_torch_model_is_asked_about_every_copy() -> None:
     treatment = Treatment(answer=answer, weights=weights)
     found = list(
         outputs_of(
-            replace(spec(recipe), treatment=treatment), LABELS, MEMBERS, [1, 2], Layout("alone", 1)
+            replace(spec(recipe), treatment=treatment).work(MEMBERS, [1, 2], Layout("alone", 1))
         )
     )
     questions = [FEATURES, *noisy_copies(FEATURES, 4, 1.0, 3)]
     plain = outputs_of(
-        replace(spec(), treatment=replace(treatment, answer=None)), LABELS, MEMBERS, [1, 2], None
+        replace(spec(), treatment=replace(treatment, answer=None)).work(MEMBERS, [1, 2])
     )
     for (ours, kind), module, (full, _) in zip(found, built, plain, strict=True):
         with torch.no_grad():
@@ -246,7 +246,7 @@ def test_other_ways_to_train_are_asked_about_copies_that_nobody_trains_on() -> N
     weights = RNG.random(30).astype(np.float32)
     groups = np.arange(30) // 2
     job = replace(spec(method=method, answer=answer, weights=weights), groups=groups)
-    found = list(outputs_of(job, LABELS, MEMBERS, [1, 2], None))
+    found = list(outputs_of(job.work(MEMBERS, [1, 2])))
     (work,) = method.works
     assert work.features.shape == (90, 6) and np.array_equal(work.features[:30], FEATURES)
     assert np.array_equal(work.features[30:].reshape(2, 30, 6), noisy_copies(FEATURES, 2, 0.5, 0))
@@ -264,7 +264,7 @@ def test_a_chunk_holds_signals_and_accuracy_of_the_answer(answer: Answer, tmp_pa
     train_chunk(job)
     shard = job.finished()
     assert shard is not None and shard.correct is not None
-    known = list(outputs_of(job.spec, LABELS, shard.members.astype(bool), shard.seeds, None))
+    known = list(outputs_of(job.spec.work(shard.members.astype(bool), shard.seeds.tolist())))
     for model, (outputs, kind) in enumerate(known):
         assert kind == "logits"
         assert np.array_equal(shard.signals[model], signal_from_logits(outputs, LABELS))

@@ -16,7 +16,7 @@ from lethe.training.augment import Augment
 from lethe.training.batches import Mixer, Shuffler, noise_seed, validation_rows
 from lethe.training.design import membership, model_seed
 from lethe.training.loop import default_layout, train_models
-from lethe.training.recipe import Layout, TorchRecipe, Treatment
+from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work
 from lethe.training.users_code import build_module
 
 RECORDS, POOL, WIDTH, CLASSES = 45, 37, 5, 3
@@ -144,7 +144,7 @@ def train(
     members: np.ndarray = MEMBERS,
 ) -> np.ndarray:
     models = train_models(
-        recipe, features, LABELS, members[rows], MASK, treatment, SEEDS[rows], layout
+        Work(recipe, features, LABELS, members[rows], MASK, treatment, SEEDS[rows], layout)
     )
     return np.stack(list(models))
 
@@ -219,7 +219,7 @@ def test_a_regression_trains_on_standard_units_and_answers_in_its_own() -> None:
     recipe = replace(SGD, make_module=lambda: nn.Linear(WIDTH, 1), loss="squared-error")
     for layout in (CHAIN, VMAP, ALONE):
         models = train_models(
-            recipe, FEATURES, targets, MEMBERS[:2], MASK, Treatment(), SEEDS[:2], layout
+            Work(recipe, FEATURES, targets, MEMBERS[:2], MASK, Treatment(), SEEDS[:2], layout)
         )
         for ours, row, seed in zip(models, MEMBERS, SEEDS, strict=False):
             wanted = train_plainly(recipe, FEATURES, targets, row, MASK, Treatment(), seed)
@@ -234,7 +234,7 @@ def test_a_regression_mixes_its_targets_too() -> None:
     treatment = Treatment(mixup=1.0, average=0.5)
     for layout in (CHAIN, VMAP, ALONE):
         models = train_models(
-            recipe, FEATURES, targets, MEMBERS[:2], MASK, treatment, SEEDS[:2], layout
+            Work(recipe, FEATURES, targets, MEMBERS[:2], MASK, treatment, SEEDS[:2], layout)
         )
         for ours, row, seed in zip(models, MEMBERS, SEEDS, strict=False):
             wanted = train_plainly(recipe, FEATURES, targets, row, MASK, treatment, seed)

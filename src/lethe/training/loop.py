@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ from lethe.training.networks.autograd import Alone, Vmapped
 from lethe.training.networks.chain import Chain, quiet_numpy, why_no_chain
 from lethe.training.networks.parameters import Network, Noise, all_outputs
 from lethe.training.optimizers import Optimizer, loss_slope, mean_loss
-from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work
+from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work, check_treatment
 from lethe.training.users_code import build_module
 
 # Mixup (Zhang et al., ICLR 2018) for many models at once, each by a stream of its own.
@@ -198,28 +198,11 @@ def load_records(
     return Records(inputs, torch.from_numpy(truth).to(device), centre, scale)
 
 
-def train_models(
-    recipe: TorchRecipe,
-    features: NDArray[np.floating],
-    labels: NDArray[np.int64] | NDArray[np.float64],
-    members: NDArray[np.bool_],
-    pool: NDArray[np.bool_],
-    treatment: Treatment,
-    seeds: Sequence[int],
-    layout: Layout,
-    stops: Stops | None = None,
-) -> Iterator[NDArray[np.float32]]:
-    """Train one model for each row of `members`, up to `layout.width` at once.
+def train_models(work: Work, stops: Stops | None = None) -> Iterator[NDArray[np.float32]]:
+    """Train one model for each row of `work.members`, up to `layout.width` at once.
 
     Args:
-        recipe: how.
-        features: (N, ...) inputs.
-        labels: (N,) class codes, or targets of a regression.
-        members: (K, N) which records each model trains on.
-        pool: (N,) True where a record can be a member.
-        treatment: the mitigation.
-        seeds: K model seeds.
-        layout: see `Layout`.
+        work: models of a torch recipe.
         stops: where to ask models on the way; each answer is, to the bit, that of a training
             with the treatment's `epochs` at the stop. Asking changes nothing of the training.
 
@@ -230,23 +213,28 @@ def train_models(
     Raises:
         InputError: the recipe refuses the treatment, or it has no stops to ask at.
     """
+    recipe, treatment = work.recipe, work.treatment
+    assert isinstance(recipe, TorchRecipe)
     if stops is not None and (treatment.method is not None or treatment.average is not None):
         raise InputError("stops on the way need the recipe's own loop, without averaging.")
+    layout = work.layout or default_layout(recipe)
     if treatment.method is not None:
-        yield from treatment.method.train(
-            Work(recipe, features, labels, members, pool, treatment, seeds, layout)
-        )
+        yield from treatment.method.train(replace(work, layout=layout))
         return
-    reason = recipe.refuses(treatment)
-    if reason:
-        raise InputError(f"this treatment cannot be applied: {reason}.")
-    records = load_records(recipe, features, labels, pool, layout.device)
+    check_treatment(recipe, treatment)
+    records = load_records(recipe, work.features, work.labels, work.pool, layout.device)
     course, kept = plan(
-        len(labels), int(pool.sum()), recipe.batch_size, recipe.epochs, treatment, recipe.held_back
+        len(work.labels),
+        int(work.pool.sum()),
+        recipe.batch_size,
+        recipe.epochs,
+        treatment,
+        recipe.held_back,
     )
-    for first in range(0, len(seeds), layout.width):
+    for first in range(0, len(work.seeds), layout.width):
         some = slice(first, first + layout.width)
-        stack = _Stack(recipe, records, members[some] & kept, course, treatment, seeds[some])
+        members, seeds = work.members[some] & kept, work.seeds[some]
+        stack = _Stack(recipe, records, members, course, treatment, seeds)
         own = None if stops is None else Stops(stops.epochs, _shifted(stops.take, first))
         yield from stack.train(layout, own)
 

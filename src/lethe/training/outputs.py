@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError
+from lethe.training.batches import Stops
 from lethe.training.recipe import (
     CallableRecipe,
     SklearnRecipe,
     TorchRecipe,
     Treatment,
+    Work,
+    check_treatment,
     last_step,
     weight_argument,
 )
 from lethe.training.users_code import seeded, users_code
 
-if TYPE_CHECKING:
-    from lethe.training.batches import Stops
-    from lethe.training.recipe import Layout
-    from lethe.training.shadows import Spec
-
 
 def outputs_of(
-    spec: Spec,
-    labels: NDArray[Any],
-    members: NDArray[np.bool_],
-    seeds: Sequence[int],
-    layout: Layout | None,
-    stops: Stops | None = None,
+    work: Work, stops: Stops | None = None
 ) -> Iterator[tuple[NDArray[np.floating], str]]:
     """Train models and predict.
 
     Args:
-        spec: recipe, treatment and data.
-        labels: (N,) of the spec, in memory.
-        members: (K, N) which records each model trains on.
-        seeds: of the K models.
-        layout: how models of a torch recipe are trained; None for what its structure suggests.
+        work: the models to train.
         stops: where to ask the models of a torch recipe on the way; their answers are of the
             kind that is yielded, and limited by nothing.
 
@@ -53,77 +42,59 @@ def outputs_of(
     Raises:
         InputError: the recipe refuses the treatment.
     """
-    answer = spec.treatment.answer
+    answer = work.treatment.answer
     if answer is None:
-        yield from _full_outputs(spec, labels, members, seeds, layout, stops)
+        yield from _full_outputs(work, stops)
         return
     assert stops is None
-    reason = spec.recipe.refuses(spec.treatment)
-    if reason:
-        raise InputError(f"this treatment cannot be applied: {reason}.")
-    records = len(labels)
+    check_treatment(work.recipe, work.treatment)
+    records = len(work.labels)
     if answer.asks:
-        features = np.asarray(spec.features)
-        copies = answer.questions(features)
-        spec, labels, members = _with_more_records(spec, labels, members, copies)
-    for outputs, kind in _full_outputs(spec, labels, members, seeds, layout):
+        work = _with_more_records(work, answer.questions(np.asarray(work.features)))
+    for outputs, kind in _full_outputs(work):
         yield answer.heard(outputs.reshape(-1, records, outputs.shape[1]), kind)
 
 
-def _with_more_records(
-    spec: Spec, labels: NDArray[Any], members: NDArray[np.bool_], copies: NDArray[np.floating]
-) -> tuple[Spec, NDArray[Any], NDArray[np.bool_]]:
+def _with_more_records(work: Work, copies: NDArray[np.floating]) -> Work:
     """Put copies (A, N, ...) behind the records: no model trains on them, all are asked."""
     more = len(copies)
-    features = np.concatenate([np.asarray(spec.features)[None], copies])
-    outside = ((0, 0), (0, more * len(labels)))
-    weights = spec.treatment.weights
+    features = np.concatenate([np.asarray(work.features)[None], copies])
+    outside = (0, more * len(work.labels))
+    weights = work.treatment.weights
     if weights is not None:
-        weights = np.concatenate([weights, np.ones(outside[1][1], weights.dtype)])
-    groups = spec.groups
-    wider = replace(
-        spec,
+        weights = np.concatenate([weights, np.ones(outside[1], weights.dtype)])
+    return replace(
+        work,
         features=features.reshape(-1, *features.shape[2:]),
-        labels=np.tile(labels, 1 + more),
-        pool=np.pad(spec.pool, outside[1]),
-        treatment=replace(spec.treatment, weights=weights),
-        groups=None if groups is None else np.tile(groups, 1 + more),
+        labels=np.tile(work.labels, 1 + more),
+        members=np.pad(work.members, ((0, 0), outside)),
+        pool=np.pad(work.pool, outside),
+        treatment=replace(work.treatment, weights=weights),
     )
-    return wider, wider.labels, np.pad(members, outside)
 
 
 def _full_outputs(
-    spec: Spec,
-    labels: NDArray[Any],
-    members: NDArray[np.bool_],
-    seeds: Sequence[int],
-    layout: Layout | None,
-    stops: Stops | None = None,
+    work: Work, stops: Stops | None = None
 ) -> Iterator[tuple[NDArray[np.floating], str]]:
-    recipe, treatment = spec.recipe, spec.treatment
+    recipe, labels, treatment = work.recipe, work.labels, work.treatment
     if isinstance(recipe, TorchRecipe):
         import torch
 
-        from lethe.training.loop import default_layout, train_models
+        from lethe.training.loop import train_models
 
         torch.set_num_threads(1)
-        layout = layout or default_layout(recipe)
         kind = "logits" if recipe.task == "classification" else "prediction"
-        for outputs in train_models(
-            recipe, spec.features, labels, members, spec.pool, treatment, seeds, layout, stops
-        ):
+        for outputs in train_models(work, stops):
             yield outputs, kind
         return
     assert stops is None
-
-    features = np.array(spec.features)
-    for row, seed in zip(members, seeds, strict=True):
+    features = np.array(work.features)
+    for row, seed in zip(work.members, work.seeds, strict=True):
         rows = np.flatnonzero(row)
         if isinstance(recipe, SklearnRecipe):
             kind = "probabilities" if recipe.task == "classification" else "prediction"
-            yield train_sklearn(recipe, features, labels, rows, spec.classes, treatment, seed), kind
+            yield train_sklearn(recipe, features, labels, rows, work.classes, treatment, seed), kind
         else:
-            assert isinstance(recipe, CallableRecipe)
             yield train_callable(recipe, len(labels), rows, treatment, seed), recipe.outputs
 
 
@@ -155,9 +126,7 @@ def train_sklearn(
         InputError: the recipe refuses the treatment, the rows hold a single class, the
             estimator fails, or its outputs have another shape.
     """
-    reason = recipe.refuses(treatment)
-    if reason:
-        raise InputError(f"this treatment cannot be applied: {reason}.")
+    check_treatment(recipe, treatment)
     estimator = prepared(recipe.estimator, seed)
     extra = {}
     if treatment.weights is not None:
@@ -323,9 +292,7 @@ def train_callable(
         InputError: the recipe refuses the treatment, its code fails, or the outputs have another
             shape or are no numbers.
     """
-    reason = recipe.refuses(treatment)
-    if reason:
-        raise InputError(f"this treatment cannot be applied: {reason}.")
+    check_treatment(recipe, treatment)
     chosen = treatment.weights
     if chosen is not None and treatment.remove:
         rows = rows[chosen[rows] > 0]

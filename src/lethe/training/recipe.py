@@ -507,17 +507,19 @@ class Work:
         pool: (N,) True where a record can be a member.
         treatment: the mitigation, with its weights if it has any.
         seeds: K model seeds; a model depends on its own alone.
-        layout: how models are held, see `Layout`.
+        layout: how models of a torch recipe are held; None for what its structure suggests.
+        classes: number of classes, for estimators, whose rows may lack one.
     """
 
-    recipe: TorchRecipe
+    recipe: Recipe
     features: NDArray[np.floating]
-    labels: NDArray[np.int64] | NDArray[np.float64]
+    labels: NDArray[Any]
     members: NDArray[np.bool_]
     pool: NDArray[np.bool_]
     treatment: Treatment
     seeds: Sequence[int]
-    layout: Layout
+    layout: Layout | None = None
+    classes: int = 0
 
 
 class Method(Protocol):
@@ -537,3 +539,14 @@ class Method(Protocol):
 
 
 Recipe = TorchRecipe | SklearnRecipe | CallableRecipe
+
+
+def check_treatment(recipe: Recipe, treatment: Treatment) -> None:
+    """Refuse a treatment that the recipe cannot be given.
+
+    Raises:
+        InputError: with the reason that the recipe gives.
+    """
+    reason = recipe.refuses(treatment)
+    if reason:
+        raise InputError(f"this treatment cannot be applied: {reason}.")

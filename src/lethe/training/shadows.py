@@ -16,7 +16,7 @@ from lethe.training.batches import Stops
 from lethe.training.design import membership, model_seed, partners
 from lethe.training.fingerprint import hash_array, hash_json, versions
 from lethe.training.outputs import outputs_of
-from lethe.training.recipe import Layout, Recipe, Treatment
+from lethe.training.recipe import Layout, Recipe, Treatment, Work
 from lethe.training.scores_file import ScoreTable, read_scores
 from lethe.training.shards import Shard, read_shard, shard_path, write_shard
 from lethe.training.signals import (
@@ -92,6 +92,22 @@ class Spec:
             # Only where asked for: models of earlier runs keep their name.
             **({"predictions": True} if self.predictions else {}),
         }
+
+    def work(
+        self, members: NDArray[np.bool_], seeds: Sequence[int], layout: Layout | None = None
+    ) -> Work:
+        """Some of the models: the rows of `members` (K, N) that each trains on, and its seed."""
+        return Work(
+            self.recipe,
+            self.features,
+            np.array(self.labels),
+            members,
+            self.pool,
+            self.treatment,
+            seeds,
+            layout,
+            self.classes,
+        )
 
     def hash(self) -> str:
         """Content hash of the spec."""
@@ -191,7 +207,7 @@ def train_chunk(job: ChunkJob) -> int:
     if job.stops:
         own_kind = "prediction" if spec.task == "regression" else "logits"
         asked = Stops(job.stops, lambda model, place, answer: take(model, place, answer, own_kind))
-    trained = outputs_of(spec, labels, members, seeds, job.layout, asked)
+    trained = outputs_of(spec.work(members, seeds, job.layout), asked)
     for at, (outputs, kind) in enumerate(trained):
         take(at, len(job.stops), outputs, kind)
     merit = merit_of_signal(signals[-1]) if correct is None else correct[-1]
@@ -328,23 +344,14 @@ class Shadows:
         def cut(table: Any) -> Any:
             return None if table is None else table[rows]
 
-        return Shadows(
-            self.signals[rows],
-            self.members[rows],
-            self.ids,
-            self.labels,
-            self.groups,
-            cut(self.correct),
-            self.population[rows] if self.population.size else self.population,
-            cut(self.population_correct),
-            self.population_labels,
-            self.notes,
-            self.task,
-            self.population_groups,
-            self.features,
-            self.population_features,
-            self.in_sd,
-            cut(self.population_predicted),
+        return replace(
+            self,
+            signals=self.signals[rows],
+            members=self.members[rows],
+            correct=cut(self.correct),
+            population=self.population[rows] if self.population.size else self.population,
+            population_correct=cut(self.population_correct),
+            population_predicted=cut(self.population_predicted),
         )
 
     def halves(self) -> tuple[Shadows, Shadows]:

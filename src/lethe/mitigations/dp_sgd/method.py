@@ -22,7 +22,7 @@ from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.mitigations.clipping.plan import ClippingPlan, plan_clipping
 from lethe.mitigations.clipping.selfcheck import clip_factors
 from lethe.training.batches import augment_stream, dropout_seed, factor, generator
-from lethe.training.loop import Records, load_records, make_network
+from lethe.training.loop import Records, default_layout, load_records, make_network
 from lethe.training.networks.autograd import Alone
 from lethe.training.networks.chain import Chain, quiet_numpy
 from lethe.training.networks.parameters import Network, Noise
@@ -282,13 +282,14 @@ class DpSgd:
             raise InputError(
                 "a treatment by DP-SGD has noise and epochs of its own: leave noise=0, epochs=None."
             )
-        layout = work.layout
+        assert isinstance(work.recipe, TorchRecipe)
+        layout = work.layout or default_layout(work.recipe)
         if layout.kind != "chain":
             layout = replace(layout, kind="alone", width=1)
-        records = _load(work)
+        records = _load(work, work.recipe, layout)
         for first in range(0, len(work.seeds), layout.width):
             some = slice(first, first + layout.width)
-            yield from _Stack(self, work, records, layout, some).train()
+            yield from _Stack(self, work, work.recipe, records, layout, some).train()
 
 
 def expected_records(pool: NDArray[np.bool_]) -> int:
@@ -300,10 +301,10 @@ def expected_records(pool: NDArray[np.bool_]) -> int:
     return max(1, -(-int(pool.sum()) // 2))
 
 
-def _load(work: Work) -> Records:
+def _load(work: Work, recipe: TorchRecipe, layout: Layout) -> Records:
     """The records; inputs and targets are scaled by the held-out ones, which train nothing."""
     scaled_by = work.pool
-    if work.recipe.loss == "squared-error":
+    if recipe.loss == "squared-error":
         scaled_by = ~work.pool
         if scaled_by.sum() < 2:
             raise InputError(
@@ -311,16 +312,22 @@ def _load(work: Work) -> Records:
                 "be told: hold out two or more."
             )
     features = scaled_by_held_out(work.features, work.pool)
-    return load_records(work.recipe, features, work.labels, scaled_by, work.layout.device)
+    return load_records(recipe, features, work.labels, scaled_by, layout.device)
 
 
 class _Stack:
     """Some models that are trained together."""
 
     def __init__(
-        self, method: DpSgd, work: Work, records: Records, layout: Layout, some: slice
+        self,
+        method: DpSgd,
+        work: Work,
+        recipe: TorchRecipe,
+        records: Records,
+        layout: Layout,
+        some: slice,
     ) -> None:
-        self.method, self.recipe, self.records = method, work.recipe, records
+        self.method, self.recipe, self.records = method, recipe, records
         self.seeds = list(work.seeds[some])
         self.expected = method.sampling_rate * expected_records(work.pool)
         self.device = records.inputs.device

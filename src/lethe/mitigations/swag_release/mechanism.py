@@ -472,6 +472,7 @@ class DrawMethod:
 
     def train(self, work: Work) -> Iterator[NDArray[np.float32]]:
         """See `Method`."""
+        assert isinstance(work.recipe, TorchRecipe)
         settings = self.for_recipe(work.recipe)
         inputs = torch.from_numpy(np.array(work.features, np.float32))
         for row, seed in zip(work.members, work.seeds, strict=True):
