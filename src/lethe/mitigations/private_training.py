@@ -7,7 +7,6 @@ sampling). What may be claimed is computed from what ran, see `lethe.evidence.dp
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import time
@@ -36,11 +35,9 @@ from lethe.mitigations.clipping.per_example import Loss, rows, size, tensors
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 from lethe.training.batches import factor
 from lethe.training.fingerprint import digest, hash_array, hash_json
-from lethe.training.recipe import SCHEDULES
+from lethe.training.networks.autograd import half_products
+from lethe.training.recipe import OPTIMIZERS, PRECISIONS, SCHEDULES
 from lethe.training.users_code import seeded
-
-OPTIMIZERS = ("adam", "adamw", "sgd")
-PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,10 +230,10 @@ def train_privately(
     own = None if weights is None else check_weights(weights)
     if own is not None and len(own) != count:
         raise InputError(f"{len(own)} weights do not fit {count} examples: give one for each.")
-    autocast = _autocast(settings.precision, first.device.type)
+    half, device = settings.precision == "bfloat16", first.device.type
 
     def losses(model: nn.Module, batch: Any) -> Tensor:
-        with autocast():
+        with half_products(half, device):
             return (loss or cross_entropy)(model, batch).float()
 
     steps = settings.steps(count)
@@ -361,12 +358,6 @@ def _optimizer(settings: PrivateSettings, values: list[nn.Parameter]) -> torch.o
         return torch.optim.SGD(values, rate, settings.momentum, weight_decay=decay)
     kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
     return kind(values, rate, weight_decay=decay)
-
-
-def _autocast(precision: str, device: str) -> Callable[[], contextlib.AbstractContextManager[Any]]:
-    if precision == "float32":
-        return contextlib.nullcontext
-    return lambda: torch.autocast(device, dtype=torch.bfloat16)
 
 
 def _hash(leaf: Tensor) -> str:

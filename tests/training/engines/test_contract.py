@@ -19,9 +19,7 @@ from lethe.training.shadows import ChunkJob, train_chunk
 from lethe.training.shards import shard_path
 
 ENGINES = {
-    "one process": ("processes", 1, []),
     "two processes": ("processes", 2, []),
-    "three processes": ("processes", 3, []),
     "ray": ("ray", 2, []),
     "ray with a store": ("ray", 2, ["store=file://STORE"]),
     "slurm": ("slurm", 2, ["cluster=local"]),

@@ -174,66 +174,61 @@ def swag_ppm(
             was not allowed, or training that diverged.
         NotMeasurable: a record of positive weight has an infinite loss.
     """
-    return _Run(
-        module,
-        inputs,
-        truth,
-        settings,
-        seed,
-        draw_seed,
-        logits,
-        log_likelihood,
-        outcome,
-        progress,
-        checkpoints or Checkpoints(),
-    ).six_steps()
-
-
-class _Run:
-    """One run of the mechanism."""
-
-    def __init__(
-        self,
-        module: nn.Module,
-        inputs: Inputs,
-        truth: ArrayLike | Tensor,
-        settings: ReleaseSettings,
-        seed: int,
-        draw_seed: int | None,
-        logits: Logits,
-        log_likelihood: LogLikelihood | None,
-        outcome: str,
-        progress: Progress | None,
-        checkpoints: Checkpoints,
-    ) -> None:
-        self.outcome = check_choice("outcome", outcome, OUTCOMES)
-        if log_likelihood is not None and settings.floor is not None:
-            raise InputError(
-                f"floor={settings.floor!r} is for classifiers; with log_likelihood= the loss is "
-                "yours, so set floor=None and bound it there."
-            )
-        if log_likelihood is None and outcome != "discrete":
-            raise InputError(f"outcome={outcome!r} needs log_likelihood=, a density's logarithm.")
-        self.settings, self.checkpoints, self.progress = settings, checkpoints, progress
-        self.seed = seed
-        self.given, self.secret = draw_seed is not None, noise_seed(draw_seed)
-        device = next(module.parameters()).device
-        records = Records(inputs, truth, device, classes=log_likelihood is None)
-        self.trained = Trained(
-            copy.deepcopy(module),
-            records,
-            log_likelihood or class_log_likelihood(logits, settings.floor),
-            logits,
-            settings.momentum,
-            settings.weight_decay,
-            settings.batch_size,
-            settings.batch_norm,
+    check_choice("outcome", outcome, OUTCOMES)
+    if log_likelihood is not None and settings.floor is not None:
+        raise InputError(
+            f"floor={settings.floor!r} is for classifiers; with log_likelihood= the loss is "
+            "yours, so set floor=None and bound it there."
         )
-        self.bound: float | None = None
-        if log_likelihood is None:
-            classes = count_classes(logits, self.trained.module, records)
-            if settings.floor is not None:
-                self.bound = loss_bound(settings.floor, classes)
+    if log_likelihood is None and outcome != "discrete":
+        raise InputError(f"outcome={outcome!r} needs log_likelihood=, a density's logarithm.")
+    device = next(module.parameters()).device
+    records = Records(inputs, truth, device, classes=log_likelihood is None)
+    trained = Trained(
+        copy.deepcopy(module),
+        records,
+        log_likelihood or class_log_likelihood(logits, settings.floor),
+        logits,
+        settings.momentum,
+        settings.weight_decay,
+        settings.batch_size,
+        settings.batch_norm,
+    )
+    bound = None
+    if log_likelihood is None:
+        classes = count_classes(logits, trained.module, records)
+        if settings.floor is not None:
+            bound = loss_bound(settings.floor, classes)
+    given, secret = draw_seed is not None, noise_seed(draw_seed)
+    parts = checkpoints or Checkpoints()
+    return _Run(settings, trained, seed, secret, given, outcome, bound, parts, progress).six_steps()
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of the mechanism.
+
+    Attributes:
+        settings: what to do.
+        trained: the copy of the module that is worked on, with its records.
+        seed: of training and measuring.
+        secret: seed of the released draw.
+        given: whether the caller gave that.
+        outcome: ``discrete`` or ``density``.
+        bound: of the loss, or None.
+        checkpoints: of finished parts.
+        progress: is told (step, done, of).
+    """
+
+    settings: ReleaseSettings
+    trained: Trained
+    seed: int
+    secret: int
+    given: bool
+    outcome: str
+    bound: float | None
+    checkpoints: Checkpoints
+    progress: Progress | None
 
     def six_steps(self) -> Mechanism:
         """All of it, top to bottom."""

@@ -16,6 +16,11 @@ from lethe.training.networks.images import channels_last
 from lethe.training.networks.parameters import Parameters, buffers_of
 
 
+def half_products(on: bool, device: str) -> contextlib.AbstractContextManager[Any]:
+    """Products and convolutions in bfloat16 where asked for; all else stays float32."""
+    return torch.autocast(device, dtype=torch.bfloat16) if on else contextlib.nullcontext()
+
+
 class Alone:
     """A single model; see `base.Network`.
 
@@ -50,11 +55,6 @@ class Alone:
         self._state = _random_state(dropout, self._device)
         self._logits: Tensor | None = None
 
-    def _mixed(self) -> Any:
-        if not self._half:
-            return contextlib.nullcontext()
-        return torch.autocast(self._device.type, dtype=torch.bfloat16)
-
     def own_randomness(self) -> contextlib.AbstractContextManager[None]:
         """Passes through `module` in this context draw from the model's own stream."""
         return _own_randomness(self._state, self._device)
@@ -70,11 +70,11 @@ class Alone:
         self.module.train()
         if self._rows == 0:
             self._logits = None
-            with torch.no_grad(), self._mixed():
+            with torch.no_grad(), half_products(self._half, self._device.type):
                 self.module.train(False)
                 return torch.zeros_like(self.module(self.given(x[0])).float())[None]
         with torch.enable_grad(), self.own_randomness():
-            with self._mixed():
+            with half_products(self._half, self._device.type):
                 self._logits = self.module(self.given(x[0, : self._rows]))
             own = self._logits.detach().float()
         padding = own.new_zeros(self._shape - self._rows, *own.shape[1:])
@@ -90,7 +90,7 @@ class Alone:
     def predict(self, x: Tensor, shared: bool) -> Tensor:
         """See `Network`."""
         self.module.train(False)
-        with torch.no_grad(), self._mixed():
+        with torch.no_grad(), half_products(self._half, self._device.type):
             found: Tensor = self.module(self.given(x if shared else x[0]))
         return found.float()[None]
 
@@ -170,17 +170,12 @@ class Vmapped:
         _draw_apart(self.module, dropout)
         self._logits: Tensor | None = None
 
-    def _mixed(self) -> Any:
-        if not self._half:
-            return contextlib.nullcontext()
-        return torch.autocast(self._device.type, dtype=torch.bfloat16)
-
     def _call(self, x: Tensor, over: int | None) -> Tensor:
         def one(values: dict[str, Tensor], rest: dict[str, Tensor], rows: Tensor) -> Tensor:
             out: Tensor = functional_call(self.module, (values, rest), (rows,))
             return out
 
-        with self._mixed(), _plain_attention():
+        with half_products(self._half, self._device.type), _plain_attention():
             every = torch.func.vmap(one, in_dims=(0, 0, over), randomness="error")
             found: Tensor = every(self._leaves, self._buffers, x)
         return found
