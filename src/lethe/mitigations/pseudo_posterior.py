@@ -10,7 +10,9 @@ draws from SWAG and on the records at hand is an estimate of that, and no guaran
 
 Everything here is a function of an (S, N) array of log-likelihoods log p(y_i | x_i, theta_s): draws
 are rows, records are columns. Nothing depends on the sampler; `lethe.mitigations.swag_release`
-runs the mechanism.
+runs the mechanism. Arguments mean the same throughout: `risk` is (N,) Delta_i >= 0, infinite where
+a loss is; `weights` (N,) alpha_i in [0, 1]; `epsilon` a target > 0; `relation` ``add/remove`` or
+``replace-one``; `outcome` ``discrete``, where log p <= 0, or ``density``, where it has either sign.
 """
 
 from __future__ import annotations
@@ -36,10 +38,6 @@ Float = NDArray[np.float64]
 def epsilon_factor(relation: str, outcome: str = "discrete") -> int:
     """Epsilon of an exact posterior draw, divided by the bound B on alpha |log p|.
 
-    Args:
-        relation: ``add/remove`` or ``replace-one``.
-        outcome: ``discrete``, where log p <= 0, or ``density``, where it has either sign.
-
     >>> epsilon_factor("add/remove"), epsilon_factor("replace-one")
     (1, 2)
     """
@@ -49,11 +47,7 @@ def epsilon_factor(relation: str, outcome: str = "discrete") -> int:
 
 
 def record_risk(log_likelihoods: ArrayLike, outcome: str = "discrete") -> Float:
-    """Delta_i = max over draws of |log p(y_i | x_i, theta_s)|.
-
-    Args:
-        log_likelihoods: (S, N), of draws from the unweighted posterior.
-        outcome: ``discrete`` or ``density``.
+    """Delta_i = max over draws of |log p(y_i | x_i, theta_s)|, of the unweighted posterior.
 
     Returns:
         (N,) >= 0; higher = the record moves the posterior more; infinite where any draw gave NaN
@@ -70,14 +64,10 @@ def target_weights(
 ) -> Float:
     """Form (a): alpha_i = min(1, c / Delta_i), with c = epsilon / `epsilon_factor`.
 
+    Infinite risk gives weight 0, and 0 gives weight 1.
+
     Assumes: the weights come from private records, so they carry no proof; Delta must be measured
         again on draws from the weighted posterior (`estimate_epsilon`).
-
-    Args:
-        risk: (N,) Delta_i of `record_risk`; infinite gives weight 0, and 0 gives weight 1.
-        epsilon: target, > 0.
-        relation: ``add/remove`` (c = epsilon) or ``replace-one`` (c = epsilon / 2).
-        outcome: ``discrete`` or ``density``.
 
     >>> target_weights([1.0, 4.0, math.inf], 4.0, "replace-one")
     array([1. , 0.5, 0. ])
@@ -91,7 +81,7 @@ def linear_weights(risk: ArrayLike, scale: float, shift: float) -> Float:
     """Form (b): scale (1 - f~_i) + shift, truncated to [0, 1]; f~ is the risk rescaled to [0, 1].
 
     Args:
-        risk: (N,) Delta_i; infinite gives weight 0 and does not count in the rescaling.
+        risk: infinite gives weight 0 and does not count in the rescaling.
         scale: >= 0; how far the weights of the safest and the riskiest record lie apart.
         shift: weight of the riskiest record; finite.
 
@@ -117,12 +107,6 @@ def scalar_weights(
     """Form (c): one alpha = min(1, c / max_i Delta_i) for all, the tempered posterior.
 
     The comparator of the other forms. Records of infinite risk get 0 and the others share alpha.
-
-    Args:
-        risk: (N,) Delta_i.
-        epsilon: target, > 0.
-        relation: ``add/remove`` or ``replace-one``.
-        outcome: ``discrete`` or ``density``.
     """
     limit = _limit(epsilon, relation, outcome)
     known = _checked_risk(risk)
@@ -134,12 +118,8 @@ def scalar_weights(
 def weighted_risk(
     log_likelihoods: ArrayLike, weights: ArrayLike, outcome: str = "discrete"
 ) -> Float:
-    """alpha_i Delta_i, with 0 for weight 0 even where Delta_i is infinite.
-
-    Args:
-        log_likelihoods: (S, N), of draws from the *weighted* posterior.
-        weights: (N,) in [0, 1].
-        outcome: ``discrete`` or ``density``.
+    """alpha_i Delta_i on draws from the *weighted* posterior; 0 for weight 0 even where Delta_i is
+    infinite.
     """
     return np.asarray(weighted_values(log_likelihoods, weights, outcome).max(0))
 
@@ -152,8 +132,8 @@ def raise_weights(weights: ArrayLike, risk: ArrayLike, below: float = 0.95) -> F
     Delta does not grow; the refitted posterior is another one, so measure it again.
 
     Args:
-        weights: (N,) in [0, 1].
-        risk: (N,) weighted risks alpha_i Delta_i of `weighted_risk`, finite.
+        weights: of the round before.
+        risk: weighted risks alpha_i Delta_i of `weighted_risk`, finite.
         below: k in (0, 1), just below 1.
 
     >>> raise_weights([0.5, 0.5, 0.0], [2.0, 1.0, 0.0], below=0.9)
@@ -292,9 +272,9 @@ def estimate_epsilon(
 
     Args:
         log_likelihoods: (S, N), of draws from the weighted posterior, by the loss that was trained.
-        weights: (N,) alpha_i in [0, 1] that were trained with.
-        relation: ``add/remove`` or ``replace-one``; the study's 2 Delta is replace-one.
-        outcome: ``discrete`` or ``density``.
+        weights: that were trained with.
+        relation: the study's 2 Delta is ``replace-one``.
+        outcome: see the module.
         releases: draws that are released, >= 1; epsilon is for all of them together.
         bound: data-independent bound on |log p|, as from `loss_bound`; checked on every value.
 
@@ -404,8 +384,7 @@ def scale_response(
 
     Args:
         log_likelihoods: scale -> (S, N), from the same random numbers at each scale.
-        weights: (N,) as trained with.
-        relation: as in `lethe.mitigations.pseudo_posterior.estimate_epsilon`, like the rest.
+        weights: as trained with; the rest as in `estimate_epsilon`.
 
     Raises:
         InputError: fewer than 2 scales.

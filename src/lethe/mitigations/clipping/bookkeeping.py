@@ -271,10 +271,6 @@ class Tape:
 
         An embedding that is looked up once for all examples (positions) is repeated for each.
 
-        Args:
-            loss: losses (B,) of (module, batch).
-            batch: at least two examples.
-
         Raises:
             NotCovered: calls that the rules do not describe.
         """
@@ -306,10 +302,8 @@ class Tape:
         """One forward pass: losses (B,) with their graph, and the calls in order.
 
         Args:
-            loss: losses (B,) of (module, batch).
-            batch: B examples.
+            loss, batch, copies: see `per_example`.
             spread: repeat what `fit` found to be looked up once for all examples.
-            copies: rows an example.
         """
         count, calls = size(batch), list[Call]()
 
@@ -360,16 +354,7 @@ class Tape:
     def clipped_sum(
         self, loss: Loss, batch: Any, factors: Callable[[Tensor], Tensor], copies: int = 1
     ) -> tuple[dict[str, Tensor], Tensor]:
-        """Sum over examples of factor times gradient, and the norms.
-
-        Args:
-            loss: losses (B copies,) of (module, batch).
-            batch: B >= 1 examples, each of them in `copies` consecutive rows.
-            factors: from the norms (B,) to what each gradient is multiplied by (B,).
-            copies: rows an example; its gradient is their mean.
-
-        Returns:
-            Sum by parameter name, and norms (B,).
+        """Sum over examples of factor times gradient by parameter name, and the norms (B,).
 
         Raises:
             NotCovered: this pass was not what `fit` saw.

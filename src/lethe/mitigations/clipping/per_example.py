@@ -3,6 +3,10 @@
 A batch is a tensor, or tuples, lists and mappings of tensors, examples first. `vmapped` and
 `looped` are right for any model without cross-example terms; they are slower than book-keeping
 and hungrier for memory, as every example's gradient is made in full.
+
+Throughout the package `loss` gives the losses (B,) of (module, batch), a batch holds B >= 1
+examples, each in `copies` consecutive rows whose mean is its gradient, and `factors` turn the norms
+(b,) of consecutive examples into what their gradients are multiplied by, (b,).
 """
 
 from __future__ import annotations
@@ -93,10 +97,6 @@ Loss = Callable[[nn.Module, Any], Tensor]
 def check_losses(losses: Any, count: int) -> Tensor:
     """The losses, if they are one number an example.
 
-    Args:
-        losses: what the user's function gave.
-        count: B.
-
     Raises:
         InputError: another type or shape.
     """
@@ -110,12 +110,7 @@ def check_losses(losses: Any, count: int) -> Tensor:
 
 
 def combined(c: Tensor, grads: Tensor) -> Tensor:
-    """Sum over examples of c_b times its gradient.
-
-    Args:
-        c: (B,) factors.
-        grads: (B, *shape) gradients.
-    """
+    """Sum over examples of c_b times its gradient: (B,) factors and (B, *shape) gradients."""
     total: Tensor = torch.tensordot(c, grads, 1)
     return total
 
@@ -150,13 +145,6 @@ def vmapped(
 ) -> tuple[dict[str, Tensor], Tensor]:
     """By ``torch.func.vmap(grad)``, a part of the batch at a time.
 
-    Args:
-        module: the model.
-        loss: losses of (module, batch); called with the rows of one example.
-        batch: B >= 1 examples, each of them in `copies` consecutive rows.
-        factors: from norms (b,) of consecutive examples to factors (b,).
-        copies: rows an example; its gradient is their mean.
-
     Returns:
         Sum by parameter name, and norms (B,).
     """
@@ -190,15 +178,7 @@ def looped(
 ) -> tuple[dict[str, Tensor], Tensor]:
     """By one forward and backward pass an example: right by construction, and slow.
 
-    Args:
-        module: the model; its `.grad` fields are left as they were.
-        loss: losses of (module, batch); called with the rows of one example.
-        batch: B >= 1 examples, each of them in `copies` consecutive rows.
-        factors: from norms (b,) of consecutive examples to factors (b,).
-        copies: rows an example; its gradient is their mean.
-
-    Returns:
-        Sum by parameter name, and norms (B,).
+    The `.grad` fields are left as they were; returns as `vmapped`.
     """
     trained = _trained(module)
     before = {name: value.grad for name, value in trained.items()}

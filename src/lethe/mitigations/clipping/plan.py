@@ -202,23 +202,13 @@ def clipped_sum_in_parts(
     part_size: int,
     copies: int = 1,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """The same as `ClippingPlan.clipped_sum` for a batch that does not fit in memory at once.
+    """`ClippingPlan.clipped_sum` for a batch that does not fit in memory, by parts of `part_size`.
 
-    Noise is added once, to the whole sum: the parts are one release, not several.
-
-    Args:
-        plan: of the model.
-        batch: B >= 0 examples, each in `copies` rows.
-        clip: C, > 0.
-        weights: (B,) w_j >= 0; 1 by default.
-        part_size: most examples (not rows) that are computed at a time, >= 1.
-        copies: consecutive rows that belong to one example, >= 1.
-
-    Returns:
-        Sum over the whole batch by parameter name, and norms (B,).
+    Noise is added once, to the whole sum: the parts are one release, not several. `part_size`
+    counts examples, not rows.
 
     Raises:
-        InputError: as `clipped_sum`, or a bad part size.
+        InputError: as `clipped_sum`, or a part size below 1.
 
     Guarantee:
         That of `clipped_sum`: every example lies in one part.

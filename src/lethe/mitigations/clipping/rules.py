@@ -179,13 +179,7 @@ def linear(module: nn.Module, x: Tensor, g: Tensor) -> Product | Flat:
 
 
 def linear_product(x: Tensor, g: Tensor, copies: int = 1) -> Product:
-    """A product of (B copies, T, I) inputs and (B copies, T, O) gradients.
-
-    Args:
-        x: inputs.
-        g: gradients at the outputs.
-        copies: consecutive rows that belong to one example; their gradients are added up.
-    """
+    """A product of (B copies, T, I) inputs and (B copies, T, O) gradients, summed over copies."""
     shape = (g.shape[-1], x.shape[-1])
     return Product(_positions(gathered(x, copies)), _positions(gathered(g, copies)), shape)
 
@@ -449,15 +443,7 @@ def _is_other_rms_norm(module: nn.Module) -> bool:
 
 
 def with_copies(rule: Rule, module: nn.Module, x: Tensor, g: Tensor, copies: int) -> Slopes:
-    """The rule of a layer, with gradients added up over consecutive rows of one example.
-
-    Args:
-        rule: of the layer.
-        module: the layer.
-        x: (B copies, ...) inputs.
-        g: (B copies, ...) gradients at the outputs.
-        copies: rows an example.
-    """
+    """The rule of a layer, with gradients added up over the `copies` rows of one example."""
     if copies == 1 or rule not in (conv, _group_norm):  # those take any middle dimensions
         return rule(module, gathered(x, copies), gathered(g, copies))
     alone = rule(module, x, g)

@@ -40,11 +40,6 @@ def changed_buffers(module: nn.Module, loss: Loss, batch: Any) -> list[str]:
     """Names of buffers that a forward pass writes; they are put back.
 
     Running statistics and the like carry what they saw of the records past the noise.
-
-    Args:
-        module: the model, in the mode it is trained in.
-        loss: losses (B,) of (module, batch).
-        batch: examples.
     """
     before = {name: value.clone() for name, value in module.named_buffers()}
     try:
@@ -69,16 +64,7 @@ def _moved(first: Tensor, second: Tensor) -> bool:
 
 
 def coarsest(module: nn.Module, loss: Loss, batch: Any) -> torch.dtype | None:
-    """The least precise type of an active autocast, asked whenever a layer is called.
-
-    Args:
-        module: the model.
-        loss: losses (B,) of (module, batch), in which autocast may be switched on.
-        batch: examples.
-
-    Returns:
-        The type, or None where no autocast is active.
-    """
+    """The least precise type of an active autocast, asked whenever a layer is called, or None."""
     device = tensors(batch)[0].device.type
     active: set[torch.dtype] = set()
 
@@ -100,13 +86,8 @@ def coarsest(module: nn.Module, loss: Loss, batch: Any) -> torch.dtype | None:
 def leaking_layer(module: nn.Module, loss: Loss, batch: Any) -> str | None:
     """Name of the first layer in which replacing one example changes the others, or None.
 
-    Args:
-        module: the model, in the mode it is trained in.
-        loss: losses (B,) of (module, batch).
-        batch: at least two examples that differ.
-
-    Returns:
-        The layer's name, ``the loss function`` where no layer is at fault, or None.
+    The name is ``the loss function`` where no layer is at fault; the batch needs two examples that
+    differ.
 
     Raises:
         InputError: the losses are not (B,) or not finite.
@@ -249,13 +230,7 @@ def clip_factors(clip: float, weights: Tensor | None = None) -> Factors:
 
 
 def is_random(module: nn.Module, loss: Loss, batch: Any) -> bool:
-    """Whether two passes over the same batch with other random numbers differ.
-
-    Args:
-        module: the model, in its present mode.
-        loss: losses (B,) of (module, batch).
-        batch: examples.
-    """
+    """Whether two passes over the same batch with other random numbers differ."""
     with torch.enable_grad():  # reentrant checkpoints complain without
         with seeded(1):
             first = loss(module, batch)
@@ -286,11 +261,10 @@ def measure(
 
     Args:
         way: from (batch, factors) to sums by name and norms (B,).
-        module: the model, deterministic in its present mode.
-        loss: losses (B,) of (module, batch).
-        batch: n examples, at least 2.
-        mode: for the record.
-        tolerance: for the record.
+        module: deterministic in its present mode.
+        loss: see `per_example`.
+        batch: at least 2 examples.
+        mode, tolerance: for the record.
 
     Raises:
         InputError: no trained parameter changes the loss.

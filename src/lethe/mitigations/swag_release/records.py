@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.mitigations.clipping.selfcheck import evaluating
 from lethe.mitigations.pseudo_posterior import NEIGHBOURS
 from lethe.mitigations.swag import PRECISIONS
 from lethe.training.fingerprint import digest, hash_value
@@ -254,14 +255,8 @@ def class_log_likelihood(logits: Logits, floor: float | None) -> LogLikelihood:
 
 def count_classes(logits: Logits, module: nn.Module, records: Records) -> int:
     """C, read off the model's scores of the first record; refused if truth does not fit."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.train(False)
-    try:
-        with torch.no_grad():
-            scores = logits(module, records.batch(np.arange(1))[0])
-    finally:
-        for part, mode in modes:
-            part.training = mode
+    with evaluating(module), torch.no_grad():
+        scores = logits(module, records.batch(np.arange(1))[0])
     classes = int(scores.shape[-1])
     largest = int(records.truth.max())
     if largest >= classes:
@@ -315,98 +310,62 @@ def floored_log_likelihood(logits: Tensor, labels: Tensor, floor: float) -> Tens
     return torch.logaddexp(chosen + math.log1p(-floor), uniform)
 
 
-Forward = Callable[[nn.Module, Any], object]
-
-
 def forward_batch(module: nn.Module, batch: Any) -> object:
-    """Call a module on one batch of a loader.
+    """Call a module on one batch of `Records`.
 
     Args:
         module: the model.
-        batch: a mapping (its entries go in by name; those that `forward` does not take are left
-            out), a tuple or list (its first element goes in), or a tensor.
+        batch: a tensor, or a mapping, whose entries go in by name; those that `forward` does not
+            take are left out.
     """
-    if isinstance(batch, Mapping):
-        taken = inspect.signature(module.forward).parameters
-        if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values()):
-            return module(**batch)
-        known = {str(name): value for name, value in batch.items() if name in taken}
-        if not known:
-            raise InputError(
-                f"no entry of the batch ({', '.join(map(str, batch))}) is an argument of the "
-                "model's forward; give forward=, a function of (module, batch)."
-            )
-        return module(**known)
-    if isinstance(batch, tuple | list) and batch:
-        return module(batch[0])
-    if isinstance(batch, Tensor):
+    if not isinstance(batch, Mapping):
         return module(batch)
-    raise InputError(
-        f"a batch is {type(batch).__name__}, not a mapping, a non-empty tuple or list, or a "
-        "tensor; give forward=, a function of (module, batch)."
-    )
+    taken = inspect.signature(module.forward).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
+        return module(**batch)
+    known = {str(name): value for name, value in batch.items() if name in taken}
+    if not known:
+        raise InputError(
+            f"no entry of the batch ({', '.join(map(str, batch))}) is an argument of the "
+            "model's forward; give logits=, a function of (module, batch)."
+        )
+    return module(**known)
 
 
 @torch.no_grad()
 def recalculate_statistics(
-    module: nn.Module, batches: Iterable[Any], forward: Forward = forward_batch
-) -> int:
-    """Recompute running means and variances of all batch-normalisation layers over a loader.
+    module: nn.Module, batches: Iterable[Any], forward: Callable[[nn.Module, Any], object]
+) -> None:
+    """Recompute running means and variances of all batch-normalisation layers.
 
     A draw's own statistics are needed, since those of training belong to other parameters (Maddox
     et al. 2019, section 3.2). Batches count by their size; all other layers, dropout too, stay in
-    evaluation mode. Statistics of layers that no batch reaches are reset.
+    evaluation mode.
 
     Guarantee: none. This step reads its records with full weight, whatever weight they had in
         training, and no accounting counts it: a model released afterwards tells about them beyond
-        any claim for its parameters. Use public records, or a model with LayerNorm or GroupNorm.
-
-    Args:
-        module: the model with the drawn parameters; only its running statistics change.
-        batches: at least one batch; mappings as from text loaders, tuples, lists or tensors.
-        forward: how to call the model on a batch.
-
-    Returns:
-        Layers that were recomputed; 0 means that nothing was read and nothing was needed.
-
-    Raises:
-        InputError: no batch.
+        any claim for its parameters.
     """
-    layers = [
-        layer
-        for layer in module.modules()
-        if isinstance(layer, _BatchNorm) and layer.running_mean is not None
-    ]
-    if not layers:
-        return 0
-    modes = [(part, part.training) for part in module.modules()]
+    layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
     momenta = [layer.momentum for layer in layers]
     seen = dict.fromkeys(layers, 0)
 
     def weigh(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         assert isinstance(layer, _BatchNorm)
-        values = inputs[0]
-        rows = values.numel() // values.shape[1]
+        rows = inputs[0].numel() // inputs[0].shape[1]
         seen[layer] += rows
         layer.momentum = rows / seen[layer]
 
     hooks = [layer.register_forward_pre_hook(weigh) for layer in layers]
-    module.train(False)
-    count = 0
     try:
-        for layer in layers:
-            layer.reset_running_stats()
-            layer.train()
-        for batch in batches:
-            forward(module, batch)
-            count += 1
+        with evaluating(module):
+            for layer in layers:
+                layer.reset_running_stats()
+                layer.train()
+            for batch in batches:
+                forward(module, batch)
     finally:
         for hook in hooks:
             hook.remove()
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
-        for part, mode in modes:
-            part.training = mode
-    if count == 0:
-        raise InputError("batches is empty; statistics need at least one batch.")
-    return len(layers)
