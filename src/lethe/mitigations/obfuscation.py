@@ -79,9 +79,7 @@ def equal_mean(
 ) -> NDArray[np.float32]:
     """One weight for everybody with the same mean: is it who is weighted, or how much?
 
-    Args:
-        weights: (N,) targeted weights.
-        pool: (N,) records that can be members, over which the mean is taken; all by default.
+    The mean is taken over the records of `pool`, which can be members; over all by default.
     """
     counted = weights if pool is None else weights[pool]
     return np.full_like(weights, float(counted.mean(dtype=np.float64)))
@@ -112,12 +110,7 @@ class Obfuscation:
     def treatment(
         self, weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
     ) -> Treatment:
-        """The training change.
-
-        Args:
-            weights: (N,) targeted weights of this audit; 1 for held-out records.
-            pool: (N,) records that can be members; all by default.
-        """
+        """See `Mitigation`."""
         rule = self.settings.get("weights")
         chosen: NDArray[np.float32] | None = None
         if rule == "targeted":

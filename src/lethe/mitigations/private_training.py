@@ -456,13 +456,7 @@ class State:
 
 
 def write_released(path: Path, module: nn.Module, guarantee: Guarantee) -> None:
-    """Write a module's state as safetensors with its guarantee in the header.
-
-    Args:
-        path: where to; replaced when it exists.
-        module: what is released; tied weights are written once for each name.
-        guarantee: what is claimed of it.
-    """
+    """Write a module's state as safetensors with its guarantee in the header."""
     state: dict[str, Any] = {
         key: value.detach().cpu().contiguous().clone() for key, value in module.state_dict().items()
     }

@@ -185,9 +185,7 @@ class Layout:
     def named(self, vectors: Tensor, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
         """Views of (..., P) vectors by name, with tied names on one tensor.
 
-        Args:
-            vectors: (..., P).
-            dtype: type of the tensors; each parameter's own by default.
+        `dtype` is each parameter's own by default.
         """
         found = {
             entry.name: vectors[..., entry.start : entry.end]
@@ -212,14 +210,9 @@ FORMAT = "lethe-swag-1"
 
 
 def ring(rows: int, size: int, dtype: torch.dtype, device: str, path: Path | None) -> Tensor:
-    """(rows, size) zeros; on disk, and read only where needed, when a path is given.
+    """(rows, size) zeros for deviations; on disk, and read only where needed, when a path is given.
 
-    Args:
-        rows: deviations kept.
-        size: parameters.
-        dtype: of the deviations.
-        device: where to; only ``cpu`` can be on disk.
-        path: a new file; it is the user's to delete.
+    The path is a new file, the user's to delete; only a ``cpu`` device can be on disk.
     """
     if path is None:
         return torch.zeros(rows, size, dtype=dtype, device=device)
@@ -240,10 +233,7 @@ def ring(rows: int, size: int, dtype: torch.dtype, device: str, path: Path | Non
 def write_state(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
     """Write contiguous tensors as one safetensors file, straight from memory, whole or not at all.
 
-    Args:
-        path: where to; replaced when it exists.
-        tensors: name -> float32, float64 or bfloat16 tensor.
-        header: plain words that go into the file's header.
+    float32, float64 and bfloat16 tensors; the header holds plain words.
     """
     table: dict[str, object] = {"__metadata__": dict(header)}
     place = 0

@@ -136,11 +136,11 @@ class LabelOnly:
 
     Attributes:
         copies: A >= 1 of each record; memory and predictions grow by that factor.
-        scale: of the noise in standard deviations, see `noisy_copies`.
-        flip: chance that a column of two values changes; of tables.
+        scale: of the noise in standard deviations, >= 0, see `noisy_copies`.
+        flip: probability in [0, 1] that a column of two values changes; of tables.
         kind: ``table`` or ``image``.
-        shift: most pixels that an image moves.
-        mirror: whether images may be mirrored.
+        shift: most pixels that an image moves, >= 0 and below its side.
+        mirror: whether images may be mirrored; digits and letters should not be.
         shape: (height, width) or (channels, height, width) of images that are stored flat.
         seed: of the copies, the same for all models.
     """
@@ -239,21 +239,12 @@ def vote_logits(labels: NDArray[np.integer], classes: int) -> Float:
 
 
 def tempered(log_p: Float, temperature: float) -> Float:
-    """p^(1/T), normalised.
-
-    Args:
-        log_p: (..., C) logarithms of distributions, -inf for 0.
-        temperature: T > 0.
-    """
+    """p^(1/T), normalised, from (..., C) logarithms of distributions, -inf for 0."""
     return np.exp(_normalised(log_p / temperature))
 
 
 def log_distributions(outputs: NDArray[np.floating], kind: str) -> Float:
-    """Logarithms of the class probabilities, in double precision.
-
-    Args:
-        outputs: (n, C) of `kind`.
-        kind: ``logits`` or ``probabilities``.
+    """(n, C) logarithms of the class probabilities, in double precision.
 
     Raises:
         InputError: a row of probabilities is no distribution; the message names the first.
@@ -295,13 +286,8 @@ def noisy_copies(
 
     Args:
         features: (N, D) of a table, or (N, H, W) or (N, channels, H, W) of images.
-        count: A, copies of each record, >= 1.
-        scale: of the noise, in standard deviations, >= 0.
-        seed: of the changes; copy number a is a function of the seed and of a.
-        kind: ``table`` or ``image``.
-        flip: probability in [0, 1] that a column of two values changes; of tables.
-        shift: most pixels that an image moves, >= 0 and below its side.
-        mirror: whether images may be mirrored; digits and letters should not be.
+        count: A, copies of each record, >= 1; number a is a function of the seed and of a.
+        scale, seed, kind, flip, shift, mirror: as in `LabelOnly`.
 
     Returns:
         (A, N, ...) float32, of the shape of the features after the first axis.

@@ -109,13 +109,7 @@ class Shuffler:
 
 
 class Mixer:
-    """Draws with whom, and how far, each row of a model's batches is mixed.
-
-    Args:
-        sizes: (steps,) rows of each batch, see `Shuffler`.
-        seed: of the model.
-        alpha: > 0 of Beta(alpha, alpha).
-    """
+    """Draws with whom, and how far, each row of a model's batches is mixed; see `Mixing`."""
 
     def __init__(self, sizes: NDArray[np.int64], seed: int, alpha: float) -> None:
         self._sizes, self._alpha = sizes, alpha

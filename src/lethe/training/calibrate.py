@@ -49,14 +49,9 @@ _EXACT = (
 
 @dataclass(frozen=True)
 class Trial:
-    """What a calibration looks at.
+    """What a calibration looks at: recipe, data and `pool` as in `Spec`.
 
     Attributes:
-        recipe: how one model is trained.
-        features: (N, ...) inputs of all records.
-        labels: (N,) class codes or targets.
-        pool: (N,) True where a record can be a member.
-        seed: of the audit.
         workers: processes that will train side by side.
         memory: bytes that all of them may take together.
     """

@@ -284,12 +284,7 @@ def write_personal(
 ) -> str:
     """Write `NAME.parquet`, or `NAME.csv` where pyarrow is missing; returns the file's name.
 
-    Nobody else on the machine can read it.
-
-    Args:
-        folder: of the run.
-        rows: all with the same columns.
-        name: of the table.
+    Only the owner can read it. All rows have the same columns.
     """
     if find_spec("pyarrow") is None:
         path, content = folder.path / f"{name}.csv", _csv(rows)

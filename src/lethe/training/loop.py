@@ -43,13 +43,8 @@ class Mixing:
     """Inputs and targets of a batch mixed with other rows of the same model's batch (eq. 1).
 
     The loss of a mixture is the mixture of the losses, which for both losses here has the slope
-    of the loss at the mixed target. A record's weight stays with its own part.
-
-    Args:
-        shufflers: of the models.
-        seeds: of the models.
-        alpha: > 0 of Beta(alpha, alpha); None mixes nothing.
-        device: of the records.
+    of the loss at the mixed target. A record's weight stays with its own part. `alpha` > 0 is of
+    Beta(alpha, alpha); None mixes nothing.
     """
 
     def __init__(
@@ -175,13 +170,9 @@ def load_records(
 ) -> Records:
     """Put the data on the device, once for all models.
 
-    Args:
-        recipe: its loss says what the labels are.
-        features: (N, ...) inputs.
-        labels: (N,) class codes or targets; targets are standardised by the pool's moments.
-        pool: (N,) True where a record can be a member.
-        device: where to. On a GPU float32 then means float32, without the shorter numbers that
-            cuDNN takes by default, and cuDNN keeps to kernels that repeat their results.
+    Targets are standardised by the moments of `pool`. On a GPU float32 then means float32, without
+    the shorter numbers that cuDNN takes by default, and cuDNN keeps to kernels that repeat their
+    results.
     """
     if device == "cuda":
         torch.backends.cudnn.allow_tf32 = False

@@ -110,12 +110,9 @@ def train_sklearn(
     """Fit a clone of the estimator and return its outputs for all records.
 
     Args:
-        recipe: holds the estimator.
-        features: (N, ...) inputs; only a bare skorch net sees more than two axes.
-        labels: (N,) class codes, or float64 targets for a regressor.
+        recipe, features, labels, classes, treatment: see `Work`; only a bare skorch net sees more
+            than two axes of features.
         rows: the records it trains on.
-        classes: C; not looked at for a regressor.
-        treatment: the mitigation.
         seed: of this model; every ``random_state`` and the global generators get it.
 
     Returns:
@@ -232,8 +229,7 @@ def _probabilities(
 ) -> NDArray[np.floating]:
     """(N, C) probabilities from those of the classes in the training rows.
 
-    Args:
-        known: the class behind each code that the estimator was fitted with.
+    `known` is the class behind each code that the estimator was fitted with.
     """
     if hasattr(estimator, "predict_proba"):
         found, how = np.asarray(estimator.predict_proba(inputs)), "predict_proba"
@@ -276,14 +272,7 @@ def train_callable(
     treatment: Treatment,
     seed: int,
 ) -> NDArray[np.floating]:
-    """Call the user's training code and return its outputs for all records.
-
-    Args:
-        recipe: holds the code, and the code the data.
-        records: N, all records.
-        rows: the records it trains on.
-        treatment: the mitigation.
-        seed: of this model.
+    """Call the user's training code and return its outputs for all `records`.
 
     Returns:
         (N, C) logits or probabilities, or (N, 1) predictions, as the recipe declares.

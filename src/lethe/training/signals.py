@@ -83,10 +83,9 @@ def signal_from_probabilities(
 
 
 def check_distributions(probabilities: NDArray[np.floating]) -> None:
-    """Refuse rows that are no distribution, up to the rounding of half precision; NaN may stay.
+    """Refuse rows (n, C) that are no distribution, up to the rounding of half precision.
 
-    Args:
-        probabilities: (n, C).
+    NaN may stay.
 
     Raises:
         InputError: a row is none; the message names the first record.
@@ -164,11 +163,7 @@ def signal_from_predictions(
 def merit_of_signal(signal: NDArray[np.float32]) -> NDArray[np.float32]:
     """1 - phi², 1 - (squared error)/(variance of the target): what a record adds to R².
 
-    Args:
-        signal: phi of a regression, any shape.
-
-    Returns:
-        The same shape, at most 1; its mean over held-out records is R².
+    At most 1; its mean over held-out records is R².
     """
     merit: NDArray[np.float32] = 1 - signal * signal
     return merit

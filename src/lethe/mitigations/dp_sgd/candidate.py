@@ -101,9 +101,6 @@ class PrivateTraining:
     def method(self, records: int) -> DpSgd:
         """The training itself, for n records a model.
 
-        Args:
-            records: n >= 1.
-
         Raises:
             InputError: a target that no noise reaches.
             MissingExtra: dp-accounting is not installed.
@@ -137,11 +134,7 @@ class PrivateTraining:
         return {}
 
     def run(self, records: int) -> DpSgdRun:
-        """What runs, for the statement of what it proves.
-
-        Args:
-            records: n in the training of one model.
-        """
+        """What runs with n records in the training of one model, for what it proves."""
         method = self.method(records)
         return DpSgdRun(
             method.noise_multiplier,

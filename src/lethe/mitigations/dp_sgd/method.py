@@ -59,8 +59,7 @@ def clipped_sum_of(network: Network, recipe: TorchRecipe, x: Tensor, truth: Tens
     Args:
         network: of `Chain` or `Alone`.
         recipe: its loss.
-        x: (N, ...) records, for the self-check of a model that is no chain of known layers.
-        truth: (N,) their class codes or targets.
+        x, truth: (N, ...) records, for the self-check of a model that is no chain of known layers.
 
     Raises:
         InputError: the model mixes records, or no way keeps the clipping bound; see
@@ -121,14 +120,7 @@ class OneModel:
 
 
 def example_losses(kind: str, outputs: Tensor, truth: Tensor, smoothing: float) -> Tensor:
-    """(B,) loss of each example, whose slope is that of `lethe.training.optimizers.loss_slope`.
-
-    Args:
-        kind: ``cross-entropy`` or ``squared-error``.
-        outputs: (B, C) logits or (B, 1) predictions.
-        truth: (B,) class codes or targets.
-        smoothing: label smoothing of cross-entropy.
-    """
+    """(B,) loss of each example, whose slope is that of `loss_slope`; truth is (B,)."""
     if kind == "squared-error":
         return (outputs[:, 0] - truth).square()
     return functional.cross_entropy(outputs, truth, reduction="none", label_smoothing=smoothing)

@@ -70,11 +70,7 @@ def release_guarantee(
 ) -> Guarantee:
     """The label of a release: asymptotic, with all that is known to stand against it.
 
-    Args:
-        settings: that the draw was made with.
-        estimate: on the final draws.
-        response: to the scale of the draw, or None.
-        recomputed: whether batch statistics were recomputed on the private records.
+    `recomputed` says whether batch statistics were recomputed on the private records.
     """
     sampler = {"swag": "SWAG", "sgld": "SGLD"}[settings.sampler]
     plain = estimate.guarantee(sampler, batch_norm=recomputed)

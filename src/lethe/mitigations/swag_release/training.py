@@ -119,14 +119,7 @@ class Phase:
 
 
 class Momentum:
-    """SGD with momentum, as torch has it; its own would load a compiler of several seconds.
-
-    Args:
-        parameters: to be trained.
-        rate: learning rate.
-        momentum: in [0, 1).
-        weight_decay: >= 0.
-    """
+    """SGD with momentum, as torch has it; its own would load a compiler of several seconds."""
 
     def __init__(
         self,
@@ -163,10 +156,7 @@ class Trained:
         records: all private records.
         log_likelihood: (module, batch, truth) -> (B,) log p; the loss is minus that.
         forward: how to call the model on a batch where batch statistics are recomputed.
-        momentum: of SGD.
-        weight_decay: of SGD.
-        batch_size: records a step aimed at.
-        batch_norm: see `ReleaseSettings`.
+        momentum, weight_decay, batch_size, batch_norm: see `ReleaseSettings`.
 
     Raises:
         InputError: nothing to train, or batch normalisation that was not allowed.

@@ -183,11 +183,6 @@ class Noise:
 
 
 def all_outputs(network: Network, inputs: Tensor) -> Tensor:
-    """(K, N, C) outputs in evaluation mode.
-
-    Args:
-        network: K models.
-        inputs: (N, ...) records, on the device of the models.
-    """
+    """(K, N, C) outputs in evaluation mode of (N, ...) records on the device of the models."""
     rows = max(1, network.predict_cells // network.parameters.models)
     return torch.cat([network.predict(part, True) for part in torch.split(inputs, rows)], dim=1)
