@@ -273,7 +273,7 @@ def train_privately(
                 settings.schedule, step, steps, settings.warmup
             )
         optimizer.step()
-        state.keep(step + 1)
+        state.save(step + 1)
         if progress is not None:
             progress(step + 1, steps)
     optimizer.zero_grad(set_to_none=True)
@@ -434,7 +434,7 @@ class State:
         described = self._optimizer.state_dict()
         self._optimizer.load_state_dict({**described, "state": slots})
 
-    def keep(self, step: int) -> None:
+    def save(self, step: int) -> None:
         """Save, if the last time is long ago."""
         if self._path is not None and time.monotonic() - self._saved >= _EVERY:
             self._write(step)

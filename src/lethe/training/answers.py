@@ -27,7 +27,7 @@ class Answer(Protocol):
     """What a classifier answers; it travels to worker processes."""
 
     @property
-    def asks(self) -> bool:
+    def needs_copies(self) -> bool:
         """Whether the attacker asks about changed copies too."""
         ...
 
@@ -35,11 +35,11 @@ class Answer(Protocol):
         """Plain values that decide the answers, for findings and for the content hash."""
         ...
 
-    def questions(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
+    def queries(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
         """(A, N, ...) changed copies of (N, ...) records that are asked about; A may be 0."""
         ...
 
-    def heard(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
+    def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
         """What the attacker knows of the outputs.
 
         Args:
@@ -53,19 +53,19 @@ class Answer(Protocol):
         ...
 
 
-class _Undisturbed:
+class _OfTheRecordAlone:
     """An answer that is asked about the records alone."""
 
     @property
-    def asks(self) -> bool:
+    def needs_copies(self) -> bool:
         return False
 
-    def questions(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
+    def queries(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
         return np.empty((0, *features.shape), features.dtype)
 
 
 @dataclass(frozen=True)
-class Temperature(_Undisturbed):
+class Temperature(_OfTheRecordAlone):
     """Probabilities p^(1/T), normalised; in double precision.
 
     The attacker takes them to the power T again. Nothing is lost but what the numbers cannot
@@ -88,7 +88,7 @@ class Temperature(_Undisturbed):
     def describe(self) -> dict[str, Any]:
         return {"kind": "temperature", **asdict(self)}
 
-    def heard(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
+    def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
         answered = tempered(log_distributions(outputs[0], kind), self.temperature)
         with np.errstate(invalid="ignore"):
             undone = self.temperature * np.log(np.maximum(answered, _TINY))
@@ -98,7 +98,7 @@ class Temperature(_Undisturbed):
 
 
 @dataclass(frozen=True)
-class Rounding(_Undisturbed):
+class Rounding(_OfTheRecordAlone):
     """Probabilities rounded to some decimals; they need not sum to 1 any more.
 
     A probability that is answered as 0 counts as half a unit of the last decimal, so that every
@@ -107,7 +107,7 @@ class Rounding(_Undisturbed):
     Attributes:
         decimals: 0 to 15.
 
-    >>> Rounding(1).heard(np.array([[[0.86, 0.14]]]), "probabilities")[0].round(2).tolist()
+    >>> Rounding(1).observation(np.array([[[0.86, 0.14]]]), "probabilities")[0].round(2).tolist()
     [[-0.11, -2.3]]
     """
 
@@ -121,7 +121,7 @@ class Rounding(_Undisturbed):
     def describe(self) -> dict[str, Any]:
         return {"kind": "rounding", **asdict(self)}
 
-    def heard(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
+    def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
         answered = np.round(np.exp(log_distributions(outputs[0], kind)), int(self.decimals))
         return np.log(np.maximum(answered, 0.5 * 10.0 ** -int(self.decimals))), "logits"
 
@@ -166,7 +166,7 @@ class LabelOnly:
             )
 
     @property
-    def asks(self) -> bool:
+    def needs_copies(self) -> bool:
         return True
 
     def describe(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class LabelOnly:
             "shape": None if self.shape is None else list(self.shape),
         }
 
-    def questions(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
+    def queries(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
         given = features
         if self.kind == "table":
             given = features.reshape(len(features), -1)
@@ -200,7 +200,7 @@ class LabelOnly:
         )
         return made.reshape(self.copies, *features.shape)
 
-    def heard(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
+    def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
         if kind == "probabilities":
             check_distributions(outputs[0])
         lost = np.isnan(outputs).any(axis=(0, 2))

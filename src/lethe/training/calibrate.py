@@ -21,7 +21,7 @@ from lethe.training.batches import dropout_seed
 from lethe.training.design import model_seed
 from lethe.training.loop import Records, default_layout, load_records, make_network
 from lethe.training.networks.chain import quiet_numpy
-from lethe.training.optimizers import Optimizer, loss_slope
+from lethe.training.networks.parameters import Optimizer, loss_slope
 from lethe.training.recipe import DEFAULT_WIDTH, Layout, TorchRecipe
 from lethe.training.users_code import build_module
 

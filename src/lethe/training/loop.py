@@ -31,8 +31,14 @@ from lethe.training.batches import (
 )
 from lethe.training.networks.autograd import Alone, Vmapped
 from lethe.training.networks.chain import Chain, quiet_numpy, why_no_chain
-from lethe.training.networks.parameters import Network, Noise, all_outputs
-from lethe.training.optimizers import Optimizer, loss_slope, mean_loss
+from lethe.training.networks.parameters import (
+    Network,
+    Noise,
+    Optimizer,
+    all_outputs,
+    loss_slope,
+    mean_loss,
+)
 from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work, check_treatment
 from lethe.training.users_code import build_module
 

@@ -49,10 +49,10 @@ def outputs_of(
     assert stops is None
     check_treatment(work.recipe, work.treatment)
     records = len(work.labels)
-    if answer.asks:
-        work = _with_more_records(work, answer.questions(np.asarray(work.features)))
+    if answer.needs_copies:
+        work = _with_more_records(work, answer.queries(np.asarray(work.features)))
     for outputs, kind in _full_outputs(work):
-        yield answer.heard(outputs.reshape(-1, records, outputs.shape[1]), kind)
+        yield answer.observation(outputs.reshape(-1, records, outputs.shape[1]), kind)
 
 
 def _with_more_records(work: Work, copies: NDArray[np.floating]) -> Work:

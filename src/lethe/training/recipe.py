@@ -126,7 +126,7 @@ class Treatment:
             return None
         if task == "regression":
             return "temperature, rounding of probabilities and labels need classes"
-        if self.answer.asks and not copies:
+        if self.answer.needs_copies and not copies:
             return (
                 "labels are attacked by asking about changed copies of the records, and Predict "
                 "takes row numbers only; use a torch recipe or a scikit-learn estimator"
@@ -383,7 +383,7 @@ class SklearnRecipe:
 
     def describe(self) -> dict[str, Any]:
         """Plain values for findings, without code."""
-        settings = {key: _told(value) for key, value in self.estimator.get_params().items()}
+        settings = {key: _in_words(value) for key, value in self.estimator.get_params().items()}
         return {"kind": "scikit-learn", "estimator": type(self.estimator).__name__, **settings}
 
     def code_hash(self) -> str:
@@ -451,7 +451,7 @@ def _tagged(check: Callable[[Any], bool], estimator: Any) -> bool:
         return False
 
 
-def _told(value: Any) -> str:
+def _in_words(value: Any) -> str:
     """A setting in words that are the same in every process and wherever its file lies."""
     text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
     return re.sub(r"\blethe_recipe_[0-9a-f]{12}\.", "", text)

@@ -25,8 +25,7 @@ from lethe.training.batches import augment_stream, dropout_seed, factor, generat
 from lethe.training.loop import Records, default_layout, load_records, make_network
 from lethe.training.networks.autograd import Alone
 from lethe.training.networks.chain import Chain, quiet_numpy
-from lethe.training.networks.parameters import Network, Noise
-from lethe.training.optimizers import Optimizer, loss_slope
+from lethe.training.networks.parameters import Network, Noise, Optimizer, loss_slope
 from lethe.training.recipe import OPTIMIZERS, Layout, Recipe, TorchRecipe, Work
 from lethe.training.users_code import build_module
 

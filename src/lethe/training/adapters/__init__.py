@@ -36,7 +36,7 @@ def checked_labels(labels: NDArray[Any], inputs: Mapping[str, NDArray[Any]]) -> 
     return found.astype(np.float32 if found.dtype.kind == "f" else np.int64)
 
 
-def told(options: Mapping[str, Any]) -> dict[str, Any]:
+def plain_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as plain values, for findings."""
     plain = (bool, int, float, str, type(None))
     return {
