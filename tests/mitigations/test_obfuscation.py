@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -157,41 +156,5 @@ def test_nothing_to_compare_is_refused() -> None:
         standard_mitigations(0, 0, 2, 5)
 
 
-EVERY = [BASELINE, *standard_mitigations(0.01, 2, 2, 5)]
-
-
 def test_the_baseline_changes_nothing() -> None:
     assert BASELINE.treatment(WEIGHTS) == Treatment()
-
-
-@pytest.mark.parametrize("mitigation", EVERY, ids=lambda m: m.name)
-class TestContract:
-    """What holds for every mitigation."""
-
-    @given(hnp.arrays(np.float32, st.integers(1, 40), elements=st.floats(0, 1, width=32)))
-    def test_any_weights_give_a_valid_treatment(
-        self, mitigation: Obfuscation, weights: np.ndarray
-    ) -> None:
-        before = weights.copy()
-        treatment = mitigation.treatment(weights)
-        assert (weights == before).all()
-        if treatment.weights is not None:
-            assert treatment.weights.shape == weights.shape
-            assert treatment.weights.dtype == np.float32
-        assert mitigation.needs_weights == (treatment.weights is not None)
-        json.dumps(treatment.describe(), allow_nan=False)
-
-    def test_settings_are_plain_values(self, mitigation: Obfuscation) -> None:
-        assert json.loads(json.dumps(mitigation.settings, allow_nan=False)) == mitigation.settings
-        assert mitigation.title and mitigation.name == mitigation.name.lower()
-
-    def test_nothing_is_claimed_as_proof(self, mitigation: Obfuscation) -> None:
-        guarantee = mitigation.guarantee()
-        assert guarantee.kind == "empirical-only" and not guarantee.proven
-        assert not guarantee.parameters and guarantee.voided_by and guarantee.assumptions
-        private = any("computed from the private records" in a for a in guarantee.assumptions)
-        assert private == mitigation.needs_weights
-
-
-def test_names_are_unique() -> None:
-    assert len({mitigation.name for mitigation in EVERY}) == len(EVERY)
