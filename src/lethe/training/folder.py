@@ -51,20 +51,7 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"--out {self.path} is a file; name a folder.")
         self._read_own()
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise RunFailed(
-                f"{self.path} cannot be written: {error.strerror}. Choose another --out."
-            ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise InputError(
-                f"another process is at work in {self.path}; wait for it or choose another --out."
-            ) from None
+        self._lock = lock_folder(self.path, "choose another --out")
         try:
             self._begin()
         except BaseException:
@@ -159,6 +146,32 @@ class RunFolder:
         """Write a file of the run whole."""
         write_whole(self.path / name, content)
         return self.path / name
+
+
+def lock_folder(path: Path, way_out: str, private: bool = False) -> int:
+    """Make a folder and take its lock, which is given back by closing what is returned.
+
+    A killed process leaves no lock behind.
+
+    Raises:
+        InputError: another process holds it.
+        RunFailed: the folder cannot be written.
+    """
+    try:
+        path.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
+        lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o600 if private else 0o644)
+    except OSError as error:
+        raise RunFailed(
+            f"{path} cannot be written: {error.strerror}. {way_out.capitalize()}."
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise InputError(
+            f"another process is at work in {path}; wait for it or {way_out}."
+        ) from None
+    return lock
 
 
 def _is_foreign(path: Path) -> bool:

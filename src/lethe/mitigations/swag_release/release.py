@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from lethe.errors import InputError, RunFailed
+from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee, from_seeded_noise, noise_seed
 from lethe.files import write_for_owner
 from lethe.mitigations.swag_release.mechanism import Mechanism, swag_ppm
@@ -31,6 +30,7 @@ from lethe.mitigations.swag_release.records import (
 from lethe.mitigations.swag_release.training import FolderCheckpoints, Progress
 from lethe.mitigations.swag_state import write_state
 from lethe.training.fingerprint import hash_value
+from lethe.training.folder import lock_folder
 
 FORMAT = "lethe-released-draw-1"
 
@@ -251,17 +251,9 @@ def private_folder(
                 f"{folder} holds {foreign[0]!r} but no {_STATE}, so it is no release; "
                 "name an empty folder."
             )
+    # Only the owner may read what is in here.
+    lock = lock_folder(folder, "name another folder", private=True)
     try:
-        # Only the owner may read what is in here.
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise RunFailed(f"{folder} cannot be written: {error.strerror}.") from error
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"another process is at work in {folder}; wait for it.") from None
         for left in folder.glob(".*.part"):
             left.unlink()
         if not file.exists():
