@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.training.design import seed_of
 from lethe.training.recipe import Treatment
 
 _SHUFFLE, _NOISE, _DROPOUT, _VALIDATION, _AUGMENT, _MIXUP = 1, 2, 3, 4, 5, 6
@@ -129,20 +130,14 @@ class Mixer:
         return np.argsort(keys, axis=1, kind="stable"), own
 
 
-def torch_seed(seed: int, purpose: int) -> int:
-    """A 63-bit seed for a torch generator of one model."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(purpose,))
-    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
 def noise_seed(seed: int) -> int:
     """Seed of a model's gradient noise."""
-    return torch_seed(seed, _NOISE)
+    return seed_of(np.random.SeedSequence(seed, spawn_key=(_NOISE,)))
 
 
 def dropout_seed(seed: int) -> int:
     """Seed of a model's dropout masks."""
-    return torch_seed(seed, _DROPOUT)
+    return seed_of(np.random.SeedSequence(seed, spawn_key=(_DROPOUT,)))
 
 
 def augment_stream(seed: int) -> np.random.Generator:

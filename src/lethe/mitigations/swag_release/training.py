@@ -31,6 +31,7 @@ from lethe.mitigations.swag_release.records import (
     ReleaseSettings,
     recalculate_statistics,
 )
+from lethe.training.design import seed_of
 from lethe.training.users_code import seeded
 
 
@@ -274,7 +275,7 @@ class Trained:
             norm.train(self.recompute)
         # A record counts alpha_i an epoch, whatever batch it falls into.
         size = self.records.count / self.steps
-        with seeded(_number(*phase.stream, epoch, 1)):
+        with seeded(seed_of(np.random.SeedSequence((*phase.stream, epoch, 1)))):
             for rows in np.array_split(order, self.steps):
                 if weights is not None:
                     rows = rows[weights[rows] > 0]  # 0 x infinity is no number
@@ -360,11 +361,6 @@ def _allowed_norms(module: nn.Module, batch_norm: str) -> list[_BatchNorm]:
                 "it was given, or 'recompute', which voids every claim."
             )
     return list(norms.values())
-
-
-def _number(*stream: int) -> int:
-    """A 63-bit seed from some numbers."""
-    return int(np.random.SeedSequence(stream).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 # What draws come from: the Gaussian of SWAG, or the samples of a Langevin chain.
