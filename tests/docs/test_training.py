@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from doc_pages import DOCS, files, page
 
-from lethe.loaders import load
+from lethe.data.tables import load
 from lethe.training.layout import default_layout
 from lethe.training.loop import train_models
 from lethe.training.models import load_recipe

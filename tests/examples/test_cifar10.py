@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from lethe.loaders import load
+from lethe.data.tables import load
 from lethe.training.layout import Layout, default_layout
 from lethe.training.loop import train_models
 from lethe.training.models import load_recipe

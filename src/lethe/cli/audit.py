@@ -104,7 +104,7 @@ def model(
     given = options_of(locals(), "target", "subject")
     from lethe.cli.options import audit_settings, finish, merged, running, subject_named
     from lethe.cli.subject import find_subject
-    from lethe.loaders.persons import copies_note
+    from lethe.data.dataset import copies_note
     from lethe.membership.audit import audit_model
     from lethe.training.engines import check_engine, choose_engine
 

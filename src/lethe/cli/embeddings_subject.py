@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lethe.data.vectors import read_embeddings, read_head
 from lethe.errors import InputError
-from lethe.loaders.embeddings import read_embeddings, read_head
 from lethe.reidentification.released import Released
 from lethe.training.fingerprint import digest, hash_array
 

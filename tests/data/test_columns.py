@@ -1,0 +1,294 @@
+"""Files become columns, or a message that says where and how to get on."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+import lethe.data.columns
+from lethe.data.columns import as_text, infer, list_names, missing, read_columns
+from lethe.errors import InputError, MissingExtra
+
+
+def write(tmp_path: Path, text: str | bytes, name: str = "t.csv") -> Path:
+    path = tmp_path / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def refusal(path: Path, **options: list[str]) -> str:
+    with pytest.raises(InputError) as caught:
+        read_columns(path, **options)
+    return str(caught.value)
+
+
+def test_csv_types(tmp_path: Path) -> None:
+    path = write(tmp_path, "\ufeffi,f,gap,text,flag,zip\n1,1.5,1,a,True,01\n-2,nan,,,false,10\n\n")
+    columns = read_columns(path)
+    assert {name: column.dtype.kind for name, column in columns.items()} == {
+        "i": "i",
+        "f": "f",
+        "gap": "f",
+        "text": "O",
+        "flag": "b",
+        "zip": "O",
+    }
+    assert columns["i"].tolist() == [1, -2]
+    assert columns["flag"].tolist() == [True, False]
+    assert columns["zip"].tolist() == ["01", "10"]
+    assert missing(columns["gap"]).tolist() == [False, True]
+    assert missing(columns["text"]).tolist() == [False, True]
+    assert not missing(columns["i"]).any()
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["9223372036854775807", "1"], "i"),
+        (["9223372036854775808", "1"], "O"),  # beyond int64: an id, not a number
+        (["9007199254740993", ""], "O"),  # a gap needs float64, which would change it
+        (["1" * 40, "2"], "O"),
+        (["1e5", ".5", "2.", "-inf"], "f"),
+        (["1_0", "2"], "O"),
+        (["", ""], "f"),
+        (["True", ""], "O"),
+        (["?", "1"], "O"),
+        ([" 1", "2 "], "i"),
+    ],
+)
+def test_inference(cells: list[str], kind: str) -> None:
+    assert infer(cells).dtype.kind == kind
+
+
+@given(st.lists(st.integers(1 - 2**63, 2**63 - 1), min_size=1))
+def test_integers_survive(numbers: list[int]) -> None:
+    assert infer(list(map(str, numbers))).tolist() == numbers
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
+def test_floats_survive(numbers: list[float]) -> None:
+    column = infer(list(map(repr, numbers)))
+    assert column.dtype == np.float64
+    assert column.tolist() == numbers
+
+
+cell = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=8)
+
+
+@given(st.lists(cell, min_size=1, max_size=6))
+def test_quoting_survives(tmp_path_factory: pytest.TempPathFactory, cells: list[str]) -> None:
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerows([["a,\n", "b"], *([text, "end"] for text in cells)])
+    columns = read_columns(path)
+    assert columns["b"].tolist() == ["end"] * len(cells)
+    if columns["a,\n"].dtype == object:
+        assert columns["a,\n"].tolist() == cells
+
+
+def test_ragged_row_names_its_line(tmp_path: Path) -> None:
+    message = refusal(write(tmp_path, 'a,b\n"1\n",2\n3,4,5\n'))
+    assert "line 4: 3 cells where the header has 2" in message
+    assert "comma needs quotes" in message
+
+
+def test_duplicate_header(tmp_path: Path) -> None:
+    message = refusal(write(tmp_path, "a,b,a\n1,2,3\n"))
+    assert "2 columns named 'a'" in message and "Rename" in message
+
+
+def test_unnamed_column(tmp_path: Path) -> None:
+    message = refusal(write(tmp_path, "a,\n1,2\n"))
+    assert "column 2 has no name" in message and "index=False" in message
+
+
+def test_not_utf8_names_the_offset(tmp_path: Path) -> None:
+    message = refusal(write(tmp_path, "a,b\nM\xfcller,1\n".encode("latin-1")))
+    assert "byte 0xfc at offset 5" in message and "Save it as UTF-8" in message
+
+
+def test_zero_byte(tmp_path: Path) -> None:
+    message = refusal(write(tmp_path, b"a\n1\0\n"))
+    assert "zero byte at offset 3" in message and "UTF-8" in message
+
+
+def test_open_quote(tmp_path: Path) -> None:
+    message = refusal(write(tmp_path, 'a,b\n1,"2\n'))
+    assert "line 2" in message and "Repair the quotes" in message
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_other_separator(tmp_path: Path, mark: str) -> None:
+    message = refusal(write(tmp_path, f"a{mark}b\n1{mark}2\n"))
+    assert repr(mark) in message and "Save it with commas" in message
+
+
+def test_missing_file_hints_at_its_neighbour(tmp_path: Path) -> None:
+    write(tmp_path, "a\n1\n", "people.csv")
+    message = refusal(tmp_path / "poeple.csv")
+    assert "poeple.csv does not exist. Did you mean 'people.csv'?" in message
+    assert "does not exist" in refusal(tmp_path / "no" / "t.csv")
+
+
+def test_folder(tmp_path: Path) -> None:
+    assert "is a folder; name a file in it" in refusal(tmp_path)
+
+
+def test_unknown_extension(tmp_path: Path) -> None:
+    message = refusal(write(tmp_path, "a", "t.xlsx"))
+    assert "'.xlsx'" in message and ".csv, .parquet, .npz, .safetensors" in message
+
+
+@pytest.mark.parametrize("suffix", lethe.data.columns.SUFFIXES)
+def test_empty_file(tmp_path: Path, suffix: str) -> None:
+    assert "is empty (0 bytes). Save it again" in refusal(write(tmp_path, "", "t" + suffix))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".npz", ".safetensors"])
+@pytest.mark.parametrize("content", [b"PK\x05\x06" + b"nothing", b"rubbish" * 20, b"\x80\x04N."])
+def test_damaged_file(tmp_path: Path, suffix: str, content: bytes) -> None:
+    assert "Save it again" in refusal(write(tmp_path, content, "t" + suffix))
+
+
+def test_truncated_npz(tmp_path: Path) -> None:
+    np.savez(tmp_path / "whole.npz", a=np.zeros(1000))
+    content = bytearray((tmp_path / "whole.npz").read_bytes())
+    content[500:600] = b"\xff" * 100
+    assert "is damaged" in refusal(write(tmp_path, bytes(content), "t.npz"))
+
+
+def test_header_only(tmp_path: Path) -> None:
+    assert "a header but no rows" in refusal(write(tmp_path, "a,b\n"))
+    pq.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "t.parquet")
+    assert "a header but no rows" in refusal(tmp_path / "t.parquet")
+
+
+def test_drop(tmp_path: Path) -> None:
+    path = write(tmp_path, "alpha,b\n1,2\n")
+    assert list(read_columns(path, drop=["alpha"])) == ["b"]
+    assert "no columns left" in refusal(path, drop=["alpha", "b"])
+    message = refusal(path, drop=["alpa"])
+    assert "drop='alpa'" in message and "Did you mean 'alpha'?" in message
+
+
+def test_parquet_kinds(tmp_path: Path) -> None:
+    day = datetime.date(2020, 1, 2)
+    table = pa.table(
+        {
+            "int": pa.array([1, 2], pa.int8()),
+            "gap": pa.array([1, None], pa.int64()),
+            "large gap": pa.array([2**53 + 1, None], pa.int64()),
+            "half": pa.array([np.float16(1.5), None], pa.float16()),
+            "text": pa.array(["a", None], pa.large_string()),
+            "dictionary": pa.array(["x", None]).dictionary_encode(),
+            "number dictionary": pa.array([7, 8]).dictionary_encode(),
+            "date": pa.array([day, None]),
+            "time": pa.array([datetime.datetime(2020, 1, 2, 3), None], pa.timestamp("us", "UTC")),
+            "clock": pa.array([datetime.time(3, 4), None], pa.time64("us")),
+            "flag": pa.array([True, False]),
+            "flag gap": pa.array([True, None]),
+            "decimal": pa.array([Decimal("1.25"), None]),
+            "nothing": pa.nulls(2),
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    columns = read_columns(tmp_path / "t.parquet")
+    assert list(columns) == table.column_names
+    expected = {
+        "int": ["1", "2"],
+        "gap": ["1", ""],
+        "large gap": ["9007199254740993", ""],
+        "half": ["1.5", ""],
+        "text": ["a", ""],
+        "dictionary": ["x", ""],
+        "number dictionary": ["7", "8"],
+        "date": ["2020-01-02", ""],
+        "time": ["2020-01-02T03:00:00.000000", ""],
+        "clock": ["03:04:00.000000", ""],
+        "flag": ["True", "False"],
+        "flag gap": ["1", ""],
+        "decimal": ["1.25", ""],
+        "nothing": ["", ""],
+    }
+    for name, texts in expected.items():
+        assert as_text(columns[name]).tolist() == texts, name
+    assert columns["half"].dtype == np.float16
+    assert columns["date"].dtype.kind == "M"
+
+
+@pytest.mark.parametrize("values", [[[1], [2, 3]], [b"a", b"b"], [{"x": 1}, {"x": 2}]])
+def test_parquet_refuses_other_kinds(tmp_path: Path, values: list[object]) -> None:
+    pq.write_table(pa.table({"odd": values, "b": [1, 2]}), tmp_path / "t.parquet")
+    message = refusal(tmp_path / "t.parquet")
+    assert "column 'odd' has the type" in message and "--drop 'odd'" in message
+    assert list(read_columns(tmp_path / "t.parquet", drop=["odd"])) == ["b"]
+
+
+def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(module: str) -> None:
+        raise ImportError(module)
+
+    monkeypatch.setattr("lethe.errors.importlib.import_module", refuse)
+    with pytest.raises(MissingExtra, match=r"pip install 'lethe-privacy\[tables\]'"):
+        read_columns(write(tmp_path, "x", "t.parquet"))
+
+
+def test_npz(tmp_path: Path) -> None:
+    arrays = {"a": np.eye(2), "big": np.array([1, 2], ">f4"), "text": np.array(["x", "yz"])}
+    np.savez(tmp_path / "t.npz", **arrays)
+    columns = read_columns(tmp_path / "t.npz")
+    assert columns["a"].shape == (2, 2)
+    assert columns["big"].dtype == np.dtype("<f4") and columns["big"].tolist() == [1, 2]
+    assert columns["text"].tolist() == ["x", "yz"]
+
+
+def test_npz_never_unpickles(tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", good=np.eye(2), names=np.array(["a", None], dtype=object))
+    message = refusal(tmp_path / "t.npz")
+    assert "array 'names' holds Python objects" in message and "names.astype(str)" in message
+    assert list(read_columns(tmp_path / "t.npz", drop=["names"])) == ["good"]
+
+
+def test_npz_refuses_records_and_complex_numbers(tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", z=np.array([1j]))
+    assert "array 'z' is of dtype complex128" in refusal(tmp_path / "t.npz")
+
+
+def test_safetensors(tmp_path: Path) -> None:
+    save_file({"a": np.eye(2, dtype=np.float16)}, tmp_path / "t.safetensors")
+    assert read_columns(tmp_path / "t.safetensors")["a"].dtype == np.float16
+
+
+def test_safetensors_bfloat16(tmp_path: Path) -> None:
+    header = b'{"w":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}'
+    content = len(header).to_bytes(8, "little") + header + b"\0\0"
+    message = refusal(write(tmp_path, content, "t.safetensors"))
+    assert "tensor 'w' is BF16" in message and "Save it as float32" in message
+
+
+def test_as_text_keeps_shape() -> None:
+    assert as_text(np.array([[1.0, np.nan], [0.5, -0.0]])).tolist() == [["1", ""], ["0.5", "0"]]
+
+
+def test_list_names() -> None:
+    assert list_names(["a"]) == "'a'"
+
+
+def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, mode: str = "r", **how: str | None) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    path = write(tmp_path, "a\n1\n")
+    monkeypatch.setattr(Path, "open", refuse)
+    assert "cannot be read: Permission denied" in refusal(path)

@@ -1,0 +1,161 @@
+"""Sparse records: people and items by name, times as whole days, one fact a person and item."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.data.records import from_columns, load_ratings, whole_days
+from lethe.data.rows import read_rows
+from lethe.errors import InputError
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_a_file_is_read_as_it_stands(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "films.csv",
+        "who,film,stars,when\nbob,10,3.5,1970-01-02\nann,9,5,1970-01-03T23:59:59Z\nbob,9,1,1970-02-01Z\n".replace(
+            "-01Z", "-01T00:00:00Z"
+        ).replace("01-02\n", "01-02T00:00:00Z\n"),
+    )
+    found = load_ratings(file, "who", "film", "stars", "when")
+    assert found.people.tolist() == ["ann", "bob"]
+    assert found.items.tolist() == ["10", "9"]
+    assert found.person.tolist() == [1, 0, 1]
+    assert found.item.tolist() == [0, 1, 1]
+    assert found.value is not None and found.value.tolist() == [3.5, 5.0, 1.0]
+    assert found.time is not None and found.time.tolist() == [1, 2, 31]
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(("keep", "value"), [("first", 2.0), ("last", 3.0)])
+def test_of_repeated_facts_one_stays_by_time_not_by_row(keep: str, value: float) -> None:
+    found = from_columns(
+        {
+            "person": np.array([7, 7, 7]),
+            "item": np.array([1, 1, 1]),
+            "value": np.array([3.0, 2.0, 2.5]),
+            "time": np.array([30, 10, 20]),
+        },
+        unit="days",
+        keep=keep,
+    )
+    assert found.value is not None and found.value.tolist() == [value]
+    assert found.notes == (f"2 facts repeat person and item; of each the {keep} was kept.",)
+
+
+def test_without_times_the_order_of_the_file_decides() -> None:
+    columns = {"person": np.zeros(3, int), "item": np.array([4, 5, 4]), "value": np.arange(3.0)}
+    assert from_columns(columns).value.tolist() == [0.0, 1.0]
+    assert from_columns(columns, keep="last").value.tolist() == [1.0, 2.0]
+
+
+def test_gaps_are_left_out_and_said() -> None:
+    found = from_columns(
+        {
+            "person": np.array(["a", "", "b", "b"], dtype=object),
+            "item": np.array([1.0, 2.0, np.nan, 3.0]),
+            "value": np.array([1.0, 1.0, 1.0, np.nan]),
+        }
+    )
+    assert found.people.tolist() == ["a"] and found.items.tolist() == ["1"]
+    assert found.notes == (
+        "1 facts without person were left out.",
+        "1 facts without item were left out.",
+        "1 facts without value were left out.",
+    )
+
+
+@given(
+    st.sampled_from(["seconds", "milliseconds", "microseconds", "nanoseconds"]),
+    st.datetimes(datetime(1975, 1, 1), datetime(2100, 1, 1)),
+)
+def test_the_unit_of_numbers_is_told_by_their_size(unit: str, when: datetime) -> None:
+    per = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}[unit]
+    seconds = int(when.replace(tzinfo=UTC).timestamp())
+    days, said = whole_days(np.array([seconds * per]), "clicks")
+    assert days.tolist() == [seconds // 86_400]
+    assert said == [f"Times were read as {unit} since 1970-01-01."]
+
+
+def test_dates_before_1970_are_rounded_down() -> None:
+    assert whole_days(np.array([-1]), "old", "seconds")[0].tolist() == [-1]
+    stamp = np.array(["1969-12-31T23:00"], dtype="datetime64[m]")
+    assert whole_days(stamp, "old")[0].tolist() == [-1]
+    assert whole_days(np.array(["1969-12-31T23:00"]), "old")[0].tolist() == [-1]
+
+
+def test_zones_are_turned_to_utc_and_not_mixed() -> None:
+    east = np.array(["1970-01-02T01:00:00+02:00"])
+    assert whole_days(east, "z")[0].tolist() == [0]
+    with pytest.raises(InputError, match="has a time zone and '1970-01-03' has none"):
+        whole_days(np.array(["1970-01-02T01:00:00+02:00", "1970-01-03"]), "z")
+
+
+def test_what_is_no_time_is_refused() -> None:
+    with pytest.raises(InputError, match=r"'soon' \(fact 2\) is not a date"):
+        whole_days(np.array(["1970-01-02", "soon"]), "z")
+    with pytest.raises(InputError, match="no unit that can be told"):
+        whole_days(np.array([3e6]), "z")
+    with pytest.raises(InputError, match="is infinite"):
+        whole_days(np.array([np.inf]), "z", "days")
+    with pytest.raises(InputError, match="type bool"):
+        whole_days(np.array([True]), "z")
+
+
+def test_bad_columns_are_named(tmp_path: Path) -> None:
+    file = write(tmp_path / "films.csv", "user,movie,stars\n1,2,good\n")
+    with pytest.raises(InputError, match="Did you mean 'movie'"):
+        load_ratings(file, "user", "movies")
+    with pytest.raises(InputError, match="one column is named for two things"):
+        load_ratings(file, "user", "user")
+    with pytest.raises(InputError, match="for example 'good'"):
+        load_ratings(file, "user", "movie", "stars")
+    with pytest.raises(InputError, match="different lengths"):
+        from_columns({"person": np.zeros(2, int), "item": np.zeros(3, int)})
+    with pytest.raises(InputError, match="no fact has all of person, item"):
+        from_columns({"person": np.array([np.nan]), "item": np.array([1.0])})
+    with pytest.raises(InputError, match="is infinite"):
+        from_columns(
+            {"person": np.zeros(1, int), "item": np.zeros(1, int), "value": np.array([np.inf])}
+        )
+
+
+def test_a_sparse_matrix_is_people_by_items(tmp_path: Path) -> None:
+    from scipy.sparse import csr_matrix, save_npz
+
+    save_npz(tmp_path / "m.npz", csr_matrix(np.array([[0, 2.0], [3.0, 0], [0, 0]])))
+    found = load_ratings(tmp_path / "m.npz")
+    assert found.person.tolist() == [0, 1] and found.item.tolist() == [1, 0]
+    assert found.value is not None and found.value.tolist() == [2.0, 3.0]
+    assert len(found.people) == 3 and found.time is None
+
+
+def test_duckdb_files_and_large_files_give_the_same_rows(tmp_path: Path) -> None:
+    import duckdb
+
+    file = write(tmp_path / "a.csv", 'user,"the ""film""",other\n1,2,x\n3,4,y\n')
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as base:
+        base.sql(f"CREATE TABLE facts AS SELECT * FROM read_csv('{file}')")
+    wanted = ["user", 'the "film"']
+    small = read_rows(file, wanted)
+    for path, large in ((file, 0), (tmp_path / "a.duckdb", 0)):
+        found = read_rows(path, wanted, large=large)
+        assert {name: column.tolist() for name, column in found.items()} == {
+            name: column.tolist() for name, column in small.items()
+        }
+    with pytest.raises(InputError, match="Did you mean 'facts'"):
+        read_rows(tmp_path / "a.duckdb", wanted, "fact")
+    with pytest.raises(InputError, match="Did you mean 'user'"):
+        read_rows(file, ["usr"], large=0)
+    with pytest.raises(InputError, match="is for DuckDB files"):
+        read_rows(file, wanted, "facts")
