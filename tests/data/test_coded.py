@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lethe
-from lethe.data import coded, large, stage
-from lethe.data.coded import Grouped, encode, read_grouped
+from lethe.data import large
+from lethe.data.coded import Grouped, encode
 from lethe.data.columns import Columns, read_columns
-from lethe.data.rows import read_rows
+from lethe.data.large import read_grouped
 from lethe.errors import InputError
 
 MEMORY = 2**27
@@ -79,7 +79,7 @@ def test_types_of_parquet_and_duckdb_are_kept(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "a.duckdb")) as base:
         base.execute(f"CREATE TABLE facts AS {sql}")
     for name in ("a.parquet", "a.duckdb"):
-        columns = read_rows(tmp_path / name)
+        columns = read_columns(tmp_path / name)
         same(read_grouped(tmp_path / name, list(columns), memory=MEMORY), columns)
     with pytest.raises(InputError, match="Did you mean 'facts'"):
         read_grouped(tmp_path / "a.duckdb", ["whole"], "fact", memory=MEMORY)
@@ -89,11 +89,11 @@ def test_a_column_is_of_one_kind_though_it_comes_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One gap makes large integers text, in every piece."""
-    monkeypatch.setattr(stage, "_BATCH", 2048)
+    monkeypatch.setattr(large, "_BATCH", 2048)
     path = tmp_path / "a.parquet"
     sql = "SELECT CASE WHEN i = 4999 THEN NULL ELSE 9007199254740993 + i END AS id"
     duckdb.sql(f"COPY ({sql} FROM range(9000) t(i)) TO '{path}'")
-    same(read_grouped(path, ["id"], memory=MEMORY), read_rows(path, ["id"]))
+    same(read_grouped(path, ["id"], memory=MEMORY), read_columns(path, ["id"]))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_every_refusal_is_that_of_the_rows_in_memory(raw: bytes, tmp_path: Path)
     path = tmp_path / "odd.csv"
     path.write_bytes(raw)
     with pytest.raises(InputError) as small:
-        read_rows(path, ["a", "b"])
+        read_columns(path, ["a", "b"])
     with pytest.raises(InputError) as big:
         read_grouped(path, ["a", "b"], memory=MEMORY)
     assert str(big.value) == str(small.value)
@@ -134,7 +134,7 @@ def test_every_refusal_is_that_of_the_rows_in_memory(raw: bytes, tmp_path: Path)
 def test_odd_files_are_read_all_the_same(raw: bytes, tmp_path: Path) -> None:
     path = tmp_path / "odd.csv"
     path.write_bytes(raw)
-    same(read_grouped(path, ["a", "b"], memory=MEMORY), read_rows(path, ["a", "b"]))
+    same(read_grouped(path, ["a", "b"], memory=MEMORY), read_columns(path, ["a", "b"]))
 
 
 def test_what_cannot_fit_is_refused_with_a_way_out(
@@ -144,10 +144,10 @@ def test_what_cannot_fit_is_refused_with_a_way_out(
     path = tmp_path / "ids.csv"
     path.write_text("id,group\n" + rows)
     assert len(read_grouped(path, ["id", "group"], memory=MEMORY).times) == 2000
-    monkeypatch.setattr(coded, "_AUDIT", 10**6)
+    monkeypatch.setattr(large, "_AUDIT", 10**6)
     with pytest.raises(InputError, match=r"2,000 different rows need about 2 GB .* --memory"):
         read_grouped(path, ["id", "group"], memory=MEMORY)
-    monkeypatch.setattr(coded, "_TEXT", 10**6)
+    monkeypatch.setattr(large, "_TEXT", 10**6)
     path.write_text("id,group\n" + "".join(f"x{row}" for row in rows.splitlines(keepends=True)))
     with pytest.raises(InputError, match="'id' has too many different values"):
         read_grouped(path, ["id"], memory=MEMORY)

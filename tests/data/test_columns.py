@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-import lethe.data.columns
-from lethe.data.columns import as_text, infer, list_names, missing, read_columns
+from lethe.data.cells import infer
+from lethe.data.columns import SUFFIXES, as_text, list_names, missing, read_columns
 from lethe.errors import InputError, MissingExtra
 
 
@@ -99,13 +99,13 @@ def test_quoting_survives(tmp_path_factory: pytest.TempPathFactory, cells: list[
 
 def test_ragged_row_names_its_line(tmp_path: Path) -> None:
     message = refusal(write(tmp_path, 'a,b\n"1\n",2\n3,4,5\n'))
-    assert "line 4: 3 cells where the header has 2" in message
-    assert "comma needs quotes" in message
+    assert "the header has 2 cells, line 4 has 3" in message
+    assert "needs quotes" in message
 
 
 def test_duplicate_header(tmp_path: Path) -> None:
     message = refusal(write(tmp_path, "a,b,a\n1,2,3\n"))
-    assert "2 columns named 'a'" in message and "Rename" in message
+    assert "two columns named 'a'" in message and "Rename" in message
 
 
 def test_unnamed_column(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_unnamed_column(tmp_path: Path) -> None:
 
 def test_not_utf8_names_the_offset(tmp_path: Path) -> None:
     message = refusal(write(tmp_path, "a,b\nM\xfcller,1\n".encode("latin-1")))
-    assert "byte 0xfc at offset 5" in message and "Save it as UTF-8" in message
+    assert "byte 0xfc in line 2" in message and "Save it as UTF-8" in message
 
 
 def test_zero_byte(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_unknown_extension(tmp_path: Path) -> None:
     assert "'.xlsx'" in message and ".csv, .parquet, .npz, .safetensors" in message
 
 
-@pytest.mark.parametrize("suffix", lethe.data.columns.SUFFIXES)
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_empty_file(tmp_path: Path, suffix: str) -> None:
     assert "is empty (0 bytes). Save it again" in refusal(write(tmp_path, "", "t" + suffix))
 

@@ -12,10 +12,9 @@ from typing import Any
 from lethe.cli.options import settings_of
 from lethe.data.coded import Grouped
 from lethe.data.columns import Columns, as_text, check_column, read_columns
-from lethe.data.large import read_facts, read_table
-from lethe.data.rows import read_rows
+from lethe.data.large import read_table
 from lethe.data.schema import Schema
-from lethe.data.sorted_records import Release
+from lethe.data.sorted_records import Release, read_facts
 from lethe.data.source import SUFFIXES, TypedColumn, infer_schema, read_typed
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
@@ -159,7 +158,7 @@ def _synthetic(
     given = {**wanted, "linked": split_names(options["linked"]) or None}
     settings = settings_of(SyntheticSettings, given, _LISTS)
     files = [file, Path(options["synthetic"]), Path(options["control"])]
-    original, made, control = (read_rows(path) for path in files)
+    original, made, control = (read_columns(path) for path in files)
     secret, name = options["sensitive"], files[1].stem
 
     audit = partial(

@@ -7,12 +7,8 @@ all others.
 
 from __future__ import annotations
 
-import codecs
-import csv
-import re
 import zipfile
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,233 +16,65 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.cells import check_names, csv_rows, infer, text_column
 from lethe.errors import InputError, did_you_mean, require
-
-_EXACT = 2**53  # float64 holds every integer up to here
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_LEADING_ZERO = re.compile(r"[+-]?0[0-9]+")  # a zip code or an id, not a number
-_FLOAT = re.compile(
-    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE
-)
-_BOOL = {"true": True, "false": False}
-_CHUNK = 2**20
-
-
-@dataclass
-class Kind:
-    """What the cells of one column have in common; they may be told in parts, in any order.
-
-    Attributes:
-        present: whether some cell is not blank.
-        gaps: whether some cell is blank.
-        booleans: whether all that are present are true or false.
-        zeros: whether some integer has a leading zero.
-        integers: whether all that are present are integers.
-        largest: of the integers, without sign; 2**64 stands for all beyond 24 characters.
-        floats: whether all that are present are numbers.
-    """
-
-    present: bool = False
-    gaps: bool = False
-    booleans: bool = True
-    zeros: bool = False
-    integers: bool = True
-    largest: int = 0
-    floats: bool = True
-
-    def add(self, cells: Iterable[str]) -> None:
-        """Look at some more cells; repeated ones tell nothing new."""
-        for cell in {cell.strip() for cell in cells}:
-            if not cell:
-                self.gaps = True
-                continue
-            self.present = True
-            self.booleans = self.booleans and cell.lower() in _BOOL
-            self.zeros = self.zeros or _LEADING_ZERO.fullmatch(cell) is not None
-            self.integers = self.integers and _INTEGER.fullmatch(cell) is not None
-            if self.integers:
-                self.largest = max(self.largest, abs(int(cell)) if len(cell) < 25 else 2**64)
-            self.floats = self.floats and (self.integers or _FLOAT.fullmatch(cell) is not None)
-
-    @property
-    def type(self) -> type:
-        """The narrowest that keeps every cell: bool, int64, float64, else text (object)."""
-        if self.present and not self.gaps and self.booleans:
-            return np.bool_
-        if self.zeros:
-            return object
-        if self.present and self.integers:
-            if not self.gaps and self.largest < 2**63:
-                return np.int64
-            return np.float64 if self.largest <= _EXACT else object
-        return np.float64 if self.floats else object  # a column without any value is numeric
-
-    def column(self, cells: Sequence[str]) -> NDArray[Any]:
-        """Cells of this kind as a column."""
-        kind = self.type
-        if kind is object:
-            return text_column(cells)
-        distinct = {cell: cell.strip() for cell in set(cells)}
-        values: dict[str, Any]
-        if kind is np.bool_:
-            values = {cell: _BOOL[bare.lower()] for cell, bare in distinct.items()}
-        elif kind is np.int64:
-            values = {cell: int(bare) for cell, bare in distinct.items()}
-        else:
-            values = {cell: float(bare) if bare else np.nan for cell, bare in distinct.items()}
-        return np.array([values[cell] for cell in cells], dtype=kind)
-
-
-def infer(cells: Sequence[str]) -> NDArray[Any]:
-    """The narrowest column that keeps every cell: bool, int64, float64, else text.
-
-    Integers with a leading zero, or too large for their number type, stay text: they are names,
-    and turning them into numbers would merge or change them.
-
-    >>> infer(["1", "", "3"]).tolist()
-    [1.0, nan, 3.0]
-    >>> infer(["01", "2"]).tolist()
-    ['01', '2']
-    """
-    kind = Kind()
-    kind.add(set(cells))
-    return kind.column(cells)
-
-
-def text_column(cells: Iterable[str | None]) -> NDArray[Any]:
-    """An object array of `str`; equal cells share one object, None is ''."""
-    known: dict[str, str] = {"": ""}
-    listed = [known.setdefault(cell or "", cell or "") for cell in cells]
-    column = np.empty(len(listed), dtype=object)
-    column[:] = listed
-    return column
-
-
-def csv_rows(path: Path) -> Iterator[list[str]]:
-    """The header of a CSV file, then its rows, one at a time; blank lines are passed over.
-
-    Raises:
-        InputError: not UTF-8, a zero byte, a line with other cells than the header, broken
-            quotes, or columns that are not separated by commas, not named or named alike.
-    """
-    check_text(path)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True)
-        header: list[str] = []
-        try:
-            for row in reader:
-                if not row:  # a blank line
-                    continue
-                if not header:
-                    _check_header(path, header := row)
-                elif len(row) != len(header):
-                    raise InputError(
-                        f"{path}, line {reader.line_num}: {len(row)} cells where the header has "
-                        f"{len(header)}. Repair the line; a cell that holds a comma needs quotes."
-                    )
-                yield row
-        except csv.Error as error:
-            raise InputError(
-                f"{path}, line {reader.line_num}: {error}. Repair the quotes there, or save the "
-                "table as .parquet."
-            ) from error
-
-
-def check_names(path: Path, names: Sequence[str]) -> None:
-    """Every column needs a name of its own.
-
-    Raises:
-        InputError: an empty name, or one that occurs twice.
-    """
-    for at, (name, times) in enumerate(Counter(names).items(), 1):
-        if not name:
-            raise InputError(
-                f"{path}: column {at} has no name. Name it; a row index of pandas is left out "
-                "with index=False."
-            )
-        if times > 1:
-            raise InputError(f"{path} has {times} columns named {name!r}. Rename all but one.")
-
-
-def check_text(path: Path) -> None:
-    """Read a file through once, in pieces.
-
-    Raises:
-        InputError: not UTF-8, or a zero byte.
-    """
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    done = 0
-    with path.open("rb") as file:
-        while True:
-            piece = file.read(_CHUNK)
-            waiting = len(decoder.getstate()[0])  # bytes of a character that is not complete yet
-            try:
-                decoder.decode(piece, final=not piece)
-            except UnicodeDecodeError as error:
-                raise InputError(
-                    f"{path} is not UTF-8: byte 0x{error.object[error.start]:02x} at offset "
-                    f"{done - waiting + error.start}. Save it as UTF-8."
-                ) from error
-            if not piece:
-                return
-            if (at := piece.find(0)) >= 0:
-                raise InputError(
-                    f"{path} holds a zero byte at offset {done + at}, so it is not a text file. "
-                    "Save it as UTF-8."
-                )
-            done += len(piece)
-
-
-def _check_header(path: Path, header: list[str]) -> None:
-    if len(header) == 1 and (odd := re.search("[;\t|]", header[0])):
-        raise InputError(
-            f"{path} has the single column {header[0]!r}, as if separated by {odd.group()!r}. "
-            "Save it with commas."
-        )
-    check_names(path, header)
-
 
 Columns = dict[str, NDArray[Any]]
 
 SUFFIXES = (".csv", ".parquet", ".npz", ".safetensors")
+DUCKDB = (".duckdb", ".db")
 
 
-def read_columns(path: str | Path, *, drop: Collection[str] = ()) -> Columns:
-    """Read the columns of a table, or the arrays of an archive, in the order of the file.
+def read_columns(
+    path: str | Path,
+    columns: Sequence[str] | None = None,
+    *,
+    drop: Collection[str] = (),
+    table: str | None = None,
+) -> Columns:
+    """Read the columns of a table, or the arrays of an archive.
 
     Args:
-        path: a .csv (UTF-8, comma, header line), .parquet, .npz or .safetensors file.
+        path: a .csv (UTF-8, comma, header line), .parquet, .npz or .safetensors file, or a DuckDB
+            file (.duckdb, .db).
+        columns: names in the order wanted; None = all, in the order of the file.
         drop: columns that are left out; those of a kind that cannot be read may stand here.
+        table: in a DuckDB file; may be left out where there is only one.
 
     Returns:
-        Name to array. From .csv and .parquet all are (rows,); from archives any shape.
+        Name to array. From tables all are (rows,); from archives any shape.
 
     Raises:
         InputError: no such file, another format, damaged, empty, or a column of a kind that is
-            no plain column (lists, bytes, Python objects); a name in `drop` is unknown.
-        MissingExtra: .parquet without pyarrow.
+            no plain column (lists, bytes, Python objects); a name is unknown.
+        MissingExtra: .parquet without pyarrow, a DuckDB file without DuckDB.
     """
     path = Path(path)
-    _check_file(path)
     suffix = path.suffix.lower()
+    if table is not None and suffix not in DUCKDB:
+        raise InputError(f"table={table!r} is for DuckDB files; {path} has one table only.")
+    _check_file(path)
+    wanted = _Wanted(path, columns, drop)
     try:
         if suffix == ".csv":
-            columns = _read_csv(path, drop)
+            found = _read_csv(path, wanted)
         elif suffix == ".parquet":
-            columns = _read_parquet(path, drop)
+            found = _read_parquet(path, wanted)
         elif suffix == ".npz":
-            columns = _read_npz(path, drop)
+            found = _read_npz(path, wanted)
+        elif suffix == ".safetensors":
+            found = _read_safetensors(path, wanted)
         else:
-            columns = _read_safetensors(path, drop)
+            found = _read_duckdb(path, wanted, table)
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror or error}. Check the file and its rights."
         ) from error
-    if not columns:
+    if not found:
         raise InputError(f"{path} has no columns left to read. Drop fewer, or save it again.")
-    if suffix in (".csv", ".parquet") and not len(next(iter(columns.values()))):
+    if suffix in (".csv", ".parquet", *DUCKDB) and not len(next(iter(found.values()))):
         raise InputError(f"{path} has a header but no rows. Save it again with its rows.")
-    return columns
+    return found
 
 
 def is_text(column: NDArray[Any]) -> bool:
@@ -316,7 +144,7 @@ def _check_file(path: Path) -> None:
         beside = path.parent.iterdir() if path.parent.is_dir() else ()
         hint = did_you_mean(path.name, [other.name for other in beside])
         raise InputError(f"{path} does not exist.{hint} Check the path.")
-    if suffix not in SUFFIXES:
+    if suffix not in (*SUFFIXES, *DUCKDB):
         raise InputError(
             f"{path} has the extension {path.suffix!r}, which is not one of "
             f"{', '.join(SUFFIXES)}. Save it as one of these."
@@ -325,42 +153,82 @@ def _check_file(path: Path) -> None:
         raise InputError(f"{path} is empty (0 bytes). Save it again.")
 
 
-def _check_drop(path: Path, names: Sequence[str], drop: Collection[str]) -> None:
-    """What is to be dropped must be there."""
-    for name in drop:
-        check_column("drop", name, names, path)
+@dataclass(frozen=True)
+class _Wanted:
+    """Which columns of a file are asked for."""
+
+    path: Path
+    columns: Sequence[str] | None
+    drop: Collection[str]
+
+    def of(self, names: Sequence[str]) -> list[str]:
+        """Those that are read, after every name asked for was found among `names`."""
+        check_names(self.path, names)
+        for name in self.columns or ():
+            check_column("column", name, names, self.path)
+        for name in self.drop:
+            check_column("drop", name, names, self.path)
+        return [name for name in self.columns or names if name not in self.drop]
 
 
-def _read_csv(path: Path, drop: Collection[str]) -> Columns:
+def _read_csv(path: Path, wanted: _Wanted) -> Columns:
     rows = csv_rows(path)
     header = next(rows, [])
-    _check_drop(path, header, drop)
-    cells = list(rows)
-    return {
-        name: infer([row[at] for row in cells])
-        for at, name in enumerate(header)
-        if name not in drop
-    }
+    cells: dict[str, list[str]] = {name: [] for name in wanted.of(header)}
+    pairs = [(header.index(name), column) for name, column in cells.items()]
+    for row in rows:
+        for place, column in pairs:
+            column.append(row[place])
+    return {name: infer(column) for name, column in cells.items()}
 
 
-def _read_parquet(path: Path, drop: Collection[str]) -> Columns:
+def _read_parquet(path: Path, wanted: _Wanted) -> Columns:
     parquet = require("pyarrow.parquet", "tables")
     pa = require("pyarrow", "tables")
     try:
         with parquet.ParquetFile(path) as file:
-            names = list(file.schema_arrow.names)
-            check_names(path, names)
-            _check_drop(path, names, drop)
+            names = wanted.of(file.schema_arrow.names)
             # Only after the types are known to be readable, so that a refusal costs nothing.
-            for field in file.schema_arrow:
-                if field.name not in drop:
-                    check_arrow_type(pa.types, path, field.name, field.type)
-            table = file.read(columns=[name for name in names if name not in drop])
+            for name in names:
+                check_arrow_type(pa.types, path, name, file.schema_arrow.field(name).type)
+            table = file.read(columns=names)
     except pa.ArrowException as error:
         raise InputError(
             f"{path} is not a readable parquet file: {str(error).splitlines()[0]}. Save it again."
         ) from error
-    return {name: from_arrow(pa, table[name]) for name in table.column_names}
+    return {name: from_arrow(pa, table[name]) for name in names}
+
+
+def _read_duckdb(path: Path, wanted: _Wanted, table: str | None) -> Columns:
+    duckdb, pa = require("duckdb", "tables"), require("pyarrow", "tables")
+    try:
+        with duckdb.connect(":memory:") as base:
+            rows = base.sql(f"FROM {attached(base, path, table)}")
+            names = wanted.of(rows.columns)
+            cells = rows.select(*(duckdb.ColumnExpression(name) for name in names))
+            arrow = cells.to_arrow_table() if names else pa.table({})
+    except duckdb.Error as error:
+        raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}.") from error
+    for name in names:
+        check_arrow_type(pa.types, path, name, arrow.schema.field(name).type)
+    return {name: from_arrow(pa, arrow[name]) for name in names}
+
+
+def attached(base: Any, path: Path, table: str | None) -> str:
+    """Attach a DuckDB file; the table of it that is named, or its only one, as SQL has it.
+
+    Raises:
+        InputError: no such table, or several and none is named.
+    """
+    from lethe.data.casts import quoted, text_sql
+
+    base.execute(f"ATTACH {text_sql(str(path))} AS release (READ_ONLY)")
+    names = [row[0] for row in base.execute("SHOW TABLES FROM release").fetchall()]
+    if table is None and len(names) != 1:
+        raise InputError(f"{path} has the tables {', '.join(names)}. Name one with --inside.")
+    if table is not None:
+        check_column("table", table, names, path)
+    return f"release.{quoted(table or names[0])}"
 
 
 def check_arrow_type(types: Any, path: Path, name: str, kind: Any) -> None:
@@ -414,18 +282,15 @@ def from_arrow(pa: Any, column: Any) -> NDArray[Any]:
     return array
 
 
-def _read_npz(path: Path, drop: Collection[str]) -> Columns:
+def _read_npz(path: Path, wanted: _Wanted) -> Columns:
     again = "Save it again with numpy.savez."
     if not zipfile.is_zipfile(path):
         raise InputError(f"{path} is not an .npz archive. {again}")
     columns: Columns = {}
     try:
         with np.load(path, allow_pickle=False) as archive:
-            check_names(path, archive.files)
-            _check_drop(path, archive.files, drop)
-            for name in archive.files:
-                if name not in drop:
-                    columns[name] = _plain_array(path, name, archive[name])
+            for name in wanted.of(archive.files):
+                columns[name] = _plain_array(path, name, archive[name])
     except InputError:
         raise
     except ValueError as error:
@@ -441,18 +306,13 @@ def _read_npz(path: Path, drop: Collection[str]) -> Columns:
     return columns
 
 
-def _read_safetensors(path: Path, drop: Collection[str]) -> Columns:
+def _read_safetensors(path: Path, wanted: _Wanted) -> Columns:
     from safetensors import SafetensorError, safe_open
 
     columns: Columns = {}
     try:
         with safe_open(path, framework="numpy") as file:
-            names = list(file.keys())
-            check_names(path, names)
-            _check_drop(path, names, drop)
-            for name in names:
-                if name in drop:
-                    continue
+            for name in wanted.of(list(file.keys())):
                 kind = file.get_slice(name).get_dtype()
                 try:
                     columns[name] = _plain_array(path, name, file.get_tensor(name))

@@ -1,26 +1,22 @@
 """Raw files, as far as DuckDB cannot be trusted with them: csv, and strange Parquet columns.
 
-DuckDB guesses where a csv file is malformed, and fails at times beyond its range and at text that
-is not UTF-8. So csv files are read strictly here, and such columns of Parquet files are cleaned.
+DuckDB fails at times beyond its range and at text that is not UTF-8, so such columns of Parquet
+files are cleaned here.
 """
 
 from __future__ import annotations
 
-import codecs
-import contextlib
-import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lethe.data.casts import DAYS, MICROSECONDS
+from lethe.data.cells import check_names, csv_batches, csv_rows
 from lethe.data.schema import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT
 from lethe.errors import InputError, did_you_mean, require
 
 SUFFIXES = (".parquet", ".csv", ".duckdb")
-_BATCH = 50_000  # rows of a csv file at a time
-_LONGEST_CELL = 2**30
 _TIMES = {"coerce_int96_timestamp_unit": "us"}  # else times beyond 1677 to 2262 wrap around
 _MICROS = {"s": 10**6, "ms": 10**3, "us": 1}
 
@@ -78,130 +74,18 @@ class File:
         """Whether its cells are text without a type."""
         return self.path.suffix.lower() == ".csv"
 
+    def cells(self) -> Any:
+        """The cells of a .csv file as an Arrow reader of text; blank ones are missing.
 
-def csv_batches(file: File) -> Any:
-    """The cells of a .csv file as an Arrow reader; blank cells are missing."""
-    pa = require("pyarrow", "tables")
-    header = csv_header(file)
-    fields = pa.schema([(name, pa.string()) for name in header])
-
-    def batches() -> Iterator[Any]:
-        for lines in csv_lines(file, len(header)):
-            columns = [
-                pa.array([cell or None for cell in column], pa.string())
-                for column in zip(*lines, strict=True)
-            ]
-            yield pa.record_batch(columns, schema=fields)
-
-    return pa.RecordBatchReader.from_batches(fields, batches())
-
-
-def csv_header(file: File) -> list[str]:
-    """The names of a .csv file's columns.
-
-    Raises:
-        InputError: none, or one that is empty or stands twice.
-    """
-    with _csv_reader(file) as reader:
-        header: list[str] = next((row for row in reader if row), [])
-    if not header:
-        raise InputError(f"{file.path} is empty: it needs a header line with a name a column.")
-    if len(header) == 1:
-        for sign in ";\t|,":
-            if sign in header[0] and sign != file.delimiter:
-                raise InputError(
-                    f"{file.path} has the single column {header[0]!r}, as if separated by "
-                    f"{sign!r}. Say so: --delimiter {sign!r}."
-                )
-    check_names(file.path, header)
-    return header
-
-
-def check_names(path: Path, names: Sequence[str]) -> None:
-    """Refuse names that are empty, or that differ by upper and lower case alone."""
-    seen: set[str] = set()
-    for at, name in enumerate(names, 1):
-        if not name.strip():
-            raise InputError(f"{path}: column {at} has no name. Name it in the file.")
-        if "\0" in name:
-            raise InputError(f"{path}: column {at} has a zero byte in its name. Rename it.")
-        if name.lower() in seen:
-            raise InputError(
-                f"{path} has two columns named {name!r}, upper and lower case being alike. "
-                "Rename one."
-            )
-        seen.add(name.lower())
-
-
-def csv_lines(file: File, width: int) -> Iterator[list[list[str]]]:
-    """The rows of a .csv file after its header, in batches; blank lines are passed over.
-
-    Raises:
-        InputError: lines with more or fewer cells than the header, or broken quotes, after all
-            were read; the message names the first ones.
-    """
-    wrong: list[str] = []
-    count = 0
-    with _csv_reader(file) as reader:
-        next((row for row in reader if row), [])
-        batch: list[list[str]] = []
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != width:
-                count += 1
-                if len(wrong) < 5:
-                    wrong.append(f"line {reader.line_num} has {len(row)}")
-                continue
-            if count:
-                continue
-            batch.append(row)
-            if len(batch) == _BATCH:
-                yield batch
-                batch = []
-    if count:
-        more = f" and {count - len(wrong)} more" if count > len(wrong) else ""
-        raise InputError(
-            f"{file.path}: the header has {width} cells, {', '.join(wrong)}{more}. Repair them; a "
-            f"cell that holds {file.delimiter!r}, a quote or a line break needs quotes."
-        )
-    if batch:
-        yield batch
-
-
-@contextlib.contextmanager
-def _csv_reader(file: File) -> Iterator[Any]:
-    # A byte order mark is no part of the first name.
-    encoding = "utf-8-sig" if codecs.lookup(file.encoding).name == "utf-8" else file.encoding
-    before = csv.field_size_limit(_LONGEST_CELL)
-    try:
-        with file.path.open(encoding=encoding, newline="") as stream:
-            reader = csv.reader(stream, strict=True, delimiter=file.delimiter)
-            try:
-                yield reader
-            except csv.Error as error:
-                raise InputError(
-                    f"{file.path}, line {reader.line_num}: {error}. Repair the quotes there, or "
-                    "save the table as .parquet."
-                ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{file.path} is not {file.encoding}: {_bad_byte(file, error)}. Save it as UTF-8, or "
-            "say what it is: --encoding latin-1."
-        ) from error
-    finally:
-        csv.field_size_limit(before)
-
-
-def _bad_byte(file: File, error: UnicodeDecodeError) -> str:
-    """Where a file cannot be decoded, by line."""
-    with file.path.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            try:
-                line.decode(file.encoding)
-            except UnicodeDecodeError as found:
-                return f"byte 0x{found.object[found.start]:02x} in line {number}"
-    return f"byte 0x{error.object[error.start]:02x}"
+        Raises:
+            InputError: malformed, see `csv_rows`; or a column without a name of its own.
+        """
+        rows = csv_rows(self.path, self.delimiter, self.encoding)
+        header = next(rows, None)
+        if header is None:
+            raise InputError(f"{self.path} is empty: it needs a header line with a name a column.")
+        check_names(self.path, header, fold=True)
+        return csv_batches(rows, header, blank=None)
 
 
 def strange_columns(path: Path) -> dict[str, str]:
@@ -215,7 +99,7 @@ def strange_columns(path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         with parquet.ParquetFile(path, **_TIMES) as opened:
-            check_names(path, opened.schema_arrow.names)
+            check_names(path, opened.schema_arrow.names, fold=True)
             coded = _coded_text(pa, opened)
             found |= dict.fromkeys(_long_times(opened), "")
             stored = {field.name: _stored_type(pa, field.type) for field in opened.schema_arrow}

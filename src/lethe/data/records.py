@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.columns import Columns, as_text, check_column, is_text, missing
-from lethe.data.rows import read_rows
+from lethe.data.columns import Columns, as_text, check_column, is_text, missing, read_columns
 from lethe.errors import InputError, check_choice
 
 UNITS = ("auto", "days", "seconds", "milliseconds", "microseconds", "nanoseconds")
@@ -217,7 +216,7 @@ def load_ratings(
     named = {option: name for option, name in wanted.items() if name is not None}
     if len(set(named.values())) < len(named):
         raise InputError(f"{path}: one column is named for two things: {named}. Name each once.")
-    columns = read_rows(path, list(named.values()), table)
+    columns = read_columns(path, list(named.values()), table=table)
     for option, name in named.items():
         check_column(option, name, columns, path)
     return from_columns(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lethe.data.coded import narrow
 from lethe.data.columns import as_text, is_text, missing
+from lethe.data.large import Stage, gb, limit_of, staged, too_large
 from lethe.data.records import (
     KEEP,
     UNITS,
@@ -19,11 +20,11 @@ from lethe.data.records import (
     check_times,
     days_of_texts,
     finite_numbers,
+    load_ratings,
     said_of_zones,
     unit_of,
     whole_days,
 )
-from lethe.data.stage import Stage, staged
 from lethe.errors import InputError, check_choice, require
 
 Int = NDArray[np.int64]
@@ -116,8 +117,7 @@ def sort_ratings(
     if len(set(named.values())) < len(named):
         raise InputError(f"{path}: one column is named for two things: {named}. Name each once.")
     with staged(path, list(named.values()), table, memory=memory) as stage:
-        cells = ", ".join(f"c{at}" for at in range(len(named)))
-        stage.read(f"CREATE TABLE raw AS SELECT {cells} FROM {{rows}}")
+        stage.read("CREATE TABLE raw AS FROM {rows}")
         if not stage.number("SELECT count(*) FROM raw"):
             raise InputError(f"{path} has a header but no rows. Save it again with its rows.")
         notes = _meanings(stage, path.stem, list(named))
@@ -328,3 +328,38 @@ def _names(stage: Stage, at: int, option: str) -> NDArray[np.str_]:
 def _values(stage: Stage, at: int) -> NDArray[np.float64]:
     sql = f"SELECT DISTINCT name FROM meant{at} WHERE there ORDER BY name"
     return np.concatenate([batch.column(0).to_numpy() for batch in stage.batches(sql)])
+
+
+def read_facts(
+    path: Path,
+    person: str,
+    item: str,
+    value: str | None = None,
+    time: str | None = None,
+    *,
+    memory: str | None = None,
+    **how: Any,
+) -> tuple[Release, tuple[str, ...]]:
+    """Facts as `load_ratings` reads them, or sorted on disk where the file is too large.
+
+    Args:
+        path: see `load_ratings`; so are the columns.
+        person: column.
+        item: column.
+        value: column.
+        time: column.
+        memory: that may be used, such as "4GB"; None = what is free.
+        how: unit, keep and table, see `load_ratings`.
+
+    Raises:
+        InputError: see `load_ratings` and `sort_ratings`.
+    """
+    limit = limit_of(memory)
+    if not too_large(path, limit):
+        return load_ratings(path, person, item, value, time, **how), ()
+    found = sort_ratings(path, person, item, value, time, memory=limit, **how)
+    note = (
+        f"{path.name} was sorted by DuckDB within {gb(limit)} of memory: {found.facts:,} facts, "
+        f"{found.nbytes / found.facts:.3g} bytes each."
+    )
+    return found, (note,)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.casts import cast_sql, is_declarable, quoted, rows_sql, text_sql, type_of
-from lethe.data.readers import SUFFIXES, File, clean_batches, csv_batches, strange_columns
+from lethe.data.readers import SUFFIXES, File, clean_batches, strange_columns
 from lethe.data.schema import Column, Schema
 from lethe.errors import InputError, require
 
@@ -79,7 +79,7 @@ def _types(base: Any, source: str) -> dict[str, str]:
 def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
     """What stands after FROM, and its types where columns were cleaned outside of DuckDB."""
     if file.is_text:
-        base.register("cells", csv_batches(file))
+        base.register("cells", file.cells())
         base.execute("CREATE TEMP TABLE lines AS SELECT * FROM cells")
         return "lines", {}
     place = text_sql(str(file.path.resolve()))

@@ -53,7 +53,7 @@ def audit_table(
     Args:
         columns: (rows,) by name, as `lethe.data.columns.read_columns` gives them; one row a person.
             Or typed by `TableSettings.schema`; or the different rows with their number, see
-            `lethe.data.coded.read_grouped`.
+            `lethe.data.large.read_grouped`.
         quasi: columns that an adversary may know of a person.
         sensitive: column that nobody should learn; None leaves inference out.
         population: the same columns of everybody the rows may be of, the rows' own people
