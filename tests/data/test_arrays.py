@@ -55,7 +55,7 @@ def test_ids_labels_and_rows(tmp_path: Path) -> None:
     assert load(path).ids.tolist() == ["a", "b", "c", "d"]
     assert load(path, "z").labels.tolist() == [1, 0, 1, 0]
     assert load(path, "y", rows=3, seed=1).ids.size == 3
-    assert "label='zz' is not an array" in refusal(path, "zz")
+    assert "label='zz' is not a column" in refusal(path, "zz")
     path = archive(tmp_path, X=X, y=Y, who=np.array([1, 2, 3, 4]))
     assert load(path, id_column="who").ids.tolist() == ["1", "2", "3", "4"]
 

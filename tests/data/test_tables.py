@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lethe.data.features import encode_labels, encode_number, encode_targets, encode_text
-from lethe.data.tables import load_table
+from lethe.data.tables import encode_labels, encode_number, encode_targets, encode_text, load
 from lethe.errors import InputError
 
 
@@ -26,14 +25,14 @@ def table(tmp_path: Path, **columns: Any) -> Path:
 
 def refusal(path: Path, *args: Any, **options: Any) -> str:
     with pytest.raises(InputError) as caught:
-        load_table(path, *args, **options)
+        load(path, *args, **options)
     return str(caught.value)
 
 
 def test_small_table(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("age,job,y\n10,nurse,no\n30,cook,yes\n10,cook,no\n30,cook,yes\n")
-    data = load_table(path, "y")
+    data = load(path, "y")
     assert data.feature_names == ("age", "job=cook", "job=nurse")
     assert data.features.tolist() == [[-1, 0, 1], [1, 1, 0], [-1, 1, 0], [1, 1, 0]]
     assert data.labels.tolist() == [0, 1, 0, 1] and data.classes == ("no", "yes")
@@ -102,22 +101,22 @@ def test_text_for_a_label_does_not() -> None:
 def test_regression_keeps_the_numbers(tmp_path: Path) -> None:
     prices = np.array([1.5, 2.25, -3.0, 1e6, 2.25])
     path = table(tmp_path, size=np.arange(5.0), price=prices)
-    data = load_table(path, "price", task="regression")
+    data = load(path, "price", task="regression")
     assert data.task == "regression" and data.classes == ()
     assert data.labels.dtype == np.float64 and data.labels.tolist() == prices.tolist()
-    part = load_table(path, "price", task="regression", rows=3, seed=1)
+    part = load(path, "price", task="regression", rows=3, seed=1)
     assert part.labels.tolist() == prices[part.ids.astype(int)].tolist()
     whole = table(tmp_path, size=np.arange(5.0), price=np.array([3, 1, 4, 1, 5]))
-    assert load_table(whole, "price", task="regression").labels.tolist() == [3, 1, 4, 1, 5]
+    assert load(whole, "price", task="regression").labels.tolist() == [3, 1, 4, 1, 5]
 
 
 def test_arrays_for_regression(tmp_path: Path) -> None:
     path = tmp_path / "houses.npz"
     np.savez(path, X=np.eye(4, dtype=np.float32), y=np.array([[0.5], [1.5], [2.5], [9.0]]))
-    data = load_table(path, task="regression")
+    data = load(path, task="regression")
     assert data.classes == () and data.labels.tolist() == [0.5, 1.5, 2.5, 9.0]
     with pytest.raises(InputError, match="--task regression"):
-        load_table(path)
+        load(path)
 
 
 @pytest.mark.parametrize(
@@ -138,13 +137,13 @@ def test_targets_that_are_no_numbers(column: Any, said: str) -> None:
 def test_constant_target(tmp_path: Path) -> None:
     path = table(tmp_path, size=np.arange(4.0), price=np.full(4, 2.5))
     with pytest.raises(InputError, match=r"are all 2\.5: there is nothing to predict"):
-        load_table(path, "price", task="regression")
+        load(path, "price", task="regression")
 
 
 def test_unknown_task(tmp_path: Path) -> None:
     path = table(tmp_path, size=np.arange(4.0), price=np.arange(4))
     with pytest.raises(InputError, match=r"task='regresion' must be .* Did you mean 'regression'"):
-        load_table(path, "price", task="regresion")
+        load(path, "price", task="regresion")
 
 
 def test_single_class(tmp_path: Path) -> None:
@@ -165,7 +164,7 @@ def test_numbers_of_any_size(size: float) -> None:
 
 def test_constant_columns_are_dropped(tmp_path: Path) -> None:
     path = table(tmp_path, a=[1, 2, 1, 2], c=[0.1] * 4, t=["x"] * 4, f=[True] * 4, y=[0, 1, 0, 1])
-    data = load_table(path, "y")
+    data = load(path, "y")
     assert data.feature_names == ("a",)
     assert [note for note in data.notes if "in every record" in note] == [
         "Column 'c' is '0.1' in every record and was left out.",
@@ -186,7 +185,7 @@ def test_impute(tmp_path: Path) -> None:
     path = table(
         tmp_path, a=[1.0, None, 5.0, 3.0], none=pa.nulls(4), same=[2, None, 2, None], y=[0, 1, 0, 1]
     )
-    data = load_table(path, "y", missing="impute")
+    data = load(path, "y", missing="impute")
     assert data.feature_names == ("a", "a missing", "same missing")
     assert data.features[:, 1].tolist() == [0, 1, 0, 0]
     # 1, 3 (the median), 5, 3: mean 3, standard deviation the root of 2
@@ -217,7 +216,7 @@ def test_text_levels() -> None:
 
 
 def test_bool_levels(tmp_path: Path) -> None:
-    data = load_table(table(tmp_path, f=[True, False, True, True], y=[0, 1, 0, 1]), "y")
+    data = load(table(tmp_path, f=[True, False, True, True], y=[0, 1, 0, 1]), "y")
     assert data.feature_names == ("f=False", "f=True")
 
 
@@ -237,12 +236,12 @@ def test_identifier_columns_are_refused_together(tmp_path: Path) -> None:
     message = refusal(path, "y")
     assert "'name' has 6, 'mail' has 6 distinct texts" in message
     assert "--drop 'name' --drop 'mail'" in message
-    assert load_table(path, "y", drop=["name", "mail"]).feature_names == ("a",)
-    assert load_table(path, "y", drop=["name"], id_column="mail").ids.tolist() == list("uvwxyz")
+    assert load(path, "y", drop=["name", "mail"]).feature_names == ("a",)
+    assert load(path, "y", drop=["name"], id_column="mail").ids.tolist() == list("uvwxyz")
 
 
 def test_whole_numbers_that_may_be_ids_get_a_note(tmp_path: Path) -> None:
-    data = load_table(table(tmp_path, n=[5, 9, 7, 8], y=[0, 1, 0, 1]), "y")
+    data = load(table(tmp_path, n=[5, 9, 7, 8], y=[0, 1, 0, 1]), "y")
     assert "'n' is a different whole number in each record" in data.notes[0]
     assert "--drop 'n'" in data.notes[0]
 
@@ -257,10 +256,10 @@ def test_id_column(tmp_path: Path) -> None:
 
 def test_rows(tmp_path: Path) -> None:
     path = table(tmp_path, a=list(range(100)), y=[0, 1, 2, 1] * 25)
-    data = load_table(path, "y", rows=10, seed=4)
-    again = load_table(path, "y", rows=10, seed=4)
+    data = load(path, "y", rows=10, seed=4)
+    again = load(path, "y", rows=10, seed=4)
     assert len(data) == 10 and data.ids.tolist() == again.ids.tolist()
-    assert data.ids.tolist() != load_table(path, "y", rows=10, seed=5).ids.tolist()
+    assert data.ids.tolist() != load(path, "y", rows=10, seed=5).ids.tolist()
     assert [data.classes[code] for code in data.labels] == [
         str([0, 1, 2, 1][int(row) % 4]) for row in data.ids
     ]
@@ -270,5 +269,5 @@ def test_rows(tmp_path: Path) -> None:
 
 def test_subset_may_lack_a_class(tmp_path: Path) -> None:
     path = table(tmp_path, a=list(range(100)), y=["rare"] + ["p", "q", "q"] * 33)
-    data = load_table(path, "y", rows=10, seed=0)
+    data = load(path, "y", rows=10, seed=0)
     assert data.classes == ("p", "q") and set(data.labels.tolist()) == {0, 1}

@@ -16,17 +16,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from lethe.data.columns import Columns, as_text, check_column, is_text, list_names, read_columns
-from lethe.data.dataset import (
-    Dataset,
-    check_unique_ids,
-    choose_rows,
-    group_note,
-    read_groups,
-    row_names,
-    subset_note,
-)
-from lethe.data.features import label_rows, read_slices
+from lethe.data.columns import Columns, check_column, is_text, list_names, read_columns
+from lethe.data.dataset import Dataset, choose_records
+from lethe.data.tables import label_rows
 from lethe.errors import InputError, check_at_least, check_choice, require
 from lethe.files import write_whole
 
@@ -114,39 +106,32 @@ def load_narratives(
     text, label = _named("text", text, columns, path), _named("label", label, columns, path)
     if text == label:
         raise InputError(f"text={text!r} is also the label. Choose another column.")
-    used = {text: "text", label: "label"}
-    if id_column is not None:
-        if id_column in used:
-            raise InputError(f"id_column={id_column!r} is also the {used[id_column]}.")
-        check_column("id_column", id_column, columns, path)
-        check_unique_ids(path.stem, as_text(columns[id_column]))
-        used[id_column] = "id column"
     texts, there, notes = _texts(path, text, columns[text], missing)
-    kept: Columns = {name: values[there] for name, values in columns.items()}
-    groups = None if group is None else read_groups(str(path), kept, group, used)
-    chosen = choose_rows(len(there), rows, seed, groups)
-    codes, classes = label_rows(label, kept[label], "classification", chosen)
+    chosen = choose_records(
+        path,
+        columns,
+        {text: "text", label: "label"},
+        id_column=id_column,
+        group=group,
+        slices=slices,
+        rows=rows,
+        seed=seed,
+        among=there,
+    )
+    places = np.searchsorted(there, chosen.rows)
+    codes, classes = label_rows(label, columns[label][there], "classification", places)
     labels, classes, merged = _merge_rare(codes.astype(np.int64), classes, min_class_size)
-    taken = tuple(texts[row] for row in chosen)
-    notes += [*merged, *_repeated(taken)]
-    if rows is not None:
-        notes.append(subset_note(len(chosen), len(there), seed))
-    if group is not None and groups is not None:
-        groups = groups[chosen]
-        notes.append(group_note(group, groups))
-    original = there[chosen]
+    taken = tuple(texts[place] for place in places)
     return Narratives(
         name=path.stem,
         texts=taken,
         labels=labels,
         classes=classes,
-        ids=row_names(original.tolist())
-        if id_column is None
-        else as_text(columns[id_column][original]),
+        ids=chosen.ids,
         source=f"{path.name}, text {text!r}, label {label!r}",
-        notes=tuple(notes),
-        groups=groups,
-        slices=read_slices(str(path), kept, slices, chosen),
+        notes=(*notes, *merged, *_repeated(taken), *chosen.notes),
+        groups=chosen.groups,
+        slices=chosen.slices,
     )
 
 
