@@ -29,8 +29,7 @@ from typing import Any
 import numpy as np
 from common import RESULTS, load, median_ratio, save
 
-from lethe.data.coded import encode
-from lethe.data.columns import read_columns
+from lethe.data.columns import encode, read_columns
 from lethe.data.records import load_ratings
 from lethe.linkage.adversary import Adversary, draw_targets, simulate
 from lethe.linkage.anonymity import anonymity, diversity

@@ -42,7 +42,7 @@ import numpy as np
 from common import RESULTS, load, median_ratio, save
 from linkage import power_law, subsets
 
-from lethe.data.coded import encode
+from lethe.data.columns import encode
 from lethe.linkage.adversary import Adversary, draw_targets, simulate
 from lethe.linkage.anonymity import anonymity, diversity
 from lethe.linkage.facts import Facts, Known, index_facts

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import lethe
 from lethe.data import large
-from lethe.data.coded import Grouped, encode
-from lethe.data.columns import Columns, read_columns
+from lethe.data.columns import Columns, Grouped, encode, read_columns
 from lethe.data.large import read_grouped
 from lethe.errors import InputError
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.data.coded import encode
+from lethe.data.columns import encode
 from lethe.errors import InputError
 from lethe.linkage.anonymity import anonymity, diversity, journalist, pairs_of
 from lethe.linkage.codes import classes_of

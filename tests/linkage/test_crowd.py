@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lethe.data.coded import Coded, Grouped
+from lethe.data.columns import Coded, Grouped
 from lethe.errors import InputError
 from lethe.linkage.audit import audit_table
 from lethe.linkage.crowd import crowd_of

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lethe.cli.options import settings_of
-from lethe.data.coded import Grouped
-from lethe.data.columns import Columns, as_text, check_column, read_columns
+from lethe.data.columns import Columns, Grouped, as_text, check_column, read_columns
 from lethe.data.large import read_table
 from lethe.data.schema import Schema
 from lethe.data.sorted_records import Release, read_facts

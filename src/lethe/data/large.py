@@ -19,16 +19,20 @@ from numpy.typing import NDArray
 
 from lethe.data.casts import quoted, text_sql
 from lethe.data.cells import Kind, check_names, csv_batches, csv_rows
-from lethe.data.coded import Coded, Codes, Grouped, encode, narrow
 from lethe.data.columns import (
     DUCKDB,
+    Coded,
+    Codes,
     Columns,
+    Grouped,
     attached,
     check_arrow_type,
     check_column,
+    encode,
     from_arrow,
     is_text,
     list_names,
+    narrow,
     read_columns,
 )
 from lethe.errors import InputError, require

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.coded import narrow
-from lethe.data.columns import as_text, is_text, missing
+from lethe.data.columns import as_text, is_text, missing, narrow
 from lethe.data.large import Stage, gb, limit_of, staged, too_large
 from lethe.data.records import (
     KEEP,

@@ -13,8 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from lethe.data.coded import Grouped
-from lethe.data.columns import as_text
+from lethe.data.columns import Grouped, as_text
 from lethe.data.sorted_records import Release
 from lethe.data.source import TypedColumn
 from lethe.errors import InputError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.coded import Codes
+from lethe.data.columns import Codes
 from lethe.errors import NotMeasurable, check_at_least, check_between
 from lethe.linkage.facts import Facts, Float, Int, index_facts
 

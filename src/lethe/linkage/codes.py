@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.data.coded import Codes
+from lethe.data.columns import Codes
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 

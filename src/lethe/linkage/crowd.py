@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.coded import Coded, Codes, Grouped, encode
-from lethe.data.columns import as_text, check_column
+from lethe.data.columns import Coded, Codes, Grouped, as_text, check_column, encode
 from lethe.errors import InputError
 from lethe.linkage.anonymity import Journalist, journalist
 from lethe.linkage.codes import Int, classes_of, count

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.coded import encode
+from lethe.data.columns import encode
 from lethe.data.source import TypedColumn
 from lethe.evidence.estimate import Measured
 from lethe.linkage.anonymity import Float

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lethe.data.coded import Codes
+from lethe.data.columns import Codes
 from lethe.errors import check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.anonymity import Float, pairs_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lethe.data.coded import Codes
+from lethe.data.columns import Codes
 from lethe.errors import InputError, check_at_least
 from lethe.linkage.codes import Int, count
 

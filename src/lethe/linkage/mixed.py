@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.data.coded import encode
-from lethe.data.columns import check_column, list_names
+from lethe.data.columns import check_column, encode, list_names
 from lethe.errors import InputError
 
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.coded import Coded, Codes, encode, narrow
-from lethe.data.columns import as_text, is_text, missing
+from lethe.data.columns import Coded, Codes, as_text, encode, is_text, missing, narrow
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.linkage.codes import Int, classes_of, count
 

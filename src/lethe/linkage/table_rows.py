@@ -8,8 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from lethe.data.coded import Coded, Grouped
-from lethe.data.columns import check_column
+from lethe.data.columns import Coded, Grouped, check_column
 from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.linkage.codes import Int

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lethe.data.coded import encode
-from lethe.data.columns import as_text, missing
+from lethe.data.columns import as_text, encode, missing
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.linkage.anonymity import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.coded import Codes, encode
+from lethe.data.columns import Codes, encode
 from lethe.evidence.estimate import Measured
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.risk import AttackResult

@@ -8,7 +8,7 @@ from math import comb
 
 import numpy as np
 
-from lethe.data.coded import Codes
+from lethe.data.columns import Codes
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
