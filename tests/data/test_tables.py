@@ -1,10 +1,13 @@
-"""Tables become standardised numbers and one feature a level; odd ones are refused with a way out.
+"""Built-in sets, tables and archives become data sets; odd ones are refused with a way out.
 
 Small enough that each expected number was worked by hand.
 """
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from safetensors.numpy import save_file
 
 from lethe.data.tables import encode_labels, encode_number, encode_targets, encode_text, load
 from lethe.errors import InputError
@@ -23,10 +27,95 @@ def table(tmp_path: Path, **columns: Any) -> Path:
     return path
 
 
-def refusal(path: Path, *args: Any, **options: Any) -> str:
+def refusal(path: str | Path, *args: Any, **options: Any) -> str:
     with pytest.raises(InputError) as caught:
         load(path, *args, **options)
     return str(caught.value)
+
+
+def text_table(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "people.csv"
+    path.write_text(text)
+    return path
+
+
+X = np.array([[0, 1], [2, 3], [4, 5], [6, 7]], dtype=np.float32)
+Y = np.array([3, 5, 3, 5])
+
+
+def archive(tmp_path: Path, **arrays: Any) -> Path:
+    np.savez(tmp_path / "t.npz", **arrays)
+    return tmp_path / "t.npz"
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "no label": ({}, {}, "--label.*'a', 'y'"),
+    "no such label": ({"y": [0, 1]}, {"label": "z"}, "label='z' is not a column"),
+    "dropped label": ({}, {"label": "y", "drop": ["y"]}, "Take it out of drop"),
+    "gap in the label": (
+        {"y": ["p", None, "q", None]},
+        {"label": "y"},
+        "missing in 2 of 4 records, the first at row 1.*Remove",
+    ),
+    "one class": ({"y": [1, 1, 1]}, {"label": "y"}, "all '1'"),
+    "numbers": ({"y": [0.5, 1.0, 0.25, 7.0] * 5}, {"label": "y"}, "--task regression"),
+    "many numbers": ({"y": np.arange(20)}, {"label": "y"}, "--task regression"),
+    "names": ({"y": list("abcdefghij")}, {"label": "y"}, "names records.*merge its values.$"),
+    "one target": (
+        {"y": [2.5] * 4},
+        {"label": "y", "task": "regression"},
+        r"are all 2\.5: there is nothing to predict",
+    ),
+    "task": ({}, {"label": "y", "task": "regresion"}, "Did you mean 'regression'"),
+    "infinite": (
+        {"a": [1.0, float("inf"), 2.0, 0.0]},
+        {"label": "y"},
+        "'a' has 1 infinite values, the first at row 1.*--drop 'a'",
+    ),
+    "gaps": (
+        {f"g{at}": [1.0, None, 3.0, 4.0] for at in range(6)},
+        {"label": "y"},
+        "'g0' in 1, .*and 1 more columns of 4 records.*--missing impute.*--drop NAME",
+    ),
+    "missing": ({}, {"label": "y", "missing": "drop"}, "must be one of 'refuse', 'impute'"),
+    "slice": ({}, {"label": "y", "slices": ["aa"]}, "slice='aa' is not a column.*Did you mean 'a'"),
+    "rows": ({}, {"label": "y", "rows": 101}, "rows=101 is more than the 4 records"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_odd_tables_are_refused(case: str, tmp_path: Path) -> None:
+    columns, options, why = REFUSED[case]
+    size = len(next(iter(columns.values()), [0] * 4))
+    given = {"a": np.arange(size) % 3, "y": np.arange(size) % 2, **columns}
+    message = refusal(table(tmp_path, **given), **options)
+    assert re.search(why, message) and "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "why"),
+    [
+        ("digit", {}, "Did you mean 'digits'.*'breast-cancer', 'diabetes', 'digits'"),
+        ("no/people.csv", {"label": "y"}, "does not exist"),
+        ("no/people", {"label": "y"}, "does not exist"),
+        ("digits", {"label": "y"}, r"label='y' is for files.*\./digits\.csv"),
+        ("digits", {"id_column": "i"}, "id_column='i' is for files"),
+        ("digits", {"drop": ("a",)}, "drop=.* is for files"),
+        ("digits", {"group": "user"}, "group='user' is for files"),
+        ("digits", {"slices": ["s"]}, "slice=.*is for files"),
+        ("digits", {"rows": 5000}, "rows=5000 is more than the 1797 records"),
+        ("digits", {"task": "regression"}, "does not fit the built-in set 'digits'"),
+        ("diabetes", {"task": "classification"}, "does not fit .* 'diabetes'"),
+        ("x.npz", {"slices": ["s"]}, "slice='s' is for tables"),
+    ],
+)
+def test_targets_and_options_that_do_not_fit(
+    target: str, options: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    archive(tmp_path, X=X, y=Y)
+    (tmp_path / "t.npz").rename(tmp_path / "x.npz")
+    path = tmp_path / target if "." in target or "/" in target else target
+    assert re.search(why, refusal(path, **options))
 
 
 def test_small_table(tmp_path: Path) -> None:
@@ -38,21 +127,6 @@ def test_small_table(tmp_path: Path) -> None:
     assert data.labels.tolist() == [0, 1, 0, 1] and data.classes == ("no", "yes")
     assert data.ids.tolist() == ["0", "1", "2", "3"]
     assert data.name == "people" and data.source == "people.csv, label 'y'"
-
-
-def test_label_is_needed(tmp_path: Path) -> None:
-    path = table(tmp_path, age=[1, 2], income=["a", "b"])
-    message = refusal(path)
-    assert "--label" in message and "'age', 'income'" in message
-    message = refusal(path, "incme")
-    assert "label='incme'" in message and "Did you mean 'income'?" in message
-    assert "Take it out of drop" in refusal(path, "income", drop=["income"])
-
-
-def test_missing_labels(tmp_path: Path) -> None:
-    path = table(tmp_path, a=[1, 2, 3, 4], y=["p", None, "q", None])
-    message = refusal(path, "y")
-    assert "missing in 2 of 4 records, the first at row 1" in message and "Remove" in message
 
 
 @pytest.mark.parametrize(
@@ -84,20 +158,6 @@ def test_labels_that_are_no_classes(column: np.ndarray, said: str) -> None:
         encode_labels("y", column)
 
 
-@pytest.mark.parametrize(
-    "column", [np.array([0.5, 1.0, 0.25, 7.0] * 5), np.arange(20), np.arange(20) + 0.5]
-)
-def test_a_number_for_a_label_names_the_way_out(column: np.ndarray) -> None:
-    with pytest.raises(InputError, match="--task regression"):
-        encode_labels("price", column)
-
-
-def test_text_for_a_label_does_not() -> None:
-    with pytest.raises(InputError) as caught:
-        encode_labels("name", np.arange(20).astype(str))
-    assert "names records" in str(caught.value) and "regression" not in str(caught.value)
-
-
 def test_regression_keeps_the_numbers(tmp_path: Path) -> None:
     prices = np.array([1.5, 2.25, -3.0, 1e6, 2.25])
     path = table(tmp_path, size=np.arange(5.0), price=prices)
@@ -108,15 +168,6 @@ def test_regression_keeps_the_numbers(tmp_path: Path) -> None:
     assert part.labels.tolist() == prices[part.ids.astype(int)].tolist()
     whole = table(tmp_path, size=np.arange(5.0), price=np.array([3, 1, 4, 1, 5]))
     assert load(whole, "price", task="regression").labels.tolist() == [3, 1, 4, 1, 5]
-
-
-def test_arrays_for_regression(tmp_path: Path) -> None:
-    path = tmp_path / "houses.npz"
-    np.savez(path, X=np.eye(4, dtype=np.float32), y=np.array([[0.5], [1.5], [2.5], [9.0]]))
-    data = load(path, task="regression")
-    assert data.classes == () and data.labels.tolist() == [0.5, 1.5, 2.5, 9.0]
-    with pytest.raises(InputError, match="--task regression"):
-        load(path)
 
 
 @pytest.mark.parametrize(
@@ -132,22 +183,6 @@ def test_arrays_for_regression(tmp_path: Path) -> None:
 def test_targets_that_are_no_numbers(column: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         encode_targets("price", np.asarray(column))
-
-
-def test_constant_target(tmp_path: Path) -> None:
-    path = table(tmp_path, size=np.arange(4.0), price=np.full(4, 2.5))
-    with pytest.raises(InputError, match=r"are all 2\.5: there is nothing to predict"):
-        load(path, "price", task="regression")
-
-
-def test_unknown_task(tmp_path: Path) -> None:
-    path = table(tmp_path, size=np.arange(4.0), price=np.arange(4))
-    with pytest.raises(InputError, match=r"task='regresion' must be .* Did you mean 'regression'"):
-        load(path, "price", task="regresion")
-
-
-def test_single_class(tmp_path: Path) -> None:
-    assert "all '1'" in refusal(table(tmp_path, a=[1, 2, 3], y=[1, 1, 1]), "y")
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int8, np.uint64])
@@ -174,13 +209,6 @@ def test_constant_columns_are_dropped(tmp_path: Path) -> None:
     assert "no features beside the label" in refusal(path, "y", drop=["a"])
 
 
-def test_missing_numbers_are_refused_with_both_ways_out(tmp_path: Path) -> None:
-    gaps = {f"g{at}": [1.0, None, 3.0, 4.0] for at in range(6)}
-    message = refusal(table(tmp_path, **gaps, y=[0, 1, 0, 1]), "y")
-    assert "'g0' in 1, " in message and "and 1 more columns of 4 records" in message
-    assert "--missing impute" in message and "--drop NAME" in message
-
-
 def test_impute(tmp_path: Path) -> None:
     path = table(
         tmp_path, a=[1.0, None, 5.0, 3.0], none=pa.nulls(4), same=[2, None, 2, None], y=[0, 1, 0, 1]
@@ -193,12 +221,6 @@ def test_impute(tmp_path: Path) -> None:
     assert "1 missing values were set to the median" in " ".join(data.notes)
     assert "'none' has no value at all" in " ".join(data.notes)
     assert "missing='drop' must be one of 'refuse', 'impute'" in refusal(path, "y", missing="drop")
-
-
-def test_infinite_numbers(tmp_path: Path) -> None:
-    path = table(tmp_path, a=[1.0, float("inf"), 2.0], y=[0, 1, 0])
-    message = refusal(path, "y")
-    assert "'a' has 1 infinite values, the first at row 1" in message and "--drop 'a'" in message
 
 
 def test_dates_count_days() -> None:
@@ -271,3 +293,138 @@ def test_subset_may_lack_a_class(tmp_path: Path) -> None:
     path = table(tmp_path, a=list(range(100)), y=["rare"] + ["p", "q", "q"] * 33)
     data = load(path, "y", rows=10, seed=0)
     assert data.classes == ("p", "q") and set(data.labels.tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize("names", [("X", "y"), ("features", "labels"), ("x_train", "y_train")])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ">f8"])
+def test_names_and_floats(tmp_path: Path, names: tuple[str, str], dtype: Any) -> None:
+    data = load(archive(tmp_path, **{names[0]: X.astype(dtype), names[1]: Y}))
+    assert data.features.dtype == np.float32 and data.features.tolist() == X.tolist()
+    assert data.classes == ("3", "5") and data.labels.tolist() == [0, 1, 0, 1]
+    assert data.feature_names == ("x0", "x1") and data.source.startswith("t.npz")
+
+
+def test_images_as_keras_has_them(tmp_path: Path) -> None:
+    images = np.arange(4 * 2 * 3, dtype=np.uint8).reshape(4, 2, 3) * 10
+    path = archive(tmp_path, x_train=images, y_train=Y[:, None], x_test=images, y_test=Y)
+    data = load(path)
+    np.testing.assert_allclose(data.features, images.reshape(4, 6) / 255, rtol=1e-6)
+    assert data.feature_names[4] == "x[1,1]"
+    assert "divided by 255" in data.notes[0] and "'x_test', 'y_test'" in data.notes[1]
+
+
+def test_safetensors(tmp_path: Path) -> None:
+    save_file({"X": X, "y": Y}, tmp_path / "t.safetensors")
+    assert load(tmp_path / "t.safetensors").features.tolist() == X.tolist()
+
+
+def test_ids_labels_and_rows(tmp_path: Path) -> None:
+    path = archive(tmp_path, X=X, y=Y, z=Y[::-1], ids=np.array(["a", "b", "c", "d"]))
+    assert load(path).ids.tolist() == ["a", "b", "c", "d"]
+    assert load(path, "z").labels.tolist() == [1, 0, 1, 0]
+    assert load(path, "y", rows=3, seed=1).ids.size == 3
+    assert "label='zz' is not a column" in refusal(path, "zz")
+    path = archive(tmp_path, X=X, y=Y, who=np.array([1, 2, 3, 4]))
+    assert load(path, id_column="who").ids.tolist() == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said", "out"),
+    [
+        ({"x": X, "y": Y}, "no features", "'X', 'features', 'x_train'; it has 'x', 'y'"),
+        ({"X": X}, "no labels", "'y', 'labels', 'y_train'"),
+        ({"X": X, "features": X, "y": Y}, "several arrays of features", "--drop 'features'"),
+        ({"X": X[:, 0], "y": Y}, "(4,)", ".reshape(records, -1)"),
+        ({"X": X.astype(int), "y": Y}, "int64", ".astype('float32')"),
+        ({"X": X, "y": Y[:3]}, "(3,)", "must be (4,)"),
+        ({"X": X, "y": np.eye(4)}, "(4, 4)", ".argmax(axis=1)"),
+        ({"X": X, "y": Y / 2}, "continuous", "--task regression"),
+        (
+            {"X": X, "y": Y, "ids": np.array([1, 2, 2, 3])},
+            "'2' stands 2 times",
+            "leave the ids out",
+        ),
+        ({"X": X, "y": Y, "ids": np.arange(3)}, "'ids' has shape (3,)", "must be (4,)"),
+        ({"X": X.astype(float) * 1e300, "y": Y}, "beyond float32", "Fill them"),
+        ({"X": np.where(X == 5, np.nan, X), "y": Y}, "column 'x1' of record '2'", "Fill them"),
+    ],
+)
+def test_odd_archives_are_refused(
+    tmp_path: Path, arrays: dict[str, Any], said: str, out: str
+) -> None:
+    message = refusal(archive(tmp_path, **arrays))
+    assert said in message and out in message
+
+
+def test_digits() -> None:
+    data = load("digits")
+    assert data.features.shape == (1797, 64) and data.classes == tuple("0123456789")
+    assert data.features.min() == 0 and data.features.max() == 1
+    assert "scikit-learn" in data.source
+
+
+def test_breast_cancer() -> None:
+    data = load("breast-cancer")
+    assert data.features.shape == (569, 30) and data.classes == ("malignant", "benign")
+    np.testing.assert_allclose(data.features.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(data.features.std(axis=0), 1, atol=1e-5)
+
+
+def test_diabetes() -> None:
+    data = load("diabetes")
+    assert data.task == "regression" and data.features.shape == (442, 10)
+    assert data.labels.min() == 25 and data.labels.max() == 346
+    np.testing.assert_allclose(data.features.std(axis=0), 1, atol=1e-5)
+    assert load("diabetes", task="regression", rows=50).task == "regression"
+
+
+def test_rows_of_a_builtin() -> None:
+    data = load("digits", rows=50, seed=2)
+    assert len(data) == 50 and len(data.classes) == 10
+
+
+@pytest.mark.parametrize("name", ["breast-cancer", "diabetes"])
+def test_rows_are_scaled_by_themselves_and_not_by_the_records_left_out(name: str) -> None:
+    features = load(name, rows=60, seed=1).features
+    np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(features.std(axis=0), 1, atol=1e-5)
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, lethe.data.tables, lethe.training.scores_file\n"
+        "heavy = {'sklearn', 'scipy', 'torch', 'pyarrow', 'pandas'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+AGES = "age,sex,hired,y\n" + "".join(
+    f"{age},{'fm'[age % 2]},{age % 3},{'ab'[age // 3 % 2]}\n" for age in range(20, 60)
+)
+
+
+def test_text_and_few_numbers_are_taken_as_they_are(tmp_path: Path) -> None:
+    data = load(text_table(tmp_path, AGES), "y", slices=["sex", "hired"])
+    assert data.slices["sex"].tolist()[:3] == ["f", "m", "f"]
+    assert sorted(set(data.slices["hired"].tolist())) == ["0", "1", "2"]
+    assert "sex=f" in data.feature_names or any("sex" in name for name in data.feature_names)
+
+
+def test_many_numbers_are_cut_into_quarters_without_extremes(tmp_path: Path) -> None:
+    ages = load(text_table(tmp_path, AGES), "y", slices=["age"]).slices["age"]
+    names, counts = np.unique(ages, return_counts=True)
+    assert counts.tolist() == [10, 10, 10, 10]
+    assert sorted(names) == ["29.75 to 39.5", "39.5 to 49.25", "49.25 and more", "below 29.75"]
+
+
+def test_slices_follow_a_subset(tmp_path: Path) -> None:
+    data = load(text_table(tmp_path, AGES), "y", rows=15, slices=["sex"])
+    rows = data.ids.astype(int)
+    assert data.slices["sex"].tolist() == ["fm"[(20 + row) % 2] for row in rows]
+
+
+def test_gaps_are_a_group_of_their_own(tmp_path: Path) -> None:
+    text = "a,s,y\n" + "".join(f"{n},{'' if n < 4 else 'x'},{'pq'[n % 2]}\n" for n in range(20))
+    slices = load(text_table(tmp_path, text), "y", slices=["s"]).slices["s"]
+    assert slices.tolist().count("missing") == 4

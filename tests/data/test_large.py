@@ -1,4 +1,4 @@
-"""Equal rows grouped on disk: the same codes, values and audit as from rows in memory."""
+"""Sizes of memory; equal rows grouped on disk: codes, values and audit as of rows in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import lethe
 from lethe.data import large
 from lethe.data.columns import Columns, Grouped, encode, read_columns
-from lethe.data.large import read_grouped
+from lethe.data.large import available, bytes_of, outgrows, read_grouped
 from lethe.errors import InputError
 
 MEMORY = 2**27
@@ -47,7 +47,7 @@ def same(grouped: Grouped, columns: Columns) -> None:
         assert repr(found.values.tolist()) == repr(one.values.tolist())
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(*CELLS.values()), min_size=2, max_size=25), st.booleans())
 def test_groups_are_those_of_the_rows_in_memory(rows: list[tuple[str, ...]], windows: bool) -> None:
     with TemporaryDirectory() as folder:
@@ -170,3 +170,25 @@ def test_the_way_is_chosen_by_size_and_said(
     assert "read by DuckDB within 0.134 GB of memory: 20 rows, 2 of them" in notes[0]
     columns, notes = large.read_table(path, ["age"], memory="128MiB", whole="epsilon")
     assert isinstance(columns, dict) and "because --epsilon needs every row" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4GB", 4 * 10**9), ("1.5 gb", 15 * 10**8), ("512MiB", 2**29), ("1TiB", 2**40)],
+)
+def test_sizes_are_read(text: str, size: int) -> None:
+    assert bytes_of(text) == size
+
+
+@pytest.mark.parametrize("text", ["4", "GB", "-1GB", "4 apples", "", "127MiB", "0GB"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="memory="):
+        bytes_of(text)
+
+
+def test_a_file_outgrows_a_twentieth_of_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"x" * 100)
+    assert outgrows(path, 1999) and not outgrows(path, 2000)
+    assert not outgrows(tmp_path, 1) and not outgrows(tmp_path / "b.csv", 1)
+    assert available() >= 2**27

@@ -88,7 +88,7 @@ def files(draw: st.DrawFn) -> str:
     return "who,what,much,when\n" + "".join(f"{','.join(row)}\n" for row in rows)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(files(), st.sampled_from(["first", "last"]), st.sampled_from([None, "much"]), st.booleans())
 def test_both_ways_give_the_same_facts(
     text: str, keep: str, value: str | None, timed: bool
