@@ -218,13 +218,13 @@ def report(
     from lethe.cli.budget_words import dataset_of, opened
     from lethe.cli.options import finish, merged, run_folder, running
     from lethe.files import for_owner
-    from lethe.queries.ledger.document import compose
+    from lethe.queries.ledger.document import findings_on
     from lethe.training.fingerprint import digest
 
     options = merged(config, given)
     with opened(where, options.get("anchor") and Path(options["anchor"])) as ledger:
         name = dataset_of(ledger, options["dataset"])
-        findings = compose(ledger, name, options["gate"] or (), options["head"] or ())
+        findings = findings_on(ledger, name, options["gate"] or (), options["head"] or ())
     bound = digest("ledger", name, findings.reproduction["head"])
     folder = run_folder(options["out"], Path(name).stem, bound)
     # A ledger's URL may hold a password, so the place is not written down.

@@ -17,9 +17,9 @@ from lethe.errors import InputError, check_known_keys
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from lethe.assess.judged import Criterion
     from lethe.cli.show import Progress
     from lethe.evidence.findings import Findings
-    from lethe.evidence.gate import Criterion
     from lethe.membership.settings import AuditSettings
     from lethe.training.folder import RunFolder
     from lethe.training.shadows import Shadows
@@ -212,8 +212,8 @@ def criteria_of_run(run: RunFolder) -> list[Criterion]:
 
 def finish(findings: Findings, run: RunFolder, context: Path | None, as_json: bool = False) -> int:
     """Write the documents of a run, print the result or the findings, return the exit code."""
+    from lethe.assess.judged import stamped, unsupported
     from lethe.cli.show import print_findings
-    from lethe.evidence.gate import stamped, unsupported
     from lethe.evidence.rules import UNDECIDED, exit_code
     from lethe.report import write
     from lethe.report.embedding_figures import figure_files

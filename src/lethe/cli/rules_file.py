@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from lethe.errors import InputError
 
 if TYPE_CHECKING:
-    from lethe.evidence.gate import Criterion
+    from lethe.assess.judged import Criterion
 
 
 def criteria_in(table: Mapping[str, Any], where: str) -> list[Criterion]:
     """The rules among options, those of `[rules]` before those of `gate`."""
-    from lethe.evidence.gate import Criterion, read_criteria
+    from lethe.assess.judged import Criterion, read_criteria
 
     named = table.get("rules") or {}
     listed = table.get("gate") or ()

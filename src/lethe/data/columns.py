@@ -59,24 +59,24 @@ def read_columns(
     wanted = _Wanted(path, columns, drop)
     try:
         if suffix == ".csv":
-            found = _read_csv(path, wanted)
+            arrays = _read_csv(path, wanted)
         elif suffix == ".parquet":
-            found = _read_parquet(path, wanted)
+            arrays = _read_parquet(path, wanted)
         elif suffix == ".npz":
-            found = _read_npz(path, wanted)
+            arrays = _read_npz(path, wanted)
         elif suffix == ".safetensors":
-            found = _read_safetensors(path, wanted)
+            arrays = _read_safetensors(path, wanted)
         else:
-            found = _read_duckdb(path, wanted, table)
+            arrays = _read_duckdb(path, wanted, table)
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror or error}. Check the file and its rights."
         ) from error
-    if not found:
+    if not arrays:
         raise InputError(f"{path} has no columns left to read. Drop fewer, or save it again.")
-    if suffix in (".csv", ".parquet", *DUCKDB) and not len(next(iter(found.values()))):
+    if suffix in (".csv", ".parquet", *DUCKDB) and not len(next(iter(arrays.values()))):
         raise InputError(f"{path} has a header but no rows. Save it again with its rows.")
-    return found
+    return arrays
 
 
 def is_text(column: NDArray[Any]) -> bool:
@@ -405,8 +405,8 @@ def encode(column: NDArray[Any] | Coded) -> Coded:
         return _encode_text(column)
     gaps = missing(column)
     codes = np.zeros(len(column), np.int64)
-    table, found = np.unique(column[~gaps], return_inverse=True)
-    codes[~gaps] = found
+    table, places = np.unique(column[~gaps], return_inverse=True)
+    codes[~gaps] = places
     codes[gaps] = len(table)
     return Coded(codes, np.concatenate([table, column[gaps][:1]]))
 

@@ -261,12 +261,12 @@ def identical_records(features: NDArray[np.floating], labels: NDArray[Any]) -> N
     [0, 1, 0, 3]
     """
     first: dict[bytes, int] = {}
-    found = np.empty(len(labels), np.intp)
+    originals = np.empty(len(labels), np.intp)
     for row, (inputs, label) in enumerate(zip(features, labels, strict=True)):
         content = hashlib.blake2b(np.ascontiguousarray(inputs).tobytes(), digest_size=16)
         content.update(label.tobytes())
-        found[row] = first.setdefault(content.digest(), row)
-    return found
+        originals[row] = first.setdefault(content.digest(), row)
+    return originals
 
 
 def copies_note(

@@ -126,8 +126,8 @@ class Stage:
             return lambda cells: np.full(len(cells), np.nan)
         # A gap, the least and the largest value decide the type; every batch is shown them.
         ends = [f"(SELECT {cell} FROM {table} WHERE {cell} IS NULL LIMIT 1)"]
-        if not any(one(of_all) for one in (types.is_string, types.is_large_string)):
-            ends += [f"(SELECT {way}({cell}) AS {cell} FROM {table})" for way in ("min", "max")]
+        if not any(is_kind(of_all) for is_kind in (types.is_string, types.is_large_string)):
+            ends += [f"(SELECT {end}({cell}) AS {cell} FROM {table})" for end in ("min", "max")]
         shown = [batch.column(0) for batch in self.batches(" UNION ALL ".join(ends))]
 
         def convert(cells: Any) -> NDArray[Any]:
@@ -230,7 +230,7 @@ def _check_columns(path: Path, names: Sequence[str], columns: Sequence[str]) -> 
         check_column("column", name, names, path)
     if path.suffix.lower() == ".csv":
         return
-    alike = [name for name in names if name.lower() in {one.lower() for one in columns}]
+    alike = [name for name in names if name.lower() in {column.lower() for column in columns}]
     if len(alike) > len(columns):
         raise InputError(
             f"{path}: {list_names(alike)} differ in capitals only. Rename all but one."
@@ -257,10 +257,10 @@ def bytes_of(text: str) -> int:
     >>> bytes_of("1.5 GB")
     1500000000
     """
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]I?B)\s*", text, re.IGNORECASE)
-    if found is None:
+    parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]I?B)\s*", text, re.IGNORECASE)
+    if parts is None:
         raise InputError(f"memory={text!r} is no size. Write it as 4GB or 512MiB.")
-    size = int(float(found[1]) * _UNITS[found[2].upper()])
+    size = int(float(parts[1]) * _UNITS[parts[2].upper()])
     if size < _LEAST_MEMORY:
         raise InputError(f"memory={text!r} must be at least 128MiB.")
     return size
@@ -269,9 +269,9 @@ def bytes_of(text: str) -> int:
 def available() -> int:
     """Bytes that this process may still take: the least of what machine and limits leave."""
     left = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    told = Path("/proc/meminfo")
-    if told.is_file():
-        lines = dict(line.split(":", 1) for line in told.read_text().splitlines() if ":" in line)
+    meminfo = Path("/proc/meminfo")
+    if meminfo.is_file():
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
         left.append(int(lines["MemAvailable"].split()[0]) * 1024)
     group = Path("/sys/fs/cgroup")
     most, used = group / "memory.max", group / "memory.current"
@@ -411,17 +411,17 @@ def _number(stage: Stage, at: int, name: str, memory: int) -> NDArray[Any]:
                 "or give more with --memory."
             )
     # One kind of text may come in pieces of another width.
-    found = encode(np.concatenate(values))
-    codes = found.codes.astype(narrow(found.levels))
+    coded = encode(np.concatenate(values))
+    codes = coded.codes.astype(narrow(coded.levels))
     stage.insert(f"codes{at}", pa.table({"cell": pa.chunked_array(cells), "code": pa.array(codes)}))
-    return found.values
+    return coded.values
 
 
 def _collected(
     stage: Stage, columns: Sequence[str], values: Sequence[NDArray[Any]], memory: int
 ) -> Grouped:
     rows = stage.number("SELECT count(*) FROM coded")
-    kinds = [narrow(len(one)) for one in values]
+    kinds = [narrow(len(column_values)) for column_values in values]
     needed = rows * (_AUDIT + 8 + sum(kind.itemsize for kind in kinds))
     if needed > memory:
         raise InputError(

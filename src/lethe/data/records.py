@@ -53,11 +53,11 @@ def whole_days(
     if is_text(column):
         return _texts(column, name)
     check_times(column, name)
-    said = []
+    notes = []
     if unit == "auto":
         unit = unit_of(float(np.median(column)), name)
-        said = [f"Times were read as {unit} since 1970-01-01."]
-    return np.floor_divide(column, _A_DAY[unit]).astype(np.int64), said
+        notes = [f"Times were read as {unit} since 1970-01-01."]
+    return np.floor_divide(column, _A_DAY[unit]).astype(np.int64), notes
 
 
 def check_times(column: NDArray[Any], name: str) -> None:
@@ -261,8 +261,8 @@ def from_columns(
     value = None if "value" not in columns else finite_numbers(name, columns["value"])
     time = None
     if "time" in columns:
-        time, said = whole_days(columns["time"], name, unit)
-        notes += said
+        time, assumed = whole_days(columns["time"], name, unit)
+        notes += assumed
     people, person = np.unique(as_text(columns["person"]), return_inverse=True)
     items, item = np.unique(as_text(columns["item"]), return_inverse=True)
     chosen = _one_each(person, item, time, len(items), keep)

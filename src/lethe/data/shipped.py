@@ -117,9 +117,9 @@ def write_patients(path: Path) -> None:
     given = load_breast_cancer()
     names = ["radius", "texture", "perimeter", "area", "smoothness"]
     columns = {name: given.data[:, at] for at, name in enumerate(names)}
-    found = np.where(given.target == 0, "malignant", "benign")
+    diagnosis = np.where(given.target == 0, "malignant", "benign")
     with whole_file(path) as file:
-        parquet.write_table(arrow.table({**columns, "diagnosis": found}), file)
+        parquet.write_table(arrow.table({**columns, "diagnosis": diagnosis}), file)
 
 
 def write_vectors(vectors: Path, head: Path, seed: int = 0) -> None:

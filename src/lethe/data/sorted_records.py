@@ -181,9 +181,9 @@ def _days(stage: Stage, name: str, at: int, unit: str) -> list[str]:
     pa = require("pyarrow", "tables")
     convert = stage.reader(at, "raw")
     stage.base.execute("CREATE TABLE times AS SELECT time, count(*) AS n FROM kept GROUP BY time")
-    said: list[str] = []
+    notes: list[str] = []
     zoned: dict[bool, str] = {}
-    told = unit
+    unit_used = unit
 
     def pieces() -> Any:
         for batch in stage.batches("SELECT time FROM times ORDER BY time"):
@@ -200,15 +200,15 @@ def _days(stage: Stage, name: str, at: int, unit: str) -> list[str]:
         if numbers:
             stage.insert("numbers", pa.table({"time": cell, "number": pa.array(column)}))
     if numbers and unit == "auto":
-        told = unit_of(_median(stage), name)
-        said = [f"Times were read as {told} since 1970-01-01."]
+        unit_used = unit_of(_median(stage), name)
+        notes = [f"Times were read as {unit_used} since 1970-01-01."]
     for cell, column in pieces():
         if is_text(column):
             days = days_of_texts(column.tolist(), name, zoned, fact_of)
         else:
-            days, _ = whole_days(column, name, told)
+            days, _ = whole_days(column, name, unit_used)
         stage.insert("days", pa.table({"cell": cell, "day": pa.array(days)}))
-    return [*said, *said_of_zones(zoned, name)]
+    return [*notes, *said_of_zones(zoned, name)]
 
 
 def _median(stage: Stage) -> float:
@@ -216,12 +216,12 @@ def _median(stage: Stage) -> float:
     facts = stage.number("SELECT count(*) FROM kept")
     middle = []
     for place in ((facts - 1) // 2, facts // 2):
-        found = stage.base.execute(
+        rows = stage.base.execute(
             "SELECT number FROM (SELECT number, sum(n) OVER (ORDER BY number) AS upto FROM times "
             "JOIN numbers USING (time)) WHERE upto > ? ORDER BY number LIMIT 1",
             [place],
         ).fetchall()
-        middle.append(found[0][0])
+        middle.append(rows[0][0])
     return float(np.mean(middle))
 
 
@@ -317,11 +317,11 @@ def _used(codes: Any, table: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
 
 def _names(stage: Stage, at: int, option: str) -> NDArray[np.str_]:
     """Names in the order of their codes."""
-    found = [
+    parts = [
         batch.column(0).to_pylist()
         for batch in stage.batches(f"SELECT DISTINCT name FROM meant{at} WHERE there ORDER BY name")
     ]
-    return np.array([name for part in found for name in part], np.str_)
+    return np.array([name for part in parts for name in part], np.str_)
 
 
 def _values(stage: Stage, at: int) -> NDArray[np.float64]:
@@ -356,9 +356,9 @@ def read_facts(
     limit = limit_of(memory)
     if not too_large(path, limit):
         return load_ratings(path, person, item, value, time, **how), ()
-    found = sort_ratings(path, person, item, value, time, memory=limit, **how)
+    release = sort_ratings(path, person, item, value, time, memory=limit, **how)
     note = (
-        f"{path.name} was sorted by DuckDB within {gb(limit)} of memory: {found.facts:,} facts, "
-        f"{found.nbytes / found.facts:.3g} bytes each."
+        f"{path.name} was sorted by DuckDB within {gb(limit)} of memory: {release.facts:,} facts, "
+        f"{release.nbytes / release.facts:.3g} bytes each."
     )
-    return found, (note,)
+    return release, (note,)

@@ -190,8 +190,10 @@ def read_every_cell(base: Any) -> None:
     loses or finds rows of other people. So no filter is moved, and nothing is known of a column
     but its type.
     """
-    found = [str(row[0]) for row in base.execute("SELECT * FROM duckdb_optimizers()").fetchall()]
-    off = ",".join(name for name in found if name not in _OPTIMIZERS)
+    optimizers = [
+        str(row[0]) for row in base.execute("SELECT * FROM duckdb_optimizers()").fetchall()
+    ]
+    off = ",".join(name for name in optimizers if name not in _OPTIMIZERS)
     base.execute(f"SET disabled_optimizers = {text_sql(off)}")
 
 
@@ -227,12 +229,12 @@ def _is_computed(base: Any, table: str) -> bool:
 
     DuckDB tells by the statement that made the table alone; a name that reads so costs a copy.
     """
-    told = base.execute(
+    made = base.execute(
         "SELECT sql FROM duckdb_tables() WHERE database_name = 'given' AND schema_name = 'main' "
         "AND table_name = ?",
         [table],
     ).fetchone()
-    return re.search(r"\bGENERATED\b|\bAS\s*\(", str(told[0]), re.IGNORECASE) is not None
+    return re.search(r"\bGENERATED\b|\bAS\s*\(", str(made[0]), re.IGNORECASE) is not None
 
 
 def in_place(file: File) -> bool:
@@ -267,8 +269,8 @@ def read_typed(
         # Joins, which DuckDB makes of long lists of values, lose the order of the rows.
         numbered = f"(SELECT *, row_number() OVER () AS {quoted(_AT)} FROM {source})"
         listed = f"{rows_sql(schema, types, numbered)} ORDER BY {quoted(_AT)}"
-        found = base.sql(listed).to_arrow_table()
-    return {name: _typed(schema[name], found[name]) for name in schema}
+        cells = base.sql(listed).to_arrow_table()
+    return {name: _typed(schema[name], cells[name]) for name in schema}
 
 
 def _typed(column: Column, cells: Any) -> TypedColumn:
@@ -332,10 +334,10 @@ def misfits(file: File, schema: Schema) -> dict[str, int]:
         counts = ", ".join(
             f"count(*) - count({quoted(name)}), bit_xor(hash({quoted(name)}))" for name in schema
         )
-        found = base.execute(f"SELECT {counts} FROM ({rows}) AS typed").fetchone()
+        numbers = base.execute(f"SELECT {counts} FROM ({rows}) AS typed").fetchone()
     return {
         name: int(count)
-        for name, count in zip(schema, found[::2], strict=True)
+        for name, count in zip(schema, numbers[::2], strict=True)
         if count and not schema[name].missing
     }
 
@@ -351,10 +353,9 @@ def write_typed(file: File, schema: Schema, path: Path) -> None:
             whole = Path(folder) / "rows.parquet"
             os.close(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             with raw(file) as (base, source, types):
-                wide = [name for name in schema if schema[name].wide]
                 stored = ", ".join(
                     f"CAST({quoted(name)} AS DECIMAL(38, 0)) AS {quoted(name)}"
-                    if name in wide  # Parquet has no whole numbers of 128 bits
+                    if schema[name].wide  # Parquet has no whole numbers of 128 bits
                     else quoted(name)
                     for name in schema
                 )
@@ -407,11 +408,11 @@ def _guessed(base: Any, source: str, name: str) -> str:
     counts = [f"count({cast_sql(column, 'VARCHAR')})" for column in tried]
     zeros = f"regexp_full_match(trim({cell}), '[+-]?0[0-9]+')"
     flags = f"regexp_full_match(trim({cell}), '[01]')"
-    found = base.execute(
+    row = base.execute(
         f"SELECT count({cell}), count(*) FILTER (WHERE {zeros}), "
         f"count(*) FILTER (WHERE {flags}), {', '.join(counts)} FROM {source}"
     ).fetchone()
-    present, leading, digits, *fitting = map(int, found)
+    present, leading, digits, *fitting = map(int, row)
     if not present:
         return "number"
     for column, count in zip(tried, fitting, strict=True):
@@ -446,12 +447,13 @@ def strange_columns(path: Path) -> dict[str, str]:
     """
     pa, pc = require("pyarrow", "tables"), require("pyarrow.compute", "tables")
     parquet = require("pyarrow.parquet", "tables")
-    found: dict[str, str] = {}
+    strange: dict[str, str] = {}
     try:
         with parquet.ParquetFile(path, **_TIMES) as opened:
             check_names(path, opened.schema_arrow.names, fold=True)
             coded = _coded_text(pa, opened)
-            found |= dict.fromkeys(_long_times(opened), "")
+            long_times = (c.path for c in opened.schema if c.physical_type == "INT96")
+            strange |= {name: "" for name in long_times if name in opened.schema_arrow.names}
             stored = {field.name: _stored_type(pa, field.type) for field in opened.schema_arrow}
             watched = {
                 name: kind
@@ -459,49 +461,40 @@ def strange_columns(path: Path) -> dict[str, str]:
                 if _is_moment(pa, kind) or _is_string(pa, kind) or name in coded
             }
             for batch in opened.iter_batches(columns=list(watched)):
-                for name in set(watched) - set(found):
+                for name in set(watched) - set(strange):
                     kind, cells = watched[name], _stored(pa, batch.column(name))
                     if _is_string(pa, kind) or name in coded:
                         if name in coded or not _is_utf8(pa, cells):
-                            found[name] = "VARCHAR"
+                            strange[name] = "VARCHAR"
                         continue
                     low, high = _moment_range(kind)
                     limits = pc.min_max(_as_int(pa, cells)).as_py()
                     if limits["min"] is not None and not (
                         low <= limits["min"] and limits["max"] <= high
                     ):
-                        found[name] = ""
-            if found:  # then none of them is left to DuckDB
+                        strange[name] = ""
+            if strange:  # then none of them is left to DuckDB
                 for name, kind in watched.items():
                     if _is_moment(pa, kind):
-                        found[name] = DAYS if pa.types.is_date(kind) else MICROSECONDS
+                        strange[name] = DAYS if pa.types.is_date(kind) else MICROSECONDS
     except pa.ArrowException as error:
         raise InputError(
             f"{path} is no readable parquet file: {str(error).splitlines()[0]}. Save it again."
         ) from error
-    return found
-
-
-def _long_times(opened: Any) -> list[str]:
-    columns = [opened.schema.column(at) for at in range(len(opened.schema))]
-    return [
-        column.path
-        for column in columns
-        if column.physical_type == "INT96" and column.path in opened.schema_arrow.names
-    ]
+    return strange
 
 
 def _coded_text(pa: Any, opened: Any) -> set[str]:
     """Columns that DuckDB takes for text and Arrow does not check as such: never left to DuckDB."""
-    found = {f.name for f in opened.schema_arrow if str(f.type).endswith("_view")}
+    names = {f.name for f in opened.schema_arrow if str(f.type).endswith("_view")}
     for at in range(len(opened.schema)):
         column = opened.schema.column(at)
         is_plain = column.path in opened.schema_arrow.names
         kind = opened.schema_arrow.field(column.path).type if is_plain else None
         if kind is not None and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
             if column.logical_type.type != "NONE":  # ENUM, for one
-                found.add(column.path)
-    return found
+                names.add(column.path)
+    return names
 
 
 def _stored_type(pa: Any, kind: Any) -> Any:
@@ -590,12 +583,12 @@ def _clean(pa: Any, cells: Any, kind: Any, how: str) -> Any:
         return pa.array(map(_text_or_missing, raw_bytes), pa.string())
     low, high = _moment_range(kind)
     unit = getattr(kind, "unit", "day")
-    found: list[int | None] = []
+    numbers: list[int | None] = []
     for number in _as_int(pa, cells).to_pylist():
         if number is None or not low <= number <= high:
-            found.append(None)
+            numbers.append(None)
         elif unit == "ns":
-            found.append(number // 1000)
+            numbers.append(number // 1000)
         else:
-            found.append(number * _MICROS.get(unit, 1))
-    return pa.array(found, pa.int64())
+            numbers.append(number * _MICROS.get(unit, 1))
+    return pa.array(numbers, pa.int64())

@@ -170,18 +170,18 @@ def _check_label(path: Path, columns: Columns, label: str | None, drop: Collecti
 
 def _find(path: Path, columns: Columns, names: tuple[str, ...], what: str) -> str:
     """The one array that stands for `what`."""
-    found = [name for name in names if name in columns]
-    if not found:
+    present = [name for name in names if name in columns]
+    if not present:
         raise InputError(
             f"{path} has no {what}. Name the array one of {list_names(names)}; it has "
             f"{list_names(columns)}."
         )
-    if len(found) > 1:
+    if len(present) > 1:
         raise InputError(
-            f"{path} has several arrays of {what}: {list_names(found)}. Leave all but one out "
-            f"with --drop {found[-1]!r}."
+            f"{path} has several arrays of {what}: {list_names(present)}. Leave all but one out "
+            f"with --drop {present[-1]!r}."
         )
-    return found[0]
+    return present[0]
 
 
 def _check_features(path: Path, name: str, features: NDArray[Any]) -> None:
@@ -314,15 +314,15 @@ def label_rows(
 
 def check_no_identifiers(features: Columns) -> None:
     """Refuse text columns that name records rather than describe them."""
-    found = {}
+    identifiers = {}
     for name, column in features.items():
         distinct = len(set(column.tolist())) if is_text(column) else 0
         if distinct > max(2, _IDENTIFIER_SHARE * len(column)):
-            found[name] = distinct
-    if found:
+            identifiers[name] = distinct
+    if identifiers:
         records = len(next(iter(features.values())))
-        listed = ", ".join(f"{name!r} has {count}" for name, count in found.items())
-        out = " ".join(f"--drop {name!r}" for name in found)
+        listed = ", ".join(f"{name!r} has {count}" for name, count in identifiers.items())
+        out = " ".join(f"--drop {name!r}" for name in identifiers)
         raise InputError(
             f"text columns that differ in most of {records} records name them rather than "
             f"describe them: {listed} distinct texts. Leave them out with {out}, or use one as "
@@ -343,16 +343,16 @@ def encode_text(name: str, column: NDArray[Any]) -> Encoded:
         return _constant(name, column, str(levels[0]))
     shown = [level or "(missing)" for level in levels.tolist()]
     if len(levels) > _MAX_LEVELS:
-        kept = np.sort(np.argsort(-counts, kind="stable")[:_MAX_LEVELS])
+        frequent = np.sort(np.argsort(-counts, kind="stable")[:_MAX_LEVELS])
         position = np.full(len(levels), _MAX_LEVELS)
-        position[kept] = np.arange(_MAX_LEVELS)
+        position[frequent] = np.arange(_MAX_LEVELS)
         codes = position[codes]
         other = int((codes == _MAX_LEVELS).sum())
         notes.append(
             f"Column {name!r}: the {_MAX_LEVELS} most frequent of {len(levels)} levels have a "
             f"feature each; the others share one ({other} records)."
         )
-        shown = [*(shown[at] for at in kept), "(other)"]
+        shown = [*(shown[at] for at in frequent), "(other)"]
     values = np.zeros((len(column), len(shown)), dtype=np.float32)
     values[np.arange(len(column)), codes] = 1
     return Encoded(values, tuple(f"{name}={level}" for level in shown), tuple(notes))

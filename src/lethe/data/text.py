@@ -191,22 +191,22 @@ def _merge_rare(
                 "predicted cannot be. Merge them with --min-class-size 2 or more."
             ],
         )
-    kept = np.flatnonzero(counts >= smallest)
-    if not len(kept):
+    frequent = np.flatnonzero(counts >= smallest)
+    if not len(frequent):
         raise InputError(
             f"min_class_size={smallest} is more than the {counts.max()} records of the largest "
             "class. Choose less."
         )
     name = OTHER
-    while name in {classes[at] for at in kept}:
+    while name in {classes[at] for at in frequent}:
         name += "*"
-    place = np.full(len(classes), len(kept), dtype=np.int64)
-    place[kept] = np.arange(len(kept))
+    place = np.full(len(classes), len(frequent), dtype=np.int64)
+    place[frequent] = np.arange(len(frequent))
     note = (
         f"{len(rare)} classes with fewer than {smallest} records each ({counts[rare].sum()} "
-        f"records) became one class {name!r}; {len(kept)} classes are kept."
+        f"records) became one class {name!r}; {len(frequent)} classes are kept."
     )
-    return place[codes], (*(classes[at] for at in kept), name), [note]
+    return place[codes], (*(classes[at] for at in frequent), name), [note]
 
 
 def _repeated(texts: Sequence[str]) -> list[str]:
@@ -259,9 +259,9 @@ class TextEncoder:
 
     def tokenizer(self) -> Any:
         """The tokenizer of the folder, padding at the right."""
-        found = _from_folder("AutoTokenizer", self.folder)
-        found.padding_side = "right"
-        return found
+        tokenizer = _from_folder("AutoTokenizer", self.folder)
+        tokenizer.padding_side = "right"
+        return tokenizer
 
     def tokens_of(self, texts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
         """Token numbers of all texts at one length, as transformers take them.
@@ -269,7 +269,7 @@ class TextEncoder:
         Returns:
             ``input_ids`` and ``attention_mask``, int64 (texts, longest of them).
         """
-        found = self.tokenizer()(
+        tokens = self.tokenizer()(
             list(texts),
             padding=True,
             truncation=True,
@@ -277,7 +277,7 @@ class TextEncoder:
             return_tensors="np",
         )
         names = ("input_ids", "attention_mask")
-        return {name: np.asarray(found[name], dtype=np.int64) for name in names}
+        return {name: np.asarray(tokens[name], dtype=np.int64) for name in names}
 
 
 def find_encoder(model: str | Path | None = None) -> TextEncoder:
@@ -345,19 +345,19 @@ def encode(
     parts = []
     read: Callable[[Sequence[str]], NDArray[np.float32]] | None = None
     for start in range(0, len(texts), PART):
-        own = texts[start : start + PART]
-        name = _key(encoder, own)
+        part = texts[start : start + PART]
+        name = _key(encoder, part)
         path = None if cache is None else cache / f"{name[:16]}.safetensors"
-        found = None if path is None else _read(path, name, len(own))
-        if found is None:
+        vectors = None if path is None else _read(path, name, len(part))
+        if vectors is None:
             read = read or _reader(encoder)
-            found = read(own)
+            vectors = read(part)
             if path is not None:
-                about = {"texts": name, "content": _digest(found.tobytes())}
-                write_whole(path, save({"vectors": found}, metadata=about))
+                about = {"texts": name, "content": _digest(vectors.tobytes())}
+                write_whole(path, save({"vectors": vectors}, metadata=about))
             if say is not None:
-                say(f"texts read by {encoder.name}: {start + len(own):,} of {len(texts):,}")
-        parts.append(found)
+                say(f"texts read by {encoder.name}: {start + len(part):,} of {len(texts):,}")
+        parts.append(vectors)
     return np.concatenate(parts)
 
 
@@ -369,7 +369,7 @@ def _reader(encoder: TextEncoder) -> Callable[[Sequence[str]], NDArray[np.float3
 
     def read(texts: Sequence[str]) -> NDArray[np.float32]:
         torch.set_num_threads(1)
-        found: NDArray[np.float32] = np.empty((len(texts), model.config.hidden_size), np.float32)
+        vectors: NDArray[np.float32] = np.empty((len(texts), model.config.hidden_size), np.float32)
         # Texts of like length stand together: nothing is computed for padding.
         order = np.argsort([len(text) for text in texts], kind="stable")
         for start in range(0, len(texts), _BATCH):
@@ -385,8 +385,8 @@ def _reader(encoder: TextEncoder) -> Callable[[Sequence[str]], NDArray[np.float3
                 words = model(**batch).last_hidden_state.float()
                 pooled = _pool(torch, words, batch["attention_mask"], encoder.pooling)
                 unit = torch.nn.functional.normalize(pooled, dim=1)
-            found[rows] = (unit * unit.shape[1] ** 0.5).numpy()
-        return found
+            vectors[rows] = (unit * unit.shape[1] ** 0.5).numpy()
+        return vectors
 
     return read
 
@@ -408,8 +408,8 @@ def _from_folder(kind: str, folder: Path) -> Any:
     logger.set_verbosity_error()
     logger.disable_progress_bar()
     try:
-        found = getattr(transformers, kind)
-        return found.from_pretrained(str(folder), local_files_only=True)
+        loader = getattr(transformers, kind)
+        return loader.from_pretrained(str(folder), local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"the model folder {folder.name!r} cannot be read: {str(error).splitlines()[0]} {_WAYS}"
@@ -424,8 +424,8 @@ def _in_package(name: str) -> Path | None:
     module = name.replace("-", "_")
     if not module.isidentifier():
         return None
-    found = importlib.util.find_spec(module)
-    for place in (found and found.submodule_search_locations) or ():
+    spec = importlib.util.find_spec(module)
+    for place in (spec and spec.submodule_search_locations) or ():
         if (Path(place) / "model").is_dir():
             return Path(place) / "model"
     return None
@@ -447,11 +447,11 @@ def _check_files(folder: Path, inner: Path) -> None:
 
 def _tokens(inner: Path) -> int:
     """How long a text may be: what the folder says, else 256 or what the positions hold."""
-    told = (_json(inner / "sentence_bert_config.json") or {}).get("max_seq_length")
+    stated = (_json(inner / "sentence_bert_config.json") or {}).get("max_seq_length")
     positions = (_json(inner / "config.json") or {}).get("max_position_embeddings")
     # RoBERTa counts its positions from 2.
     most = _LONGEST if positions is None else int(positions) - 2
-    return max(4, min(int(told or _LONGEST), most))
+    return max(4, min(int(stated or _LONGEST), most))
 
 
 def _pooling(folder: Path) -> str:

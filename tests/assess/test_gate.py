@@ -12,11 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report.sample import document
 
+from lethe.assess.judged import (
+    Criterion,
+    Judged,
+    against_baseline,
+    got_worse,
+    judge_anew,
+    judge_stored,
+    metric_of,
+    read_baseline,
+    stamped,
+    write_baseline,
+)
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.findings import Findings
-from lethe.evidence.gate import Criterion, Judged, judge_anew, judge_stored, metric_of, stamped
-from lethe.evidence.known import compare, got_worse, read_baseline, write_baseline
 from lethe.evidence.rules import FAIL, METRICS, NOT_TESTED, PASS, UNDECIDED, parse_rule
 
 ENTRIES: list[dict[str, Any]] = [
@@ -114,7 +124,7 @@ CASES = {
 def test_against_a_baseline_file(case: str, tmp_path: Path) -> None:
     before, now, expected = CASES[case]
     write_baseline(tmp_path / "base.json", [before])
-    [found] = compare([now], read_baseline(tmp_path / "base.json"))
+    [found] = against_baseline([now], read_baseline(tmp_path / "base.json"))
     assert found.outcome == expected
     assert bool(found.note) is (
         found.outcome != now.outcome

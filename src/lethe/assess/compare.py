@@ -15,14 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from lethe.assess.judged import evidence_of, judged_candidates, kind_of, metrics_of
 from lethe.errors import InputError
-from lethe.evidence.derive import judged_candidates, kind_of
-from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.estimate import Estimate, Measured, measured_of
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import CLAIMS
-from lethe.evidence.measures import measures_of
+from lethe.evidence.rules import AT_FPR, Rule
 
 Json = dict[str, Any]
 MOVED, WITHIN, UNKNOWN = "moved", "within", "cannot tell"
@@ -146,6 +146,59 @@ def _same(a: float, b: float) -> bool:
 def _is_proven_limit(one: Estimate) -> bool:
     """An upper limit alone, such as what no attacker exceeds: it has no sampling error."""
     return one.value is None and one.low is None and one.high is not None
+
+
+class Quantity(NamedTuple):
+    """One number.
+
+    Attributes:
+        measured: with its interval, or why there is none.
+        higher_is_worse: its direction: True for risks and losses, False for utility.
+    """
+
+    measured: Measured | None
+    higher_is_worse: bool
+
+
+def measures_of(findings: Findings, candidate: Mapping[str, Any]) -> dict[str, Quantity]:
+    """All quantities of a candidate: metrics of the rules, utility, and both by class.
+
+    Args:
+        findings: of any release.
+        candidate: one of its candidates.
+    """
+    found = {
+        rule.quantity: Quantity(evidence_of(findings, candidate, rule), True)
+        for rule in _rules_of(findings, candidate)
+    }
+    risk = Quantity(measured_of(candidate.get("risk")), True)
+    if risk.measured is not None and risk not in found.values():
+        found["risk"] = risk
+    for name in ("utility", "train_utility", "accuracy"):
+        if name in candidate:
+            found[name.replace("_", " ")] = Quantity(measured_of(candidate[name]), False)
+    for name in ("weighted", "macro"):
+        if "f1" in candidate:
+            found[f"{name} F1"] = Quantity(measured_of(candidate["f1"][name]), False)
+    found.update(_by_class(candidate))
+    return found
+
+
+def _by_class(candidate: Mapping[str, Any]) -> Iterator[tuple[str, Quantity]]:
+    for row in candidate.get("per_class", ()):
+        yield f"utility of class {row['class']}", Quantity(measured_of(row["utility"]), False)
+        if "tpr" in row:
+            yield f"tpr of class {row['class']}", Quantity(measured_of(row["tpr"]), True)
+
+
+def _rules_of(findings: Findings, candidate: Mapping[str, Any]) -> Iterator[Rule]:
+    """One rule a metric; tau is the TPR on another scale."""
+    for metric in metrics_of(findings):
+        if metric not in AT_FPR:
+            yield Rule(metric, None, 0.0)
+    for quantity in candidate.get("measures", ()):
+        if quantity.startswith("tpr@"):
+            yield Rule("tpr", float(quantity.removeprefix("tpr@")), 0.0)
 
 
 def compare_runs(before: Findings, after: Findings) -> Comparison:

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report.sample import document
 
-from lethe.errors import InputError
-from lethe.evidence.compare import (
+from lethe.assess.compare import (
     MOVED,
     UNKNOWN,
     WITHIN,
@@ -20,6 +19,7 @@ from lethe.evidence.compare import (
     compare_runs,
     difference,
 )
+from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import CLAIMS
@@ -112,7 +112,7 @@ def test_direction_utility_down_is_worse_and_risk_up_is_worse() -> None:
     def edit(after: dict[str, Any]) -> None:
         first = after["candidates"][0]
         shifted(first["utility"], -0.1)
-        shifted(first["vulnerability"]["top_t"], -3.0)
+        shifted(first["measures"]["top-t"], -3.0)
         shifted(first["per_class"][3]["utility"], 0.1)
 
     found = changed(edit)
