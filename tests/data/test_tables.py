@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -428,3 +429,11 @@ def test_gaps_are_a_group_of_their_own(tmp_path: Path) -> None:
     text = "a,s,y\n" + "".join(f"{n},{'' if n < 4 else 'x'},{'pq'[n % 2]}\n" for n in range(20))
     slices = load(text_table(tmp_path, text), "y", slices=["s"]).slices["s"]
     assert slices.tolist().count("missing") == 4
+
+
+def test_a_duckdb_file_is_a_table(tmp_path: Path) -> None:
+    path = table(tmp_path, a=[1, 2, 1, 2], y=["p", "q", "q", "p"])
+    with duckdb.connect(str(tmp_path / "people.duckdb")) as base:
+        base.execute(f"CREATE TABLE people AS FROM '{path}'")
+    small, large = load(path, "y"), load(tmp_path / "people.duckdb", "y")
+    assert (small.features == large.features).all() and (small.labels == large.labels).all()

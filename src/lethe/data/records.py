@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.columns import Columns, as_text, check_column, is_text, missing, read_columns
+from lethe.data.columns import Columns, as_text, is_text, missing, read_columns
 from lethe.errors import InputError, check_choice
 
 UNITS = ("auto", "days", "seconds", "milliseconds", "microseconds", "nanoseconds")
@@ -145,9 +145,6 @@ def said_of_zones(zoned: dict[bool, str], name: str) -> list[str]:
     return ["Times without a time zone were taken as UTC."] if False in zoned else []
 
 
-KEEP = ("first", "last")
-
-
 @dataclass(frozen=True, eq=False)
 class Ratings:
     """One fact a person and item.
@@ -208,23 +205,33 @@ def load_ratings(
         MissingExtra: .parquet or DuckDB without the extra "tables".
     """
     path = Path(path)
-    check_choice("unit", unit, UNITS)
-    check_choice("keep", keep, KEEP)
+    named = named_columns(path, person, item, value, time, unit=unit, keep=keep)
     if path.suffix.lower() == ".npz" and (matrix := _sparse(path)) is not None:
         return matrix
-    wanted = {"person": person, "item": item, "value": value, "time": time}
-    named = {option: name for option, name in wanted.items() if name is not None}
-    if len(set(named.values())) < len(named):
-        raise InputError(f"{path}: one column is named for two things: {named}. Name each once.")
     columns = read_columns(path, list(named.values()), table=table)
-    for option, name in named.items():
-        check_column(option, name, columns, path)
     return from_columns(
         {option: columns[name] for option, name in named.items()},
         name=path.stem,
         unit=unit,
         keep=keep,
     )
+
+
+def named_columns(
+    path: Path, person: str, item: str, value: str | None, time: str | None, *, unit: str, keep: str
+) -> dict[str, str]:
+    """The column of each of person, item, value and time that is there.
+
+    Raises:
+        InputError: one column for two of them, or another unit or `keep` than there are.
+    """
+    check_choice("unit", unit, UNITS)
+    check_choice("keep", keep, ("first", "last"))
+    wanted = {"person": person, "item": item, "value": value, "time": time}
+    named = {option: name for option, name in wanted.items() if name is not None}
+    if len(set(named.values())) < len(named):
+        raise InputError(f"{path}: one column is named for two things: {named}. Name each once.")
+    return named
 
 
 def from_columns(

@@ -13,18 +13,17 @@ from numpy.typing import NDArray
 from lethe.data.columns import as_text, is_text, missing, narrow
 from lethe.data.large import Stage, gb, limit_of, staged, too_large
 from lethe.data.records import (
-    KEEP,
-    UNITS,
     Ratings,
     check_times,
     days_of_texts,
     finite_numbers,
     load_ratings,
+    named_columns,
     said_of_zones,
     unit_of,
     whole_days,
 )
-from lethe.errors import InputError, check_choice, require
+from lethe.errors import InputError, require
 
 Int = NDArray[np.int64]
 _PART = 2  # the facts may take one part of so many of the memory
@@ -109,12 +108,7 @@ def sort_ratings(
         MissingExtra: DuckDB or pyarrow is not there.
     """
     path = Path(path)
-    check_choice("unit", unit, UNITS)
-    check_choice("keep", keep, KEEP)
-    wanted = {"person": person, "item": item, "value": value, "time": time}
-    named = {option: name for option, name in wanted.items() if name is not None}
-    if len(set(named.values())) < len(named):
-        raise InputError(f"{path}: one column is named for two things: {named}. Name each once.")
+    named = named_columns(path, person, item, value, time, unit=unit, keep=keep)
     with staged(path, list(named.values()), table, memory=memory) as stage:
         stage.read("CREATE TABLE raw AS FROM {rows}")
         if not stage.number("SELECT count(*) FROM raw"):
