@@ -1,4 +1,9 @@
-"""Free text with a code: one text column and one label column of a table."""
+"""Free text with a code, and its numbers by a sentence encoder that lies on this machine.
+
+Guarantee: the numbers of a text are a function of that text and of the encoder's files alone, so
+what is claimed about a model on top of a frozen encoder holds for the texts themselves.
+Assumes: no record of the audit was in the encoder's own training. Nothing is downloaded.
+"""
 
 from __future__ import annotations
 
