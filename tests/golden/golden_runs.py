@@ -145,7 +145,7 @@ def records(place: Path) -> Path:
     films = (place / "films.csv").read_text().splitlines()
     some = [line for line in films[1:] if int(line.split(",")[0]) < 8][::2]
     (place / "aux.csv").write_text("\n".join([films[0], *some]) + "\n")
-    asked = ["audit", "table", place / "films.csv", "--person", "who", "--item", "film"]
+    asked = ["audit", "records", place / "films.csv", "--person", "who", "--item", "film"]
     asked += ["--value", "stars", "--time", "day", "--targets", 20, "--facts", 4, "--quiet"]
     asked += ["--aux", place / "aux.csv", "--keep-records"]
     _lethe(*asked, *gates(ALL_RULES["records"]), "--out", place / "records")
@@ -154,7 +154,7 @@ def records(place: Path) -> Path:
 
 def synthetic(place: Path) -> Path:
     people_files(place)
-    asked = ["audit", "table", place / "people.csv", "--synthetic", place / "made.csv"]
+    asked = ["audit", "synthetic", place / "made.csv", "--original", place / "people.csv"]
     asked += ["--control", place / "control.csv", "--quasi", "age,town", "--sensitive", "sick"]
     asked += ["--attacks", 40, "--quiet", *gates(ALL_RULES["synthetic"])]
     _lethe(*asked, "--out", place / "synthetic")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from lethe.cli.options import options_of
 from lethe.cli.register import forget_data
 
 if TYPE_CHECKING:
@@ -214,7 +213,7 @@ def report(
     as_json
         Print findings.json instead of the summary.
     """
-    given = options_of(locals(), "where")
+    given = {"dataset": dataset, "gate": gate, "head": head, "anchor": anchor, "out": out}
     from lethe.cli.budget_words import dataset_of, opened
     from lethe.cli.options import finish, merged, run_folder, running
     from lethe.files import for_owner

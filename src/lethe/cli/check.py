@@ -110,8 +110,7 @@ def check(
 
 def _criteria(texts: list[str] | None, file: Path | None) -> list[Criterion]:
     from lethe.assess.judged import Criterion
-    from lethe.cli.options import read_toml
-    from lethe.cli.rules_file import criteria_in
+    from lethe.cli.options import criteria_in, read_toml
     from lethe.errors import InputError
 
     found = [Criterion(text) for text in texts or ()]

@@ -1,4 +1,4 @@
-"""docs/news.md: its commands run, and its figures of the stand-in are what is made."""
+"""The README of the study: its commands run, and its figures of the stand-in are what is made."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from pyarrow import parquet
 from readers.store import open_news
 from readers.synthetic import write_synthetic_news
 
-PAGE = (Path(__file__).parents[2] / "docs" / "news.md").read_text()
+README = Path(__file__).parents[3] / "examples" / "reader_engagement" / "README.md"
+PAGE = README.read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^python examples/reader_engagement/prepare.py (.*)$", PAGE, re.M)
 
 
 def test_every_command_is_found() -> None:
-    assert len(COMMANDS) == 3
+    assert len(COMMANDS) == 4
 
 
 @pytest.mark.parametrize("command", COMMANDS)
