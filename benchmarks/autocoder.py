@@ -29,10 +29,9 @@ from frontier import accuracy, part, row
 from torch import nn
 
 import lethe
+from lethe.data.dataset import Dataset
+from lethe.data.text import encode, find_encoder, load_narratives
 from lethe.evidence.one_run import Guesses
-from lethe.loaders import Dataset
-from lethe.loaders.encoders import encode, find_encoder
-from lethe.loaders.narratives import load_narratives
 from lethe.membership.audit import Silent
 from lethe.membership.one_run import plan_canaries
 from lethe.mitigations.dp_sgd.candidate import PrivateTraining

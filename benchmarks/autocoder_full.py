@@ -25,8 +25,7 @@ from common import RESULTS, load, save
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lethe.loaders.encoders import find_encoder
-from lethe.loaders.narratives import load_narratives
+from lethe.data.text import find_encoder, load_narratives
 from lethe.membership.text_tables import f1_and_pulls, quarters
 from lethe.mitigations.private_training import PrivateSettings, train_only, train_privately
 from lethe.mitigations.swag_release import ReleaseSettings, swag_ppm

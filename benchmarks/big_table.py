@@ -24,8 +24,8 @@ from typing import Any
 
 from common import RESULTS, load, save
 
+from lethe.data.large import bytes_of
 from lethe.errors import require
-from lethe.loaders.large import bytes_of
 
 CHILD = """
 import json, re, resource, sys, time
@@ -34,7 +34,7 @@ import duckdb, numba, pyarrow.parquet, scipy.optimize, scipy.stats
 import lethe.report
 from lethe.cli import run
 from lethe.linkage.record_study import index_of
-from lethe.loaders.sorted_ratings import sort_ratings
+from lethe.data.sorted_records import sort_ratings
 
 def status(key):
     return int(re.search(key + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024

@@ -27,7 +27,7 @@ import numpy as np
 from common import RESULTS, load, save
 
 import lethe
-from lethe.loaders import Dataset
+from lethe.data.dataset import Dataset
 from lethe.membership.attacks import score
 from lethe.membership.label_only import (
     calibrated_robustness_scores,

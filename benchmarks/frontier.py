@@ -24,7 +24,7 @@ from common import RESULTS, load, save
 from strength import cifar, table
 
 import lethe
-from lethe.loaders import Dataset
+from lethe.data.dataset import Dataset
 from lethe.membership.audit import Silent, baseline_spec
 from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy, PrivateTraining
 from lethe.mitigations.dp_sgd.public_weights import public_weights

@@ -21,9 +21,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lethe.data.shipped import FILMS, write_patients, write_vectors
 from lethe.evidence.findings import Findings
 from lethe.files import write_whole
-from lethe.loaders.shipped import FILMS, write_patients, write_vectors
 from lethe.report import render
 from lethe.report.pdf import find_browser
 

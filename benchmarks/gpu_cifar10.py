@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from common import RESULTS, load, save
 
-from lethe.loaders import load as load_data
+from lethe.data.tables import load as load_data
 from lethe.training.engines import settled_layout, train_in_processes
 from lethe.training.environment import default_workers
 from lethe.training.folder import RunFolder

@@ -29,7 +29,8 @@ from typing import Any
 import numpy as np
 from common import RESULTS, load, median_ratio, save
 
-from lethe.columns import read_columns
+from lethe.data.columns import encode, read_columns
+from lethe.data.records import load_ratings
 from lethe.linkage.adversary import Adversary, draw_targets, simulate
 from lethe.linkage.anonymity import anonymity, diversity
 from lethe.linkage.audit import audit_records, audit_table
@@ -38,8 +39,6 @@ from lethe.linkage.homogeneity import disclosure
 from lethe.linkage.scoreboard import link
 from lethe.linkage.settings import RecordSettings, TableSettings
 from lethe.linkage.uniqueness import uniqueness
-from lethe.loaders.coded import encode
-from lethe.loaders.ratings import load_ratings
 
 TABLES: dict[str, tuple[str, list[str], str]] = {
     "diabetes130": (

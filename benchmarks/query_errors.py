@@ -42,7 +42,7 @@ import numpy as np
 from common import RESULTS, load, save
 from composition import bounds, pld_of_laplace
 
-from lethe.columns import read_columns
+from lethe.data.columns import read_columns
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries import statistics as private
 from lethe.queries.mechanisms.additive import opendp, scalar, vector

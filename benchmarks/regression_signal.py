@@ -23,7 +23,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-from lethe.loaders.builtin import diabetes
+from lethe.data.shipped import diabetes
 from lethe.membership.measure import risk_change, run_attacks
 from lethe.training.recipe import SklearnRecipe
 from lethe.training.shadows import Shadows, chunk_jobs, chunk_width, train_chunk

@@ -25,7 +25,7 @@ import numpy as np
 from common import RESULTS, load, save
 
 import lethe
-from lethe.loaders import Dataset
+from lethe.data.dataset import Dataset
 from lethe.membership.attacks import ATTACKS, REFERENCE_FREE
 from lethe.membership.audit import Silent, Trainer, baseline_spec
 from lethe.membership.measure import FPRS, AttackResult, measure_scores
@@ -55,7 +55,7 @@ def cifar(rows: int) -> tuple[Dataset, Recipe]:
     import pyarrow.parquet
     from PIL import Image
 
-    from lethe.loaders.dataset import Dataset
+    from lethe.data.dataset import Dataset
     from lethe.training.recipe import TorchRecipe
 
     path = Path(os.environ["LETHE_DATA"]) / "cifar10_jpeg" / "cifar10_jpeg.parquet"

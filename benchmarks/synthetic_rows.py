@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from lethe.columns import read_columns
+from lethe.data.columns import read_columns
 from lethe.data.schema import Schema
 from lethe.linkage.domains import Domain, columns_of, domains_of
 from lethe.linkage.dp_rows import draw_cells

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import lethe
-from lethe.loaders.shipped import write_vectors
+from lethe.data.shipped import write_vectors
 
 QUICK = os.environ.get("LETHE_QUICK") == "1"
 

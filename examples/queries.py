@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import lethe
-from lethe.loaders.shipped import write_patients
+from lethe.data.shipped import write_patients
 
 ROUNDS = 50 if os.environ.get("LETHE_QUICK") == "1" else 400
 

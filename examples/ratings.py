@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 import lethe
-from lethe.loaders.shipped import FILMS
+from lethe.data.shipped import FILMS
 
 QUICK = os.environ.get("LETHE_QUICK") == "1"
 

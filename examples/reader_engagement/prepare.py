@@ -17,7 +17,7 @@ from readers.layout import SPLITS, WHERE, Layout, check_layout, check_usable, ne
 from readers.people import read_activity
 from readers.store import News
 
-from lethe.columns import list_names
+from lethe.data.columns import list_names
 from lethe.errors import LetheError
 
 

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lethe.assess.compare import compare_runs
-    from lethe.columns import read_columns
+    from lethe.data.columns import read_columns
+    from lethe.data.dataset import Dataset
+    from lethe.data.records import Ratings, load_ratings
     from lethe.data.schema import Schema
     from lethe.data.source import infer_schema
+    from lethe.data.tables import load
     from lethe.errors import InputError, LetheError, MissingExtra, NotMeasurable, RunFailed
     from lethe.evidence.accounting import dp_sgd_epsilon
     from lethe.evidence.calibration import noise_for
@@ -26,8 +29,6 @@ if TYPE_CHECKING:
     from lethe.evidence.roc import auc, roc, tpr_at_fpr
     from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
     from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-    from lethe.loaders import Dataset, load
-    from lethe.loaders.ratings import Ratings, load_ratings
     from lethe.membership.audit import audit_model, audit_scores, open_run
     from lethe.membership.one_run import load_canaries, plan_canaries
     from lethe.membership.planning import plan
@@ -61,7 +62,7 @@ _HOME = {
     "CallableRecipe": "lethe.training.recipe",
     "Candidate": "lethe.evidence.frontier",
     "Claim": "lethe.queries.mechanism_audit.settings",
-    "Dataset": "lethe.loaders",
+    "Dataset": "lethe.data.dataset",
     "DpSgdRun": "lethe.evidence.dp_statement",
     "EmbeddingSettings": "lethe.reidentification.settings",
     "Estimate": "lethe.evidence.estimate",
@@ -75,7 +76,7 @@ _HOME = {
     "NotMeasurable": "lethe.errors",
     "Pair": "lethe.queries.mechanism_audit.neighbours",
     "PrivateSettings": "lethe.mitigations.private_training",
-    "Ratings": "lethe.loaders.ratings",
+    "Ratings": "lethe.data.records",
     "RecordSettings": "lethe.linkage.settings",
     "Refusal": "lethe.evidence.estimate",
     "Registered": "lethe.queries.registration",
@@ -113,9 +114,9 @@ _HOME = {
     "huggingface_recipe": "lethe.training.adapters.huggingface",
     "lightning_recipe": "lethe.training.adapters.lightning",
     "infer_schema": "lethe.data.source",
-    "load": "lethe.loaders",
+    "load": "lethe.data.tables",
     "load_canaries": "lethe.membership.one_run",
-    "load_ratings": "lethe.loaders.ratings",
+    "load_ratings": "lethe.data.records",
     "markdown": "lethe.report",
     "noise_for": "lethe.evidence.calibration",
     "open_ledger": "lethe.queries.ledger.ledger",
@@ -123,7 +124,7 @@ _HOME = {
     "plan": "lethe.membership.planning",
     "plan_canaries": "lethe.membership.one_run",
     "plan_clipping": "lethe.mitigations.clipping.plan",
-    "read_columns": "lethe.columns",
+    "read_columns": "lethe.data.columns",
     "read_release": "lethe.mitigations.swag_release.release",
     "release_draw": "lethe.mitigations.swag_release.release",
     "register": "lethe.queries.registration",

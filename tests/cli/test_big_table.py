@@ -59,7 +59,7 @@ def test_a_file_beyond_a_hard_limit_is_audited_whole(tmp_path: Path) -> None:
 def test_the_command_finds_the_same_both_ways(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lethe.loaders import large as reading
+    from lethe.data import large as reading
 
     facts = [f"p{at % 40},{at * 7 % 33},{at % 5},2020-01-{1 + at % 28:02d}" for at in range(600)]
     (tmp_path / "films.csv").write_text("\n".join(["who,film,stars,day", *facts]) + "\n")

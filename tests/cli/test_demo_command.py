@@ -14,7 +14,7 @@ import pytest
 
 from lethe.cli import run
 from lethe.cli.demo import _commands, demo
-from lethe.loaders.shipped import write_patients
+from lethe.data.shipped import write_patients
 from lethe.queries.ledger.ledger import open_ledger
 
 

@@ -13,7 +13,7 @@ import pytest
 from command import command
 
 from lethe.cli import run as lethe
-from lethe.loaders import load
+from lethe.data.tables import load
 
 RECIPE = """\
 from sklearn.linear_model import LogisticRegression

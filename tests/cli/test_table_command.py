@@ -10,7 +10,7 @@ import pytest
 
 from lethe.cli import run
 from lethe.cli.audit_rows import split_names
-from lethe.columns import as_text, read_columns
+from lethe.data.columns import as_text, read_columns
 
 
 @pytest.fixture

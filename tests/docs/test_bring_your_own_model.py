@@ -11,7 +11,7 @@ import pytest
 from doc_pages import files, page
 
 from lethe.cli import main
-from lethe.loaders import load
+from lethe.data.tables import load
 from lethe.training.engines.processes import run_in_processes, stop_processes
 from lethe.training.models import load_recipe
 from lethe.training.recipe import Treatment

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from doc_pages import files, page
 
-from lethe.loaders import load
+from lethe.data.tables import load
 from lethe.training.loop import default_layout, train_models
 from lethe.training.models import load_recipe
 from lethe.training.recipe import TorchRecipe, Treatment, Work

@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from lethe.loaders import load
+from lethe.data.tables import load
 from lethe.training.loop import default_layout, train_models
 from lethe.training.models import load_recipe
 from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work

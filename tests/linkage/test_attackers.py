@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
+from lethe.data.records import Ratings, from_columns
 from lethe.errors import InputError, NotMeasurable
 from lethe.linkage.adversary import Adversary, draw_targets, simulate
 from lethe.linkage.attackers import (
@@ -24,7 +25,6 @@ from lethe.linkage.auxiliary import link_auxiliary, pairs_of
 from lethe.linkage.facts import facts_of, index_facts, known_of, without
 from lethe.linkage.scoreboard import Links, Scoreboard, link, scores, stand_out
 from lethe.linkage.settings import RecordSettings
-from lethe.loaders.ratings import Ratings, from_columns
 
 
 def test_a_case_worked_by_hand() -> None:

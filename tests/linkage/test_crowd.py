@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lethe.data.columns import Coded, Grouped
 from lethe.errors import InputError
 from lethe.linkage.audit import audit_table
 from lethe.linkage.crowd import crowd_of
 from lethe.linkage.recoding import Ladder, ladder
 from lethe.linkage.settings import TableSettings
-from lethe.loaders.coded import Coded, Grouped
 
 
 def text(*values: str) -> np.ndarray:

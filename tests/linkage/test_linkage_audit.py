@@ -8,6 +8,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+from lethe.data.records import from_columns
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.findings import Findings, schema
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
@@ -22,7 +23,6 @@ from lethe.linkage.coarsening import (
 )
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.linkage.way import paired_change
-from lethe.loaders.ratings import from_columns
 from lethe.report import render
 
 AGE = np.array([30, 30, 30, 41, 41, 52])

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethe.data.columns import encode
 from lethe.errors import InputError
 from lethe.linkage.codes import classes_of, counted
-from lethe.loaders.coded import encode
 
 
 def test_missing_is_a_value_and_the_last_one():

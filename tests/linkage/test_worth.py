@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lethe.data.records import from_columns
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
@@ -14,7 +15,6 @@ from lethe.linkage.predicting import is_class, predict_rows
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.linkage.use import split
 from lethe.linkage.worth import counted_worth, lost, mean_share, mean_worth, single_worth
-from lethe.loaders.ratings import from_columns
 
 
 def people(rows: int = 400, seed: int = 0) -> dict[str, np.ndarray]:

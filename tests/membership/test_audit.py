@@ -11,9 +11,9 @@ import pytest
 from safetensors.numpy import load
 from sklearn.linear_model import LogisticRegression
 
+from lethe.data.dataset import Dataset, subset
+from lethe.data.shipped import digits
 from lethe.evidence.findings import schema
-from lethe.loaders.builtin import digits
-from lethe.loaders.dataset import Dataset, subset
 from lethe.membership import audit as module
 from lethe.membership.audit import audit_model, baseline_spec
 from lethe.membership.settings import AuditSettings

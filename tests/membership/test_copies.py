@@ -9,7 +9,7 @@ import pytest
 from simulated import gaps, paired, shadows, signals
 
 from lethe.cli import run as lethe
-from lethe.loaders import load
+from lethe.data.tables import load
 from lethe.membership.checks import duplicates
 from lethe.membership.measure import run_attacks
 

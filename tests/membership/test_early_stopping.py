@@ -12,9 +12,9 @@ import pytest
 from simulated import audit, paired, shadows
 
 from lethe.cli.plan_words import head_words
+from lethe.data.dataset import Dataset
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import schema
-from lethe.loaders import Dataset
 from lethe.membership import audit as module
 from lethe.membership.audit import audit_model, baseline_spec
 from lethe.membership.by_hand import chunks_of

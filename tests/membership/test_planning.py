@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from lethe.data.dataset import subset
+from lethe.data.shipped import digits
 from lethe.errors import InputError
 from lethe.evidence.estimate import Refusal
-from lethe.loaders.builtin import digits
-from lethe.loaders.dataset import subset
 from lethe.membership import audit as module
 from lethe.membership.audit import audit_model, baseline_spec
 from lethe.membership.pilot import Cost

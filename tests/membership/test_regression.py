@@ -15,10 +15,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import r2_score
 from test_utility import regression
 
+from lethe.data.dataset import subset
+from lethe.data.shipped import diabetes, digits
 from lethe.errors import InputError
 from lethe.evidence.findings import schema
-from lethe.loaders.builtin import diabetes, digits
-from lethe.loaders.dataset import subset
 from lethe.membership.audit import audit_model, baseline_spec
 from lethe.membership.checks import drift
 from lethe.membership.settings import AuditSettings

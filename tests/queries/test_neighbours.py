@@ -29,10 +29,10 @@ from neighbour_worlds import (
     write,
 )
 
-from lethe.data import casts, readers, source
+from lethe.data import casts, source
 from lethe.data.casts import quoted
+from lethe.data.cells import csv_rows
 from lethe.data.schema import EPOCH, Column
-from lethe.data.source import File
 from lethe.errors import InputError
 from lethe.queries import bind, evaluate, lattice
 from lethe.queries.parse import parse
@@ -165,9 +165,10 @@ def _as_written(values: Any, column: Column) -> Any:
     return tuple(sorted(values, key=str))
 
 
-def _cut_at_line_breaks(file: File, width: int) -> Any:
-    rows = [[part.strip('"') for part in line.split(",")] for line in file.path.read_text().split()]
-    yield [(row + [""] * width)[:width] for row in rows[1:]]
+def _cut_at_line_breaks(path: Path, delimiter: str, encoding: str) -> Any:
+    header = next(csv_rows(path, delimiter, encoding))
+    rows = [[part.strip('"') for part in line.split(",")] for line in path.read_text().split()]
+    yield from (header, *((row + [""] * len(header))[: len(header)] for row in rows[1:]))
 
 
 REAL_CAST, REAL_VALUE = casts.plain_cast, Column.value_of
@@ -185,7 +186,7 @@ FAULTS: dict[str, list[tuple[Any, str, Any]]] = {
         (Column, "value_of", _any_spelling),
         (bind, "listed", _as_written),
     ],
-    "csv lines end at every line break": [(readers, "csv_lines", _cut_at_line_breaks)],
+    "csv lines end at every line break": [(source, "csv_rows", _cut_at_line_breaks)],
     "values are not clamped": [
         (lattice, "steps_sql", lambda column, lattice: f"CAST({quoted(column.name)} AS BIGINT)"),
     ],

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from reidentification_people import population, quick
 
+from lethe.data.vectors import read_embeddings
 from lethe.errors import InputError, NotMeasurable
-from lethe.loaders.embeddings import read_embeddings
 from lethe.reidentification.audit import audit_embeddings, audit_released
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings

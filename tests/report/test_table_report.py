@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 
+from lethe.data.records import from_columns
 from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.loaders.ratings import from_columns
 from lethe.report import render
 from lethe.report.table import table_view
 

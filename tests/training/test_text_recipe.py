@@ -10,8 +10,8 @@ import pytest
 import torch
 from tiny_encoder import BODY, CAUSE, tiny_encoder
 
+from lethe.data.text import find_encoder
 from lethe.errors import InputError
-from lethe.loaders.encoders import find_encoder
 from lethe.training.fingerprint import hash_json
 from lethe.training.outputs import train_callable
 from lethe.training.recipe import CallableRecipe, TorchRecipe, Treatment

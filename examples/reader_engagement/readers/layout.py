@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lethe.columns import list_names
+from lethe.data.columns import list_names
 from lethe.errors import InputError, require
 
 SPLITS = ("train", "validation")

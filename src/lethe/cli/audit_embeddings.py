@@ -21,8 +21,8 @@ from lethe.cli.options import (
     settings_of,
     subject_named,
 )
+from lethe.data.vectors import read_embeddings, read_head
 from lethe.errors import InputError
-from lethe.loaders.embeddings import read_embeddings, read_head
 from lethe.reidentification.audit import audit_released
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings

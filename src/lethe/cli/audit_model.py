@@ -104,7 +104,7 @@ def _trained(command: str, target: str, options: dict[str, Any], run: RunOptions
     """An audit that trains its models: load, train, attack, report."""
     from lethe.cli.show import Progress
     from lethe.cli.subject import find_subject
-    from lethe.loaders.persons import copies_note
+    from lethe.data.dataset import copies_note
     from lethe.membership.audit import audit_model
     from lethe.training.engines import check_engine, choose_engine
     from lethe.training.folder import RunFolder

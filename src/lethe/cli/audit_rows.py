@@ -23,21 +23,20 @@ from lethe.cli.options import (
     settings_of,
     subject_named,
 )
-from lethe.columns import Columns, as_text, check_column, read_columns
+from lethe.data.columns import Columns, Grouped, as_text, check_column, read_columns
+from lethe.data.large import read_table
 from lethe.data.schema import Schema
+from lethe.data.sorted_records import read_facts
 from lethe.data.source import SUFFIXES, TypedColumn, infer_schema, read_typed
 from lethe.errors import InputError
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
 from lethe.linkage.domains import as_declared, domains_of
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.loaders.coded import Grouped
-from lethe.loaders.large import read_facts, read_table
-from lethe.loaders.rows import read_rows
 from lethe.training.fingerprint import digest
 
 if TYPE_CHECKING:
+    from lethe.data.sorted_records import Release
     from lethe.evidence.findings import Findings
-    from lethe.loaders.sorted_ratings import Release
 
 _NAMES = {"queries": "query", "population": "people"}
 if TYPE_CHECKING:
@@ -328,7 +327,7 @@ def _synthetic(file: Path, options: Mapping[str, Any]) -> Subject:
     given = {**options, "linked": split_names(options["linked"]) or None}
     settings = settings_of(SyntheticSettings, given, _NAMES)
     files = [Path(options["original"]), file, Path(options["control"])]
-    original, made, control = (read_rows(path) for path in files)
+    original, made, control = (read_columns(path) for path in files)
     secret = options["sensitive"]
     audit = partial(
         audit_synthetic, original, made, control, quasi, secret, name=file.stem, settings=settings

@@ -66,8 +66,8 @@ def plant(
     seed
         Draws everything; keep it from the training. [0]
     """
+    from lethe.data.tables import load
     from lethe.errors import InputError
-    from lethe.loaders import load
     from lethe.membership.one_run import plan_canaries
 
     data = load(
@@ -177,7 +177,7 @@ def _write_arrays(path: Path, features: NDArray[Any], labels: NDArray[Any]) -> N
 
 def _read_scores(plan: Canaries, path: Path) -> NDArray[np.floating]:
     """Scores of the canaries from whichever array the file has."""
-    from lethe.columns import read_columns
+    from lethe.data.columns import read_columns
     from lethe.errors import InputError
 
     columns = read_columns(path)

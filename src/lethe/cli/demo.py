@@ -31,7 +31,7 @@ def demo(*, out: Path = Path("lethe-demo"), models: int = 16) -> int:
     import shlex
 
     from lethe.cli import run
-    from lethe.loaders.shipped import write_patients, write_vectors
+    from lethe.data.shipped import write_patients, write_vectors
 
     out.mkdir(parents=True, exist_ok=True)
     if not ((out / "vectors.npz").exists() and (out / "head.npz").exists()):
@@ -49,7 +49,7 @@ def demo(*, out: Path = Path("lethe-demo"), models: int = 16) -> int:
 def _commands(out: Path, models: int) -> Iterator[list[str]]:
     """What to run, in order; schema and budget are made once."""
     from lethe.cli.register import schema_of
-    from lethe.loaders.shipped import FILMS
+    from lethe.data.shipped import FILMS
 
     yield [
         *("audit", "model", "digits", "--models", str(models), "--mitigations", *_ATTACKED),

@@ -61,7 +61,7 @@ def print_pairs(folder: Path) -> None:
     """Who was named as whom, from the kept table of records: personal data, asked for."""
     from rich.text import Text
 
-    from lethe.columns import read_columns
+    from lethe.data.columns import read_columns
 
     kept = next(iter(sorted(folder.glob("records.*"))), None)
     columns = {} if kept is None else read_columns(kept)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from lethe.loaders import Dataset
+    from lethe.data.dataset import Dataset
     from lethe.membership.settings import AuditSettings
     from lethe.training.recipe import Recipe
 
@@ -66,7 +66,7 @@ def load_subject(
         from lethe.cli.text_subject import load_text_subject
 
         return load_text_subject(target, options, seed, say)
-    from lethe.loaders import load
+    from lethe.data.tables import load
     from lethe.training.models import default_recipe, load_recipe
 
     data = load(

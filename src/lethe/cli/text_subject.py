@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lethe.loaders import Dataset
-    from lethe.loaders.narratives import Narratives
+    from lethe.data.dataset import Dataset
+    from lethe.data.text import Narratives
     from lethe.training.recipe import Recipe
 
 CACHE = Path("lethe-runs") / "encoded"
@@ -31,9 +31,8 @@ def load_text_subject(
     Raises:
         InputError: a column, a text or the encoder is not there, or an option does not fit.
     """
+    from lethe.data.text import encode, find_encoder, load_narratives
     from lethe.errors import InputError
-    from lethe.loaders.encoders import encode, find_encoder
-    from lethe.loaders.narratives import load_narratives
     from lethe.training.models import load_recipe
     from lethe.training.text_recipe import head_recipe
 

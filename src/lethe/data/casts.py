@@ -129,8 +129,8 @@ def plain_cast(column: Column, source: str) -> str:
         if numeric:
             # A decimal without a digit before its point cannot be compared with 1.
             sizes = source[8:-1].split(",") if is_decimal else []
-            one = "false" if sizes and int(sizes[0]) == int(sizes[1]) else f"{cell} = 1"
-            return f"CASE WHEN {one} THEN true WHEN {cell} = 0 THEN false END"
+            is_one = "false" if sizes and int(sizes[0]) == int(sizes[1]) else f"{cell} = 1"
+            return f"CASE WHEN {is_one} THEN true WHEN {cell} = 0 THEN false END"
         if is_text:
             word = f"lower(trim({cell}))"
             return (

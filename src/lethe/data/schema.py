@@ -137,8 +137,8 @@ class Column:
         Raises:
             InputError: it is no value of this column's type.
         """
-        found = _read(self.type, literal)
-        if found is None:
+        value = _read(self.type, literal)
+        if value is None:
             shown = literal if isinstance(literal, str) else str(literal).lower()
             shown = repr(shown) if isinstance(literal, str) else shown
             raise InputError(
@@ -147,13 +147,13 @@ class Column:
             )
         if self.type in ("whole", "date", "time"):
             low, high = self.range
-            assert not isinstance(found, str)
-            if not low <= found <= high:
+            assert not isinstance(value, str)
+            if not low <= value <= high:
                 raise InputError(
                     f"{literal} is beyond what column {self.name!r} holds: {low} to {high}. "
                     "Declare wider bounds in the schema to have more digits."
                 )
-        return found
+        return value
 
     def shown(self, value: Value) -> Value:
         """A value as people write it: dates and times as text."""
@@ -165,17 +165,17 @@ class Column:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, as people write them."""
-        found: dict[str, Any] = {"type": self.type}
+        plain: dict[str, Any] = {"type": self.type}
         if self.bounds is not None:
-            found["bounds"] = self.shown_bounds()
+            plain["bounds"] = self.shown_bounds()
         if self.values is not None:
-            found["values"] = [self.shown(value) for value in self.values]
-        found["missing"] = self.missing
+            plain["values"] = [self.shown(value) for value in self.values]
+        plain["missing"] = self.missing
         if self.outside != "missing":
-            found["outside"] = self.outside
+            plain["outside"] = self.outside
         if self.read_off:
-            found["read_off"] = list(self.read_off)
-        return found
+            plain["read_off"] = list(self.read_off)
+        return plain
 
 
 @dataclass(frozen=True)
@@ -274,11 +274,11 @@ class Schema:
     def from_toml(text: str, where: str = "the schema") -> Schema:
         """Read the text of a schema file."""
         try:
-            found = tomllib.loads(text)
+            document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"{where} is no TOML: {error}.") from error
-        check_known_keys(where, found, ["columns"])
-        return Schema.of(found.get("columns", {}), where)
+        check_known_keys(where, document, ["columns"])
+        return Schema.of(document.get("columns", {}), where)
 
     @staticmethod
     def of(columns: Any, where: str = "the schema") -> Schema:
@@ -289,7 +289,7 @@ class Schema:
         """
         if not isinstance(columns, Mapping) or not columns:
             raise InputError(f'{where} declares no columns: [columns.age] type = "whole".')
-        return Schema(tuple(_column(str(name), told) for name, told in columns.items()))
+        return Schema(tuple(_column(str(name), declared) for name, declared in columns.items()))
 
 
 _PLURAL = {
@@ -317,52 +317,54 @@ def shown_value(kind: str, value: Value) -> Value:
     return value
 
 
-def _column(name: str, told: Any) -> Column:
+def _column(name: str, declared: Any) -> Column:
     where = f"columns.{name}"
-    if not isinstance(told, Mapping):
+    if not isinstance(declared, Mapping):
         raise InputError(f"{where} must be a table with a type: one of {', '.join(TYPES)}.")
-    check_known_keys(where, told, _KEYS)
-    kind = told.get("type")
+    check_known_keys(where, declared, _KEYS)
+    kind = declared.get("type")
     if not isinstance(kind, str):
         raise InputError(f"{where} needs a type: one of {', '.join(TYPES)}.")
     check_choice(f"{where}.type", kind, TYPES)
-    missing = told.get("missing", True)
+    missing = declared.get("missing", True)
     if not isinstance(missing, bool):
         raise InputError(f"{where}.missing={missing!r} must be true or false.")
-    read_off = told.get("read_off", [])
+    read_off = declared.get("read_off", [])
     if not isinstance(read_off, list | tuple):
         raise InputError(f"{where}.read_off must be a list of: {', '.join(READ_OFF)}.")
-    bounds = _listed(where, "bounds", kind, told)
+    bounds = _listed(where, "bounds", kind, declared)
     if bounds is not None and len(bounds) != 2:
         raise InputError(f"{where}.bounds must be two values, the lowest and the highest.")
     return Column(
         name,
         kind,
         None if bounds is None else (bounds[0], bounds[1]),  # type: ignore[arg-type]  # no text: see Column
-        _listed(where, "values", kind, told),
+        _listed(where, "values", kind, declared),
         missing,
-        str(told.get("outside", "missing")),
+        str(declared.get("outside", "missing")),
         tuple(map(str, read_off)),
     )
 
 
-def _listed(where: str, key: str, kind: str, told: Mapping[str, Any]) -> tuple[Value, ...] | None:
-    given = told.get(key)
+def _listed(
+    where: str, key: str, kind: str, declared: Mapping[str, Any]
+) -> tuple[Value, ...] | None:
+    given = declared.get(key)
     if given is None:
         return None
     if not isinstance(given, list | tuple):
         raise InputError(f"{where}.{key}={given!r} must be a list.")
     if key == "bounds" and kind in ("text", "bool"):
         raise InputError(f"{where}.bounds: a column of {kind} has none; list values.")
-    found = []
+    values = []
     for literal in given:
         value = _read(kind, literal)
         if value is None:
             raise InputError(f"{where}.{key}: {literal!r} is not {_SHOWN[kind]}.")
         if kind == "whole" and abs(int(value)) > LARGEST_WIDE:
             raise InputError(f"{where}.{key}: {literal} has more than 38 digits.")
-        found.append(value)
-    return tuple(found)
+        values.append(value)
+    return tuple(values)
 
 
 def _read(kind: str, literal: Any) -> Value | None:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,95 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.casts import cast_sql, is_declarable, quoted, rows_sql, text_sql, type_of
-from lethe.data.readers import SUFFIXES, File, clean_batches, csv_batches, strange_columns
-from lethe.data.schema import Column, Schema
-from lethe.errors import InputError, require
+from lethe.data.casts import (
+    DAYS,
+    MICROSECONDS,
+    cast_sql,
+    is_declarable,
+    quoted,
+    rows_sql,
+    text_sql,
+    type_of,
+)
+from lethe.data.cells import check_names, csv_batches, csv_rows
+from lethe.data.schema import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, Column, Schema
+from lethe.errors import InputError, did_you_mean, require
 
-__all__ = ["SUFFIXES", "File"]
+SUFFIXES = (".parquet", ".csv", ".duckdb")
+_TIMES = {"coerce_int96_timestamp_unit": "us"}  # else times beyond 1677 to 2262 wrap around
+_MICROS = {"s": 10**6, "ms": 10**3, "us": 1}
 _OPTIMIZERS = ("expression_rewriter", "in_clause", "unused_columns", "common_subexpressions")
 """Those of DuckDB that know nothing of the cells."""
 _AT = "\0at"  # no file has a column of this name
 MOST_LISTED = 50
 """Different values up to which a draft of a schema lists those of a column of text."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A raw file of rows.
+
+    Attributes:
+        path: .parquet, .csv or .duckdb.
+        table: in a .duckdb file; None where it has only one.
+        delimiter: between the cells of a .csv file.
+        encoding: of a .csv file.
+
+    Raises:
+        InputError: no such file, another format, or an option that does not fit it.
+    """
+
+    path: Path
+    table: str | None = None
+    delimiter: str = ","
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        suffix = self.path.suffix.lower()
+        if suffix not in SUFFIXES:
+            listed = ", ".join(SUFFIXES)
+            raise InputError(
+                f"{self.path} must be one of {listed}.{did_you_mean(suffix, SUFFIXES)} "
+                "Save it as .parquet."
+            )
+        if not self.path.is_file():
+            raise InputError(f"{self.path} does not exist or is no file. Check the path.")
+        if any(sign in str(self.path.resolve()) for sign in "*?["):
+            raise InputError(
+                f"{self.path} has one of * ? [ in its path, which would name many files. Rename it."
+            )
+        if self.table is not None and suffix != ".duckdb":
+            raise InputError(
+                f"table={self.table!r} is for .duckdb files; {self.path} has one table only."
+            )
+        if suffix != ".csv" and (self.delimiter, self.encoding) != (",", "utf-8"):
+            raise InputError(f"delimiter and encoding are for .csv files, {self.path} is none.")
+        if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
+            raise InputError(f"delimiter={self.delimiter!r} must be one character, such as ';'.")
+        try:
+            "".encode(self.encoding)
+        except LookupError:
+            raise InputError(
+                f"encoding={self.encoding!r} is not known. Common ones: utf-8, latin-1, cp1252."
+            ) from None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its cells are text without a type."""
+        return self.path.suffix.lower() == ".csv"
+
+    def cells(self) -> Any:
+        """The cells of a .csv file as an Arrow reader of text; blank ones are missing.
+
+        Raises:
+            InputError: malformed, see `csv_rows`; or a column without a name of its own.
+        """
+        rows = csv_rows(self.path, self.delimiter, self.encoding)
+        header = next(rows, None)
+        if header is None:
+            raise InputError(f"{self.path} is empty: it needs a header line with a name a column.")
+        check_names(self.path, header, fold=True)
+        return csv_batches(rows, header, blank=None)
 
 
 @dataclass(frozen=True)
@@ -79,7 +157,7 @@ def _types(base: Any, source: str) -> dict[str, str]:
 def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
     """What stands after FROM, and its types where columns were cleaned outside of DuckDB."""
     if file.is_text:
-        base.register("cells", csv_batches(file))
+        base.register("cells", file.cells())
         base.execute("CREATE TEMP TABLE lines AS SELECT * FROM cells")
         return "lines", {}
     place = text_sql(str(file.path.resolve()))
@@ -112,8 +190,10 @@ def read_every_cell(base: Any) -> None:
     loses or finds rows of other people. So no filter is moved, and nothing is known of a column
     but its type.
     """
-    found = [str(row[0]) for row in base.execute("SELECT * FROM duckdb_optimizers()").fetchall()]
-    off = ",".join(name for name in found if name not in _OPTIMIZERS)
+    optimizers = [
+        str(row[0]) for row in base.execute("SELECT * FROM duckdb_optimizers()").fetchall()
+    ]
+    off = ",".join(name for name in optimizers if name not in _OPTIMIZERS)
     base.execute(f"SET disabled_optimizers = {text_sql(off)}")
 
 
@@ -149,12 +229,12 @@ def _is_computed(base: Any, table: str) -> bool:
 
     DuckDB tells by the statement that made the table alone; a name that reads so costs a copy.
     """
-    told = base.execute(
+    made = base.execute(
         "SELECT sql FROM duckdb_tables() WHERE database_name = 'given' AND schema_name = 'main' "
         "AND table_name = ?",
         [table],
     ).fetchone()
-    return re.search(r"\bGENERATED\b|\bAS\s*\(", str(told[0]), re.IGNORECASE) is not None
+    return re.search(r"\bGENERATED\b|\bAS\s*\(", str(made[0]), re.IGNORECASE) is not None
 
 
 def in_place(file: File) -> bool:
@@ -165,6 +245,10 @@ def in_place(file: File) -> bool:
         return not strange_columns(file.path)
     with raw(file) as (base, _, _):
         return not _is_computed(base, only_table(base, file.path, file.table))
+
+
+def _file(path: str | Path | File, table: str | None) -> File:
+    return path if isinstance(path, File) else File(Path(path), table)
 
 
 def read_typed(
@@ -180,13 +264,13 @@ def read_typed(
     Raises:
         InputError: the file cannot be read or does not fit the schema.
     """
-    file = path if isinstance(path, File) else File(Path(path), table)
+    file = _file(path, table)
     with raw(file) as (base, source, types):
         # Joins, which DuckDB makes of long lists of values, lose the order of the rows.
         numbered = f"(SELECT *, row_number() OVER () AS {quoted(_AT)} FROM {source})"
         listed = f"{rows_sql(schema, types, numbered)} ORDER BY {quoted(_AT)}"
-        found = base.sql(listed).to_arrow_table()
-    return {name: _typed(schema[name], found[name]) for name in schema}
+        cells = base.sql(listed).to_arrow_table()
+    return {name: _typed(schema[name], cells[name]) for name in schema}
 
 
 def _typed(column: Column, cells: Any) -> TypedColumn:
@@ -215,7 +299,7 @@ def infer_schema(path: str | Path | File, table: str | None = None) -> Schema:
     Raises:
         InputError: the file cannot be read, or has no column that can be declared.
     """
-    file = path if isinstance(path, File) else File(Path(path), table)
+    file = _file(path, table)
     with raw(file) as (base, source, types):
         columns = [
             _inferred(base, source, name, kind, file.is_text)
@@ -229,7 +313,7 @@ def infer_schema(path: str | Path | File, table: str | None = None) -> Schema:
 
 def left_out(path: str | Path | File, table: str | None = None) -> dict[str, str]:
     """Columns of a file that no schema can declare, with their types."""
-    file = path if isinstance(path, File) else File(Path(path), table)
+    file = _file(path, table)
     if file.is_text:
         return {}
     with raw(file) as (_, _, types):
@@ -250,10 +334,10 @@ def misfits(file: File, schema: Schema) -> dict[str, int]:
         counts = ", ".join(
             f"count(*) - count({quoted(name)}), bit_xor(hash({quoted(name)}))" for name in schema
         )
-        found = base.execute(f"SELECT {counts} FROM ({rows}) AS typed").fetchone()
+        numbers = base.execute(f"SELECT {counts} FROM ({rows}) AS typed").fetchone()
     return {
         name: int(count)
-        for name, count in zip(schema, found[::2], strict=True)
+        for name, count in zip(schema, numbers[::2], strict=True)
         if count and not schema[name].missing
     }
 
@@ -269,10 +353,9 @@ def write_typed(file: File, schema: Schema, path: Path) -> None:
             whole = Path(folder) / "rows.parquet"
             os.close(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             with raw(file) as (base, source, types):
-                wide = [name for name in schema if schema[name].wide]
                 stored = ", ".join(
                     f"CAST({quoted(name)} AS DECIMAL(38, 0)) AS {quoted(name)}"
-                    if name in wide  # Parquet has no whole numbers of 128 bits
+                    if schema[name].wide  # Parquet has no whole numbers of 128 bits
                     else quoted(name)
                     for name in schema
                 )
@@ -325,11 +408,11 @@ def _guessed(base: Any, source: str, name: str) -> str:
     counts = [f"count({cast_sql(column, 'VARCHAR')})" for column in tried]
     zeros = f"regexp_full_match(trim({cell}), '[+-]?0[0-9]+')"
     flags = f"regexp_full_match(trim({cell}), '[01]')"
-    found = base.execute(
+    row = base.execute(
         f"SELECT count({cell}), count(*) FILTER (WHERE {zeros}), "
         f"count(*) FILTER (WHERE {flags}), {', '.join(counts)} FROM {source}"
     ).fetchone()
-    present, leading, digits, *fitting = map(int, found)
+    present, leading, digits, *fitting = map(int, row)
     if not present:
         return "number"
     for column, count in zip(tried, fitting, strict=True):
@@ -350,3 +433,162 @@ def drafted(schema: Schema, head: Sequence[str]) -> str:
         for name, read in schema.read_off.items()
     }
     return schema.to_toml("\n".join(head), notes)
+
+
+# Columns of Parquet files with which DuckDB cannot be trusted: it fails at times beyond its range
+# and at text that is not UTF-8. They are cleaned outside of it.
+
+
+def strange_columns(path: Path) -> dict[str, str]:
+    """Columns of a Parquet file with a cell at which DuckDB would fail, and what they hold.
+
+    These are times beyond the years 1 to 9999, text that is not UTF-8, and all times of 96 bits:
+    which reader has them decides what they are, and must not hang on other cells.
+    """
+    pa, pc = require("pyarrow", "tables"), require("pyarrow.compute", "tables")
+    parquet = require("pyarrow.parquet", "tables")
+    strange: dict[str, str] = {}
+    try:
+        with parquet.ParquetFile(path, **_TIMES) as opened:
+            check_names(path, opened.schema_arrow.names, fold=True)
+            coded = _coded_text(pa, opened)
+            long_times = (c.path for c in opened.schema if c.physical_type == "INT96")
+            strange |= {name: "" for name in long_times if name in opened.schema_arrow.names}
+            stored = {field.name: _stored_type(pa, field.type) for field in opened.schema_arrow}
+            watched = {
+                name: kind
+                for name, kind in stored.items()
+                if _is_moment(pa, kind) or _is_string(pa, kind) or name in coded
+            }
+            for batch in opened.iter_batches(columns=list(watched)):
+                for name in set(watched) - set(strange):
+                    kind, cells = watched[name], _stored(pa, batch.column(name))
+                    if _is_string(pa, kind) or name in coded:
+                        if name in coded or not _is_utf8(pa, cells):
+                            strange[name] = "VARCHAR"
+                        continue
+                    low, high = _moment_range(kind)
+                    limits = pc.min_max(_as_int(pa, cells)).as_py()
+                    if limits["min"] is not None and not (
+                        low <= limits["min"] and limits["max"] <= high
+                    ):
+                        strange[name] = ""
+            if strange:  # then none of them is left to DuckDB
+                for name, kind in watched.items():
+                    if _is_moment(pa, kind):
+                        strange[name] = DAYS if pa.types.is_date(kind) else MICROSECONDS
+    except pa.ArrowException as error:
+        raise InputError(
+            f"{path} is no readable parquet file: {str(error).splitlines()[0]}. Save it again."
+        ) from error
+    return strange
+
+
+def _coded_text(pa: Any, opened: Any) -> set[str]:
+    """Columns that DuckDB takes for text and Arrow does not check as such: never left to DuckDB."""
+    names = {f.name for f in opened.schema_arrow if str(f.type).endswith("_view")}
+    for at in range(len(opened.schema)):
+        column = opened.schema.column(at)
+        is_plain = column.path in opened.schema_arrow.names
+        kind = opened.schema_arrow.field(column.path).type if is_plain else None
+        if kind is not None and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+            if column.logical_type.type != "NONE":  # ENUM, for one
+                names.add(column.path)
+    return names
+
+
+def _stored_type(pa: Any, kind: Any) -> Any:
+    """What an extension type of Arrow is stored as, which is what DuckDB reads."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _stored(pa: Any, cells: Any) -> Any:
+    return cells.storage if isinstance(cells, pa.ExtensionArray) else cells
+
+
+def _is_moment(pa: Any, kind: Any) -> bool:
+    return pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None)
+
+
+def _is_string(pa: Any, kind: Any) -> bool:
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(value) or pa.types.is_large_string(value))
+
+
+def _is_utf8(pa: Any, cells: Any) -> bool:
+    try:
+        cells.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _as_int(pa: Any, cells: Any) -> Any:
+    width = pa.int32() if pa.types.is_date32(cells.type) else pa.int64()
+    return cells.view(width)
+
+
+def _moment_range(kind: Any) -> tuple[int, int]:
+    """The years 1 to 9999 in the unit of a column of Arrow."""
+    if not hasattr(kind, "unit"):  # dates, which Parquet has in days only
+        return FIRST_DAY, LAST_DAY
+    if kind.unit == "ns":  # spans the years 1677 to 2262, whose ends DuckDB cannot cast
+        return -(2**63) + 10**9, 2**63 - 10**9
+    unit = _MICROS[kind.unit]
+    return -(-FIRST_MOMENT // unit), LAST_MOMENT // unit
+
+
+def clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
+    """The strange columns of a Parquet file as whole numbers, or as text; missing where neither."""
+    pa, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
+    opened = parquet.ParquetFile(path, **_TIMES)
+    kinds = {
+        field.name: _stored_type(pa, field.type)
+        for field in opened.schema_arrow
+        if field.name in strange
+    }
+    fields = pa.schema(
+        [(name, pa.string() if strange[name] == "VARCHAR" else pa.int64()) for name in kinds]
+    )
+
+    def batches() -> Iterator[Any]:
+        for batch in opened.iter_batches(columns=list(kinds)):
+            columns = [
+                _clean(pa, _stored(pa, batch.column(name)), kind, strange[name])
+                for name, kind in kinds.items()
+            ]
+            yield pa.record_batch(columns, schema=fields)
+        opened.close()
+
+    return pa.RecordBatchReader.from_batches(fields, batches())
+
+
+def _text_or_missing(cell: bytes | None) -> str | None:
+    """With another character in place of what is no UTF-8, two people could share a name."""
+    try:
+        return None if cell is None else cell.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _clean(pa: Any, cells: Any, kind: Any, how: str) -> Any:
+    if how == "VARCHAR":
+        if pa.types.is_dictionary(kind):
+            cells = cells.dictionary_decode()
+        if str(cells.type).endswith("_view"):
+            raw_bytes = cells.view(pa.binary_view()).to_pylist()
+        else:
+            wide = pa.types.is_large_string(cells.type) or pa.types.is_large_binary(cells.type)
+            raw_bytes = cells.view(pa.large_binary() if wide else pa.binary()).to_pylist()
+        return pa.array(map(_text_or_missing, raw_bytes), pa.string())
+    low, high = _moment_range(kind)
+    unit = getattr(kind, "unit", "day")
+    numbers: list[int | None] = []
+    for number in _as_int(pa, cells).to_pylist():
+        if number is None or not low <= number <= high:
+            numbers.append(None)
+        elif unit == "ns":
+            numbers.append(number // 1000)
+        else:
+            numbers.append(number * _MICROS.get(unit, 1))
+    return pa.array(numbers, pa.int64())

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.columns import Codes
 from lethe.errors import InputError, check_at_least, check_choice
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.codes import Classes, Int, classes_of, counted, whole_codes
-from lethe.loaders.coded import Codes
 
 Float = NDArray[np.float64]
 DISTANCES = ("equal", "ordered")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import is_text
+from lethe.data.columns import is_text
 from lethe.errors import InputError, require
 
 Answer = dict[tuple[Any, ...], list[float]]
@@ -20,7 +20,7 @@ def ask(columns: Mapping[str, NDArray[Any]], sql: str) -> Answer:
     """Answer one query over a table named `release`, in DuckDB, which sees nothing else.
 
     Args:
-        columns: (rows,) each, as `lethe.columns.read_columns` gives them.
+        columns: (rows,) each, as `lethe.data.columns.read_columns` gives them.
         sql: a SELECT; its number columns are answers, its other columns say what of.
 
     Returns:

@@ -13,7 +13,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from lethe.columns import as_text
+from lethe.data.columns import Grouped, as_text
+from lethe.data.sorted_records import Release
 from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
@@ -27,8 +28,6 @@ from lethe.linkage.synthetic_study import study_synthetic
 from lethe.linkage.table_document import account_of_table
 from lethe.linkage.table_rows import Table
 from lethe.linkage.table_study import study_table
-from lethe.loaders.coded import Grouped
-from lethe.loaders.sorted_ratings import Release
 from lethe.training.fingerprint import digest, hash_array
 from lethe.training.folder import RunFolder, write_personal
 
@@ -50,9 +49,9 @@ def audit_table(
     """Is this table anonymous? Classes, what they give away, and what recoding would change.
 
     Args:
-        columns: (rows,) by name, as `lethe.columns.read_columns` gives them; one row a person.
+        columns: (rows,) by name, as `lethe.data.columns.read_columns` gives them; one row a person.
             Or typed by `TableSettings.schema`; or the different rows with their number, see
-            `lethe.loaders.coded.read_grouped`.
+            `lethe.data.large.read_grouped`.
         quasi: columns that an adversary may know of a person.
         sensitive: column that nobody should learn; None leaves inference out.
         population: the same columns of everybody the rows may be of, the rows' own people
@@ -120,8 +119,8 @@ def audit_records(
     """How few facts name a person in sparse records, and who of another table is in them?
 
     Args:
-        ratings: the release, see `lethe.loaders.ratings.load_ratings` and, for files beyond
-            memory, `lethe.loaders.sorted_ratings.sort_ratings`.
+        ratings: the release, see `lethe.data.records.load_ratings` and, for files beyond
+            memory, `lethe.data.sorted_records.sort_ratings`.
         aux: what an adversary really has of some people, or an earlier release; None = nothing.
         truth: names in `aux` and names in `ratings` of the same people; None = not known. Enough
             of them are one more adversary of every candidate.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.sorted_records import Release
 from lethe.errors import InputError
 from lethe.evidence.estimate import Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
@@ -29,7 +30,6 @@ from lethe.linkage.record_way import Aim
 from lethe.linkage.scoreboard import NO_MATCH, Links, link
 from lethe.linkage.settings import RecordSettings
 from lethe.linkage.way import FEWEST
-from lethe.loaders.sorted_ratings import Release
 
 _OUTSIDE = 1000  # released people looked for without their own record, at most
 

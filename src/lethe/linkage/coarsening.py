@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.columns import Codes
 from lethe.errors import NotMeasurable, check_at_least, check_between
 from lethe.linkage.facts import Facts, Float, Int, index_facts
-from lethe.loaders.coded import Codes
 
 MONTH = 28  # days; a year of 13 months is 364, so that each step is a whole number of the last
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lethe.data.columns import Codes
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
-from lethe.loaders.coded import Codes
 
 Int = NDArray[np.int64]
 _DENSE = 4  # a table of counts may have this many cells a row before rows are sorted instead

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import as_text, check_column
+from lethe.data.columns import Coded, Codes, Grouped, as_text, check_column, encode
 from lethe.errors import InputError
 from lethe.linkage.anonymity import Journalist, journalist
 from lethe.linkage.codes import Int, classes_of, count
 from lethe.linkage.recoding import Ladder
-from lethe.loaders.coded import Coded, Codes, Grouped, encode
 
 Columns = Mapping[str, NDArray[Any] | Coded]
 _NONE = -1

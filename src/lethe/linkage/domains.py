@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import check_column, is_text, missing
+from lethe.data.columns import check_column, is_text, missing
 from lethe.data.schema import (
     DAY,
     EPOCH,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.columns import encode
 from lethe.data.source import TypedColumn
 from lethe.evidence.estimate import Measured
 from lethe.linkage.anonymity import Float
@@ -26,7 +27,6 @@ from lethe.linkage.dp_rows import DpRows, dp_rows
 from lethe.linkage.kept import counts_kept
 from lethe.linkage.table_way import Bench, Measurement, concluded, taken
 from lethe.linkage.worth import Worth, counted_worth
-from lethe.loaders.coded import encode
 
 
 def dp_name(epsilon: float) -> str:

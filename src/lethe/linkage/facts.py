@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lethe.data.sorted_records import Release, SortedRatings
 from lethe.errors import InputError
-from lethe.loaders.sorted_ratings import Release, SortedRatings
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

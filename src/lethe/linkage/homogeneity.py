@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lethe.data.columns import Codes
 from lethe.errors import check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.anonymity import Float, pairs_of
 from lethe.linkage.codes import Classes, Int, counted
-from lethe.loaders.coded import Codes
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lethe.data.columns import Codes
 from lethe.errors import InputError, check_at_least
 from lethe.linkage.codes import Int, count
-from lethe.loaders.coded import Codes
 
 _DENSE = 2**20  # cells that are counted in a table, beside as many as there are rows
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.columns import check_column, list_names
+from lethe.data.columns import check_column, encode, list_names
 from lethe.errors import InputError
-from lethe.loaders.coded import encode
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +58,7 @@ def mix(*tables: Mapping[str, NDArray[Any]], categories: Collection[str] = ()) -
     Numbers and times are numbers; text and bool are categories.
 
     Args:
-        tables: columns (rows,) by name, as `lethe.columns.read_columns` gives them.
+        tables: columns (rows,) by name, as `lethe.data.columns.read_columns` gives them.
         categories: names of number columns whose values are names, such as codes of regions.
 
     Raises:

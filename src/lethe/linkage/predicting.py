@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import as_text, is_text
+from lethe.data.columns import as_text, is_text
 from lethe.errors import InputError, NotMeasurable
 from lethe.linkage.facts import Float
 

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import as_text, is_text, missing
+from lethe.data.columns import Coded, Codes, as_text, encode, is_text, missing, narrow
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.linkage.codes import Int, classes_of, count
-from lethe.loaders.coded import Coded, Codes, encode, narrow
 
 GROUPS = (64, 32, 16, 8, 4, 2)
 REST, ALL = "other", "*"

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.sorted_records import Release
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.risk import AttackResult
@@ -26,7 +27,6 @@ from lethe.linkage.settings import RecordSettings
 from lethe.linkage.uniqueness import Unicity, unicity
 from lethe.linkage.way import BASELINE, Way, strongest
 from lethe.linkage.worst_case import WorstCase, worst_case
-from lethe.loaders.sorted_ratings import Release
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.sorted_records import Release
 from lethe.linkage.answers import answers_kept
 from lethe.linkage.coarsening import MONTH, Change, Coarsened, Sheet
 from lethe.linkage.codes import Int
@@ -15,7 +16,6 @@ from lethe.linkage.kept import counts_kept
 from lethe.linkage.settings import RecordSettings
 from lethe.linkage.use import Use, split, use_of
 from lethe.linkage.worth import Worth, counted_worth
-from lethe.loaders.sorted_ratings import Release
 
 
 @dataclass(frozen=True, eq=False)

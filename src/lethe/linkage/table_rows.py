@@ -8,11 +8,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from lethe.columns import check_column
+from lethe.data.columns import Coded, Grouped, check_column
 from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.linkage.codes import Int
-from lethe.loaders.coded import Coded, Grouped
 
 Columns = Mapping[str, NDArray[Any] | Coded]
 
@@ -23,7 +22,7 @@ class Table:
 
     Attributes:
         name: of the release.
-        columns: (rows,) each, as `lethe.columns.read_columns` gives them.
+        columns: (rows,) each, as `lethe.data.columns.read_columns` gives them.
         quasi: columns that an adversary may know.
         sensitive: column that nobody should learn; None = there is none.
         population: the quasi-identifiers of everybody the rows may be of; None = not known.

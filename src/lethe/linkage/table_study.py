@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lethe.columns import as_text, missing
+from lethe.data.columns import as_text, encode, missing
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.linkage.anonymity import (
@@ -28,7 +28,6 @@ from lethe.linkage.table_rows import Table
 from lethe.linkage.table_way import Bench, Measurement, Plan, bench_of, measure_recoded
 from lethe.linkage.uniqueness import Uniqueness, uniqueness
 from lethe.linkage.way import BASELINE, Way
-from lethe.loaders.coded import encode
 from lethe.training.fingerprint import digest, hash_array
 
 

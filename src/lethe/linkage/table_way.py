@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.columns import Codes, encode
 from lethe.evidence.estimate import Measured
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.risk import AttackResult
@@ -26,7 +27,6 @@ from lethe.linkage.table_rows import Table
 from lethe.linkage.use import Use, split, use_of
 from lethe.linkage.way import Way, less
 from lethe.linkage.worth import Worth, counted_worth, lost
-from lethe.loaders.coded import Codes, encode
 
 _ASSUMED = (
     "the adversary knows the quasi-identifiers that were named, exactly, and no other column",

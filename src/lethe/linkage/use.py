@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import check_column
+from lethe.data.columns import check_column
 from lethe.errors import InputError, NotMeasurable
 from lethe.linkage.predicting import is_class, predict_rows
 from lethe.linkage.settings import CommonSettings

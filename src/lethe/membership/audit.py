@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from lethe.data.dataset import Dataset
 from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.precision import Precision
-from lethe.loaders import Dataset
 from lethe.membership.candidate import headline, measure
 from lethe.membership.candidates import stops_asked
 from lethe.membership.document import Measurement, ModelSubject, evidence

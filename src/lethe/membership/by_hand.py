@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from lethe.data.dataset import Dataset
 from lethe.errors import InputError, check_choice
-from lethe.loaders import Dataset
 from lethe.membership.audit import (
     Silent,
     Trainer,

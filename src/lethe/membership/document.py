@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from lethe.assess.run import Facts, Subject, Verdict, run
+from lethe.data.dataset import Dataset
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
@@ -19,7 +20,6 @@ from lethe.evidence.guarantee import Guarantee, where_people_have_several
 from lethe.evidence.risk import risk_of
 from lethe.evidence.roc import tau_of
 from lethe.evidence.rules import Rule
-from lethe.loaders import Dataset
 from lethe.membership import texts
 from lethe.membership.checks import Check
 from lethe.membership.exposure import Exposure, expose

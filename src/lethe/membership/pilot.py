@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from lethe.data.dataset import Dataset
 from lethe.files import write_whole
-from lethe.loaders import Dataset
 from lethe.membership.audit import Show, Trainer, baseline_spec
 from lethe.membership.document import Measurement
 from lethe.membership.settings import AuditSettings

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from lethe.data.dataset import Dataset
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.forecast import SURE
 from lethe.evidence.precision import Precision, parse_precision
 from lethe.evidence.rules import Rule
-from lethe.loaders import Dataset
 from lethe.membership.audit import Show, Silent
 from lethe.membership.document import Measurement
 from lethe.membership.measure import run_attacks, strongest

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import as_text, missing, read_columns
+from lethe.data.columns import as_text, missing, read_columns
 from lethe.errors import InputError
 
 _PERSON = ("person", "group")

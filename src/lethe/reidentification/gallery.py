@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import as_text, is_text, missing
+from lethe.data.columns import as_text, is_text, missing
 from lethe.errors import InputError, NotMeasurable, check_at_least
 from lethe.reidentification.vectors import Float, check_table
 

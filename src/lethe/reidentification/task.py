@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.columns import as_text
+from lethe.data.columns import as_text
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.reidentification.by_user import Linear, mean_by_user, mean_of_pools

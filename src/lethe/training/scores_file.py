@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import Columns, as_text, is_text, list_names, missing, read_columns
+from lethe.data.columns import Columns, as_text, is_text, list_names, missing, read_columns
 from lethe.errors import InputError, check_choice, check_known_keys, did_you_mean
 
 SIGNALS = ("logit", "prob", "loss", "squared-error")

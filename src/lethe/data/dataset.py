@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import list_names
+from lethe.data.columns import Columns, as_text, check_column, is_text, list_names, missing
 from lethe.errors import InputError, check_at_least
-from lethe.loaders.persons import choose_persons, copies_note, identical_records
 
 TASKS = ("classification", "regression")
+_FEW = 10  # numbers of at most so many values are slices as they are, others by quarters
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,3 +248,185 @@ def subset_note(rows: int, records: int, seed: int) -> str:
 def row_names(rows: Iterable[int]) -> NDArray[np.str_]:
     """Ids for records that have none: their row in the source, from 0."""
     return np.array([str(row) for row in rows], dtype=np.str_)
+
+
+IDENTICAL = "identical-records"
+"""Name of the groups that are made of copies, where no column has it."""
+
+
+def identical_records(features: NDArray[np.floating], labels: NDArray[Any]) -> NDArray[np.intp]:
+    """(N,) for each record the first with the same features and label.
+
+    >>> identical_records(np.array([[1.0], [2.0], [1.0], [1.0]]), np.array([0, 0, 0, 1])).tolist()
+    [0, 1, 0, 3]
+    """
+    first: dict[bytes, int] = {}
+    originals = np.empty(len(labels), np.intp)
+    for row, (inputs, label) in enumerate(zip(features, labels, strict=True)):
+        content = hashlib.blake2b(np.ascontiguousarray(inputs).tobytes(), digest_size=16)
+        content.update(label.tobytes())
+        originals[row] = first.setdefault(content.digest(), row)
+    return originals
+
+
+def copies_note(
+    features: NDArray[np.floating], labels: NDArray[Any], groups: NDArray[Any] | None = None
+) -> str | None:
+    """What is said about records that stand several times; None where there are none.
+
+    Copies within one person are no surprise: they are trained on together.
+    """
+    first = identical_records(features, labels)
+    copies = first != np.arange(len(first))
+    if groups is not None:
+        copies &= groups != groups[first]
+    count = int(copies.sum())
+    if not count:
+        return None
+    several = len(np.unique(first[copies]))
+    return (
+        f"{count} of {len(first)} records are exact copies of another ({several} distinct records "
+        "stand more than once). A model can train on one copy while the other counts as unseen, "
+        f"which hides what leaks: --group {IDENTICAL} keeps copies together and counts them once."
+    )
+
+
+def choose_persons(groups: NDArray[Any], rows: int, seed: int) -> NDArray[np.int64]:
+    """Positions, in file order, of the records of random persons: at most `rows` of them.
+
+    Persons come in random order and each is taken if its records still fit.
+
+    Raises:
+        InputError: nobody fits.
+    """
+    _, person_of, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    taken = np.zeros(len(counts), dtype=bool)
+    room = rows
+    for person in np.random.default_rng(seed).permutation(len(counts)):
+        if counts[person] <= room:
+            taken[person] = True
+            room -= int(counts[person])
+    if not taken.any():
+        raise InputError(
+            f"rows={rows} is less than the {counts.min()} records of the smallest person. Ask more."
+        )
+    return np.flatnonzero(taken[person_of])
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """The records of a file that are used.
+
+    Attributes:
+        rows: (records,) their places in the file, ascending.
+        ids: text (records,), see `Dataset`; so are the next two.
+        groups: text (records,), or None.
+        slices: name to text (records,).
+        notes: what a reader should know of the choice.
+    """
+
+    rows: NDArray[np.int64]
+    ids: NDArray[np.str_]
+    groups: NDArray[np.str_] | None
+    slices: Mapping[str, NDArray[np.str_]]
+    notes: tuple[str, ...]
+
+
+def choose_records(
+    path: Path,
+    columns: Columns,
+    used: Mapping[str, str],
+    *,
+    id_column: str | None,
+    group: str | None,
+    slices: Sequence[str],
+    rows: int | None,
+    seed: int,
+    among: NDArray[np.int64] | None = None,
+) -> Chosen:
+    """Choose records of a file, and find their names, persons and slices.
+
+    Args:
+        path: of the file.
+        columns: all of it, (records,) each.
+        used: what columns are taken for already: name of the column to name of the option.
+        id_column: that names the records; None = their row, from 0.
+        group: column of persons; whole persons are chosen.
+        slices: columns by which the risk is reported; they may be features too.
+        rows: how many records at most; None = all.
+        seed: of the choice.
+        among: (candidates,) rows that may be chosen; None = all.
+
+    Raises:
+        InputError: no such column, one with another task already, ids that are not unique, or a
+            record without its person.
+    """
+    used = dict(used)
+    if id_column is not None:
+        if id_column in used:
+            raise InputError(f"id_column={id_column!r} is also the {used[id_column]}.")
+        check_column("id_column", id_column, columns, path)
+        check_unique_ids(path.stem, as_text(columns[id_column]))
+        used[id_column] = "id column"
+    if among is None:
+        among = np.arange(len(columns[next(iter(used))]))
+    groups = None if group is None else _persons(path, columns, group, used, among)
+    places = choose_rows(len(among), rows, seed, groups)
+    chosen = among[places]
+    notes = [] if rows is None else [subset_note(len(places), len(among), seed)]
+    if group is not None and groups is not None:
+        groups = groups[places]
+        notes.append(_group_note(group, groups))
+    cuts = {}
+    for name in slices:
+        check_column("slice", name, columns, path)
+        cuts[name] = _cut(columns[name][chosen])
+    ids = row_names(chosen) if id_column is None else as_text(columns[id_column][chosen])
+    return Chosen(chosen, ids, groups, cuts, tuple(notes))
+
+
+def _persons(
+    path: Path, columns: Columns, group: str, used: Mapping[str, str], among: NDArray[np.int64]
+) -> NDArray[np.str_]:
+    if group in used:
+        raise InputError(f"group={group!r} is also the {used[group]}. Choose another column.")
+    check_column("group", group, columns, path)
+    column = columns[group][among]
+    gaps = missing(column)
+    if gaps.any():
+        raise InputError(
+            f"group {group!r} is missing in {gaps.sum()} of {len(column)} records, the first at "
+            f"row {int(np.argmax(gaps))}: it cannot be said which records stay together. Name "
+            "these persons (each its own name, if they are strangers), or remove the records."
+        )
+    return as_text(column)
+
+
+def _group_note(group: str, groups: NDArray[Any]) -> str:
+    _, counts = np.unique(groups, return_counts=True)
+    if counts.max() == 1:
+        return f"Column {group!r} names a person for each record: every person has one record."
+    return (
+        f"{len(counts)} persons by column {group!r}, {counts.min()} to {counts.max()} records "
+        "each; models train on whole persons."
+    )
+
+
+def _cut(column: NDArray[Any]) -> NDArray[np.str_]:
+    """The value of each record; of numbers with many values the quarter.
+
+    Quarters are named by their inner limits, so that the extreme of no person is shown.
+    """
+    gaps = missing(column)
+    numbers = not is_text(column) and column.dtype.kind in "fiu"
+    if not numbers or len(np.unique(column[~gaps])) <= _FEW:
+        text = as_text(column)
+        return np.where(gaps, "missing", text).astype(np.str_)
+    inner = np.unique(np.quantile(column[~gaps].astype(np.float64), [0.25, 0.5, 0.75]))
+    limits = [f"{limit:.4g}" for limit in inner]
+    names = [f"below {limits[0]}"]
+    names += [f"{low} to {high}" for low, high in zip(limits[:-1], limits[1:], strict=True)]
+    names.append(f"{limits[-1]} and more")
+    values = np.where(gaps, 0.0, column.astype(np.float64))
+    quarter = np.searchsorted(inner, values, side="right")
+    return np.where(gaps, "missing", np.array(names)[quarter]).astype(np.str_)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import datetime
+import re
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,9 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-import lethe.columns
-from lethe.cells import infer
-from lethe.columns import as_text, list_names, missing, read_columns
+from lethe.data.cells import infer
+from lethe.data.columns import SUFFIXES, as_text, missing, read_columns
 from lethe.errors import InputError, MissingExtra
 
 
@@ -27,7 +29,7 @@ def write(tmp_path: Path, text: str | bytes, name: str = "t.csv") -> Path:
     return path
 
 
-def refusal(path: Path, **options: list[str]) -> str:
+def refusal(path: Path, **options: Any) -> str:
     with pytest.raises(InputError) as caught:
         read_columns(path, **options)
     return str(caught.value)
@@ -98,68 +100,43 @@ def test_quoting_survives(tmp_path_factory: pytest.TempPathFactory, cells: list[
         assert columns["a,\n"].tolist() == cells
 
 
-def test_ragged_row_names_its_line(tmp_path: Path) -> None:
-    message = refusal(write(tmp_path, 'a,b\n"1\n",2\n3,4,5\n'))
-    assert "line 4: 3 cells where the header has 2" in message
-    assert "comma needs quotes" in message
+@pytest.mark.parametrize(
+    ("content", "name", "why"),
+    [
+        ('a,b\n"1\n",2\n3,4,5\n6\n', "t.csv", "the header has 2 cells, line 4 has 3, line 5 has 1"),
+        ("a,b,a\n1,2,3\n", "t.csv", "two columns named 'a'. Rename one"),
+        ("a,\n1,2\n", "t.csv", "column 2 has no name.*index=False"),
+        (b"a,b\nM\xfcller,1\n", "t.csv", "is not utf-8: byte 0xfc in line 2. Save it as UTF-8.$"),
+        (b"a\n1\0\n", "t.csv", "zero byte at offset 3, .*UTF-8"),
+        ('a,b\n1,"2\n', "t.csv", "line 2: .*Repair the quotes"),
+        ("a;b\n1;2\n", "t.csv", "separated by ';'. Save it with commas"),
+        ("a\tb\n1\t2\n", "t.csv", "separated by .*Save it with commas"),
+        ("a|b\n1|2\n", "t.csv", "separated by '.'. Save it with commas"),
+        ("a,b\n", "t.csv", "a header but no rows"),
+        ("a", "t.xlsx", "'.xlsx', .*one of .csv, .parquet, .npz, .safetensors"),
+        *[("", f"t{suffix}", r"is empty \(0 bytes\). Save it again") for suffix in SUFFIXES],
+        *[
+            (content, f"t{suffix}", "Save it again")
+            for suffix in (".parquet", ".npz", ".safetensors")
+            for content in (b"PK\x05\x06nothing", b"rubbish" * 20, b"\x80\x04N.")
+        ],
+    ],
+)
+def test_files_that_are_malformed_are_refused_in_one_line(
+    tmp_path: Path, content: str | bytes, name: str, why: str
+) -> None:
+    message = refusal(write(tmp_path, content, name))
+    assert re.search(why, message) and "\n" not in message
 
 
-def test_duplicate_header(tmp_path: Path) -> None:
-    message = refusal(write(tmp_path, "a,b,a\n1,2,3\n"))
-    assert "2 columns named 'a'" in message and "Rename" in message
-
-
-def test_unnamed_column(tmp_path: Path) -> None:
-    message = refusal(write(tmp_path, "a,\n1,2\n"))
-    assert "column 2 has no name" in message and "index=False" in message
-
-
-def test_not_utf8_names_the_offset(tmp_path: Path) -> None:
-    message = refusal(write(tmp_path, "a,b\nM\xfcller,1\n".encode("latin-1")))
-    assert "byte 0xfc at offset 5" in message and "Save it as UTF-8" in message
-
-
-def test_zero_byte(tmp_path: Path) -> None:
-    message = refusal(write(tmp_path, b"a\n1\0\n"))
-    assert "zero byte at offset 3" in message and "UTF-8" in message
-
-
-def test_open_quote(tmp_path: Path) -> None:
-    message = refusal(write(tmp_path, 'a,b\n1,"2\n'))
-    assert "line 2" in message and "Repair the quotes" in message
-
-
-@pytest.mark.parametrize("mark", [";", "\t", "|"])
-def test_other_separator(tmp_path: Path, mark: str) -> None:
-    message = refusal(write(tmp_path, f"a{mark}b\n1{mark}2\n"))
-    assert repr(mark) in message and "Save it with commas" in message
-
-
-def test_missing_file_hints_at_its_neighbour(tmp_path: Path) -> None:
+def test_files_that_are_not_there(tmp_path: Path) -> None:
     write(tmp_path, "a\n1\n", "people.csv")
     message = refusal(tmp_path / "poeple.csv")
     assert "poeple.csv does not exist. Did you mean 'people.csv'?" in message
     assert "does not exist" in refusal(tmp_path / "no" / "t.csv")
-
-
-def test_folder(tmp_path: Path) -> None:
     assert "is a folder; name a file in it" in refusal(tmp_path)
-
-
-def test_unknown_extension(tmp_path: Path) -> None:
-    message = refusal(write(tmp_path, "a", "t.xlsx"))
-    assert "'.xlsx'" in message and ".csv, .parquet, .npz, .safetensors" in message
-
-
-@pytest.mark.parametrize("suffix", lethe.columns.SUFFIXES)
-def test_empty_file(tmp_path: Path, suffix: str) -> None:
-    assert "is empty (0 bytes). Save it again" in refusal(write(tmp_path, "", "t" + suffix))
-
-
-@pytest.mark.parametrize("suffix", [".parquet", ".npz", ".safetensors"])
-@pytest.mark.parametrize("content", [b"PK\x05\x06" + b"nothing", b"rubbish" * 20, b"\x80\x04N."])
-def test_damaged_file(tmp_path: Path, suffix: str, content: bytes) -> None:
-    assert "Save it again" in refusal(write(tmp_path, content, "t" + suffix))
+    pq.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "t.parquet")
+    assert "a header but no rows" in refusal(tmp_path / "t.parquet")
 
 
 def test_truncated_npz(tmp_path: Path) -> None:
@@ -167,12 +144,6 @@ def test_truncated_npz(tmp_path: Path) -> None:
     content = bytearray((tmp_path / "whole.npz").read_bytes())
     content[500:600] = b"\xff" * 100
     assert "is damaged" in refusal(write(tmp_path, bytes(content), "t.npz"))
-
-
-def test_header_only(tmp_path: Path) -> None:
-    assert "a header but no rows" in refusal(write(tmp_path, "a,b\n"))
-    pq.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "t.parquet")
-    assert "a header but no rows" in refusal(tmp_path / "t.parquet")
 
 
 def test_drop(tmp_path: Path) -> None:
@@ -282,10 +253,6 @@ def test_as_text_keeps_shape() -> None:
     assert as_text(np.array([[1.0, np.nan], [0.5, -0.0]])).tolist() == [["1", ""], ["0.5", "0"]]
 
 
-def test_list_names() -> None:
-    assert list_names(["a"]) == "'a'"
-
-
 def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, mode: str = "r", **how: str | None) -> None:
         raise PermissionError(13, "Permission denied")
@@ -293,3 +260,20 @@ def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     path = write(tmp_path, "a\n1\n")
     monkeypatch.setattr(Path, "open", refuse)
     assert "cannot be read: Permission denied" in refusal(path)
+
+
+def test_duckdb_files_give_the_same_rows(tmp_path: Path) -> None:
+    file = write(tmp_path, 'user,"the ""film""",other\n1,2,x\n3,4,y\n')
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as base:
+        base.sql(f"CREATE TABLE facts AS SELECT * FROM read_csv('{file}')")
+    wanted = ['the "film"', "user"]
+    small, large = (read_columns(path, wanted) for path in (file, tmp_path / "a.duckdb"))
+    assert list(small) == list(large) == wanted
+    assert all(small[name].tolist() == large[name].tolist() for name in wanted)
+    for path, asked, why in (
+        (tmp_path / "a.duckdb", {"table": "fact"}, "Did you mean 'facts'"),
+        (tmp_path / "a.duckdb", {"columns": ["usr"]}, "Did you mean 'user'"),
+        (file, {"columns": ["usr"]}, "Did you mean 'user'"),
+        (file, {"table": "facts"}, "is for DuckDB files"),
+    ):
+        assert why in refusal(path, **asked)

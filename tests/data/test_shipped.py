@@ -8,7 +8,7 @@ import numpy as np
 from pyarrow import parquet
 from sklearn.metrics import roc_auc_score
 
-from lethe.loaders.shipped import FILMS, write_patients, write_vectors
+from lethe.data.shipped import FILMS, write_patients, write_vectors
 
 
 def test_the_patients_are_those_of_scikit_learn(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Equal rows grouped on disk: the same codes, values and audit as from rows in memory."""
+"""Sizes of memory; equal rows grouped on disk: codes, values and audit as of rows in memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lethe
-from lethe.columns import Columns, read_columns
+from lethe.data import large
+from lethe.data.columns import Columns, Grouped, encode, read_columns
+from lethe.data.large import available, bytes_of, outgrows, read_grouped
 from lethe.errors import InputError
-from lethe.loaders import coded, large, stage
-from lethe.loaders.coded import Grouped, encode, read_grouped
-from lethe.loaders.rows import read_rows
 
 MEMORY = 2**27
 CELLS = {
@@ -48,7 +47,7 @@ def same(grouped: Grouped, columns: Columns) -> None:
         assert repr(found.values.tolist()) == repr(one.values.tolist())
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(*CELLS.values()), min_size=2, max_size=25), st.booleans())
 def test_groups_are_those_of_the_rows_in_memory(rows: list[tuple[str, ...]], windows: bool) -> None:
     with TemporaryDirectory() as folder:
@@ -79,7 +78,7 @@ def test_types_of_parquet_and_duckdb_are_kept(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "a.duckdb")) as base:
         base.execute(f"CREATE TABLE facts AS {sql}")
     for name in ("a.parquet", "a.duckdb"):
-        columns = read_rows(tmp_path / name)
+        columns = read_columns(tmp_path / name)
         same(read_grouped(tmp_path / name, list(columns), memory=MEMORY), columns)
     with pytest.raises(InputError, match="Did you mean 'facts'"):
         read_grouped(tmp_path / "a.duckdb", ["whole"], "fact", memory=MEMORY)
@@ -89,11 +88,11 @@ def test_a_column_is_of_one_kind_though_it_comes_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One gap makes large integers text, in every piece."""
-    monkeypatch.setattr(stage, "_BATCH", 2048)
+    monkeypatch.setattr(large, "_BATCH", 2048)
     path = tmp_path / "a.parquet"
     sql = "SELECT CASE WHEN i = 4999 THEN NULL ELSE 9007199254740993 + i END AS id"
     duckdb.sql(f"COPY ({sql} FROM range(9000) t(i)) TO '{path}'")
-    same(read_grouped(path, ["id"], memory=MEMORY), read_rows(path, ["id"]))
+    same(read_grouped(path, ["id"], memory=MEMORY), read_columns(path, ["id"]))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ def test_every_refusal_is_that_of_the_rows_in_memory(raw: bytes, tmp_path: Path)
     path = tmp_path / "odd.csv"
     path.write_bytes(raw)
     with pytest.raises(InputError) as small:
-        read_rows(path, ["a", "b"])
+        read_columns(path, ["a", "b"])
     with pytest.raises(InputError) as big:
         read_grouped(path, ["a", "b"], memory=MEMORY)
     assert str(big.value) == str(small.value)
@@ -134,7 +133,7 @@ def test_every_refusal_is_that_of_the_rows_in_memory(raw: bytes, tmp_path: Path)
 def test_odd_files_are_read_all_the_same(raw: bytes, tmp_path: Path) -> None:
     path = tmp_path / "odd.csv"
     path.write_bytes(raw)
-    same(read_grouped(path, ["a", "b"], memory=MEMORY), read_rows(path, ["a", "b"]))
+    same(read_grouped(path, ["a", "b"], memory=MEMORY), read_columns(path, ["a", "b"]))
 
 
 def test_what_cannot_fit_is_refused_with_a_way_out(
@@ -144,10 +143,10 @@ def test_what_cannot_fit_is_refused_with_a_way_out(
     path = tmp_path / "ids.csv"
     path.write_text("id,group\n" + rows)
     assert len(read_grouped(path, ["id", "group"], memory=MEMORY).times) == 2000
-    monkeypatch.setattr(coded, "_AUDIT", 10**6)
+    monkeypatch.setattr(large, "_AUDIT", 10**6)
     with pytest.raises(InputError, match=r"2,000 different rows need about 2 GB .* --memory"):
         read_grouped(path, ["id", "group"], memory=MEMORY)
-    monkeypatch.setattr(coded, "_TEXT", 10**6)
+    monkeypatch.setattr(large, "_TEXT", 10**6)
     path.write_text("id,group\n" + "".join(f"x{row}" for row in rows.splitlines(keepends=True)))
     with pytest.raises(InputError, match="'id' has too many different values"):
         read_grouped(path, ["id"], memory=MEMORY)
@@ -171,3 +170,25 @@ def test_the_way_is_chosen_by_size_and_said(
     assert "read by DuckDB within 0.134 GB of memory: 20 rows, 2 of them" in notes[0]
     columns, notes = large.read_table(path, ["age"], memory="128MiB", whole="epsilon")
     assert isinstance(columns, dict) and "because --epsilon needs every row" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4GB", 4 * 10**9), ("1.5 gb", 15 * 10**8), ("512MiB", 2**29), ("1TiB", 2**40)],
+)
+def test_sizes_are_read(text: str, size: int) -> None:
+    assert bytes_of(text) == size
+
+
+@pytest.mark.parametrize("text", ["4", "GB", "-1GB", "4 apples", "", "127MiB", "0GB"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="memory="):
+        bytes_of(text)
+
+
+def test_a_file_outgrows_a_twentieth_of_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"x" * 100)
+    assert outgrows(path, 1999) and not outgrows(path, 2000)
+    assert not outgrows(tmp_path, 1) and not outgrows(tmp_path / "b.csv", 1)
+    assert available() >= 2**27

@@ -1,4 +1,4 @@
-"""Read a file into named columns: .csv, .parquet, .npz, .safetensors; never a pickle.
+"""Read a file into named columns: tables, DuckDB files and archives of arrays; never a pickle.
 
 What comes out is one of: bool, integer, float (NaN = missing), datetime64 (NaT = missing), or
 text: an object array that holds `str` only ('' = missing), so that one long cell does not widen
@@ -8,57 +8,75 @@ all others.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.cells import check_names, csv_rows, infer, text_column
+from lethe.data.cells import check_names, csv_rows, infer, text_column
 from lethe.errors import InputError, did_you_mean, require
 
 Columns = dict[str, NDArray[Any]]
 
 SUFFIXES = (".csv", ".parquet", ".npz", ".safetensors")
+DUCKDB = (".duckdb", ".db")
 
 
-def read_columns(path: str | Path, *, drop: Collection[str] = ()) -> Columns:
-    """Read the columns of a table, or the arrays of an archive, in the order of the file.
+def read_columns(
+    path: str | Path,
+    columns: Sequence[str] | None = None,
+    *,
+    drop: Collection[str] = (),
+    table: str | None = None,
+) -> Columns:
+    """Read the columns of a table, or the arrays of an archive.
 
     Args:
-        path: a .csv (UTF-8, comma, header line), .parquet, .npz or .safetensors file.
+        path: a .csv (UTF-8, comma, header line), .parquet, .npz or .safetensors file, or a DuckDB
+            file (.duckdb, .db).
+        columns: names in the order wanted; None = all, in the order of the file.
         drop: columns that are left out; those of a kind that cannot be read may stand here.
+        table: in a DuckDB file; may be left out where there is only one.
 
     Returns:
-        Name to array. From .csv and .parquet all are (rows,); from archives any shape.
+        Name to array. From tables all are (rows,); from archives any shape.
 
     Raises:
         InputError: no such file, another format, damaged, empty, or a column of a kind that is
-            no plain column (lists, bytes, Python objects); a name in `drop` is unknown.
-        MissingExtra: .parquet without pyarrow.
+            no plain column (lists, bytes, Python objects); a name is unknown.
+        MissingExtra: .parquet without pyarrow, a DuckDB file without DuckDB.
     """
     path = Path(path)
-    _check_file(path)
     suffix = path.suffix.lower()
+    if table is not None and suffix not in DUCKDB:
+        raise InputError(f"table={table!r} is for DuckDB files; {path} has one table only.")
+    _check_file(path)
+    wanted = _Wanted(path, columns, drop)
     try:
         if suffix == ".csv":
-            columns = _read_csv(path, drop)
+            arrays = _read_csv(path, wanted)
         elif suffix == ".parquet":
-            columns = _read_parquet(path, drop)
+            arrays = _read_parquet(path, wanted)
         elif suffix == ".npz":
-            columns = _read_npz(path, drop)
+            arrays = _read_npz(path, wanted)
+        elif suffix == ".safetensors":
+            arrays = _read_safetensors(path, wanted)
         else:
-            columns = _read_safetensors(path, drop)
+            arrays = _read_duckdb(path, wanted, table)
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror or error}. Check the file and its rights."
         ) from error
-    if not columns:
+    if not arrays:
         raise InputError(f"{path} has no columns left to read. Drop fewer, or save it again.")
-    if suffix in (".csv", ".parquet") and not len(next(iter(columns.values()))):
+    if suffix in (".csv", ".parquet", *DUCKDB) and not len(next(iter(arrays.values()))):
         raise InputError(f"{path} has a header but no rows. Save it again with its rows.")
-    return columns
+    return arrays
 
 
 def is_text(column: NDArray[Any]) -> bool:
@@ -128,7 +146,7 @@ def _check_file(path: Path) -> None:
         beside = path.parent.iterdir() if path.parent.is_dir() else ()
         hint = did_you_mean(path.name, [other.name for other in beside])
         raise InputError(f"{path} does not exist.{hint} Check the path.")
-    if suffix not in SUFFIXES:
+    if suffix not in (*SUFFIXES, *DUCKDB):
         raise InputError(
             f"{path} has the extension {path.suffix!r}, which is not one of "
             f"{', '.join(SUFFIXES)}. Save it as one of these."
@@ -137,42 +155,82 @@ def _check_file(path: Path) -> None:
         raise InputError(f"{path} is empty (0 bytes). Save it again.")
 
 
-def _check_drop(path: Path, names: Sequence[str], drop: Collection[str]) -> None:
-    """What is to be dropped must be there."""
-    for name in drop:
-        check_column("drop", name, names, path)
+@dataclass(frozen=True)
+class _Wanted:
+    """Which columns of a file are asked for."""
+
+    path: Path
+    columns: Sequence[str] | None
+    drop: Collection[str]
+
+    def of(self, names: Sequence[str]) -> list[str]:
+        """Those that are read, after every name asked for was found among `names`."""
+        check_names(self.path, names)
+        for name in self.columns or ():
+            check_column("column", name, names, self.path)
+        for name in self.drop:
+            check_column("drop", name, names, self.path)
+        return [name for name in self.columns or names if name not in self.drop]
 
 
-def _read_csv(path: Path, drop: Collection[str]) -> Columns:
+def _read_csv(path: Path, wanted: _Wanted) -> Columns:
     rows = csv_rows(path)
     header = next(rows, [])
-    _check_drop(path, header, drop)
-    cells = list(rows)
-    return {
-        name: infer([row[at] for row in cells])
-        for at, name in enumerate(header)
-        if name not in drop
-    }
+    cells: dict[str, list[str]] = {name: [] for name in wanted.of(header)}
+    pairs = [(header.index(name), column) for name, column in cells.items()]
+    for row in rows:
+        for place, column in pairs:
+            column.append(row[place])
+    return {name: infer(column) for name, column in cells.items()}
 
 
-def _read_parquet(path: Path, drop: Collection[str]) -> Columns:
+def _read_parquet(path: Path, wanted: _Wanted) -> Columns:
     parquet = require("pyarrow.parquet", "tables")
     pa = require("pyarrow", "tables")
     try:
         with parquet.ParquetFile(path) as file:
-            names = list(file.schema_arrow.names)
-            check_names(path, names)
-            _check_drop(path, names, drop)
+            names = wanted.of(file.schema_arrow.names)
             # Only after the types are known to be readable, so that a refusal costs nothing.
-            for field in file.schema_arrow:
-                if field.name not in drop:
-                    check_arrow_type(pa.types, path, field.name, field.type)
-            table = file.read(columns=[name for name in names if name not in drop])
+            for name in names:
+                check_arrow_type(pa.types, path, name, file.schema_arrow.field(name).type)
+            table = file.read(columns=names)
     except pa.ArrowException as error:
         raise InputError(
             f"{path} is not a readable parquet file: {str(error).splitlines()[0]}. Save it again."
         ) from error
-    return {name: from_arrow(pa, table[name]) for name in table.column_names}
+    return {name: from_arrow(pa, table[name]) for name in names}
+
+
+def _read_duckdb(path: Path, wanted: _Wanted, table: str | None) -> Columns:
+    duckdb, pa = require("duckdb", "tables"), require("pyarrow", "tables")
+    try:
+        with duckdb.connect(":memory:") as base:
+            rows = base.sql(f"FROM {attached(base, path, table)}")
+            names = wanted.of(rows.columns)
+            cells = rows.select(*(duckdb.ColumnExpression(name) for name in names))
+            arrow = cells.to_arrow_table() if names else pa.table({})
+    except duckdb.Error as error:
+        raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}.") from error
+    for name in names:
+        check_arrow_type(pa.types, path, name, arrow.schema.field(name).type)
+    return {name: from_arrow(pa, arrow[name]) for name in names}
+
+
+def attached(base: Any, path: Path, table: str | None) -> str:
+    """Attach a DuckDB file; the table of it that is named, or its only one, as SQL has it.
+
+    Raises:
+        InputError: no such table, or several and none is named.
+    """
+    from lethe.data.casts import quoted, text_sql
+
+    base.execute(f"ATTACH {text_sql(str(path))} AS release (READ_ONLY)")
+    names = [row[0] for row in base.execute("SHOW TABLES FROM release").fetchall()]
+    if table is None and len(names) != 1:
+        raise InputError(f"{path} has the tables {', '.join(names)}. Name one with --inside.")
+    if table is not None:
+        check_column("table", table, names, path)
+    return f"release.{quoted(table or names[0])}"
 
 
 def check_arrow_type(types: Any, path: Path, name: str, kind: Any) -> None:
@@ -226,18 +284,15 @@ def from_arrow(pa: Any, column: Any) -> NDArray[Any]:
     return array
 
 
-def _read_npz(path: Path, drop: Collection[str]) -> Columns:
+def _read_npz(path: Path, wanted: _Wanted) -> Columns:
     again = "Save it again with numpy.savez."
     if not zipfile.is_zipfile(path):
         raise InputError(f"{path} is not an .npz archive. {again}")
     columns: Columns = {}
     try:
         with np.load(path, allow_pickle=False) as archive:
-            check_names(path, archive.files)
-            _check_drop(path, archive.files, drop)
-            for name in archive.files:
-                if name not in drop:
-                    columns[name] = _plain_array(path, name, archive[name])
+            for name in wanted.of(archive.files):
+                columns[name] = _plain_array(path, name, archive[name])
     except InputError:
         raise
     except ValueError as error:
@@ -253,18 +308,13 @@ def _read_npz(path: Path, drop: Collection[str]) -> Columns:
     return columns
 
 
-def _read_safetensors(path: Path, drop: Collection[str]) -> Columns:
+def _read_safetensors(path: Path, wanted: _Wanted) -> Columns:
     from safetensors import SafetensorError, safe_open
 
     columns: Columns = {}
     try:
         with safe_open(path, framework="numpy") as file:
-            names = list(file.keys())
-            check_names(path, names)
-            _check_drop(path, names, drop)
-            for name in names:
-                if name in drop:
-                    continue
+            for name in wanted.of(list(file.keys())):
                 kind = file.get_slice(name).get_dtype()
                 try:
                     columns[name] = _plain_array(path, name, file.get_tensor(name))
@@ -288,3 +338,93 @@ def _plain_array(path: Path, name: str, value: Any) -> NDArray[Any]:
             "Save it with .astype(str) or .astype('float32'), or leave it out."
         )
     return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+# Columns as small whole numbers and the values they stand for.
+
+Int = NDArray[np.int64]
+Codes = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """One column as whole numbers.
+
+    Attributes:
+        codes: (rows,) place of each value in `values`.
+        values: (levels,) the different values, ascending; a missing value is a level too, the
+            last one.
+    """
+
+    codes: Codes
+    values: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def levels(self) -> int:
+        """Number of different values, the missing one included."""
+        return len(self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """Different rows of a table, and how often each occurs.
+
+    Attributes:
+        columns: (rows,) of each column, by name.
+        times: (rows,) how often each occurs, at least 1.
+    """
+
+    columns: Mapping[str, Coded]
+    times: Int
+
+
+def encode(column: NDArray[Any] | Coded) -> Coded:
+    """Number the different values of a column, in ascending order; missing is a value, the last.
+
+    A row without a zip code is told from others by just that, so gaps are neither dropped nor
+    equal to everything.
+
+    Args:
+        column: (rows,) bool, integer, float (NaN = missing), datetime64 or text ('' = missing);
+            what is numbered already stays as it is.
+
+    Raises:
+        InputError: no plain column.
+
+    >>> encode(np.array([40.0, np.nan, 30.0])).codes.tolist()
+    [1, 2, 0]
+    """
+    if isinstance(column, Coded):
+        return column
+    if column.ndim != 1 or column.dtype.kind not in "biufMOUS":
+        raise InputError(f"a column of shape {column.shape} and type {column.dtype} is no column.")
+    if is_text(column):
+        return _encode_text(column)
+    gaps = missing(column)
+    codes = np.zeros(len(column), np.int64)
+    table, places = np.unique(column[~gaps], return_inverse=True)
+    codes[~gaps] = places
+    codes[gaps] = len(table)
+    return Coded(codes, np.concatenate([table, column[gaps][:1]]))
+
+
+def _encode_text(column: NDArray[Any]) -> Coded:
+    """A dictionary numbers text faster than a sort of it."""
+    seen: defaultdict[Any, int] = defaultdict(count().__next__)  # numbered as they come
+    met = np.fromiter(map(seen.__getitem__, column.tolist()), np.int64, len(column))
+    if odd := [cell for cell in seen if not isinstance(cell, str)]:
+        raise InputError(f"a text column holds {odd[0]!r}. Write text, '' where it is missing.")
+    names = [*sorted(seen.keys() - {""}), *([""] if "" in seen else [])]
+    place = np.empty(len(names), np.int64)
+    place[[seen[name] for name in names]] = np.arange(len(names))
+    values = np.empty(len(names), dtype=object)
+    values[:] = names
+    return Coded(place[met], values)
+
+
+def narrow(levels: int) -> np.dtype[np.unsignedinteger[Any]]:
+    """The narrowest type that numbers so many levels from 0."""
+    return np.dtype(np.min_scalar_type(max(levels - 1, 0)))

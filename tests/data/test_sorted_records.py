@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethe.data import sorted_records as sorted_ratings
+from lethe.data.records import Ratings, load_ratings
+from lethe.data.sorted_records import SortedRatings, sort_ratings
 from lethe.errors import InputError
 from lethe.linkage.facts import index_facts
-from lethe.loaders import sorted_ratings
-from lethe.loaders.ratings import Ratings, load_ratings
-from lethe.loaders.sorted_ratings import SortedRatings, sort_ratings
 
 MEMORY = 2**27
 WAYS = {
@@ -88,7 +88,7 @@ def files(draw: st.DrawFn) -> str:
     return "who,what,much,when\n" + "".join(f"{','.join(row)}\n" for row in rows)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(files(), st.sampled_from(["first", "last"]), st.sampled_from([None, "much"]), st.booleans())
 def test_both_ways_give_the_same_facts(
     text: str, keep: str, value: str | None, timed: bool

@@ -1,0 +1,251 @@
+"""Text cells: the rows of a CSV file, and the type of a column that is written as text.
+
+DuckDB guesses where a CSV file is malformed, so these files are read strictly here.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError, require
+
+_EXACT = 2**53  # float64 holds every integer up to here
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_LEADING_ZERO = re.compile(r"[+-]?0[0-9]+")  # a zip code or an id, not a number
+_FLOAT = re.compile(
+    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE
+)
+_BOOL = {"true": True, "false": False}
+_LONGEST_CELL = 2**30
+_BATCH = 50_000  # rows at a time
+
+
+@dataclass
+class Kind:
+    """What the cells of one column have in common; they may be told in parts, in any order.
+
+    Attributes:
+        present: whether some cell is not blank.
+        gaps: whether some cell is blank.
+        booleans: whether all that are present are true or false.
+        zeros: whether some integer has a leading zero.
+        integers: whether all that are present are integers.
+        largest: of the integers, without sign; 2**64 stands for all beyond 24 characters.
+        floats: whether all that are present are numbers.
+    """
+
+    present: bool = False
+    gaps: bool = False
+    booleans: bool = True
+    zeros: bool = False
+    integers: bool = True
+    largest: int = 0
+    floats: bool = True
+
+    def add(self, cells: Iterable[str]) -> None:
+        """Look at some more cells; repeated ones tell nothing new."""
+        for cell in {cell.strip() for cell in cells}:
+            if not cell:
+                self.gaps = True
+                continue
+            self.present = True
+            self.booleans = self.booleans and cell.lower() in _BOOL
+            self.zeros = self.zeros or _LEADING_ZERO.fullmatch(cell) is not None
+            self.integers = self.integers and _INTEGER.fullmatch(cell) is not None
+            if self.integers:
+                self.largest = max(self.largest, abs(int(cell)) if len(cell) < 25 else 2**64)
+            self.floats = self.floats and (self.integers or _FLOAT.fullmatch(cell) is not None)
+
+    @property
+    def type(self) -> type:
+        """The narrowest that keeps every cell: bool, int64, float64, else text (object)."""
+        if self.present and not self.gaps and self.booleans:
+            return np.bool_
+        if self.zeros:
+            return object
+        if self.present and self.integers:
+            if not self.gaps and self.largest < 2**63:
+                return np.int64
+            return np.float64 if self.largest <= _EXACT else object
+        return np.float64 if self.floats else object  # a column without any value is numeric
+
+    def column(self, cells: Sequence[str]) -> NDArray[Any]:
+        """Cells of this kind as a column."""
+        kind = self.type
+        if kind is object:
+            return text_column(cells)
+        distinct = {cell: cell.strip() for cell in set(cells)}
+        values: dict[str, Any]
+        if kind is np.bool_:
+            values = {cell: _BOOL[bare.lower()] for cell, bare in distinct.items()}
+        elif kind is np.int64:
+            values = {cell: int(bare) for cell, bare in distinct.items()}
+        else:
+            values = {cell: float(bare) if bare else np.nan for cell, bare in distinct.items()}
+        return np.array([values[cell] for cell in cells], dtype=kind)
+
+
+def infer(cells: Sequence[str]) -> NDArray[Any]:
+    """The narrowest column that keeps every cell: bool, int64, float64, else text.
+
+    Integers with a leading zero, or too large for their number type, stay text: they are names,
+    and turning them into numbers would merge or change them.
+
+    >>> infer(["1", "", "3"]).tolist()
+    [1.0, nan, 3.0]
+    >>> infer(["01", "2"]).tolist()
+    ['01', '2']
+    """
+    kind = Kind()
+    kind.add(set(cells))
+    return kind.column(cells)
+
+
+def text_column(cells: Iterable[str | None]) -> NDArray[Any]:
+    """An object array of `str`; equal cells share one object, None is ''."""
+    known: dict[str, str] = {"": ""}
+    listed = [known.setdefault(cell or "", cell or "") for cell in cells]
+    column = np.empty(len(listed), dtype=object)
+    column[:] = listed
+    return column
+
+
+def csv_rows(
+    path: Path, delimiter: str | None = None, encoding: str | None = None
+) -> Iterator[list[str]]:
+    """The header of a CSV file, then its rows, one at a time; blank lines are passed over.
+
+    Args:
+        path: of the file.
+        delimiter: between cells; None = a comma, and the command has no option for another.
+        encoding: None = UTF-8 without zero bytes, and the command has no option for another.
+
+    Raises:
+        InputError: not in this encoding, broken quotes, or columns that are not separated so;
+            or, after all were read, lines with more or fewer cells than the header.
+    """
+    separator, code = delimiter or ",", encoding or "utf-8"
+    if encoding is None:
+        _refuse_zero_bytes(path)
+    # A byte order mark is no part of the first name.
+    codec = "utf-8-sig" if codecs.lookup(code).name == "utf-8" else code
+    before = csv.field_size_limit(_LONGEST_CELL)
+    header: list[str] = []
+    wrong: list[str] = []
+    count = 0
+    try:
+        with path.open(encoding=codec, newline="") as stream:
+            reader = csv.reader(stream, strict=True, delimiter=separator)
+            for row in filter(None, reader):
+                if not header:
+                    _check_separator(path, row, separator, delimiter is not None)
+                    header = row
+                if len(row) != len(header):
+                    count += 1
+                    if len(wrong) < 5:
+                        wrong.append(f"line {reader.line_num} has {len(row)}")
+                elif not count:
+                    yield row
+    except csv.Error as error:
+        raise InputError(
+            f"{path}, line {reader.line_num}: {error}. Repair the quotes there, or save the table "
+            "as .parquet."
+        ) from error
+    except UnicodeDecodeError as error:
+        other = "" if encoding is None else ", or say what it is: --encoding latin-1"
+        raise InputError(
+            f"{path} is not {code}: {_bad_byte(path, code, error)}. Save it as UTF-8{other}."
+        ) from error
+    finally:
+        csv.field_size_limit(before)
+    if count:
+        more = f" and {count - len(wrong)} more" if count > len(wrong) else ""
+        raise InputError(
+            f"{path}: the header has {len(header)} cells, {', '.join(wrong)}{more}. Repair them; a "
+            f"cell that holds {separator!r}, a quote or a line break needs quotes."
+        )
+
+
+def csv_batches(rows: Iterator[list[str]], names: Sequence[str], blank: str | None = "") -> Any:
+    """The rows after a header as an Arrow reader of text; empty cells become `blank`."""
+    pa = require("pyarrow", "tables")
+    fields = pa.schema([(name, pa.string()) for name in names])
+
+    def batches() -> Iterator[Any]:
+        while lines := list(islice(rows, _BATCH)):
+            columns = [
+                pa.array([cell or blank for cell in column], pa.string())
+                for column in zip(*lines, strict=True)
+            ]
+            yield pa.record_batch(columns, schema=fields)
+
+    return pa.RecordBatchReader.from_batches(fields, batches())
+
+
+def check_names(path: Path, names: Iterable[str], *, fold: bool = False) -> None:
+    """Every column needs a name of its own.
+
+    Args:
+        path: of the file.
+        names: of its columns.
+        fold: whether names that differ by upper and lower case alone are one, as in DuckDB.
+
+    Raises:
+        InputError: a name that is blank, holds a zero byte, or occurs twice.
+    """
+    seen: set[str] = set()
+    for place, name in enumerate(names, 1):
+        if not name.strip():
+            raise InputError(
+                f"{path}: column {place} has no name. Name it in the file; a row index of pandas "
+                "is left out with index=False."
+            )
+        if "\0" in name:
+            raise InputError(f"{path}: column {place} has a zero byte in its name. Rename it.")
+        key = name.lower() if fold else name
+        if key in seen:
+            alike = ", upper and lower case being alike" if fold else ""
+            raise InputError(f"{path} has two columns named {name!r}{alike}. Rename one.")
+        seen.add(key)
+
+
+def _check_separator(path: Path, header: Sequence[str], separator: str, option: bool) -> None:
+    for sign in ";\t|,":
+        if len(header) == 1 and sign in header[0] and sign != separator:
+            fix = f"Say so: --delimiter {sign!r}." if option else "Save it with commas."
+            raise InputError(
+                f"{path} has the single column {header[0]!r}, as if separated by {sign!r}. {fix}"
+            )
+
+
+def _refuse_zero_bytes(path: Path) -> None:
+    with path.open("rb") as file:
+        start = 0
+        while piece := file.read(2**20):
+            if (place := piece.find(0)) >= 0:
+                raise InputError(
+                    f"{path} holds a zero byte at offset {start + place}, so it is not a text "
+                    "file. Save it as UTF-8."
+                )
+            start += len(piece)
+
+
+def _bad_byte(path: Path, encoding: str, error: UnicodeDecodeError) -> str:
+    """Where a file cannot be decoded, by line."""
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                line.decode(encoding)
+            except UnicodeDecodeError as bad:
+                return f"byte 0x{bad.object[bad.start]:02x} in line {number}"
+    return f"byte 0x{error.object[error.start]:02x}"

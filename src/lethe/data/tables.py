@@ -1,0 +1,466 @@
+"""Built-in sets by name, tables and arrays by file: records with a label become a `Dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.data.columns import (
+    SUFFIXES,
+    Columns,
+    as_text,
+    check_column,
+    is_text,
+    list_names,
+    missing,
+    read_columns,
+)
+from lethe.data.dataset import IDENTICAL, TASKS, Dataset, by_content, choose_records
+from lethe.data.shipped import BUILTIN, builtin
+from lethe.errors import InputError, check_choice, did_you_mean
+
+_FEATURES = ("X", "features", "x_train")
+_LABELS = ("y", "labels", "y_train")
+_ARCHIVES = (".npz", ".safetensors")
+_MAX_LEVELS = 50  # levels of a text column that get a feature of their own
+_IDENTIFIER_SHARE = 0.5  # a text column with more distinct values than this names records
+
+
+def load(
+    target: str | Path,
+    label: str | None = None,
+    *,
+    id_column: str | None = None,
+    drop: Sequence[str] = (),
+    rows: int | None = None,
+    seed: int = 0,
+    missing: str = "refuse",
+    task: str | None = None,
+    group: str | None = None,
+    slices: Sequence[str] = (),
+) -> Dataset:
+    """Load a built-in set by its name, or a file of records with a label.
+
+    Args:
+        target: "digits", "breast-cancer", "diabetes" (regression); or a .csv, .parquet or DuckDB
+            file with one record a row; or an .npz or .safetensors file with `X` or `features` and
+            `y` or `labels`, or `x_train` and `y_train`, and perhaps `ids`. A file that has the
+            name of a built-in set is meant by ``./digits``.
+        label: column of the classes: text, bool, or whole numbers; in regression of the numbers
+            to predict. Archives know it by name.
+        id_column: column that names the records; rows are numbered from 0 without it.
+        drop: columns that are not features.
+        rows: size of a random subset to use instead of all records.
+        seed: chooses the subset.
+        missing: what a gap in a numeric column does: "refuse" it, or "impute" it by the median
+            with a further feature that says where. In text columns a gap is a level of its own.
+        task: "classification" (the default for files) or "regression". Built-in sets have theirs.
+        group: column that names the person of each record; it is no feature, and no model is
+            trained on a part of a person's records. Or "identical-records", by which exact copies
+            of a record are kept together.
+        slices: columns by which the risk is reported; they may be features too.
+
+    Returns:
+        Numbers with mean 0 and standard deviation 1, text and bools as one feature a level, both
+        over the records used; images (uint8) flattened and divided by 255.
+
+    Raises:
+        InputError: neither a built-in set nor a file; or the file, a column or a value breaks a
+            rule; the message says which.
+        MissingExtra: .parquet without pyarrow, a DuckDB file without DuckDB.
+
+    >>> len(load("digits", rows=100))
+    100
+    """
+    name, path = str(target), Path(target)
+    person = None if group == IDENTICAL else group
+    if name in BUILTIN:
+        for option, value in (
+            ("label", label),
+            ("id_column", id_column),
+            ("drop", drop or None),
+            ("group", person),
+            ("slice", list(slices) or None),
+        ):
+            if value is not None:
+                raise InputError(
+                    f"{option}={value!r} is for files; the built-in set {name!r} is complete. "
+                    f"Leave it out, or name a file such as ./{name}.csv."
+                )
+        data = builtin(name, rows, seed)
+        if task is not None and check_choice("task", task, TASKS) != data.task:
+            raise InputError(
+                f"task={task!r} does not fit the built-in set {name!r}, which is for {data.task}."
+            )
+        return by_content(data) if group == IDENTICAL else data
+    if not path.exists() and path.suffix.lower() not in SUFFIXES and path.name == name:
+        raise InputError(
+            f"{name!r} is neither a file nor a built-in set.{did_you_mean(name, BUILTIN)} "
+            f"Built-in sets: {', '.join(map(repr, BUILTIN))}; files: {', '.join(SUFFIXES)}."
+        )
+    check_choice("missing", missing, ("refuse", "impute"))
+    task = check_choice("task", task or "classification", TASKS)
+    columns = read_columns(path, drop=drop)
+    inputs = None
+    if path.suffix.lower() in _ARCHIVES:
+        if slices:
+            raise InputError(
+                f"slice={slices[0]!r} is for tables; {path} is an archive. Save it as csv or "
+                "parquet."
+            )
+        inputs = _find(path, columns, _FEATURES, "features")
+        label = label or _find(path, columns, _LABELS, "labels")
+        id_column = id_column or ("ids" if "ids" in columns else None)
+        _check_features(path, inputs, columns[inputs])
+        for option, column in (("label", label), ("id_column", id_column), ("group", person)):
+            if column is not None:
+                check_column(option, column, columns, path)
+                if column != inputs or option == "label":
+                    columns[column] = _one_each(path, columns, column, len(columns[inputs]))
+    label = _check_label(path, columns, label, drop)
+    used = {label: "label"} if inputs is None else {label: "label", inputs: "features"}
+    chosen = choose_records(
+        path,
+        columns,
+        used,
+        id_column=id_column,
+        group=person,
+        slices=slices,
+        rows=rows,
+        seed=seed,
+    )
+    labels, classes = label_rows(label, columns[label], task, chosen.rows)
+    rest = {name: v for name, v in columns.items() if name not in {*used, id_column, person}}
+    if inputs is None:
+        encoded = _encode_columns(path, rest, chosen.rows, missing)
+    else:
+        encoded = _encode_array(columns[inputs], chosen.rows, list(rest))
+    data = Dataset(
+        name=path.stem,
+        features=encoded.values,
+        labels=labels,
+        classes=classes,
+        ids=chosen.ids,
+        feature_names=encoded.names,
+        source=f"{path.name}, "
+        + (f"label {label!r}" if inputs is None else f"arrays {inputs!r} and {label!r}"),
+        notes=(*encoded.notes, *chosen.notes),
+        groups=chosen.groups,
+        slices=chosen.slices,
+    )
+    return by_content(data) if group == IDENTICAL else data
+
+
+def _check_label(path: Path, columns: Columns, label: str | None, drop: Collection[str]) -> str:
+    if label is None:
+        raise InputError(
+            f"{path} needs a label: name its column with --label. "
+            f"Columns: {list_names(columns, 40)}."
+        )
+    if label in drop:
+        raise InputError(f"label {label!r} is also in drop. Take it out of drop.")
+    check_column("label", label, columns, path)
+    return label
+
+
+def _find(path: Path, columns: Columns, names: tuple[str, ...], what: str) -> str:
+    """The one array that stands for `what`."""
+    present = [name for name in names if name in columns]
+    if not present:
+        raise InputError(
+            f"{path} has no {what}. Name the array one of {list_names(names)}; it has "
+            f"{list_names(columns)}."
+        )
+    if len(present) > 1:
+        raise InputError(
+            f"{path} has several arrays of {what}: {list_names(present)}. Leave all but one out "
+            f"with --drop {present[-1]!r}."
+        )
+    return present[0]
+
+
+def _check_features(path: Path, name: str, features: NDArray[Any]) -> None:
+    if features.ndim < 2:
+        raise InputError(
+            f"{path}: {name!r} has shape {features.shape}, it must be (records, features) or "
+            "(records, height, width, ...). Use .reshape(records, -1)."
+        )
+    if features.dtype.kind not in "fb" and features.dtype != np.uint8:
+        raise InputError(
+            f"{path}: {name!r} has dtype {features.dtype}, it must be float, bool or uint8. "
+            "Scale it and use .astype('float32')."
+        )
+
+
+def _one_each(path: Path, columns: Columns, name: str, records: int) -> NDArray[Any]:
+    """An array with one value a record; (records, 1) as Keras writes it will do."""
+    values = columns[name]
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.shape != (records,):
+        hint = " One-hot labels become classes with .argmax(axis=1)." if values.ndim == 2 else ""
+        raise InputError(
+            f"{path}: {name!r} has shape {values.shape}, the features have {records} records: "
+            f"it must be ({records},).{hint}"
+        )
+    return values
+
+
+def _feature_names(shape: tuple[int, ...]) -> tuple[str, ...]:
+    """x0, x1, ...; in images by position: x[row,column]."""
+    if len(shape) == 1:
+        return tuple(f"x{at}" for at in range(shape[0]))
+    return tuple(f"x[{','.join(map(str, at))}]" for at in np.ndindex(shape))
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The features of one column.
+
+    Attributes:
+        values: float32 (records, features of this column); no feature if it carries nothing.
+        names: one for each feature.
+        notes: what was decided.
+    """
+
+    values: NDArray[np.float32]
+    names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def encode_labels(name: str, column: NDArray[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Class codes (records,) and class names, sorted by value.
+
+    Raises:
+        InputError: labels are missing, are continuous, or there are nearly as many as records.
+    """
+    gaps = missing(column)
+    if gaps.any():
+        raise InputError(
+            f"label {name!r} is missing in {gaps.sum()} of {len(column)} records, the first at "
+            f"row {int(np.argmax(gaps))}. Remove these records, or name their class."
+        )
+    if column.dtype.kind == "M":
+        raise InputError(f"label {name!r} holds dates. Choose a column of classes.")
+    # Objects would be compared one by one in Python; their text sorts the same way.
+    values, codes = np.unique(as_text(column) if is_text(column) else column, return_inverse=True)
+    if column.dtype.kind == "f" and (
+        not np.isfinite(values).all() or (np.floor(values) != values).any()
+    ):
+        odd = values[~np.isfinite(values) | (np.floor(values) != values)][0]
+        raise InputError(
+            f"label {name!r} is continuous ({odd} is no whole number; {len(values)} distinct "
+            "values). If the model predicts this number, say --task regression; otherwise cut it "
+            "into a few classes first."
+        )
+    if len(values) > max(2, len(column) // 2):
+        raise InputError(
+            f"label {name!r} has {len(values)} distinct values in {len(column)} records: it names "
+            "records, not classes. Choose another label, or merge its values"
+            + (
+                "; for a model that predicts this number, say --task regression."
+                if column.dtype.kind in "iuf"
+                else "."
+            )
+        )
+    return codes.astype(np.int64), tuple(as_text(values).tolist())
+
+
+def encode_targets(name: str, column: NDArray[Any]) -> NDArray[np.float64]:
+    """The numbers (records,) that a regression predicts, in their own units.
+
+    Raises:
+        InputError: the column holds no numbers, or one of them is missing or infinite.
+    """
+    if is_text(column) or column.dtype.kind not in "iuf":
+        what = {"b": "true and false", "M": "dates"}.get(column.dtype.kind, "text")
+        raise InputError(
+            f"label {name!r} holds {what}, --task regression needs numbers. Choose another "
+            "column, or leave --task out to predict classes."
+        )
+    targets = column.astype(np.float64)
+    odd = ~np.isfinite(targets)
+    if odd.any():
+        raise InputError(
+            f"label {name!r} is missing or infinite in {odd.sum()} of {len(column)} records, the "
+            f"first at row {int(np.argmax(odd))}. Remove these records."
+        )
+    return targets
+
+
+def label_rows(
+    name: str, column: NDArray[Any], task: str, chosen: NDArray[np.int64]
+) -> tuple[NDArray[np.int64] | NDArray[np.float64], tuple[str, ...]]:
+    """Labels of the chosen rows, and the names of the classes that occur in them.
+
+    Args:
+        name: of the column.
+        column: (records,) labels of all rows; all of them are checked.
+        task: ``classification`` or ``regression``, which has no classes.
+        chosen: rows to return.
+    """
+    if task == "regression":
+        return encode_targets(name, column)[chosen], ()
+    codes, classes = encode_labels(name, column)
+    used = np.unique(codes[chosen])  # a subset may lack a class; a model is not asked for it
+    places = np.searchsorted(used, codes[chosen]).astype(np.int64)
+    return places, tuple(classes[code] for code in used)
+
+
+def check_no_identifiers(features: Columns) -> None:
+    """Refuse text columns that name records rather than describe them."""
+    identifiers = {}
+    for name, column in features.items():
+        distinct = len(set(column.tolist())) if is_text(column) else 0
+        if distinct > max(2, _IDENTIFIER_SHARE * len(column)):
+            identifiers[name] = distinct
+    if identifiers:
+        records = len(next(iter(features.values())))
+        listed = ", ".join(f"{name!r} has {count}" for name, count in identifiers.items())
+        out = " ".join(f"--drop {name!r}" for name in identifiers)
+        raise InputError(
+            f"text columns that differ in most of {records} records name them rather than "
+            f"describe them: {listed} distinct texts. Leave them out with {out}, or use one as "
+            "the id column."
+        )
+
+
+def encode_text(name: str, column: NDArray[Any]) -> Encoded:
+    """One feature a level, 1 where the record has it; the rarest levels share one.
+
+    Missing text is a level of its own.
+    """
+    levels, codes, counts = np.unique(as_text(column), return_inverse=True, return_counts=True)
+    notes = []
+    if levels[0] == "":
+        notes.append(f"Column {name!r}: {counts[0]} missing values are a level of their own.")
+    if len(levels) == 1:
+        return _constant(name, column, str(levels[0]))
+    shown = [level or "(missing)" for level in levels.tolist()]
+    if len(levels) > _MAX_LEVELS:
+        frequent = np.sort(np.argsort(-counts, kind="stable")[:_MAX_LEVELS])
+        position = np.full(len(levels), _MAX_LEVELS)
+        position[frequent] = np.arange(_MAX_LEVELS)
+        codes = position[codes]
+        other = int((codes == _MAX_LEVELS).sum())
+        notes.append(
+            f"Column {name!r}: the {_MAX_LEVELS} most frequent of {len(levels)} levels have a "
+            f"feature each; the others share one ({other} records)."
+        )
+        shown = [*(shown[at] for at in frequent), "(other)"]
+    values = np.zeros((len(column), len(shown)), dtype=np.float32)
+    values[np.arange(len(column)), codes] = 1
+    return Encoded(values, tuple(f"{name}={level}" for level in shown), tuple(notes))
+
+
+def encode_number(name: str, column: NDArray[Any]) -> Encoded:
+    """Mean 0 and standard deviation 1 over the records given.
+
+    Missing values become the median of the others, with a second feature that says where.
+
+    Raises:
+        InputError: a value is infinite.
+    """
+    notes = []
+    gaps = missing(column)
+    if column.dtype.kind == "M":
+        notes.append(f"Column {name!r}: dates are counted in days.")
+        days = column.astype("datetime64[us]").astype(np.int64) / 86_400e6
+        numbers = np.where(gaps, np.nan, days)
+    else:
+        numbers = column.astype(np.float64)
+    if np.isinf(numbers).any():
+        odd = np.isinf(numbers)
+        raise InputError(
+            f"column {name!r} has {odd.sum()} infinite values, the first at row "
+            f"{int(np.argmax(odd))}. Replace them, or leave the column out with --drop {name!r}."
+        )
+    present = numbers[~gaps]
+    if not len(present):
+        note = f"Column {name!r} has no value at all and was left out."
+        return Encoded(np.empty((len(column), 0), dtype=np.float32), (), (note,))
+    if len(present) == len(column) and present.min() == present.max():
+        return _constant(name, column, str(column[0]))
+    if len(column) > 2 and column.dtype.kind in "iu" and len(set(column.tolist())) == len(column):
+        notes.append(
+            f"Column {name!r} is a different whole number in each record; if it names records, "
+            f"leave it out with --drop {name!r}."
+        )
+    # Scaled first, so that the squares of very large or small numbers stay within float64.
+    numbers /= np.abs(present).max() or 1.0
+    numbers[gaps] = np.median(numbers[~gaps])
+    spread = numbers.std()
+    parts, names = [], []
+    if spread > 0:
+        parts.append((numbers - numbers.mean()) / spread)
+        names.append(name)
+    if gaps.any():
+        notes.append(
+            f"Column {name!r}: {gaps.sum()} missing values were set to the median and marked."
+        )
+        parts.append(gaps.astype(np.float64))
+        names.append(f"{name} missing")
+    return Encoded(np.stack(parts, axis=1).astype(np.float32), tuple(names), tuple(notes))
+
+
+def _constant(name: str, column: NDArray[Any], value: str) -> Encoded:
+    note = f"Column {name!r} is {value!r} in every record and was left out."
+    return Encoded(np.empty((len(column), 0), dtype=np.float32), (), (note,))
+
+
+def _encode_array(
+    features: NDArray[Any], chosen: NDArray[np.int64], unread: Sequence[str]
+) -> Encoded:
+    notes = []
+    flat = features[chosen].reshape(len(chosen), -1)
+    if flat.dtype == np.uint8:
+        values = np.divide(flat, 255, dtype=np.float32)
+        notes.append("Whole numbers 0 to 255 divided by 255.")
+    else:
+        with np.errstate(over="ignore"):  # Dataset refuses what becomes infinite, by name
+            values = np.ascontiguousarray(flat, dtype=np.float32)
+    if unread:
+        notes.append(f"Arrays that were not used: {list_names(unread)}.")
+    return Encoded(values, _feature_names(features.shape[1:]), tuple(notes))
+
+
+def _encode_columns(path: Path, columns: Columns, chosen: NDArray[np.int64], gaps: str) -> Encoded:
+    check_no_identifiers(columns)
+    features = {name: values[chosen] for name, values in columns.items()}
+    if gaps == "refuse":
+        _refuse_gaps(path, features)
+    parts = [
+        (encode_text if is_text(values) or values.dtype.kind == "b" else encode_number)(
+            name, values
+        )
+        for name, values in features.items()
+    ]
+    names = tuple(name for part in parts for name in part.names)
+    notes = [note for part in parts for note in part.notes]
+    if not names:
+        raise InputError(f"{path} has no features beside the label that vary. Drop fewer columns.")
+    if any(not is_text(values) for values in features.values()):
+        notes.append("Numeric features have mean 0 and standard deviation 1 over all records.")
+    return Encoded(np.concatenate([part.values for part in parts], axis=1), names, tuple(notes))
+
+
+def _refuse_gaps(path: Path, features: Columns) -> None:
+    """A gap in a number has no value that could be assumed without being asked."""
+    gaps = {
+        name: int(missing(values).sum())
+        for name, values in features.items()
+        if not is_text(values) and missing(values).any()
+    }
+    if gaps:
+        records = len(next(iter(features.values())))
+        listed = ", ".join(f"{name!r} in {count}" for name, count in list(gaps.items())[:5])
+        more = f" and {len(gaps) - 5} more columns" if len(gaps) > 5 else ""
+        raise InputError(
+            f"{path} has missing numbers: {listed}{more} of {records} records. Set them to the "
+            f"median and mark them with --missing impute, or leave columns out with --drop NAME."
+        )
