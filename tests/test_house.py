@@ -59,14 +59,13 @@ def test_imports_stay_light():
 def undocumented(path):
     """What is public and has no docstring, found without importing.
 
-    A method needs none where a class of the same module or of the `base.py` beside it, such as the
-    protocol it follows, or the subject of every audit says what a method of that name does.
+    A method needs none where a class of the same module, or of the `base.py` beside it, such as
+    the protocol it follows, or the subject of every audit says what a method of that name does.
     """
     tree = ast.parse(path.read_text())
-    base = path.with_name("base.py")
-    subject = ast.parse((PACKAGE / "assess" / "run.py").read_text())
-    owners = [*tree.body, *subject.body]
-    owners += ast.parse(base.read_text()).body if base.exists() else []
+    owners = list(tree.body)
+    for base in (path.with_name("base.py"), PACKAGE / "assess" / "run.py"):
+        owners += ast.parse(base.read_text()).body if base.exists() else []
     if not ast.get_docstring(tree):
         yield "the module"
     kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

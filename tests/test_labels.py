@@ -32,10 +32,8 @@ from lethe.evidence.guarantee import (
 )
 from lethe.membership.candidates import NAMES, candidates
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.dp_sgd.candidate import PrivateTraining
-from lethe.mitigations.dp_sgd.individual import IndividualPrivacy
-from lethe.mitigations.private_settings import PrivateSettings
-from lethe.mitigations.private_training import train_privately
+from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy, PrivateTraining
+from lethe.mitigations.private_training import PrivateSettings, train_privately
 from lethe.mitigations.swag import Swag
 from lethe.reidentification import mechanisms
 from lethe.reidentification.audit import audit_embeddings
@@ -176,7 +174,7 @@ def test_noise_that_leaves_is_never_drawn_by_torch():
     """As above, in all files whose noise is handed out."""
     handed = ("mitigations/swag", "mitigations/private", "reidentification/mechanisms")
     files = [p for p in PACKAGE.rglob("*.py") if str(p.relative_to(PACKAGE)).startswith(handed)]
-    assert len(files) > 10
+    assert len(files) > 5
     for path in files:
         names = {
             n.attr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)

@@ -35,11 +35,10 @@ if TYPE_CHECKING:
     from lethe.membership.settings import AuditSettings
     from lethe.membership.vulnerability import vulnerability
     from lethe.mitigations.clipping.plan import plan_clipping
-    from lethe.mitigations.private_settings import PrivateSettings
-    from lethe.mitigations.private_training import train_only, train_privately
+    from lethe.mitigations.private_training import PrivateSettings, train_only, train_privately
     from lethe.mitigations.swag import Swag
+    from lethe.mitigations.swag_release.records import ReleaseSettings
     from lethe.mitigations.swag_release.release import read_release, release_draw
-    from lethe.mitigations.swag_release.settings import ReleaseSettings
     from lethe.queries.ask import Reply, ask
     from lethe.queries.charge import budget_of
     from lethe.queries.ledger.ledger import open_ledger
@@ -75,12 +74,12 @@ _HOME = {
     "MissingExtra": "lethe.errors",
     "NotMeasurable": "lethe.errors",
     "Pair": "lethe.queries.mechanism_audit.neighbours",
-    "PrivateSettings": "lethe.mitigations.private_settings",
+    "PrivateSettings": "lethe.mitigations.private_training",
     "Ratings": "lethe.loaders.ratings",
     "RecordSettings": "lethe.linkage.settings",
     "Refusal": "lethe.evidence.estimate",
     "Registered": "lethe.queries.registration",
-    "ReleaseSettings": "lethe.mitigations.swag_release.settings",
+    "ReleaseSettings": "lethe.mitigations.swag_release.records",
     "Released": "lethe.reidentification.released",
     "Reply": "lethe.queries.ask",
     "RunFailed": "lethe.errors",

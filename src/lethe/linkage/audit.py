@@ -30,8 +30,7 @@ from lethe.linkage.table_study import study_table
 from lethe.loaders.coded import Grouped
 from lethe.loaders.sorted_ratings import Release
 from lethe.training.fingerprint import digest, hash_array
-from lethe.training.folder import RunFolder
-from lethe.training.personal import write_personal
+from lethe.training.folder import RunFolder, write_personal
 
 Columns = Mapping[str, NDArray[Any]]
 Say = Callable[[str], None]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.queries.mechanism_audit.neighbours import Pair
-from lethe.training.seeding import seeded
+from lethe.training.users_code import seeded
 
 Float = NDArray[np.float64]
 NUMBER = "#"  # in the pattern of an answer: a number stands here

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from lethe.training.layout import Layout
 from lethe.training.loop import train_models
-from lethe.training.modules import build_module
-from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work
+from lethe.training.users_code import build_module
 
 RNG = np.random.default_rng(0)
 LABELS = np.arange(60) % 3
@@ -25,7 +24,7 @@ def alone(
     everyone = np.ones(60, bool)
     layout = layout or Layout("alone", 1)
     return next(
-        train_models(recipe, FEATURES, LABELS, members, everyone, treatment, [seed], layout)
+        train_models(Work(recipe, FEATURES, LABELS, members, everyone, treatment, [seed], layout))
     )
 
 

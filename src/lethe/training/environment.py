@@ -1,12 +1,19 @@
-"""What worker processes are started with, whatever the engine: the same settings, the same bits."""
+"""What processes compute with: threads, vector kernels, compiled functions.
+
+Workers of every engine are started with the same settings, so that they give the same bits.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+from lethe.errors import require
 
 ONE_THREAD = dict.fromkeys(
     (
@@ -77,3 +84,20 @@ def with_environment(extra: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+INSTALLED = find_spec("numba") is not None
+
+
+def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """Compiled at its first call, kept on disk for the next process where that can be written.
+
+    Raises:
+        MissingExtra: numba is not installed.
+    """
+    numba = require("numba", "fast")
+    try:
+        made: Callable[..., Any] = numba.njit(nogil=True, cache=True, **options)(function)
+    except RuntimeError:  # numba found no folder for its cache
+        made = numba.njit(nogil=True, **options)(function)
+    return made

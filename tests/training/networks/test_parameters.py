@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lethe.training.optimizers import Optimizer
+from lethe.training.networks.parameters import Optimizer
 
 KINDS = {
     "sgd": {},
