@@ -132,7 +132,7 @@ def main() -> None:
         columns = [text for pair in zip(options, names, strict=True) for text in pair]
         columns[::2] = [f"--{option}" for option in options]
         told = ["--memory", "128MiB", "--quiet", "--out", f"{place}/run"]  # sorted on disk too
-        command = ["audit", "table", str(file), *columns, "--targets", "20", *told]
+        command = ["audit", "records", str(file), *columns, "--targets", "20", *told]
         found["records"] = measured(file, 0, 2**27, command)
         found["records"]["peak_bytes_a_fact"] = found["records"]["peak_bytes"] / asked.audited
     save(found, asked.out)

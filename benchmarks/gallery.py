@@ -48,7 +48,7 @@ EXHIBITS: dict[str, tuple[str, ...]] = {
     ),
     "vectors": ("lethe audit embeddings vectors.npz --head head.npz --out vectors",),
     "films": (
-        "lethe audit table films.parquet --person person --item film --value rating --time day "
+        "lethe audit records films.parquet --person person --item film --value rating --time day "
         "--out films",
     ),
     "patients": (

@@ -1,7 +1,7 @@
 """Errors of private answers at equal epsilon, and what 1 to 1,000 of them cost together.
 
     LETHE_DATA=FOLDER [LETHE_DIFFPRIVLIB=PYTHON] python benchmarks/query_errors.py
-        [--runs 100] [--epsilons 0.1 1.0] [--out FILE] [--figure FILE]
+        [--runs 100] [--epsilons 0.1 1.0] [--out FILE]
 
 Errors: root mean square over the runs of answer minus exact value, pure DP under add/remove, one
 row a person. *lethe* is `lethe.queries.statistics`. *opendp* is the same library by hand, as its
@@ -203,39 +203,12 @@ def composed() -> list[dict[str, Any]]:
     return rows
 
 
-def draw(rows: list[dict[str, Any]], out: Path) -> None:
-    """Epsilon against the number of answers, a line a rule."""
-    from lethe.report.static_svg import new_axes, plain_style
-
-    with plain_style():
-        figure, axes = new_axes(460, 300, (50, 10, 10, 40))
-        styles = ("-", "--", "-.", ":")
-        for i, name in enumerate(n for n in rows[0] if n != "answers"):
-            axes.plot(
-                [row["answers"] for row in rows],
-                [row[name] for row in rows],
-                styles[i % 4],
-                label=name,
-                linewidth=1.4,
-            )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
-        axes.set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
-        axes.set_xlabel("answers of epsilon 0.1 each")
-        axes.set_ylabel("epsilon of all at delta 1e-6")
-        axes.legend(frameon=False, fontsize=8)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(out, format="svg", facecolor="white", metadata={"Date": None})
-
-
 def main() -> None:
-    """Measure, save, draw."""
+    """Measure and save."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1.0])
     parser.add_argument("--out", type=Path, default=RESULTS / "query_errors.json")
-    parser.add_argument("--figure", type=Path, default=Path("docs/figures/composition.svg"))
     given = parser.parse_args()
     data = Path(os.environ["LETHE_DATA"])
     tables: list[dict[str, Any]] = []
@@ -250,7 +223,6 @@ def main() -> None:
                 )
                 print(f"{name:24} {epsilon:4} {question:18} {shown}", flush=True)
     rows = composed()
-    draw(rows, given.figure)
     save({"runs": given.runs, "load": load(), "errors": tables, "composition": rows}, given.out)
 
 

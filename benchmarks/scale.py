@@ -124,7 +124,9 @@ def measure_all(folder: Path, models: int, records: int) -> dict[str, Any]:
         shadows = phases.timed("gather", Shadows.from_shards)(jobs, ids)
         measured = phases.timed("measure", audit.measure)(shadows, BASELINE, None, settings)
         phases.timed("records", write_records)(run, measured, None)
-        findings = phases.timed("compose", audit.compose)("scale", [measured], [], settings)
+        findings = phases.timed(
+            "compose", audit.ModelSubject("scale", [measured], [], settings).findings
+        )()
         phases.timed("report", report.write)(findings, run.path / "report.html")
         report_bytes = (run.path / "report.html").stat().st_size
     best = measured.results[measured.best]

@@ -1,74 +1,68 @@
-"""The tables of docs/results.md, from finished run folders.
+"""Before and after each mitigation, from finished run folders, for docs/benchmarks-membership.md.
 
     lethe audit model digits --out runs/digits
     lethe audit model $LETHE_DATA/adult/adult.parquet --label income --drop split --out runs/adult
     lethe audit model $LETHE_DATA/mnist/mnist.npz --rows 5000 --out runs/mnist5000
     python benchmarks/study_tables.py runs/digits runs/adult runs/mnist5000
 
-Prints Markdown: before and after each mitigation AUC, TPR at 1 % and 0.1 % FPR, tau, max and
-top-1 % t, accuracy, with 95 % intervals.
+Writes results/study.json: of each candidate's strongest attack AUC, TPR and ln(TPR/FPR) at 1 % and
+0.1 % FPR, the largest and the top 1 % of t, accuracy, what is lost of it, and the change of TPR.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from lethe import Findings
 
-
-def cell(measured: dict[str, Any] | None, scale: float = 1.0, digits: int = 2) -> str:
-    """value (low to high), or what stands in its place."""
-    if measured is None:
-        return "-"
-    if "refused" in measured:
-        return "not measurable"
-    low, high = (
-        "-" if measured[end] is None else f"{scale * measured[end]:.{digits}f}"
-        for end in ("low", "high")
-    )
-    if measured["value"] is None:
-        return f"- (to {high})"
-    return f"{scale * measured['value']:.{digits}f} ({low} to {high})"
+OUT = Path(__file__).parent / "results" / "study.json"
 
 
-def tables(findings: Findings) -> str:
-    """Both tables of one run."""
-    data, how = findings.data, findings.reproduction
-    lines = [
-        f"### {findings.subject['name']}",
-        "",
-        f"{data['pool']} records in the audit, {data['holdout']} held out; {how['models']} shadow "
-        f"models a candidate, seed {how['seed']}. Strongest attack of each candidate.",
-        "",
-        "| candidate | AUC | TPR at 1 % FPR, % | TPR at 0.1 % FPR, % | tau at 1 % | tau at 0.1 % |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+def limits(measured: dict[str, Any] | None) -> dict[str, float] | None:
+    """The estimate without its method."""
+    return measured and {key: measured[key] for key in ("value", "low", "high")}
+
+
+def measured(findings: Findings) -> dict[str, Any]:
+    """One run."""
+    rows = {}
     for candidate in findings.candidates:
         best = candidate["attacks"][candidate["strongest_attack"]]
-        lines.append(
-            f"| {candidate['name']} | {cell(best['auc'], 1, 3)} | {cell(best['tpr']['0.01'], 100)} "
-            f"| {cell(best['tpr']['0.001'], 100)} | {cell(best['tau']['0.01'])} "
-            f"| {cell(best['tau']['0.001'])} |"
-        )
-    lines += [
-        "",
-        "| candidate | max t | mean t, top 1 % | mean t, baseline's top 1 % | accuracy, % "
-        "| accuracy lost, points | change of TPR at 1 %, points |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for candidate in findings.candidates:
         exposed = candidate["vulnerability"]
-        tracked = exposed.get("baseline_records_t", exposed["top_t"])
-        lines.append(
-            f"| {candidate['name']} | {cell(exposed['max_t'])} | {cell(exposed['top_t'])} "
-            f"| {cell(tracked)} | {cell(candidate['utility'], 100)} "
-            f"| {cell(candidate['utility_loss'], 100)} | {cell(candidate['risk_change'], 100)} |"
-        )
-    return "\n".join([*lines, ""])
+        rows[candidate["name"]] = {
+            "auc": limits(best["auc"]),
+            **{f"tpr_{rate}": limits(best["tpr"][rate]) for rate in ("0.01", "0.001")},
+            **{f"tau_{rate}": limits(best["tau"][rate]) for rate in ("0.01", "0.001")},
+            "max_t": limits(exposed["max_t"]),
+            "top_t": limits(exposed["top_t"]),
+            "baseline_top_t": limits(exposed.get("baseline_records_t", exposed["top_t"])),
+            "accuracy": limits(candidate["utility"]),
+            "accuracy_lost": limits(candidate["utility_loss"]),
+            "tpr_0.01_change": limits(candidate["risk_change"]),
+        }
+    return {
+        "records": findings.data["pool"],
+        "held_out": findings.data["holdout"],
+        "candidates": rows,
+    }
+
+
+def main() -> None:
+    """Read the folders, write the file."""
+    runs = [Findings.load(Path(folder) / "findings.json") for folder in sys.argv[1:]]
+    how = runs[0].reproduction
+    sets = {run.subject["name"]: measured(run) for run in runs}
+    document = {
+        "what": "strongest attack of each candidate, --attack auto",
+        "models": how["models"],
+        "seed": how["seed"],
+        "sets": sets,
+    }
+    OUT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    for folder in sys.argv[1:]:
-        print(tables(Findings.load(Path(folder) / "findings.json")))
+    main()

@@ -9,13 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lethe.assess.compare import compare_runs
     from lethe.columns import read_columns
     from lethe.data.schema import Schema
     from lethe.data.source import infer_schema
     from lethe.errors import InputError, LetheError, MissingExtra, NotMeasurable, RunFailed
     from lethe.evidence.accounting import dp_sgd_epsilon
     from lethe.evidence.calibration import noise_for
-    from lethe.evidence.compare import compare_runs
     from lethe.evidence.dp_statement import DpSgdRun, dp_statement
     from lethe.evidence.epsilon import check_claim, epsilon_bound, gdp_bound
     from lethe.evidence.estimate import Estimate, Refusal
@@ -105,7 +105,7 @@ _HOME = {
     "budget_of": "lethe.queries.ledger.limits",
     "check_claim": "lethe.evidence.epsilon",
     "clopper_pearson": "lethe.evidence.intervals",
-    "compare_runs": "lethe.evidence.compare",
+    "compare_runs": "lethe.assess.compare",
     "default_recipe": "lethe.training.models",
     "dp_sgd_epsilon": "lethe.evidence.accounting",
     "dp_statement": "lethe.evidence.dp_statement",

@@ -73,7 +73,8 @@ def test_the_command_finds_the_same_both_ways(
         "--aux older.csv",
     }
     for file, options in asked.items():
-        command = ["audit", "table", file, *options.split(), "--quiet", "--memory", "128MiB"]
+        kind = "records" if "--person" in options else "table"
+        command = ["audit", kind, file, *options.split(), "--quiet", "--memory", "128MiB"]
         assert run([*command, "--out", f"small-{file}"]) == 0
         with monkeypatch.context() as patch:
             patch.setattr(reading, "_GROWTH", 2**30)

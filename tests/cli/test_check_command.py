@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from small_runs import ALL_RULES, gates, rows_run, scores_run, vectors_run
 
+from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.cli import run
-from lethe.evidence.derive import evidence_of, judged_candidates, measured_of, metrics_of
-from lethe.evidence.estimate import Estimate
+from lethe.evidence.estimate import Estimate, measured_of
 from lethe.evidence.findings import Findings
 from lethe.evidence.rules import parse_rule
 
@@ -153,9 +153,9 @@ def test_a_baseline_accepts_what_is_known_and_stops_what_is_worse(
 
     def raised(document: Any, by: float) -> Any:
         """The same findings with an AUC that is higher."""
-        for part in [document["candidates"][0]["rates"]["auc"], document["rules"][0]["evidence"]]:
-            for key in ("value", "low", "high"):
-                part[key] = round(part[key] + by, 8)
+        part = document["candidates"][0]["measures"]["auc"]
+        for key in ("value", "low", "high"):
+            part[key] = round(part[key] + by, 8)
         return document
 
     file = run_folder / "findings.json"

@@ -10,11 +10,11 @@ import jsonschema
 import pytest
 from small_runs import leaky_scores, scores_run
 
+from lethe.assess.judged import Criterion
 from lethe.cli import run
-from lethe.cli.rules_file import criteria_in
+from lethe.cli.options import criteria_in
 from lethe.errors import InputError
 from lethe.evidence.findings import schema
-from lethe.evidence.gate import Criterion
 
 RULES = """
 [rules]

@@ -1,4 +1,4 @@
-"""`lethe audit table`: three kinds of files, rules, exit codes and what is refused."""
+"""`lethe audit table`, `records` and `synthetic`: files, rules, exit codes, what is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lethe.cli import run
-from lethe.cli.table_subject import split_names
+from lethe.cli.audit_rows import split_names
 from lethe.columns import as_text, read_columns
 
 
@@ -35,8 +35,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def audit(*arguments: object) -> int:
-    return run(["audit", "table", *map(str, arguments), "--quiet"])
+def audit(*arguments: object, kind: str = "") -> int:
+    kind = kind or ("records" if "--person" in arguments else "table")
+    return run(["audit", kind, *map(str, arguments), "--quiet"])
 
 
 def test_a_table_from_file_to_report(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,11 +144,12 @@ def test_who_was_matched_is_kept_and_outsiders_are_not_named(
 
 
 def test_synthetic_rows_need_a_control(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("people.csv", "--quasi", "age", "town", "--sensitive", "sick", "--attacks", 20)
-    assert audit(*asked, "--synthetic", "made.csv", "--control", "control.csv") in (0, 3)
+    asked = ("made.csv", "--quasi", "age", "town", "--sensitive", "sick", "--attacks", 20)
+    asked += ("--original", "people.csv")
+    assert audit(*asked, "--control", "control.csv", kind="synthetic") in (0, 3)
     assert "linkability" in capsys.readouterr().out
-    assert audit(*asked, "--synthetic", "made.csv") == 2
-    assert "--synthetic and --control go together" in capsys.readouterr().err
+    assert audit(*asked, kind="synthetic") == 2
+    assert "needs --control FILE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -155,10 +157,10 @@ def test_synthetic_rows_need_a_control(place: Path, capsys: pytest.CaptureFixtur
     [
         (("people.csv",), "needs --quasi COLUMNS"),
         (("people.csv", "--quasi", "agee"), "Did you mean 'age'"),
-        (("people.csv", "--quasi", "age", "--phi", "2"), "--phi is for another kind of audit"),
-        (("people.csv", "--quasi", "age", "--attacks", "2"), "--attacks is for another kind"),
+        (("people.csv", "--quasi", "age", "--phi", "2"), "Unknown option: --phi"),
+        (("people.csv", "--quasi", "age", "--attacks", "2"), "Unknown option: --attacks"),
         (("films.csv", "--person", "who"), "--person and --item go together"),
-        (("films.csv", "--person", "who", "--item", "film", "--ks", "3"), "--ks is for another"),
+        (("films.csv", "--person", "who", "--item", "film", "--ks", "3"), "Unknown option: --ks"),
         (("films.csv", "--person", "who", "--item", "film", "--truth", "t.csv"), "need --aux FILE"),
         (
             ("films.csv", "--person", "who", "--item", "film", "--pairs", "--keep-records"),
@@ -168,12 +170,13 @@ def test_synthetic_rows_need_a_control(place: Path, capsys: pytest.CaptureFixtur
             ("films.csv", "--person", "who", "--item", "film", "--aux", "older.csv", "--pairs"),
             "Add keep_records",
         ),
-        (("people.csv", "--quasi", "age", "--linked", "town"), "--linked is for another kind"),
+        (("people.csv", "--quasi", "age", "--linked", "town"), "Unknown option: --linked"),
         (
             ("films.csv", "--person", "who", "--item", "film", "--aux", "older.csv")
             + ("--aux-columns", "user"),
             "must name as many columns",
         ),
+        (("films.csv", "--person", "who", "--item", "film", "--quasi", "age"), "Unknown option"),
         (("people.csv", "--quasi", "age", "--gate", "auc<=0.6"), "unknown metric 'auc'"),
     ],
 )

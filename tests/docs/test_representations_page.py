@@ -26,6 +26,7 @@ def test_the_program_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert names["page"].startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.slow  # test_commands_told parses them; tests/cli runs audits of vectors
 def test_the_commands_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     people = population(users=20)

@@ -1,33 +1,61 @@
-"""The documentation as a site: it builds without a warning, and leaves nothing public out."""
+"""The documentation as a site: every link leads somewhere, every page is listed, it builds."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from doc_pages import DOCS, examples, page, printed
+from doc_pages import DOCS, ROOT, examples, page, printed
 
 import lethe
 
 PAGES = sorted(path.stem for path in DOCS.glob("*.md"))
+WITH_LINKS = [
+    *sorted(DOCS.glob("*.md")),
+    ROOT / "README.md",
+    *sorted(ROOT.glob("examples/**/*.md")),
+]
+MADE_BY_THE_BUILD = {"findings.schema.json"}
 
 
-def test_the_site_builds_without_a_warning(tmp_path):
-    """Broken links, headings that jump and docstrings that cannot be read are warnings."""
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
-        + ["-d", str(tmp_path / "trees"), str(DOCS), str(tmp_path / "site")],
-        capture_output=True,
-        text=True,
-        timeout=300,
+def prose(text: str) -> str:
+    """A page without its blocks of code."""
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+
+
+def anchors(path: Path) -> set[str]:
+    """Anchors of a page's headings, as GitHub and the site make them."""
+    heads = re.findall(r"^#+ (.*)$", prose(path.read_text(encoding="utf-8")), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", head.lower()) for head in heads)
+    return {head.strip().replace(" ", "-") for head in plain}
+
+
+def broken(path: Path) -> list[str]:
+    """Links of a page that lead nowhere."""
+    found = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(path.read_text(encoding="utf-8"))):
+        name, _, anchor = link.partition("#")
+        target = path.parent / name if name else path
+        if re.match(r"\w+:", link) or name in MADE_BY_THE_BUILD:
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("path", WITH_LINKS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_somewhere(path: Path) -> None:
+    assert broken(path) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(
+        "# One `two`: three\n[x](a.md#one-two-three) [y](a.md#one) [z](b.md)"
     )
-    assert done.returncode == 0, done.stderr
-    assert "How to read a report" in (tmp_path / "site" / "index.html").read_text()
-    assert "audit_model" in (tmp_path / "site" / "api.html").read_text()
-    for report in (DOCS / "gallery").glob("*.html"):
-        assert (tmp_path / "site" / "gallery" / report.name).read_bytes() == report.read_bytes()
+    assert broken(tmp_path / "a.md") == ["a.md#one", "b.md"]
 
 
 def test_every_page_is_in_the_contents():
@@ -46,3 +74,19 @@ def test_examples_print_what_they_say(name):
     assert found
     for code, said in found:
         assert printed(code, name) == said
+
+
+@pytest.mark.slow  # half a minute; links, contents and names are checked above
+def test_the_site_builds_without_a_warning(tmp_path):
+    """Headings that jump and docstrings that cannot be read are warnings, too."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
+        + ["-d", str(tmp_path / "trees"), str(DOCS), str(tmp_path / "site")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "How to read a report" in (tmp_path / "site" / "index.html").read_text()
+    assert "audit_model" in (tmp_path / "site" / "api.html").read_text()
+    for report in (DOCS / "gallery").glob("*.html"):
+        assert (tmp_path / "site" / "gallery" / report.name).read_bytes() == report.read_bytes()

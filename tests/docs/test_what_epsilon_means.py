@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from doc_pages import ROOT, examples, files, page, printed
+from doc_pages import examples, files, page, printed
 
 from lethe.cli import run
 
 MEANS, AUDIT = page("what-epsilon-means.md"), page("mechanism-audit.md")
-MEASURED = json.loads((ROOT / "benchmarks" / "results" / "mechanism_audit.json").read_text())
 
 
 @pytest.mark.parametrize("code, output", examples(MEANS) + examples(AUDIT))
@@ -23,7 +21,7 @@ def test_examples_print_what_the_pages_say(code: str, output: str) -> None:
 
 
 def test_every_example_is_found() -> None:
-    assert len(examples(MEANS)) == 6 and len(examples(AUDIT)) == 1
+    assert len(examples(MEANS)) == 2 and len(examples(AUDIT)) == 1
 
 
 def numbers(row: str) -> list[float]:
@@ -72,6 +70,7 @@ def test_the_room_gives_the_same_probabilities() -> None:
     assert [f"{share:.1%}" for share in shares] == ["99.3%", "16.3%", "99.3%"]
 
 
+@pytest.mark.slow  # thousands of runs; the example from Python audits half the noise too
 def test_the_wrong_mechanism_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,21 +81,3 @@ def test_the_wrong_mechanism_of_the_page(
     assert run(["audit", "mechanism", *asked]) == 1
     (said,) = re.findall(r"```text\n(This audit contradicts .* 1\.84 .*)\n```", AUDIT)
     assert said in " ".join(capsys.readouterr().out.split())
-
-
-def test_the_measured_table_is_that_of_the_results() -> None:
-    for group, column in (("right", 1), ("half the noise", 2)):
-        for name, row in MEASURED[group].items():
-            (cells,) = re.findall(rf"^\| {re.escape(name)} \|(.*)\|$", AUDIT, re.MULTILINE)
-            cell = cells.split("|")[column].strip()
-            assert cell == f"{row['flagged']} of {row['share']['n']}", (name, group)
-    for name, row in MEASURED["wrong"].items():
-        (cells,) = re.findall(rf"^\| {re.escape(name)} \|(.*)\|$", AUDIT, re.MULTILINE)
-        assert cells.strip().endswith(f"{row['flagged']} of {row['share']['n']}"), name
-
-
-def test_the_measured_rates_meet_the_targets() -> None:
-    assert MEASURED["repetitions"] == 200
-    assert all(row["flagged"] <= 18 for row in MEASURED["right"].values())
-    for name in ("Laplace", "discrete Laplace", "randomized response", "Gaussian, mu"):
-        assert MEASURED["half the noise"][name]["flagged"] >= 190

@@ -41,6 +41,8 @@ def half(data, seed):
     return round(np.clip(data, 0, 1).sum() + np.random.default_rng(seed).laplace(scale=0.5), 6)
 """
 RAN = (0, 1, 3)
+NOT_SHARED = {"versions": {"lethe-privacy": "0"}, "head": "0" * 64}
+"""What no two runs share, and what stands in its place."""
 
 
 def _lethe(*words: object) -> None:
@@ -143,7 +145,7 @@ def records(place: Path) -> Path:
     films = (place / "films.csv").read_text().splitlines()
     some = [line for line in films[1:] if int(line.split(",")[0]) < 8][::2]
     (place / "aux.csv").write_text("\n".join([films[0], *some]) + "\n")
-    asked = ["audit", "table", place / "films.csv", "--person", "who", "--item", "film"]
+    asked = ["audit", "records", place / "films.csv", "--person", "who", "--item", "film"]
     asked += ["--value", "stars", "--time", "day", "--targets", 20, "--facts", 4, "--quiet"]
     asked += ["--aux", place / "aux.csv", "--keep-records"]
     _lethe(*asked, *gates(ALL_RULES["records"]), "--out", place / "records")
@@ -152,7 +154,7 @@ def records(place: Path) -> Path:
 
 def synthetic(place: Path) -> Path:
     people_files(place)
-    asked = ["audit", "table", place / "people.csv", "--synthetic", place / "made.csv"]
+    asked = ["audit", "synthetic", place / "made.csv", "--original", place / "people.csv"]
     asked += ["--control", place / "control.csv", "--quasi", "age,town", "--sensitive", "sick"]
     asked += ["--attacks", 40, "--quiet", *gates(ALL_RULES["synthetic"])]
     _lethe(*asked, "--out", place / "synthetic")
@@ -193,14 +195,13 @@ HERE: dict[str, Make] = {"network": network, "regression": regression, "text": t
 
 
 def document_of(kind: str, place: Path) -> dict[str, Any]:
-    """`findings.json` of a fresh run, without what no two runs share: versions, a ledger's head."""
+    """`findings.json` of a fresh run, but for what no two runs share."""
     make = EVERYWHERE.get(kind) or HERE[kind]
     with _standing_in(place):
         folder = make(place)
     found: dict[str, Any] = json.loads((folder / "findings.json").read_text())
     for part in (found["reproduction"], (found.get("queries") or {}).get("ledger") or {}):
-        for name in ("versions", "head"):
-            part.pop(name, None)
+        part.update({key: one for key, one in NOT_SHARED.items() if key in part})
     return found
 
 

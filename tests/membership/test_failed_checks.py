@@ -45,10 +45,10 @@ def test_an_attack_that_failed_its_null_audit_is_out_of_headline_gate_and_fronti
     made, monkeypatch
 ):
     before = measure(made, BASELINE, None, BOTH)
-    assert before.best == "lira-online" and before.void is None
+    assert before.best == "lira-online"
     monkeypatch.setattr(checks, "null_audit", failing("lira-online"))
     after = measure(made, BASELINE, None, BOTH)
-    assert after.best == "loss-threshold" and after.void is None
+    assert after.best == "loss-threshold"
     assert "null audit" in after.results["lira-online"].failed
     alone = run_attacks(made, BOTH.attack)["loss-threshold"]
     for fpr in (None, 0.1):
@@ -93,7 +93,7 @@ def test_models_that_were_trained_otherwise_void_every_attack(made):
         population_correct=right,
     )
     found = measure(odd, BASELINE, None, BOTH)
-    assert found.void is not None and "models 3 stand out" in found.void
+    assert all("models 3 stand out" in result.failed for result in found.results.values())
     assert isinstance(found.risk, Refusal)
     document = audit_scores("x", odd, BOTH).to_json()
     assert document["verdict"]["outcome"] == "not-enough-evidence"

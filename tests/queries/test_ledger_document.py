@@ -10,13 +10,13 @@ import jsonschema
 import pytest
 from ledger_places import ONE, made, pure, spend
 
+from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.errors import InputError
-from lethe.evidence.derive import evidence_of, judged_candidates, metrics_of
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.rules import QUERY_METRICS, parse_rule
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.document import burn_down, compose, proven
+from lethe.queries.ledger.document import burn_down, findings_on, proven
 from lethe.report import render
 from lethe.report.blocks import text_cell
 from lethe.report.queries import ledger_view
@@ -43,7 +43,7 @@ def filled(ledger):
 
 def test_the_findings_hold_what_was_spent(ledger):
     gate = ["spent<=1.0", "queries<=2", "delta<=1e-7"]
-    findings = compose(filled(ledger), "people", gate)
+    findings = findings_on(filled(ledger), "people", gate)
     document = findings.to_json()
     jsonschema.validate(document, schema(), cls=jsonschema.Draft202012Validator)
     assert Findings.from_json(document).to_bytes() == findings.to_bytes()
@@ -68,7 +68,7 @@ def test_the_findings_hold_what_was_spent(ledger):
 
 
 def test_rules_can_be_judged_again_from_the_findings(ledger):
-    findings = Findings.from_json(compose(filled(ledger), "people").to_json())
+    findings = Findings.from_json(findings_on(filled(ledger), "people").to_json())
     assert metrics_of(findings) is QUERY_METRICS
     (candidate,) = judged_candidates(findings)
     for name, value in {
@@ -113,7 +113,7 @@ def test_the_table_of_what_was_left_ends_with_the_last_answer(tmp_path, queries)
     with contextlib.closing(made(tmp_path / "b.db", budget=Charge("epsilon", ONE))) as ledger:
         for at in range(queries):
             spend(ledger, pure(0.02), query=str(at))
-        block = ledger_view(compose(ledger, "people").to_json())["blocks"][-1]
+        block = ledger_view(findings_on(ledger, "people").to_json())["blocks"][-1]
     assert block.title == "What was left" and len(block.rows) <= 11
     first, last = block.rows[0], block.rows[-1]
     assert (first[0], last[0]) == ("0", str(queries))
@@ -122,13 +122,13 @@ def test_the_table_of_what_was_left_ends_with_the_last_answer(tmp_path, queries)
 
 def test_bad_rules_and_names(ledger):
     with pytest.raises(InputError, match="Did you mean 'spent'"):
-        compose(ledger, "people", ["spend<=1"])
+        findings_on(ledger, "people", ["spend<=1"])
     with pytest.raises(InputError, match="not in this ledger"):
-        compose(ledger, "persons")
+        findings_on(ledger, "persons")
 
 
 def test_a_kept_head_that_is_not_there_fails_a_check(ledger):
-    document = compose(filled(ledger), "people", heads=["0" * 64]).to_json()
+    document = findings_on(filled(ledger), "people", heads=["0" * 64]).to_json()
     assert document["checks"][0]["status"] == "fail"
     assert not document["queries"]["ledger"]["verified"]
 
@@ -150,7 +150,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("empty", [True, False])
 def test_the_page_shows_the_account(ledger, empty):
-    page = Page(render(compose(ledger if empty else filled(ledger), "people")))
+    page = Page(render(findings_on(ledger if empty else filled(ledger), "people")))
     text = " ".join(" ".join(page.text).split())
     assert "What was answered, and what is left" in text and "svg" in page.tags
     assert "Utility and risk" not in text and "Exposed records" not in text

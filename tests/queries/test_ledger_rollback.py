@@ -16,7 +16,7 @@ from lethe.errors import InputError
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.anchor import Anchor, key_of_name
 from lethe.queries.ledger.contract import Damaged, Unavailable
-from lethe.queries.ledger.document import compose
+from lethe.queries.ledger.document import findings_on
 from lethe.queries.ledger.opening import open_ledger, rollback_assumption
 from lethe.queries.ledger.words import budget_words
 from lethe.report import render
@@ -114,7 +114,7 @@ def test_a_missing_count_is_refused_and_accepted_for_a_reason_that_stays(place, 
         assert status.to_json()["accepted"][0]["reason"] == "moved by hand"
     checked = ledger.verify()
     assert checked.ok and len(checked.accepted) == 2
-    findings = compose(ledger, "people")
+    findings = findings_on(ledger, "people")
     (check,) = [one for one in findings.checks if one["name"].startswith("gone on")]
     assert check["status"] == "warn" and "moved by hand" in render(findings)
     with pytest.raises(InputError, match="nothing is wrong"):
@@ -260,7 +260,7 @@ def test_the_fingerprint_is_compared_and_never_shown(place):
     ledger = open_ledger(place)
     status = ledger.status("people")
     assert status.bound and not ledger.status("other").bound
-    findings = compose(ledger, "people")
+    findings = findings_on(ledger, "people")
     with pytest.raises(InputError) as refused:
         spend(ledger, query="b", fingerprint="0" * 64)
     exported = [json.dumps(row) for row in ledger.export("people")]

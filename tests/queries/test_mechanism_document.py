@@ -8,7 +8,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from lethe.evidence.derive import evidence_of, judged_candidates, metrics_of
+from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.rules import parse_rule
 from lethe.queries.mechanism_audit.audit import audit_mechanism, code_of

@@ -19,7 +19,7 @@ from lethe.evidence.roc import auc
 from lethe.reidentification.audit import audit_embeddings, audit_released, measure
 from lethe.reidentification.candidates import RECOMMENDED
 from lethe.reidentification.clean import RAW, split_of
-from lethe.reidentification.document import compose, people
+from lethe.reidentification.document import VectorsSubject, people
 from lethe.reidentification.released import Released
 
 PEOPLE = population()
@@ -131,7 +131,7 @@ def test_no_attack_exceeds_what_nobody_exceeds(findings, model):
 
 def test_an_attack_above_a_proof_would_be_said(measured):
     broken = replace(measured, bounds=dict.fromkeys(measured.bounds, 0.0))
-    checks = compose([broken], quick()).checks
+    checks = VectorsSubject([broken], quick()).findings().checks
     check = next(one for one in checks if one["name"] == "no attack beats a proof")
     assert check["status"] == "fail"
 
@@ -170,7 +170,7 @@ def test_every_mechanism_stands_on_the_frontier_with_its_label(findings):
 
 
 def test_without_a_diameter_no_differential_privacy_is_claimed(measured):
-    found = compose([measured], quick())
+    found = VectorsSubject([measured], quick()).findings()
     assert "gdp" not in {one["guarantee"]["kind"] for one in found.guarantees}
     assert any("no differential privacy" in text for text in found.limits)
 
@@ -230,7 +230,7 @@ def test_nobody_is_named_unless_asked(findings):
 
 def test_exposed_people_get_pseudonyms_and_a_table_of_their_own(measured):
     settings = quick(keep_records=True)
-    found = compose([measured], settings)
+    found = VectorsSubject([measured], settings).findings()
     exposed = found.records["exposed"]
     assert [one["id"] for one in exposed[:2]] == ["person 1", "person 2"]
     assert len(exposed) == 40
@@ -319,4 +319,4 @@ def test_gallery_and_probes_of_two_periods():
 
 def test_an_unknown_release_is_refused(measured):
     with pytest.raises(InputError, match="no candidate"):
-        compose([measured], quick(release="noise-7"))
+        VectorsSubject([measured], quick(release="noise-7")).findings()

@@ -15,7 +15,7 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.rules import UNDECIDED
 from lethe.reidentification.attackers import ATTACKERS, Panel, allowed, permuted_lift, tallies
 from lethe.reidentification.audit import audit_embeddings, measure
-from lethe.reidentification.document import _permuted, compose
+from lethe.reidentification.document import VectorsSubject, _permuted
 from lethe.reidentification.gallery import covariance_within, split_periods, split_rows
 from lethe.reidentification.learned import ALL, folds, learn, pooled, sight_of
 from lethe.reidentification.released import Released
@@ -251,7 +251,7 @@ def measured():
 
 @pytest.fixture(scope="module")
 def found(measured):
-    return compose([measured], quick(**FAST))
+    return VectorsSubject([measured], quick(**FAST)).findings()
 
 
 def test_no_valid_result_has_a_limit_above_that_of_the_risk(found, telling):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lethe.assess.judged import Judged
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.gate import Judged
 from lethe.evidence.rules import FAIL, NOT_TESTED, PASS, UNDECIDED, parse_rule
 from lethe.report.junit import junit
 from lethe.report.sarif import sarif

@@ -6,23 +6,15 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 from sample import MANIFEST, findings
 
 from lethe.evidence.findings import Findings
-from lethe.queries.charge import Charge
-from lethe.queries.ledger.document import compose
-from lethe.queries.ledger.opening import open_ledger
-from lethe.queries.mechanism_audit.audit import audit_mechanism
-from lethe.queries.mechanism_audit.claim import Claim
-from lethe.queries.mechanism_audit.neighbours import standard_pairs
-from lethe.queries.mechanism_audit.settings import MechanismSettings
 from lethe.report import CONTEXT_FIELDS, render
 from lethe.report.coverage import TITLES
 
-OLD = Path(__file__).parent.parent / "evidence" / "golden" / "version-1"
-KINDS = ["model", "embeddings", "quasi", "records", "synthetic", "mechanism", "ledger"]
+GOLDEN = Path(__file__).parent.parent / "golden"
+KINDS = ["model", "vectors", "table", "records", "synthetic", "mechanism", "ledger"]
 
 # Words of each field that stand in every page, whatever was audited.
 ALWAYS = {
@@ -65,29 +57,10 @@ class Text(HTMLParser):
         self.words.append(data)
 
 
-def mechanism():
-    def noisy(data, seed):
-        return round(data.sum() + np.random.default_rng(seed).laplace(), 6)
-
-    settings = MechanismSettings(Claim("epsilon", 1.0), runs=300)
-    return audit_mechanism(noisy, standard_pairs(0, 1)[:1], settings)
-
-
-def ledger(folder):
-    book = open_ledger(folder / "b.db")
-    book.create(
-        "people", Charge("epsilon", 10**9), fingerprint="f", relation="add/remove", unit="record"
-    )
-    made = compose(book, "people", ["share<=0.5"])
-    book.close()
-    return made
-
-
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    made = {kind: Findings.load(OLD / f"{kind}.json") for kind in KINDS[1:5]}
-    made |= {"model": findings(), "mechanism": mechanism()}
-    made["ledger"] = ledger(tmp_path_factory.mktemp("ledger"))
+def pages():
+    made = {kind: Findings.load(GOLDEN / f"{kind}.json") for kind in KINDS[1:]}
+    made["model"] = findings()
     return {kind: render(one, MANIFEST) for kind, one in made.items()}
 
 

@@ -1,49 +1,46 @@
-"""`lethe audit mechanism`: run a mechanism as a black box, and say what it gives away at least."""
+"""`lethe audit mechanism`: run a mechanism as a black box, and say what it reveals at least."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lethe.cli.options import options_of
+from lethe.cli.options import (
+    AS_USUAL,
+    RunOptions,
+    finish,
+    given_in,
+    merged,
+    options_for,
+    run_folder,
+    running,
+    settings_of,
+    subject_named,
+)
+from lethe.errors import InputError
+from lethe.queries.mechanism_audit.audit import audit_mechanism, code_of
+from lethe.queries.mechanism_audit.claim import claim_from
+from lethe.queries.mechanism_audit.neighbours import Pair, standard_pairs, users_pairs
+from lethe.queries.mechanism_audit.settings import MechanismSettings
+from lethe.training.fingerprint import digest
+from lethe.training.models import load_callable
+
+if TYPE_CHECKING:
+    TrialOptions = MechanismSettings
+else:
+    TrialOptions = options_for(MechanismSettings, leave=("claim",))
 
 
-def mechanism(
-    function: str | None = None,
-    /,
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    mu: float | None = None,
-    bounds: str | None = None,
-    size: int | None = None,
-    beyond: Annotated[bool | None, Parameter(negative=())] = None,
-    neighbours: str | None = None,
-    relation: str | None = None,
-    runs: int | None = None,
-    confidence: float | None = None,
-    seed: int | None = None,
-    gate: Annotated[list[str] | None, Parameter(negative=())] = None,
-    out: Path | None = None,
-    config: Path | None = None,
-    context: Path | None = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
-    quiet: Annotated[bool, Parameter(negative=())] = False,
-) -> int:
-    """Audit a mechanism that claims differential privacy: does it have too little noise?
-
-    It is run many times on data sets that differ in one person. Whatever tells the answers apart
-    bounds epsilon from below; a limit above the claim contradicts it (exit code 1). A limit below
-    is no proof. The function runs in this process, as your own code.
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ClaimOptions:
+    """What is claimed, and on which inputs it is tried.
 
     Parameters
     ----------
-    function
-        file.py:name or package.module:name of mechanism(data) or mechanism(data, seed), which
-        returns a number, a category, or an array of them; an exception counts as an answer.
     epsilon
         Claimed; a rule that is judged. Without any claim only the limit is given.
     delta
@@ -62,42 +59,49 @@ def mechanism(
     neighbours
         file.py:name of a function that returns a list of (data, neighbour) or (name, data,
         neighbour), in place of --bounds.
-    relation
-        add/remove: the neighbour lacks one person; replace-one: it has another in that place.
-        [add/remove]
-    runs
-        On each of both inputs of each pair, at least 100. [10000]
-    confidence
-        Of all limits together. [0.95]
-    seed
-        Of the seeds that the mechanism is given. [0]
-    gate
-        Rule that sets the exit code, such as "epsilon-lower<=0.5"; may be repeated. Metrics:
-        epsilon-lower, rho-lower or mu-lower, as claimed, and reuse.
-    out
-        Run folder. [lethe-runs/NAME-HASH]
-    config
-        TOML file with these options as keys; the command line wins.
-    context
-        TOML file with what only people know, for the report.
-    as_json
-        Print findings.json instead of the table.
-    quiet
-        No progress, only the result.
     """
-    given = options_of(locals(), "function")
-    from lethe.cli.mechanism_subject import subject_of
-    from lethe.cli.options import finish, merged, run_folder, running, subject_named
-    from lethe.queries.mechanism_audit.audit import audit_mechanism
 
-    reference = str(subject_named(function, config, "audit mechanism"))
-    options = merged(config, given)
+    epsilon: float | None = None
+    delta: float | None = None
+    rho: float | None = None
+    mu: float | None = None
+    bounds: str | None = None
+    size: int | None = None
+    beyond: Annotated[bool | None, Parameter(negative=())] = None
+    neighbours: str | None = None
+
+
+CLAIM, TRIALS = ClaimOptions(), TrialOptions()
+
+
+def mechanism(
+    function: str | None = None,
+    /,
+    *,
+    claim: ClaimOptions = CLAIM,
+    settings: TrialOptions = TRIALS,
+    run: RunOptions = AS_USUAL,
+) -> int:
+    """Audit a mechanism that claims differential privacy: does it have too little noise?
+
+    It is run many times on data sets that differ in one person. Whatever tells the answers apart
+    bounds epsilon from below; a limit above the claim contradicts it (exit code 1). A limit below
+    is no proof. The function runs in this process, as your own code.
+
+    Parameters
+    ----------
+    function
+        file.py:name or package.module:name of mechanism(data) or mechanism(data, seed), which
+        returns a number, a category, or an array of them; an exception counts as an answer.
+    """
+    reference = str(subject_named(function, run.config, "audit mechanism"))
+    options = merged(run.config, {**given_in(claim, settings), "out": run.out})
     subject = subject_of(reference, options)
     folder = run_folder(options["out"], subject.title, subject.name)
     # The claim is a rule too, and was fixed before the run like any other.
     rules = [*(options["gate"] or ()), *map(str, subject.settings.claimed())]
     command = {"command": "audit mechanism", "target": reference, **options, "gate": rules}
-    with running(folder, subject.name, command, quiet) as (run, progress):
+    with running(folder, subject.name, command, run.quiet) as (there, progress):
         findings = audit_mechanism(
             subject.mechanism,
             subject.pairs,
@@ -105,4 +109,68 @@ def mechanism(
             name=subject.title,
             say=progress.say,
         )
-        return finish(findings, run, context, as_json)
+        return finish(findings, there, run.context, run.as_json)
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """One audit that is ready to run.
+
+    Attributes:
+        title: name of the mechanism.
+        name: what the run is bound to: code, inputs and settings.
+        mechanism: the user's function.
+        pairs: neighbouring inputs.
+        settings: of the audit.
+    """
+
+    title: str
+    name: str
+    mechanism: Callable[..., Any]
+    pairs: list[Pair]
+    settings: MechanismSettings
+
+
+def subject_of(reference: str, options: Mapping[str, Any]) -> Subject:
+    """Load the mechanism and its inputs.
+
+    Args:
+        reference: ``file.py:name`` or ``package.module:name``.
+        options: of the command, merged.
+
+    Raises:
+        InputError: no such function, several claims, or neither bounds nor neighbours.
+    """
+    claim = claim_from(*(options[name] for name in ("epsilon", "delta", "rho", "mu")))
+    settings = settings_of(MechanismSettings, {**options, "claim": claim})
+    function = load_callable(reference)
+    pairs = _pairs(options, settings.relation)
+    title = reference.rpartition(":")[2]
+    code = code_of(function, pairs, reference)
+    name = digest(code, repr(settings))
+    return Subject(title, name, function, pairs, settings)
+
+
+def _pairs(options: Mapping[str, Any], relation: str) -> list[Pair]:
+    own = options["neighbours"]
+    made = [name for name in ("bounds", "size", "beyond") if options[name] is not None]
+    if own is not None and made:
+        raise InputError(f"--neighbours and --{made[0]} both name inputs; give one of them.")
+    if own is not None:
+        return users_pairs(load_callable(own), own)
+    if options["bounds"] is None:
+        raise InputError(
+            "lethe audit mechanism needs inputs: --bounds LOW,HIGH for a mechanism on a vector of "
+            "numbers, or --neighbours file.py:name."
+        )
+    low, high = _ends(options["bounds"])
+    return standard_pairs(low, high, options["size"] or 10, relation, bool(options["beyond"]))
+
+
+def _ends(text: Any) -> tuple[float, float]:
+    parts = text.split(",") if isinstance(text, str) else list(text)
+    try:
+        low, high = (float(part) for part in parts)
+    except (TypeError, ValueError):
+        raise InputError(f"bounds={text!r} must be two numbers: --bounds 0,1.") from None
+    return low, high

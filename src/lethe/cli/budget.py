@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from lethe.cli.options import options_of
 from lethe.cli.register import forget_data
 
 if TYPE_CHECKING:
@@ -214,17 +213,17 @@ def report(
     as_json
         Print findings.json instead of the summary.
     """
-    given = options_of(locals(), "where")
+    given = {"dataset": dataset, "gate": gate, "head": head, "anchor": anchor, "out": out}
     from lethe.cli.budget_words import dataset_of, opened
     from lethe.cli.options import finish, merged, run_folder, running
     from lethe.files import for_owner
-    from lethe.queries.ledger.document import compose
+    from lethe.queries.ledger.document import findings_on
     from lethe.training.fingerprint import digest
 
     options = merged(config, given)
     with opened(where, options.get("anchor") and Path(options["anchor"])) as ledger:
         name = dataset_of(ledger, options["dataset"])
-        findings = compose(ledger, name, options["gate"] or (), options["head"] or ())
+        findings = findings_on(ledger, name, options["gate"] or (), options["head"] or ())
     bound = digest("ledger", name, findings.reproduction["head"])
     folder = run_folder(options["out"], Path(name).stem, bound)
     # A ledger's URL may hold a password, so the place is not written down.

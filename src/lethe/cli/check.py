@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
+    from lethe.assess.judged import Criterion, Judged
     from lethe.evidence.findings import Findings
-    from lethe.evidence.gate import Criterion, Judged
 
 
 def check(
@@ -58,11 +58,16 @@ def check(
     """
     import json
 
+    from lethe.assess.judged import (
+        against_baseline,
+        judge_anew,
+        judge_stored,
+        read_baseline,
+        unsupported,
+    )
+    from lethe.assess.judged import write_baseline as write_down
     from lethe.errors import InputError
     from lethe.evidence.findings import Findings
-    from lethe.evidence.gate import judge_anew, judge_stored, unsupported
-    from lethe.evidence.known import compare, read_baseline
-    from lethe.evidence.known import write_baseline as write_down
     from lethe.evidence.rules import UNDECIDED, exit_code, joint_outcome
 
     if not runs:
@@ -86,7 +91,7 @@ def check(
     before = None if baseline is None else read_baseline(baseline)
     if write_baseline is not None:
         write_down(write_baseline, judged)
-    judged = judged if before is None else compare(judged, before)
+    judged = judged if before is None else against_baseline(judged, before)
     outcomes = [*(one.outcome for one in judged), *(UNDECIDED for _ in void)]
     code = 0 if write_baseline is not None else exit_code(outcomes)
     _write_files(
@@ -104,10 +109,9 @@ def check(
 
 
 def _criteria(texts: list[str] | None, file: Path | None) -> list[Criterion]:
-    from lethe.cli.options import read_toml
-    from lethe.cli.rules_file import criteria_in
+    from lethe.assess.judged import Criterion
+    from lethe.cli.options import criteria_in, read_toml
     from lethe.errors import InputError
-    from lethe.evidence.gate import Criterion
 
     found = [Criterion(text) for text in texts or ()]
     if file is None:
@@ -122,7 +126,7 @@ def _criteria(texts: list[str] | None, file: Path | None) -> list[Criterion]:
 
 def _own(findings: Findings) -> list[Criterion]:
     """The rules of a run, each once, whatever candidate they judged."""
-    from lethe.evidence.gate import Criterion
+    from lethe.assess.judged import Criterion
 
     told = {one["rule"]: one for one in findings.rules}
     return [Criterion(text, one.get("name", ""), one.get("why", "")) for text, one in told.items()]
@@ -130,8 +134,7 @@ def _own(findings: Findings) -> list[Criterion]:
 
 def _check_metrics(criteria: list[Criterion], found: list[Findings]) -> None:
     """Refuse a rule whose metric no run has, rather than judge nothing by it."""
-    from lethe.evidence.derive import metrics_of
-    from lethe.evidence.gate import metric_of
+    from lethe.assess.judged import metric_of, metrics_of
     from lethe.evidence.rules import parse_rule
 
     known = {name: words for findings in found for name, words in metrics_of(findings).items()}

@@ -60,7 +60,7 @@ def _commands(out: Path, models: int) -> Iterator[list[str]]:
         *("--out", str(out / "vectors"), "--quiet"),
     ]
     yield [
-        *("audit", "table", str(FILMS), "--person", "person", "--item", "film"),
+        *("audit", "records", str(FILMS), "--person", "person", "--item", "film"),
         *("--value", "rating", "--time", "day", "--out", str(out / "rows"), "--quiet"),
     ]
     budget, patients = str(out / "budget.db"), out / "patients.parquet"

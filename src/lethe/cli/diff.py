@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from lethe.evidence.compare import Change, Comparison
+    from lethe.assess.compare import Change, Comparison
 
 
 def diff(
@@ -42,7 +42,7 @@ def diff(
     """
     import json
 
-    from lethe.evidence.compare import compare_runs
+    from lethe.assess.compare import compare_runs
     from lethe.evidence.findings import Findings
 
     before, after = (
@@ -57,7 +57,7 @@ def diff(
 
 
 def _print(found: Comparison, every: bool) -> None:
-    from lethe.evidence.compare import MOVED, UNKNOWN, WITHIN
+    from lethe.assess.compare import MOVED, UNKNOWN, WITHIN
     from lethe.evidence.estimate import Estimate
 
     counts = {

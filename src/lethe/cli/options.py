@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from lethe.cli.rules_file import criteria_in
+from cyclopts import Parameter
+
 from lethe.errors import InputError, check_known_keys
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from lethe.assess.judged import Criterion
     from lethe.cli.show import Progress
     from lethe.evidence.findings import Findings
-    from lethe.evidence.gate import Criterion
     from lethe.membership.settings import AuditSettings
     from lethe.training.folder import RunFolder
     from lethe.training.shadows import Shadows
@@ -41,18 +53,128 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not valid TOML: {error}.") from error
 
 
-def options_of(local: Mapping[str, Any], *subject: str) -> dict[str, Any]:
-    """What a command was asked, from its `locals()` before it does anything.
+def criteria_in(table: Mapping[str, Any], where: str) -> list[Criterion]:
+    """The rules among options, those of `[rules]` before those of `gate`."""
+    from lethe.assess.judged import Criterion, read_criteria
+
+    named = table.get("rules") or {}
+    listed = table.get("gate") or ()
+    listed = (listed,) if isinstance(listed, str) else listed
+    if not isinstance(named, Mapping) or not all(isinstance(text, str) for text in listed):
+        raise InputError(
+            f'{where}: [rules] must be a table of rules, and gate a list such as ["auc <= 0.6"].'
+        )
+    found = read_criteria(named, f"{where}, [rules]")
+    known = {one.text for one in found}
+    return [*found, *(Criterion(text) for text in listed if text not in known)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Where options come from, and where results go.
+
+    Parameters
+    ----------
+    out
+        Run folder. [lethe-runs/NAME-HASH]
+    config
+        TOML file with these options as keys; the command line wins.
+    context
+        TOML file with what only people know (author, purpose, ...), for the report.
+    as_json
+        Print findings.json instead of the table.
+    quiet
+        No progress, only the result.
+    """
+
+    out: Path | None = None
+    config: Path | None = None
+    context: Path | None = None
+    as_json: Annotated[bool, Parameter(name="--json", negative=(), show_default=False)] = False
+    quiet: Annotated[bool, Parameter(negative=(), show_default=False)] = False
+
+
+AS_USUAL = RunOptions()
+REPEATED = ("gate", "until", "query", "engine_option", "slices", "head")
+"""Lists that take one value each time they are given; others take several at once too."""
+
+
+def options_for(
+    settings: type[DataclassInstance],
+    *,
+    names: Mapping[str, str] | None = None,
+    leave: Sequence[str] = (),
+) -> Any:
+    """The options of a command, made of its settings: name, type, help and default of each.
+
+    Every option is None where it was not given, so that a file of options can fill it in.
 
     Args:
-        local: names and values of its parameters.
-        subject: those that say what the command is about.
+        settings: a dataclass whose docstring has a line in ``Attributes:`` for each field.
+        names: names of options that are not those of their field, by field.
+        leave: fields that the command gets elsewhere.
 
     Returns:
-        All but these, and but what says where options come from and how results are shown.
+        A frozen dataclass that cyclopts reads. A type checker is shown the settings in its place:
+        both have the same names.
     """
-    others = (*subject, "config", "context", "as_json", "quiet")
-    return {name: value for name, value in local.items() if name not in others}
+    hints, told = get_type_hints(settings), attribute_lines(settings)
+    made = []
+    for entry in fields(settings):
+        if entry.name in leave:
+            continue
+        name = (names or {}).get(entry.name, entry.name)
+        kinds = [kind for kind in get_args(hints[entry.name]) if kind in (str, int, float)]
+        hint = hints[entry.name]
+        if isinstance(hint, UnionType) or get_origin(hint) is Union:
+            listed = [kind for kind in get_args(hint) if get_origin(kind) is tuple]
+            hint = listed[0] if listed else kinds[0]
+        if get_origin(hint) is tuple:
+            hint = list[get_args(hint)[0]]  # type: ignore[misc]  # known only when it runs
+        usual = _usual(entry)
+        shown = told[entry.name] + (f" [{usual}]" if usual else "")
+        parameter = Parameter(
+            help=shown[:1].upper() + shown[1:],
+            consume_multiple=name not in REPEATED,
+            negative=None if entry.default is True else (),
+        )
+        made.append((name, Annotated[hint | None, parameter], field(default=None)))
+    options = make_dataclass(
+        f"{settings.__name__}Options",
+        made,
+        frozen=True,
+        kw_only=True,
+        namespace={"__module__": __name__, "__doc__": f"Options of `{settings.__name__}`."},
+    )
+    return Parameter(name="*")(options)
+
+
+def _usual(entry: Field[Any]) -> str:
+    """A default as help shows it."""
+    value = entry.default
+    if value is MISSING or value is None or value is False or value in ((), ""):
+        return ""
+    if value is True:
+        return "yes"
+    if isinstance(value, tuple):
+        return " ".join(f"{item:g}" if isinstance(item, float) else str(item) for item in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def attribute_lines(settings: type) -> dict[str, str]:
+    """What the docstrings of a class and its bases say of each attribute, in one line."""
+    told: dict[str, str] = {}
+    for kind in reversed(settings.__mro__):
+        block = (kind.__doc__ or "").partition("Attributes:")[2]
+        for name, text in re.findall(r"^ {8}(\w+): (.*(?:\n {12,}.*)*)", block, re.MULTILINE):
+            told[name] = " ".join(text.split())
+    return told
+
+
+def given_in(*parts: Any) -> dict[str, Any]:
+    """The options of several such dataclasses together; what is None was not given."""
+    return {key: value for part in parts for key, value in asdict(part).items()}
 
 
 def merged(config: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,28 +232,34 @@ def audit_settings(options: Mapping[str, Any]) -> AuditSettings:
     """
     from lethe.membership.settings import AuditSettings
 
-    lists = ("attack", "gate", "until", "mitigations", "epsilon")
-    return settings_of(AuditSettings, options, lists)
+    return settings_of(AuditSettings, options)
 
 
-def settings_of(kind: type[Settings], options: Mapping[str, Any], lists: Sequence[str]) -> Settings:
-    """Settings of any kind from merged options; those in `lists` are tuples.
+def settings_of(
+    kind: type[Settings], options: Mapping[str, Any], names: Mapping[str, str] | None = None
+) -> Settings:
+    """Settings of any kind from merged options.
+
+    Args:
+        kind: of settings.
+        options: what is None keeps its default.
+        names: names of options that are not those of their field, by field.
 
     Raises:
         InputError: a value breaks a rule, or has the wrong type in a file.
     """
     chosen: dict[str, Any] = {}
-    for field in fields(kind):
-        value = options.get(field.name)
+    for entry in fields(kind):
+        value = options.get((names or {}).get(entry.name, entry.name))
         if value is None:
             continue
-        if field.name in lists:
+        if "tuple[" in str(entry.type):
             value = tuple(value) if isinstance(value, list | tuple) else (value,)
-            usual: Any = field.default or ()
-            for one in value if usual else ():
-                _check_type(field.name, one, usual[0])
-        _check_type(field.name, value, field.default)
-        chosen[field.name] = value
+            usual: Any = entry.default or ()
+            for item in value if usual else ():
+                _check_type(entry.name, item, usual[0])
+        _check_type(entry.name, value, entry.default)
+        chosen[entry.name] = value
     return kind(**chosen)
 
 
@@ -212,8 +340,8 @@ def criteria_of_run(run: RunFolder) -> list[Criterion]:
 
 def finish(findings: Findings, run: RunFolder, context: Path | None, as_json: bool = False) -> int:
     """Write the documents of a run, print the result or the findings, return the exit code."""
+    from lethe.assess.judged import stamped, unsupported
     from lethe.cli.show import print_findings
-    from lethe.evidence.gate import stamped, unsupported
     from lethe.evidence.rules import UNDECIDED, exit_code
     from lethe.report import write
     from lethe.report.embedding_figures import figure_files

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from lethe.cli.subject_options import AS_USUAL, SubjectOptions
+from lethe.cli.options import audit_settings, command_line, given_in, merged
+from lethe.cli.subject_options import DATA, PLAN, DataOptions, PlanOptions
 
 if TYPE_CHECKING:
     from lethe.membership.planning import Plan
@@ -18,8 +18,8 @@ def plan(
     target: str,
     /,
     *,
-    subject: SubjectOptions = AS_USUAL,
-    models: int | None = None,
+    data: DataOptions = DATA,
+    settings: PlanOptions = PLAN,
     pilot: int | None = None,
     precision: Annotated[list[str] | None, Parameter(negative=())] = None,
     out: Path | None = None,
@@ -37,8 +37,6 @@ def plan(
     ----------
     target
         As in `lethe audit model`: built-in data or a file.
-    models
-        K of the audit that you think of; tables by records are for it. [64]
     pilot
         Models to train now, at least 8. A plan from few models is unsure of itself, and says
         how much. [16]
@@ -56,23 +54,22 @@ def plan(
     """
     import json
 
-    from lethe.cli.options import audit_settings, command_line, merged
     from lethe.cli.show import Progress
     from lethe.cli.subject import find_subject
     from lethe.membership import planning
     from lethe.training.folder import RunFolder
 
-    own = {"models": models, "pilot": pilot, "precision": precision, "out": out}
-    options = merged(config, {**asdict(subject), **own})
-    settings = audit_settings(options)
+    own = {"pilot": pilot, "precision": precision, "out": out}
+    options = merged(config, {**given_in(data, settings), **own})
+    chosen = audit_settings(options)
     asked = options["precision"] or ()
     planning.check_asked(options["pilot"], asked)
-    data, chosen, name, folder = find_subject(target, options, settings)
+    records, recipe, name, folder = find_subject(target, options, chosen)
     with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
         found = planning.plan(
-            data,
+            records,
+            recipe,
             chosen,
-            settings,
             run,
             progress,
             options["workers"],
@@ -80,7 +77,7 @@ def plan(
             asked,
         )
         run.write("plan.json", json.dumps(found.to_json(), indent=1).encode() + b"\n")
-    _print(found, settings.models, folder)
+    _print(found, chosen.models, folder)
     return 0
 
 

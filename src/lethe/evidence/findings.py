@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from lethe.errors import InputError, check_known_keys
-from lethe.evidence.migrate import SCHEMA, migrated
 
+SCHEMA = "lethe-findings/3"
 OPTIONAL = ("representations", "table", "queries")
 RELEASES = ("model", "embeddings", "table", "queries")
 
@@ -85,12 +85,16 @@ class Findings:
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Findings:
-        """Read a document back, of this version of the schema or an earlier one.
+        """Read a document back.
 
         Raises:
-            InputError: an unknown schema version, a missing key, or an unknown one.
+            InputError: another version of the schema, a missing key, or an unknown one.
         """
-        document = migrated(document)
+        if (version := document.get("schema")) != SCHEMA:
+            raise InputError(
+                f"findings have schema {version!r}, this version of lethe reads {SCHEMA!r}. "
+                "Read them with the version that wrote them."
+            )
         names = [f.name for f in fields(Findings)]
         check_known_keys("findings", document, names)
         missing = [name for name in names if name not in document and name not in OPTIONAL]

@@ -31,6 +31,11 @@ class Candidate:
         utility_loss: baseline utility minus this one, paired; None for the baseline itself.
         risk_change: this risk minus the baseline's, paired; negative = safer.
         details: everything else that was measured, plain values for `findings.json`.
+        measures: what rules may judge, by quantity as a rule writes it, such as ``tpr@0.01``;
+            None where it was not measured.
+        further: guarantees beside the first.
+        among: settings that this one was chosen from, itself included.
+        short_name: the name without its model, where several were audited side by side.
     """
 
     name: str
@@ -42,6 +47,15 @@ class Candidate:
     utility_loss: Estimate | None = None
     risk_change: Estimate | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    measures: Mapping[str, Measured | None] = field(default_factory=dict)
+    further: Sequence[Guarantee] = ()
+    among: int = 1
+    short_name: str = ""
+
+    @property
+    def void(self) -> bool:
+        """Whether no attack on it passed its self-checks, so that no verdict has support."""
+        return bool(self.attacks) and not any(result.valid for result in self.attacks)
 
     @functools.cached_property
     def strongest(self) -> Risk | Refusal:
@@ -69,6 +83,10 @@ class Candidate:
             "utility_loss": None if self.utility_loss is None else self.utility_loss.to_json(),
             "risk_change": None if self.risk_change is None else self.risk_change.to_json(),
             "guarantee": self.guarantee.to_json(),
+            "measures": {
+                quantity: None if measured is None else measured.to_json()
+                for quantity, measured in self.measures.items()
+            },
             **self.details,
         }
 
@@ -77,7 +95,7 @@ def equivalence(loss: Estimate, margin: float) -> str:
     """Is a utility loss within the margin? ``yes`` and ``no`` are proven, else ``unclear``.
 
     "Not significantly different" is no equivalence: the *upper* limit of the loss must stay
-    within the margin (protocols 5.2, 11).
+    within the margin (equivalence testing: Schuirmann 1987).
     """
     if loss.high is not None and loss.high <= margin:
         return "yes"

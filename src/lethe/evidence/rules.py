@@ -64,6 +64,15 @@ QUERY_METRICS = {
     "queries": "answers that were paid for",
     "raises": "how often the budget was raised",
 }
+METRICS_OF = {
+    "model": METRICS,
+    "embeddings": EMBEDDING_METRICS,
+    "table/quasi": TABLE_METRICS,
+    "table/records": RECORD_METRICS,
+    "table/synthetic": SYNTHETIC_METRICS,
+    "queries": QUERY_METRICS,
+}
+"""The metrics of each kind of audit; that of a mechanism has `MECHANISM_METRICS`."""
 AT_FPR = ("tpr", "tau")
 PASS, FAIL, UNDECIDED, NOT_TESTED = "pass", "fail", "not-enough-evidence", "not-tested"
 

@@ -17,7 +17,7 @@ from lethe.columns import as_text
 from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
-from lethe.linkage.document import Account, compose
+from lethe.linkage.document import Account, RowsSubject
 from lethe.linkage.domains import as_declared
 from lethe.linkage.record_document import account_of_records
 from lethe.linkage.record_study import study_records
@@ -205,7 +205,7 @@ def _finished(
             write_personal(folder, account.pairs)
         if account.people:
             write_personal(folder, account.people, "exposed" if account.pairs else "records")
-    return compose(account, settings)
+    return RowsSubject(account, settings).findings()
 
 
 def _silent(text: str) -> None:

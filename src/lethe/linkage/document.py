@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lethe.errors import InputError, did_you_mean
+from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
-from lethe.evidence.frontier import Frontier
-from lethe.evidence.rules import Rule, Ruling, joint_outcome, judge
+from lethe.evidence.frontier import Candidate
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.linkage.way import BASELINE, Way
-from lethe.training.fingerprint import versions
+from lethe.linkage.way import Way
 
 Json = dict[str, Any]
 Settings = TableSettings | RecordSettings | SyntheticSettings
@@ -67,84 +66,66 @@ class Account:
     settings: Json = field(default_factory=dict)
 
 
-def compose(account: Account, settings: Settings) -> Findings:
-    """The findings of an audit of rows.
+@dataclass(frozen=True, eq=False)
+class RowsSubject(Subject):
+    """Rows, measured: what one kind of audit has to say of them, and its settings."""
 
-    Raises:
-        InputError: the rules are to judge a candidate that there is not.
-    """
-    candidates = [way.candidate(settings.margin) for way in account.ways]
-    frontier = Frontier(candidates, settings.margin)
-    rulings = _rulings(account.ways, settings.rules(), settings.release)
-    outcome = joint_outcome(ruling.outcome for ruling in rulings)
-    return Findings(
-        subject={"release": "table", "name": account.name, "summary": account.summary},
-        threat_model=account.threat_model,
-        data=account.data,
-        attacks=account.attacks,
-        attacks_not_run=account.not_run,
-        baseline={"candidate": BASELINE},
-        candidates=[candidate.to_json() for candidate in candidates],
-        frontier={
-            "utility": account.utility,
-            "risk": account.risk,
-            "margin": settings.margin,
-            "pareto": frontier.pareto(),
-            "knee": frontier.knee(),
-            "operating_point": frontier.operating_point(),
-            "rule": (
+    account: Account
+    settings: Settings
+
+    def findings(self) -> Findings:
+        """The document of the audit."""
+        return run(self, self.settings.rules(), self.settings.release)
+
+    def candidates(self) -> Sequence[Candidate]:
+        return self._candidates
+
+    @functools.cached_property
+    def _candidates(self) -> Sequence[Candidate]:
+        return [way.candidate() for way in self.account.ways]
+
+    def words(self, verdict: Verdict) -> Sequence[str]:
+        return [outcome_words(verdict), *self.account.words]
+
+    def facts(self) -> Facts:
+        account, settings = self.account, self.settings
+        return Facts(
+            subject={"release": "table", "name": account.name, "summary": account.summary},
+            threat_model=account.threat_model,
+            data=account.data,
+            attacks=account.attacks,
+            attacks_not_run=account.not_run,
+            utility=account.utility,
+            risk=account.risk,
+            operating_rule=(
                 f"lowest risk among the candidates that lose at most {settings.margin:g} of "
                 "utility."
             ),
-            "skipped": [{"name": name, "why": why} for name, why in account.skipped.items()],
-        },
-        records={
-            "kept": settings.keep_records,
-            "exposed": [
-                {**row, "id": f"person {row['rank']}"} for row in account.people[:MOST_PEOPLE]
-            ]
+            margin=settings.margin,
+            skipped=[{"name": name, "why": why} for name, why in account.skipped.items()],
+            keep_records=settings.keep_records,
+            exposed=[{**row, "id": f"person {row['rank']}"} for row in account.people[:MOST_PEOPLE]]
             if settings.keep_records
             else [],
-        },
-        checks=account.checks,
-        rules=[ruling.to_json() for ruling in rulings],
-        verdict={
-            "outcome": outcome,
-            "candidate": settings.release,
-            "words": [_told(outcome, settings.release), *account.words],
-        },
-        guarantees=[
-            {"candidate": way.name, "guarantee": way.guarantee.to_json()} for way in account.ways
-        ],
-        limits=[
-            *account.limits,
-            "All risks are measured with the attacks named here: lower limits of what can be "
-            "learnt, and no proof.",
-            "A second release about the same people adds to what is known: releases must be "
-            "audited together.",
-        ],
-        context={},
-        reproduction={
-            "seed": settings.seed,
-            "confidence": settings.confidence,
-            **account.settings,
-            "queries": list(settings.queries),
-            **_model(settings),
-            "gate": list(settings.gate),
-            "versions": versions("lethe-privacy", "numpy", "scipy"),
-        },
-        table={**account.section, "words": list(account.words)},
-    )
-
-
-def check(name: str, status: str, detail: str, candidate: str | None = BASELINE) -> Json:
-    """One self-check."""
-    return {"name": name, "candidate": candidate, "status": status, "detail": detail}
-
-
-def attack(name: str, title: str, paper: str, threat: str, settings: Json) -> Json:
-    """One attack that was run."""
-    return {"name": name, "title": title, "paper": paper, "threat": threat, "settings": settings}
+            checks=account.checks,
+            limits=[
+                *account.limits,
+                "All risks are measured with the attacks named here: lower limits of what can be "
+                "learnt, and no proof.",
+                "A second release about the same people adds to what is known: releases must be "
+                "audited together.",
+            ],
+            reproduction={
+                "seed": settings.seed,
+                "confidence": settings.confidence,
+                **account.settings,
+                "queries": list(settings.queries),
+                **_model(settings),
+                "gate": list(settings.gate),
+            },
+            libraries=("numpy", "scipy"),
+            sections={"table": {**account.section, "words": list(account.words)}},
+        )
 
 
 def utility_in_words(settings: Settings, counts: str) -> str:
@@ -181,27 +162,6 @@ def _model(settings: Settings) -> Json:
     if settings.utility_model is not None:
         return {"utility_model": model_name(settings), "held_out": settings.held_out}
     return {}
-
-
-def _rulings(ways: Sequence[Way], rules: Sequence[Rule], release: str) -> list[Ruling]:
-    names = [way.name for way in ways]
-    if release not in names:
-        raise InputError(
-            f"release={release!r} is no candidate.{did_you_mean(release, names)} "
-            f"There are: {', '.join(names)}."
-        )
-    way = ways[names.index(release)]
-    found = [(rule, way.evidence.get(rule.metric)) for rule in rules]
-    return [Ruling(rule, way.name, judge(rule, evidence), evidence) for rule, evidence in found]
-
-
-def _told(outcome: str, release: str) -> str:
-    return {
-        "pass": f"{release} meets every criterion that was fixed before the run.",
-        "fail": f"{release} breaks a criterion that was fixed before the run.",
-        "not-enough-evidence": f"For {release} the intervals hold a criterion's limit.",
-        "not-tested": "No criterion was set, so nothing passes or fails; --gate sets one.",
-    }[outcome]
 
 
 def of_1000(found: Measured | float | None) -> str:

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.assess.run import attack, check
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.linkage.attackers import ATTACKERS, COMPARED, Calibrated
 from lethe.linkage.auxiliary import Answers, Auxiliary, pairs_of
 from lethe.linkage.document import (
     Account,
-    attack,
-    check,
     of_1000,
     utility_in_words,
     utility_left,

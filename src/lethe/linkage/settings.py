@@ -20,18 +20,19 @@ class CommonSettings:
         seed: of everything random.
         confidence: of all intervals.
         margin: loss of utility that counts as none.
-        queries: SQL over the table `release`; utility is 1 - their mean error. Without any it is
-            the share of counts that stay right, see `counts_kept`.
-        predict: column that a model of the released rows predicts: utility is its accuracy, or R2,
-            on original rows that were held out; None = none.
-        utility_model: a function, or ``file.py:name`` of one, that says how good released rows
-            are, see `UtilityModel`; None = none. At most one of queries, predict and
-            utility_model may be given.
+        queries: SQL over the table "release" that it must still answer; may be repeated. Utility
+            is 1 - the mean error; without any it is the share of counts that stay right.
+        predict: or the column that a model of the released rows predicts: utility is its accuracy,
+            or R2, on original rows that were held out.
+        utility_model: or a function, or file.py:name of one, of the released rows and of held-out
+            original rows, that says how good the former are, higher = better, see
+            `UtilityModel`. At most one of queries, predict and utility_model may be given.
         held_out: share of the rows (or facts) that those two are tested on.
-        gate: rules fixed before the run.
-        release: the candidate that the rules judge.
-        keep_records: list the most exposed people, and with an auxiliary table who was named as
-            whom; it is personal data.
+        gate: rule that sets the exit code, such as "unique<=0.01" or "top-1<=0.05"; may be
+            repeated. See the metrics of each kind of audit in its documentation.
+        release: candidate that the rules judge, such as k-5.
+        keep_records: keep the table of exposed people in the run folder, and with an auxiliary
+            table who was named as whom; it is personal data.
     """
 
     seed: int = 0
@@ -73,11 +74,12 @@ class TableSettings(CommonSettings):
         ks: smallest classes of the recoded candidates, each at least 2.
         suppress: largest share of rows that recoding may leave out.
         most: columns in the largest subset that is searched for unique rows.
-        distance: of t-closeness, see `Diversity`.
+        distance: of t-closeness: equal, or ordered.
         ruled_out: values that an adversary with background knowledge can rule out.
-        population: people that the rows were drawn from at random; None = not told.
-        epsilon: of the differentially private synthetic rows among the candidates, each above 0;
-            none are made without.
+        population: size of the population that the rows are a random sample of: an estimate under
+            a model of how many unique rows are unique there.
+        epsilon: also try synthetic rows made of noisy counts, differentially private, each above 0;
+            the rows that are measured are written to the run folder.
         delta: of the same, in (0, 1).
         schema: of the same, see `lethe.linkage.domains.domains_of`; its columns are those of the
             rows. None = read off the table and taken to be public, which the guarantee then says.
@@ -130,7 +132,7 @@ class RecordSettings(CommonSettings):
 
     Attributes:
         targets: people that each simulated adversary looks for, at most.
-        phi: eccentricity from which on every attacker answers; None = from the calibrated
+        phi: eccentricity from which on every attacker answers; by default from the calibrated
             threshold of each on, at which all together name few people outside, see
             `false_matches`.
         facts: facts that the strongest adversary knows of a person; a quarter of them is wrong.
@@ -145,8 +147,8 @@ class RecordSettings(CommonSettings):
         sought: people of the auxiliary table that are looked for, at most.
         false_matches: share of people outside the release for whom some attacker may name a
             record at the calibrated thresholds, see `lethe.linkage.attackers.share_out`.
-        pairs: show who of an auxiliary table was named as whom; personal data, so it needs
-            `keep_records`.
+        pairs: also print who of an auxiliary table was named as whom, the first 20; personal data,
+            so it needs keep_records.
     """
 
     targets: int = 300

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lethe.assess.run import attack, check
 from lethe.evidence.estimate import Estimate
-from lethe.linkage.document import Account, attack, check, of_1000, utility_in_words
+from lethe.linkage.document import Account, of_1000, utility_in_words
 from lethe.linkage.risk import Risk
 from lethe.linkage.settings import SyntheticSettings
 from lethe.linkage.synthetic_study import LEAKY, SyntheticStudy, results_of

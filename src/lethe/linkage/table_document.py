@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from lethe.assess.run import attack, check
 from lethe.evidence.estimate import Refusal
 from lethe.linkage.document import (
     K_IS_NOT_ENOUGH,
     Account,
-    attack,
-    check,
     of_1000,
     utility_in_words,
     utility_left,

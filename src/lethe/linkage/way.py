@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.frontier import Candidate, equivalence
+from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, empirical_only
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import AttackResult, risk_of
@@ -69,11 +69,8 @@ class Way:
             voided_by=("a stronger attack, more knowledge, or another release of the same people",),
         )
 
-    def candidate(self, margin: float) -> Candidate:
+    def candidate(self) -> Candidate:
         """As it stands on the frontier."""
-        details = dict(self.details)
-        if self.loss is not None:
-            details["equivalent"] = equivalence(self.loss, margin)
         return Candidate(
             self.name,
             self.mitigation,
@@ -83,7 +80,8 @@ class Way:
             self.guarantee,
             self.loss,
             self.change,
-            details,
+            self.details,
+            {**self.evidence, "utility-loss": self.loss},
         )
 
 

@@ -25,7 +25,7 @@ from lethe.evidence.precision import Precision
 from lethe.loaders import Dataset
 from lethe.membership.candidate import headline, measure
 from lethe.membership.candidates import stops_asked
-from lethe.membership.document import Measurement, compose, evidence
+from lethe.membership.document import Measurement, ModelSubject, evidence
 from lethe.membership.early_stopping import best_stop
 from lethe.membership.exposure import expose
 from lethe.membership.person_level import person_level
@@ -179,16 +179,10 @@ def audit_model(
                 weights,
             )
         )
-    return compose(
-        data.name,
-        measured,
-        skipped,
-        settings,
-        data,
-        spec,
-        {"weights_from_models": models_behind}
-        | ({"stopped": stop.to_json()} if stop.rules else {}),
-    )
+    how: dict[str, Any] = {"weights_from_models": models_behind}
+    if stop.rules:
+        how["stopped"] = stop.to_json()
+    return ModelSubject(data.name, measured, skipped, settings, data, spec, how).findings()
 
 
 def _untrained(spec: Spec) -> Shadows:
@@ -250,7 +244,7 @@ def audit_scores(
         measured = _with_groups(measured, columns, settings)
     if settings.keep_records and folder is not None:
         write_records(folder, measured, None)
-    return compose(name, [measured], [], settings)
+    return ModelSubject(name, [measured], [], settings).findings()
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from lethe.assess.run import Facts, Subject, Verdict, run
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
-from lethe.evidence.frontier import Candidate, Frontier, equivalence
+from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, where_people_have_several
 from lethe.evidence.risk import risk_of
 from lethe.evidence.roc import tau_of
-from lethe.evidence.rules import UNDECIDED, Rule, Ruling, joint_outcome, judge
+from lethe.evidence.rules import Rule
 from lethe.loaders import Dataset
 from lethe.membership import texts
 from lethe.membership.checks import Check
@@ -30,7 +32,7 @@ from lethe.membership.settings import AuditSettings
 from lethe.membership.text_tables import f1_tables
 from lethe.membership.utility import per_class, utility_name
 from lethe.mitigations.mitigation import Mitigation
-from lethe.training.fingerprint import hash_array, versions
+from lethe.training.fingerprint import hash_array
 from lethe.training.recipe import TorchRecipe
 from lethe.training.shadows import Shadows, Spec
 from lethe.training.users_code import parameter_count
@@ -121,26 +123,12 @@ class Measurement:
         """Name of the candidate."""
         return self.mitigation.name
 
-    @property
-    def void(self) -> str | None:
-        """Why no verdict has support: no attack passed its self-checks; None if some did."""
-        if not all(result.failed for result in self.results.values()):
-            return None
-        return "; ".join(f"{name}: {result.failed}" for name, result in self.results.items())
 
+@dataclass(frozen=True)
+class ModelSubject(Subject):
+    """A model whose candidates were attacked.
 
-def compose(
-    name: str,
-    measured: Sequence[Measurement],
-    skipped: Sequence[Mapping[str, str]],
-    settings: AuditSettings,
-    data: Dataset | None = None,
-    spec: Spec | None = None,
-    extra: Mapping[str, Any] | None = None,
-) -> Findings:
-    """The findings of a membership audit.
-
-    Args:
+    Attributes:
         name: of the subject.
         measured: the candidates, the baseline first.
         skipped: mitigations that the recipe cannot carry, each with `name` and `why`.
@@ -149,106 +137,76 @@ def compose(
         spec: of the baseline, likewise.
         extra: further entries for `reproduction`.
     """
-    classes = None if data is None else data.classes
-    candidates = [_candidate(one, settings, classes, spec) for one in measured]
-    frontier = Frontier(candidates, settings.margin)
-    rulings = [
-        Ruling(rule, one.name, judge(rule, found), found)
-        for one in measured
-        if one.name == settings.release
-        for rule in settings.rules()
-        for found in [evidence(one, rule)]
-    ]
-    outcomes = [ruling.outcome for ruling in rulings]
-    void = next((one.void for one in measured if one.name == settings.release), None)
-    outcome = joint_outcome([*outcomes, UNDECIDED] if void else outcomes)
-    risk_name = texts.risk_name(measured[0].risk_fpr)
-    chosen = frontier.operating_point()
-    # A candidate that was the best of several stops stands for all of them.
-    admissible = frontier.admissible()
-    among = sum(one.among for one in measured if one.name in admissible)
-    recommended = _recommended(chosen, among, measured)
-    return Findings(
-        subject={
-            "release": "model",
-            "name": name,
-            "summary": texts.summary(name, measured[0].shadows, spec is not None),
-            "recipe": None if spec is None else spec.recipe.describe(),
-            **_size(spec),
-        },
-        threat_model=texts.threat_model(measured[0].shadows),
-        data=_data(measured[0].shadows, data, spec),
-        attacks=[texts.attack(attack, settings.variance) for attack in measured[0].results],
-        attacks_not_run=texts.not_run(measured[0].results, measured[0].shadows),
-        baseline={"candidate": measured[0].name},
-        candidates=[candidate.to_json() for candidate in candidates],
-        frontier={
-            "utility": f"held-out {utility_name(spec.task)}" if spec else "not provided",
-            "risk": risk_name,
-            "margin": settings.margin,
-            "pareto": frontier.pareto(),
-            "knee": frontier.knee(),
-            "operating_point": chosen,
-            "recommended": None
-            if recommended is None
-            else {
-                "candidate": chosen,
-                "among": among,
-                "risk": recommended.to_json(),
+
+    name: str
+    measured: Sequence[Measurement]
+    skipped: Sequence[Mapping[str, str]]
+    settings: AuditSettings
+    data: Dataset | None = None
+    spec: Spec | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def findings(self) -> Findings:
+        """The document of the audit."""
+        return run(self, self.settings.rules(), self.settings.release)
+
+    def candidates(self) -> Sequence[Candidate]:
+        return self._candidates
+
+    @functools.cached_property
+    def _candidates(self) -> Sequence[Candidate]:
+        classes = None if self.data is None else self.data.classes
+        return [_candidate(one, self.settings, classes, self.spec) for one in self.measured]
+
+    def chosen_risk(self, chosen: str, among: int) -> Measured | None:
+        one = next(one for one in self.measured if one.name == chosen)
+        worst = risk_of(judged(one.results, one.risk_fpr, among))
+        return worst if isinstance(worst, Refusal) else worst.estimate
+
+    def words(self, verdict: Verdict) -> Sequence[str]:
+        return texts.verdict_words(verdict, self.measured[0].risk_fpr)
+
+    def facts(self) -> Facts:
+        settings, plain, spec = self.settings, self.measured[0], self.spec
+        classes = None if self.data is None else self.data.classes
+        return Facts(
+            subject={
+                "release": "model",
+                "name": self.name,
+                "summary": texts.summary(self.name, plain.shadows, spec is not None),
+                "recipe": None if spec is None else spec.recipe.describe(),
+                **_size(spec),
             },
-            "rule": texts.operating_rule(settings.margin),
-            "skipped": list(skipped),
-        },
-        records={
-            "kept": settings.keep_records,
-            "exposed": exposed_records(measured[0], classes, confidence=settings.confidence)
+            threat_model=texts.threat_model(plain.shadows),
+            data=_data(plain.shadows, self.data, spec),
+            attacks=[texts.attack_entry(attack, settings.variance) for attack in plain.results],
+            attacks_not_run=texts.not_run(plain.results, plain.shadows),
+            utility=f"held-out {utility_name(spec.task)}" if spec else "not provided",
+            risk=texts.risk_name(plain.risk_fpr),
+            operating_rule=texts.operating_rule(settings.margin),
+            margin=settings.margin,
+            skipped=[dict(one) for one in self.skipped],
+            keep_records=settings.keep_records,
+            exposed=exposed_records(plain, classes, confidence=settings.confidence)
             if settings.keep_records
-            else [],
-        },
-        checks=[check.to_json(one.name) for one in measured for check in one.checks],
-        rules=[ruling.to_json() for ruling in rulings],
-        verdict={
-            "outcome": outcome,
-            "candidate": settings.release,
-            "words": texts.verdict_words(
-                outcome,
-                settings.release,
-                candidates,
-                chosen,
-                recommended,
-                measured[0].risk_fpr,
-                settings.margin,
+            else (),
+            checks=[check.to_json(one.name) for one in self.measured for check in one.checks],
+            limits=texts.limits(
+                plain.shadows, () if self.data is None else self.data.notes, self.candidates()
             ),
-        },
-        guarantees=[
-            {"candidate": one.name, "guarantee": one.guarantee.to_json()} for one in candidates
-        ],
-        limits=texts.limits(measured[0].shadows, () if data is None else data.notes, candidates),
-        context={},
-        reproduction={
-            "seed": settings.seed,
-            "models": measured[0].shadows.models,
-            "confidence": settings.confidence,
-            "holdout": settings.holdout,
-            "attack": list(settings.attack),
-            "variance": settings.variance,
-            "gate": list(settings.gate),
-            "spec": None if spec is None else spec.hash(),
-            "versions": versions("lethe-privacy", "numpy", "scipy", "scikit-learn", "torch"),
-            **(extra or {}),
-        },
-    )
-
-
-def _recommended(
-    chosen: str | None, among: int, measured: Sequence[Measurement]
-) -> Measured | None:
-    """The risk of the recommended candidate, with limits that allow for having chosen it."""
-    for one in measured:
-        if one.name == chosen:
-            worst = risk_of(judged(one.results, one.risk_fpr, among))
-            return worst if isinstance(worst, Refusal) else worst.estimate
-    return None
+            reproduction={
+                "seed": settings.seed,
+                "models": plain.shadows.models,
+                "confidence": settings.confidence,
+                "holdout": settings.holdout,
+                "attack": list(settings.attack),
+                "variance": settings.variance,
+                "gate": list(settings.gate),
+                "spec": None if spec is None else spec.hash(),
+                **self.extra,
+            },
+            libraries=("numpy", "scipy", "scikit-learn", "torch"),
+        )
 
 
 def _size(spec: Spec | None) -> dict[str, int]:
@@ -269,14 +227,11 @@ def _candidate(
         "strongest_attack": one.best,
         "models": one.shadows.models,
         "attacks": {name: result.to_json() for name, result in one.results.items()},
-        "rates": _rates(one),
         "vulnerability": one.exposure.to_json(),
     }
     if one.before is not None and one.before.exposure.selected is not None:
         tracked = expose(one.shadows, one.before.exposure.selected, settings.confidence).top_t
         details["vulnerability"]["baseline_records_t"] = tracked.to_json()
-    if one.utility_loss is not None:
-        details["equivalent"] = equivalence(one.utility_loss, settings.margin)
     if one.train_utility is not None:
         details["train_utility"] = one.train_utility.to_json()
     if classes:
@@ -319,16 +274,24 @@ def _candidate(
         one.utility_loss,
         one.risk_change,
         details,
+        _measures(one),
+        among=one.among,
     )
 
 
-def _rates(one: Measurement) -> dict[str, Any]:
-    """Of the strongest attack, what rules are judged on: `lethe check` reads it later."""
-    fprs = next(iter(one.results.values())).fprs
-    return {
-        "auc": strongest_metric(one.results, None).to_json(),
-        "tpr": {str(f): strongest_metric(one.results, f).to_json() for f in fprs},
+def _measures(one: Measurement) -> dict[str, Measured | None]:
+    """What rules may judge, of the strongest attack where it is an attack's."""
+    found: dict[str, Measured | None] = {
+        "auc": strongest_metric(one.results, None),
+        "top-t": one.exposure.top_t,
+        "utility-loss": one.utility_loss,
     }
+    for fpr in next(iter(one.results.values())).fprs:
+        rate = strongest_metric(one.results, fpr)
+        found[Rule("tpr", fpr, 0.0).quantity] = rate
+        tau = rate if isinstance(rate, Refusal) else tau_of(rate, fpr)
+        found[Rule("tau", fpr, 0.0).quantity] = tau
+    return found
 
 
 def guarantee_of(mitigation: Mitigation, spec: Spec | None) -> Guarantee:
@@ -346,17 +309,7 @@ def guarantee_of(mitigation: Mitigation, spec: Spec | None) -> Guarantee:
 
 def evidence(one: Measurement, rule: Rule) -> Measured | None:
     """What a rule is judged on: the interval of its metric on one candidate."""
-    if rule.metric == "auc":
-        return strongest_metric(one.results, None)
-    if rule.metric == "tpr":
-        return strongest_metric(one.results, rule.fpr)
-    if rule.metric == "tau":
-        assert rule.fpr is not None
-        rate = strongest_metric(one.results, rule.fpr)
-        return rate if isinstance(rate, Refusal) else tau_of(rate, rule.fpr)
-    if rule.metric == "top-t":
-        return one.exposure.top_t
-    return one.utility_loss
+    return _measures(one)[rule.quantity]
 
 
 def _data(shadows: Shadows, data: Dataset | None, spec: Spec | None) -> dict[str, Any]:

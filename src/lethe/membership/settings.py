@@ -28,33 +28,50 @@ class AuditSettings:
     """Settings of a membership audit.
 
     Attributes:
-        models: K, shadow models a candidate; odd numbers are rounded up, at least 4.
+        models: shadow models a candidate, at least 4; odd numbers are rounded up. Below 8 the
+            intervals are very wide. With until the most there may be; `lethe plan` says how many
+            it takes.
         seed: of everything random.
         confidence: of all intervals.
-        margin: utility loss that counts as none (0.01 = one point of accuracy, or 0.01 of R²).
-        holdout: share of the records that no model trains on.
-        mitigations: names to put on the frontier, see `lethe.membership.candidates.NAMES`;
-            ``none`` for the baseline alone, ``all`` for everything that the recipe can carry;
-            None for the standard ones, and DP-SGD where `epsilon` is given.
-        noise: gradient noise, see `noise_convention`.
-        noise_convention: ``mean`` (on the averaged gradient) or ``record`` (eq. 8's sigma_j).
-        alpha: of the weights e^(-alpha t + beta).
-        beta: of the weights.
-        attack: names of attacks, or ``auto``, or ``all``; see `choose_attacks`.
-        variance: of LiRA.
-        gate: rules fixed before the run, such as ``tpr@0.001<=0.05``.
-        until: widths such as ``width(tpr@0.01)<=0.01`` at which training stops, see
-            `parse_precision`; `models` is then the most there may be.
-        release: the candidate that the rules judge.
-        keep_records: write the per-record table, which is personal data.
-        epsilon: targets of differentially private training, each one candidate.
-        delta: of those; well below 1 / records, without a default.
-        clip: largest norm of one record's gradient there.
-        dp_batch_size: expected batch there; None for twice the recipe's, at least 128.
-        dp_epochs: passes there; None for the recipe's.
-        dp_learning_rate: the highest rate there; None for 0.01 with Adam.
-        dp_optimizer: ``sgd``, ``adam`` or ``adamw`` there; None for Adam, see `private_training`.
-        local_epsilon: target of the *estimated* epsilon of a posterior draw under replace-one.
+        margin: loss of accuracy, or of R², that counts as none.
+        holdout: share of the records kept from all training, to measure accuracy or R².
+        mitigations: names of the mitigations to compare. Standard: uniform-noise, weighted,
+            weighted-noise, removal, equal-mean-weight, early-stopping. Cheap: l2, label-smoothing,
+            mixup, model-averaging. What is answered: temperature, rounding, label-only. With
+            epsilon: dp-sgd, weighted-dp, individual-dp. With local_epsilon: swag-ppm, swag-scalar.
+            Or all, or none, to measure the plain model alone; by default the standard ones, and
+            dp-sgd and swag-ppm where their epsilon is given.
+        noise: standard deviation of the gradient noise.
+        noise_convention: what noise means: "mean", on the averaged gradient, or "record", one
+            draw a record.
+        alpha: targeted weights are exp(-alpha t + beta), cut to [0, 1].
+        beta: see alpha.
+        attack: names of the attacks to run: lira-online, lira-offline, lira-hierarchical,
+            bavaria-n, bavaria-t, bavaria-offline, rmia-online, rmia-offline, base-online,
+            base-offline, attack-r, learned-ratio, loss-threshold, gap, quantile; or all; or auto,
+            the strongest ones and a blind baseline.
+        variance: variance rule of LiRA: auto, pooled, pooled-total, per-record or shrunken.
+        gate: rule that sets the exit code, such as "tpr@0.001<=0.05"; may be repeated. Metrics:
+            tpr@FPR, tau@FPR, auc, top-t, utility-loss, and width(...) of each.
+        until: stop training as soon as an interval is narrow enough: "width(tpr@0.01)<=0.01"
+            (limits at most 0.01 apart), "tpr@0.01 within 0.005" or "tpr@0.001 within 20%" (of the
+            value); may be repeated, then all must hold. Only widths: a verdict belongs in gate.
+            Whatever number of models that takes, the audit is valid, and goes on if you ask for
+            more.
+        release: candidate that the rules judge.
+        keep_records: keep the table of exposed records in the run folder; it is personal data.
+        epsilon: train privately too (DP-SGD), with this epsilon; may be repeated.
+        delta: of the private training: well below 1/records, such as 1e-5. It has no default.
+        clip: largest norm of one record's gradient in the private training.
+        dp_batch_size: expected batch of the private training; by default twice the recipe's, at
+            least 128.
+        dp_epochs: passes of the private training; by default the recipe's.
+        dp_learning_rate: highest learning rate of the private training; by default 0.01 for Adam,
+            the recipe's if only the optimizer is given.
+        dp_optimizer: of the private training: sgd, adam or adamw; by default adam, the recipe's if
+            only the rate is given.
+        local_epsilon: train posterior draws too (SWAG), aimed at this estimated epsilon under
+            replace-one; it is no guarantee.
         predictions: keep the predicted classes and report F1, see `f1_tables`.
     """
 

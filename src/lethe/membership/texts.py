@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lethe.assess.run import Verdict, attack, outcome_words
 from lethe.evidence.estimate import Measured, Refusal
-from lethe.evidence.frontier import Candidate, Frontier
-from lethe.evidence.rules import FAIL, NOT_TESTED, PASS
+from lethe.evidence.frontier import Candidate
 from lethe.membership.attacks import ATTACKS
 from lethe.training.shadows import Shadows
 
@@ -20,17 +20,11 @@ _BEYOND = [
 ]
 
 
-def attack(name: str, variance: str) -> dict[str, Any]:
+def attack_entry(name: str, variance: str) -> dict[str, Any]:
     """Entry of an attack that was run."""
     run = ATTACKS[name]
     settings = {"variance": variance} if run.variance else {}
-    return {
-        "name": name,
-        "title": run.title,
-        "paper": run.paper,
-        "threat": run.threat,
-        "settings": settings,
-    }
+    return attack(name, run.title, run.paper, run.threat, settings)
 
 
 def not_run(names: Iterable[str], shadows: Shadows) -> list[dict[str, str]]:
@@ -164,45 +158,25 @@ def moved_words(change: Measured, newly: int, others: int) -> str:
     )
 
 
-def verdict_words(
-    outcome: str,
-    release: str,
-    candidates: Sequence[Candidate],
-    chosen: str | None,
-    recommended: Measured | None,
-    fpr: float | None,
-    margin: float,
-) -> list[str]:
+def verdict_words(verdict: Verdict, fpr: float | None) -> list[str]:
     """The verdict in plain words, most important first.
 
     Args:
-        outcome: of the rules.
-        release: the candidate they judge.
-        candidates: all, the baseline first.
-        chosen: the recommended one.
-        recommended: its risk with limits that allow for the choice.
-        fpr: of the risk.
-        margin: utility loss that counts as none.
+        verdict: of the rules.
+        fpr: of the risk; None for the AUC.
     """
+    frontier, chosen = verdict.frontier, verdict.chosen
+    candidates, margin = frontier.candidates, frontier.margin
     by_name = {candidate.name: candidate for candidate in candidates}
-    words = [
-        {
-            PASS: f"The release '{release}' meets every criterion that was fixed before the run.",
-            FAIL: f"The release '{release}' breaks a criterion that was fixed before the run.",
-            NOT_TESTED: "No criterion was fixed before the run, so there is no verdict, only "
-            "measurements.",
-        }.get(outcome, f"There is not enough evidence to decide about the release '{release}'.")
-    ]
-    baseline = candidates[0]
-    words.append(_risk_words(baseline, fpr))
-    if chosen is not None and chosen != baseline.name:
+    words = [outcome_words(verdict), _risk_words(candidates[0], fpr)]
+    if chosen is not None:
         words.append(
             f"Within the allowed utility loss of {margin:g}, '{chosen}' carries the lowest risk. "
-            + _risk_words(by_name[chosen], fpr, recommended)
+            + _risk_words(by_name[chosen], fpr, verdict.recommended)
             + " The limits allow for the choice."
         )
     elif len(candidates) > 1:
-        cheapest = Frontier(candidates, margin).cheapest_large_reduction()
+        cheapest = frontier.cheapest_large_reduction()
         words.append(
             f"No mitigation lowered the risk with a utility loss proven to stay within {margin:g}."
             + (f" The cheapest that halves it is '{cheapest}'." if cheapest else "")

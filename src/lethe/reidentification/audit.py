@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lethe.evidence.findings import Findings
 from lethe.reidentification.candidates import Bench, Measured, ways
 from lethe.reidentification.clean import attack_clean, split_of
-from lethe.reidentification.document import compose, people
+from lethe.reidentification.document import VectorsSubject, people
 from lethe.reidentification.radius_study import study_radii
 from lethe.reidentification.released import Released, check_same_people
 from lethe.reidentification.settings import EmbeddingSettings
@@ -89,7 +89,7 @@ def audit_released(
     measured = [measure(model, settings, say or _silent) for model in models]
     if settings.keep_records and folder is not None:
         write_personal(folder, people(measured, settings))
-    return compose(measured, settings)
+    return VectorsSubject(measured, settings).findings()
 
 
 def measure(model: Released, settings: EmbeddingSettings, say: Say) -> Measured:

@@ -2,121 +2,129 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lethe.errors import InputError, did_you_mean
+from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.estimate import Measured as Known
 from lethe.evidence.findings import Findings
-from lethe.evidence.frontier import Candidate, Frontier, equivalence
+from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import family_confidence
-from lethe.evidence.rules import UNDECIDED, Rule, Ruling, joint_outcome, judge
+from lethe.evidence.rules import UNDECIDED, Ruling
 from lethe.reidentification import texts
 from lethe.reidentification.attackers import ATTACKERS
 from lethe.reidentification.by_user import scaled
-from lethe.reidentification.candidates import BASELINE, RECOMMENDED, Measured, Way
+from lethe.reidentification.candidates import RECOMMENDED, Measured, Way
 from lethe.reidentification.section import section
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.surface import tier
-from lethe.training.fingerprint import hash_array, versions
+from lethe.training.fingerprint import hash_array
 
 Json = dict[str, Any]
 MOST_PEOPLE = 100
 
 
-def compose(measured: Sequence[Measured], settings: EmbeddingSettings) -> Findings:
-    """The findings of an audit of representations.
+@dataclass(frozen=True, eq=False)
+class VectorsSubject(Subject):
+    """Representations of one or more models, measured, the baseline's model first."""
 
-    Args:
-        measured: the models, the baseline's first.
-        settings: of the audit.
+    measured: Sequence[Measured]
+    settings: EmbeddingSettings
 
-    Raises:
-        InputError: the rules are to judge a candidate that there is not.
-    """
-    several = len(measured) > 1
-    named = {_name(one, way, several): (one, way) for one in measured for way in one.ways}
-    candidates = [_candidate(name, one, way, settings) for name, (one, way) in named.items()]
-    frontier = Frontier(candidates, settings.margin)
-    rulings = _rulings(named, candidates, settings)
-    outcome = joint_outcome(ruling.outcome for ruling in rulings)
-    chosen = _operating(named, candidates)
-    first = measured[0]
-    return Findings(
-        subject={
-            "release": "embeddings",
-            "name": ", ".join(one.model.name for one in measured),
-            "summary": texts.summary(measured),
-        },
-        threat_model=texts.threat_model(settings),
-        data=_data(measured),
-        attacks=texts.attacks_run(first, settings),
-        attacks_not_run=texts.not_run(measured, settings),
-        baseline={"candidate": candidates[0].name},
-        candidates=[candidate.to_json() for candidate in candidates],
-        frontier={
-            "utility": texts.utility_name(first),
-            "risk": "lift: Top-1 of the strongest attacker over chance (1 = chance)",
-            "margin": settings.margin,
-            "pareto": frontier.pareto(),
-            "knee": frontier.knee(),
-            "operating_point": chosen,
-            "rule": texts.operating_rule(settings, first),
-            "skipped": [
+    def findings(self) -> Findings:
+        """The document of the audit."""
+        return run(self, self.settings.rules(), self.settings.release)
+
+    @functools.cached_property
+    def named(self) -> dict[str, tuple[Measured, Way]]:
+        """Every candidate by its name in the document."""
+        several = len(self.measured) > 1
+        return {
+            _label(one, way.name, several): (one, way) for one in self.measured for way in one.ways
+        }
+
+    def candidates(self) -> Sequence[Candidate]:
+        return self._candidates
+
+    @functools.cached_property
+    def _candidates(self) -> Sequence[Candidate]:
+        return [
+            _candidate(name, one, way, self.settings) for name, (one, way) in self.named.items()
+        ]
+
+    def recommended(self, frontier: Frontier) -> str | None:
+        """Of the models that have an operating point, the one that keeps the most utility."""
+        known = [
+            (candidate.utility.value, -at, candidate.name)
+            for at, candidate in enumerate(frontier.candidates)
+            if candidate.short_name == RECOMMENDED and candidate.utility.value is not None
+        ]
+        return max(known)[2] if known else None
+
+    def words(self, verdict: Verdict) -> Sequence[str]:
+        return [
+            outcome_words(verdict),
+            *texts.points(self.measured),
+            *_needs(self.named, verdict.rulings),
+        ]
+
+    def facts(self) -> Facts:
+        measured, settings = self.measured, self.settings
+        first, several = measured[0], len(measured) > 1
+        return Facts(
+            subject={
+                "release": "embeddings",
+                "name": ", ".join(one.model.name for one in measured),
+                "summary": texts.summary(measured),
+            },
+            threat_model=texts.threat_model(settings),
+            data=_data(measured),
+            attacks=texts.attacks_run(first, settings),
+            attacks_not_run=texts.not_run(measured, settings),
+            utility=texts.utility_name(first),
+            risk="lift: Top-1 of the strongest attacker over chance (1 = chance)",
+            operating_rule=texts.operating_rule(settings, first),
+            margin=settings.margin,
+            skipped=[
                 {"name": _label(one, name, several), "why": why}
                 for one in measured
                 for name, why in one.skipped.items()
             ],
-        },
-        records={
-            "kept": settings.keep_records,
-            "exposed": _exposed(measured, settings) if settings.keep_records else [],
-        },
-        checks=[check for one in measured for check in _checks(one, several, settings)],
-        rules=[ruling.to_json() for ruling in rulings],
-        verdict={
-            "outcome": outcome,
-            "candidate": settings.release,
-            "words": [*texts.verdict_words(measured, outcome, settings), *_needs(named, rulings)],
-        },
-        guarantees=[
-            {"candidate": name, "guarantee": guarantee.to_json()}
-            for name, (_, way) in named.items()
-            for guarantee in (way.guarantee, *way.further)
-        ],
-        limits=texts.limits(measured, settings),
-        context={},
-        reproduction={
-            "seed": settings.seed,
-            "confidence": settings.confidence,
-            "sigmas": list(settings.sigmas),
-            "draws": settings.draws,
-            "pools": settings.pools,
-            "plays": settings.plays,
-            "metric": settings.metric,
-            "min_rows": settings.min_rows,
-            "gate": list(settings.gate),
-            "versions": versions("lethe-privacy", "numpy", "scipy", "scikit-learn"),
-        },
-        representations={
-            "rule": texts.operating_rule(settings, first),
-            "metric": settings.metric,
-            "models": [section(one, settings) for one in measured],
-        },
-    )
+            keep_records=settings.keep_records,
+            exposed=_exposed(measured, settings) if settings.keep_records else [],
+            checks=[check for one in measured for check in _checks(one, several, settings)],
+            limits=texts.limits(measured, settings),
+            reproduction={
+                "seed": settings.seed,
+                "confidence": settings.confidence,
+                "sigmas": list(settings.sigmas),
+                "draws": settings.draws,
+                "pools": settings.pools,
+                "plays": settings.plays,
+                "metric": settings.metric,
+                "min_rows": settings.min_rows,
+                "gate": list(settings.gate),
+            },
+            libraries=("numpy", "scipy", "scikit-learn"),
+            sections={
+                "representations": {
+                    "rule": texts.operating_rule(settings, first),
+                    "metric": settings.metric,
+                    "models": [section(one, settings) for one in measured],
+                }
+            },
+        )
 
 
 def _label(one: Measured, name: str, several: bool) -> str:
     return f"{one.model.name}: {name}" if several else name
-
-
-def _name(one: Measured, way: Way, several: bool) -> str:
-    return _label(one, way.name, several)
 
 
 def _candidate(name: str, one: Measured, way: Way, settings: EmbeddingSettings) -> Candidate:
@@ -124,9 +132,13 @@ def _candidate(name: str, one: Measured, way: Way, settings: EmbeddingSettings) 
     unknown = Estimate(None, None, None, sure, "not provided", 0)
     loss = change = None
     lift = way.judged.risk.estimate
+    top_1 = scaled(lift, 1 / users)
+    bound: Known = Refusal("nothing limits what an attacker may do with this release")
+    if way.limit is not None:
+        bound = Estimate(None, None, way.limit.success, sure, "no attacker exceeds it", 0)
     details: Json = {
         "tier": tier(lift),
-        "top_1": scaled(lift, 1 / users).to_json(),
+        "top_1": top_1.to_json(),
         "bound": None if way.limit is None else way.limit.success,
     }
     if way is not base:
@@ -136,7 +148,6 @@ def _candidate(name: str, one: Measured, way: Way, settings: EmbeddingSettings) 
         change = scaled(now.less(before, None, both), users)
         if way.task is not None and base.task is not None and one.task is not None:
             loss = base.task.merit.less(way.task.merit, one.task.users, sure)
-            details["equivalent"] = equivalence(loss, settings.margin)
     if way.task is not None:
         details["accuracy"] = way.task.accuracy.to_json()
     return Candidate(
@@ -149,58 +160,10 @@ def _candidate(name: str, one: Measured, way: Way, settings: EmbeddingSettings) 
         loss,
         change,
         details,
+        {"lift": lift, "top-1": top_1, "bound": bound, "utility-loss": loss},
+        way.further,
+        short_name=way.name,
     )
-
-
-def _operating(
-    named: dict[str, tuple[Measured, Way]], candidates: Sequence[Candidate]
-) -> str | None:
-    """Of the models that have an operating point, the one that keeps the most utility."""
-    known = [
-        (candidate.utility.value, -at, candidate.name)
-        for at, candidate in enumerate(candidates)
-        if named[candidate.name][1].name == RECOMMENDED and candidate.utility.value is not None
-    ]
-    return max(known)[2] if known else None
-
-
-def _rulings(
-    named: dict[str, tuple[Measured, Way]],
-    candidates: Sequence[Candidate],
-    settings: EmbeddingSettings,
-) -> list[Ruling]:
-    """Each rule on the release named: of every model, where the name has no model in it."""
-    judged = [
-        candidate
-        for candidate in candidates
-        if settings.release in (candidate.name, named[candidate.name][1].name)
-    ]
-    if not judged:
-        raise InputError(
-            f"release={settings.release!r} is no candidate.{did_you_mean(settings.release, named)} "
-            f"There are: {', '.join(named)}."
-        )
-    return [
-        Ruling(rule, candidate.name, judge(rule, found), found)
-        for candidate in judged
-        for rule in settings.rules()
-        for found in [_evidence(rule, candidate, named[candidate.name][1], settings)]
-    ]
-
-
-def _evidence(
-    rule: Rule, candidate: Candidate, way: Way, settings: EmbeddingSettings
-) -> Known | None:
-    if rule.metric in ("lift", "top-1"):
-        return candidate.risk if rule.metric == "lift" else Estimate(**candidate.details["top_1"])
-    if rule.metric == "bound":
-        if way.limit is None:
-            return Refusal("nothing limits what an attacker may do with this release")
-        method = "no attacker exceeds it"
-        return Estimate(None, None, way.limit.success, settings.confidence, method, 0)
-    if way.name == BASELINE:
-        return None
-    return candidate.utility_loss
 
 
 def _needs(named: Mapping[str, tuple[Measured, Way]], rulings: Sequence[Ruling]) -> list[str]:
@@ -306,36 +269,20 @@ def _permuted(on: str, lifts: Mapping[str, Estimate]) -> list[Json]:
             sound[name] = lift
             continue
         detail = f"{name}: {why} (over {lift.n} permutations)"
-        rows.append(_permuted_row(on, status, detail, lift))
+        rows.append(check("permuted identities", status, detail, on, lift))
     if sound:
         name = max(sound, key=lambda name: sound[name].high or 0.0)
         detail = (
             f"lift of {', '.join(sound)} when people are looked for under other names: each "
             f"interval holds 1 and not {_SEEN:g}; the widest is of {name}"
         )
-        rows.append(_permuted_row(on, "pass", detail, sound[name]))
+        rows.append(check("permuted identities", "pass", detail, on, sound[name]))
     return rows
-
-
-def _permuted_row(on: str, status: str, detail: str, lift: Estimate) -> Json:
-    return {
-        "name": "permuted identities",
-        "candidate": on,
-        "status": status,
-        "detail": detail,
-        "estimate": lift.to_json(),
-    }
 
 
 def _checks(one: Measured, several: bool, settings: EmbeddingSettings) -> list[Json]:
     """Self-checks of one model."""
-    on = _name(one, one.ways[0], several)
-
-    def check(name: str, fine: bool, bad: str, detail: str, found: Estimate | None = None) -> Json:
-        row: Json = {"name": name, "candidate": on, "status": "pass" if fine else bad}
-        row["detail"] = detail
-        return row if found is None else {**row, "estimate": found.to_json()}
-
+    on = _label(one, one.ways[0].name, several)
     clean = one.clean
     best = clean.attacks[settings.metric]
     beyond = [
@@ -353,31 +300,33 @@ def _checks(one: Measured, several: bool, settings: EmbeddingSettings) -> list[J
         and isinstance(result.estimate, Estimate)
         and (result.estimate.low or 0.0) > way.limit.success * len(one.split.users)
     ]
+    broken = [*beyond, *above]
     checks = [
         *_permuted(on, clean.permuted),
         check(
             "no attack beats a proof",
-            not (beyond or above),
-            "fail",
-            "the attack's lower limit is within every limit at every level"
-            if not (beyond or above)
-            else f"beaten at {', '.join([*beyond, *above])}: proof or attack is wrong",
+            "fail" if broken else "pass",
+            f"beaten at {', '.join(broken)}: proof or attack is wrong"
+            if broken
+            else "the attack's lower limit is within every limit at every level",
+            on,
         ),
         check(
             "ties",
-            best.tie_share <= 0.01,
-            "warn",
+            "pass" if best.tie_share <= 0.01 else "warn",
             f"{best.tie_share:.2%} of probes have their owner at the distance of somebody else; "
             "they count by expectation",
+            on,
         ),
         check(
             "single precision",
-            not clean.conditioning.ill,
-            "warn",
+            "warn" if clean.conditioning.ill else "pass",
             f"{clean.conditioning}; ranks here are those of double precision",
+            on,
         ),
     ]
     if clean.shared is not None:
         copied = bool(clean.shared.columns) and settings.known is None
-        checks.append(check("copied inputs", not copied, "warn", str(clean.shared)))
+        status = "warn" if copied else "pass"
+        checks.append(check("copied inputs", status, str(clean.shared), on))
     return checks

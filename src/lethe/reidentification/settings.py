@@ -16,18 +16,19 @@ class EmbeddingSettings:
     """Settings of an audit of representations; all rules are fixed here, before the run.
 
     Attributes:
-        sigmas: noise levels of the sweep, >= 0; 0 is always measured.
+        sigmas: noise levels, >= 0; 0 is always measured.
         surface: levels of the surface over sigma and M.
-        averaged: the M of that surface: draws that an attacker (or a consumer) may average.
-        metric: of the table of the sweep, ``cosine`` or ``l2``; all attackers run in any case.
+        averaged: numbers M of draws of one vector that an attacker (or a consumer) may average.
+        metric: distance of the sweep's table: cosine or l2; all attackers run in any case.
         clean_gallery: whether the adversary may hold vectors from before the noise.
         vectors: the most released vectors of a person that the adversary may know to be of one;
             0 = all.
         seed: of splits, noise and plays.
         confidence: of all intervals.
         min_rows: users with fewer rows are left out.
-        known: period of the gallery, for the cross-window protocol; None splits within one.
-        later: period of the probes.
+        known: period of the vectors that the attacker knows, with later; without it rows are split
+            within one.
+        later: period of the vectors to be named: the cross-window protocol.
         draws: noise draws a level, at most.
         pools: independent pools that share them, see `noise_pools`.
         precision: stop drawing at a level when half its interval is this share of the lift; 0
@@ -36,23 +37,25 @@ class EmbeddingSettings:
         repeats: noise draws of a utility that has no closed form.
         plays: plays of the best attacker a level; 0 leaves that certificate out.
         common: gallery sizes at which Top-1 is also given, to compare sets of different size.
-        lift: privacy needs an upper limit of the lift below it.
-        floor: utility (AUC, or accuracy of several classes) needs a lower limit above it.
+        lift: privacy asks for a lift over chance whose upper limit is below it.
+        floor: utility asks for an AUC (or accuracy) whose lower limit is above it.
         norm: clip vectors to this length before noise, as further candidates; fixed without
             looking at the data.
         diameter: the most that two vectors can differ, known without the data (a last
             LayerNorm: `layer_norm_diameter`); None proves no differential privacy.
         delta: of the epsilon that is printed.
         radius_sigmas: noise levels of the certified radii by draws.
-        radius_draws: draws a point.
-        radius_points: points, at most.
+        radius_draws: draws a radius.
+        radius_points: rows with certified radii, at most.
         alpha: chance that a certificate by draws is wrong, a point.
         margin: utility loss that counts as none.
-        gate: rules fixed before the run, such as ``lift <= 2``; see `EMBEDDING_METRICS`.
-        release: the candidate that the rules judge.
-        keep_records: list the most exposed people; it is personal data.
+        gate: rule that sets the exit code, such as "lift<=2" or "bound<=0.01"; may be repeated.
+            Metrics: lift and top-1 of the strongest attacker, bound (on every attacker's Top-1, one
+            vector), utility-loss, and width(...) of each.
+        release: candidate that the rules judge, such as noise-1.
+        keep_records: keep the table of exposed people in the run folder; it is personal data.
         backend: see `ranks`.
-        workers: see `ranks`.
+        workers: threads that rank.
     """
 
     sigmas: tuple[float, ...] = SIGMAS

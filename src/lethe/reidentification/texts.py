@@ -135,21 +135,12 @@ def limits(measured: Sequence[Measured], settings: EmbeddingSettings) -> list[st
     return said
 
 
-def verdict_words(
-    measured: Sequence[Measured], outcome: str, settings: EmbeddingSettings
-) -> list[str]:
-    """The outcome, and where to stand with each model."""
-    told = {
-        "pass": f"{settings.release} meets every criterion that was fixed before the run.",
-        "fail": f"{settings.release} breaks a criterion that was fixed before the run.",
-        "not-enough-evidence": f"For {settings.release} the intervals hold a criterion's limit.",
-        "not-tested": "No criterion was set, so nothing passes or fails; --gate sets one.",
-    }
-    several = len(measured) > 1
-    points = [str(one.point)[:1].upper() + str(one.point)[1:] + "." for one in measured]
-    if several:
-        points = [f"{one.model.name}: {said}" for one, said in zip(measured, points, strict=True)]
-    return [told[outcome], *points]
+def points(measured: Sequence[Measured]) -> list[str]:
+    """Where to stand with each model."""
+    said = [str(one.point)[:1].upper() + str(one.point)[1:] + "." for one in measured]
+    if len(measured) == 1:
+        return said
+    return [f"{one.model.name}: {text}" for one, text in zip(measured, said, strict=True)]
 
 
 def plain_words(one: Measured, settings: EmbeddingSettings) -> list[str]:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.errors import InputError
-from lethe.evidence.derive import evidence_of, judged_candidates, measured_of, metrics_of
-from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.estimate import Estimate, Measured, Refusal, measured_of
 from lethe.evidence.findings import Findings
 from lethe.evidence.rules import FAIL, PASS, Rule, judge, parse_rule
 from lethe.report.numbers import fixed, grouped

@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
-from lethe.evidence.gate import LATER, Judged
+from lethe.assess.judged import LATER, Judged
 from lethe.evidence.rules import FAIL, NOT_TESTED, UNDECIDED
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from lethe.evidence.gate import LATER, Judged
+from lethe.assess.judged import LATER, Judged
 from lethe.evidence.rules import FAIL, PASS
 
 Json = dict[str, Any]

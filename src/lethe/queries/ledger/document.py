@@ -6,11 +6,15 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
+from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
+from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee
-from lethe.evidence.rules import QUERY_METRICS, Ruling, joint_outcome, judge, parse_rule
+from lethe.evidence.rules import QUERY_METRICS, Rule, parse_rule
 from lethe.evidence.spending import CONFIDENCE, counted
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.chain import Accounts
@@ -18,14 +22,13 @@ from lethe.queries.ledger.contract import Entry, Ledger, Status, Verification, c
 from lethe.queries.ledger.limits import in_words
 from lethe.queries.ledger.opening import rollback_assumption
 from lethe.queries.ledger.words import budget_words
-from lethe.training.fingerprint import versions
 
 Json = dict[str, Any]
 SO_FAR, WHOLE = "answers so far", "the whole budget"
 _MOST_POINTS = 200
 
 
-def compose(
+def findings_on(
     ledger: Ledger, dataset: str, gate: Sequence[str] = (), heads: Sequence[str] = ()
 ) -> Findings:
     """The findings on a data set's budget.
@@ -43,91 +46,122 @@ def compose(
     rules = [parse_rule(text, QUERY_METRICS) for text in gate]
     status, entries = ledger.status(dataset), list(ledger.entries(dataset))
     checked = ledger.verify(heads)
-    measured = counted(status.to_json())
-    rulings = [
-        Ruling(rule, SO_FAR, judge(rule, measured[rule.metric]), measured[rule.metric])
-        for rule in rules
-    ]
-    outcome = joint_outcome(ruling.outcome for ruling in rulings)
-    words = budget_words(status)
-    assumed = () if heads else rollback_assumption(ledger)
-    return Findings(
-        subject={
-            "release": "queries",
-            "name": dataset,
-            "summary": f"Answers to queries, {status.queries} so far, paid from a budget of "
-            f"{in_words(status.budget)}.",
-        },
-        threat_model={
-            "goal": "learn whether a person's data are among those that were asked, or what they "
-            "are",
-            "knowledge": "everything but that person's data",
-            "access": "all answers of all analysts, put together",
-            "budget": f"any computation; answers worth {in_words(status.budget)}",
-            "unit": f"{status.unit}, {status.relation}",
-        },
-        data={
-            "records": None,
-            "fingerprint": "bound to their content by a keyed hash, which is not shown"
-            if status.bound
-            else "not bound to a content",
-            "relation": status.relation,
-        },
-        attacks=[],
-        attacks_not_run=[
-            {
-                "name": "attacks on the answers",
-                "why": "the ledger bounds every attack by what was spent; `lethe audit mechanism` "
-                "tests whether a mechanism keeps its word",
-            }
-        ],
-        baseline=None,
-        candidates=[],
-        frontier={
-            "utility": "not measured",
-            "risk": f"{status.budget.rule} spent",
-            "margin": 0.0,
-            "pareto": [],
-            "knee": None,
-            "operating_point": None,
-            "rule": "a budget is judged by what was spent.",
-        },
-        records={"kept": False, "exposed": []},
-        checks=_checks(status, checked, bool(heads) or ledger.anchored),
-        rules=[ruling.to_json() for ruling in rulings],
-        verdict={
-            "outcome": outcome,
-            "candidate": SO_FAR,
-            "words": [_outcome_words(outcome), words[0]],
-        },
-        guarantees=[
+    subject = LedgerSubject(
+        dataset,
+        status,
+        entries,
+        checked,
+        bool(heads) or ledger.anchored,
+        () if heads else rollback_assumption(ledger),
+        gate,
+    )
+    return run(subject, rules, SO_FAR)
+
+
+@dataclass(frozen=True)
+class LedgerSubject(Subject):
+    """The accounts of one data set.
+
+    Attributes:
+        dataset: name.
+        status: what was spent and is left.
+        entries: of the chain.
+        checked: whether the chain is whole.
+        anchored: whether a head that was kept elsewhere was compared.
+        assumed: what the proof rests on beside the mechanisms.
+        gate: rules, as they were written.
+    """
+
+    dataset: str
+    status: Status
+    entries: Sequence[Entry]
+    checked: Verification
+    anchored: bool
+    assumed: Sequence[str]
+    gate: Sequence[str]
+
+    def candidates(self) -> Sequence[Candidate]:
+        return ()
+
+    def judged(self, release: str) -> Sequence[str]:
+        return (SO_FAR,)
+
+    def evidence(self, candidate: str, rule: Rule) -> Measured | None:
+        return counted(self.status.to_json())[rule.metric]
+
+    def words(self, verdict: Verdict) -> Sequence[str]:
+        return [outcome_words(verdict), budget_words(self.status)[0]]
+
+    def guarantees(self) -> Sequence[Json]:
+        return [
             {"candidate": name, "guarantee": guarantee.to_json()}
             for name, guarantee in (
-                (SO_FAR, proven(status, status.spent, assumed)),
-                (WHOLE, proven(status, status.budget, assumed)),
+                (SO_FAR, proven(self.status, self.status.spent, self.assumed)),
+                (WHOLE, proven(self.status, self.status.budget, self.assumed)),
             )
             if guarantee is not None
-        ],
-        limits=[
-            "What was released outside this ledger is not in it: other releases about the same "
-            "people add to what is known.",
-            "The ledger adds up what the mechanisms claim; it does not test them.",
-            "A chain of hashes finds changes and gaps. Who can write the ledger can write it anew, "
-            "or put back an old copy; only a head kept elsewhere (an anchor) finds that.",
-            "An analyst's own budget bounds what one learns alone; analysts who put their answers "
-            "together learn what the data set's whole spending allows.",
-        ],
-        context={},
-        reproduction={
-            "seed": None,
-            "confidence": CONFIDENCE,
-            "gate": list(gate),
-            "head": status.head,
-            "entries": status.entries,
-            "versions": versions("lethe-privacy"),
-        },
-        queries={"ledger": _section(status, entries, checked), "words": words},
-    )
+        ]
+
+    def facts(self) -> Facts:
+        status = self.status
+        return Facts(
+            subject={
+                "release": "queries",
+                "name": self.dataset,
+                "summary": f"Answers to queries, {status.queries} so far, paid from a budget of "
+                f"{in_words(status.budget)}.",
+            },
+            threat_model={
+                "goal": "learn whether a person's data are among those that were asked, or what "
+                "they are",
+                "knowledge": "everything but that person's data",
+                "access": "all answers of all analysts, put together",
+                "budget": f"any computation; answers worth {in_words(status.budget)}",
+                "unit": f"{status.unit}, {status.relation}",
+            },
+            data={
+                "records": None,
+                "fingerprint": "bound to their content by a keyed hash, which is not shown"
+                if status.bound
+                else "not bound to a content",
+                "relation": status.relation,
+            },
+            attacks=[],
+            attacks_not_run=[
+                {
+                    "name": "attacks on the answers",
+                    "why": "the ledger bounds every attack by what was spent; `lethe audit "
+                    "mechanism` tests whether a mechanism keeps its word",
+                }
+            ],
+            utility="not measured",
+            risk=f"{status.budget.rule} spent",
+            operating_rule="a budget is judged by what was spent.",
+            checks=_checks(status, self.checked, self.anchored),
+            limits=[
+                "What was released outside this ledger is not in it: other releases about the same "
+                "people add to what is known.",
+                "The ledger adds up what the mechanisms claim; it does not test them.",
+                "A chain of hashes finds changes and gaps. Who can write the ledger can write it "
+                "anew, or put back an old copy; only a head kept elsewhere (an anchor) finds that.",
+                "An analyst's own budget bounds what one learns alone; analysts who put their "
+                "answers together learn what the data set's whole spending allows.",
+            ],
+            reproduction={
+                "seed": None,
+                "confidence": CONFIDENCE,
+                "gate": list(self.gate),
+                "head": status.head,
+                "entries": status.entries,
+            },
+            libraries=(),
+            sections={
+                "queries": {
+                    "ledger": _section(status, self.entries, self.checked),
+                    "words": budget_words(status),
+                }
+            },
+        )
 
 
 def proven(status: Status, spent: Charge, assumed: Sequence[str] = ()) -> Guarantee | None:
@@ -166,34 +200,33 @@ def _checks(status: Status, checked: Verification, anchored: bool) -> list[Json]
         "and the head kept elsewhere is in it" if anchored else "no head kept elsewhere was given"
     )
     rows = [
-        _check(
+        check(
             "chain of hashes",
             "pass" if checked.ok else "fail",
             f"all entries were read, {known}" if checked.ok else "; ".join(checked.problems[:5]),
+            SO_FAR,
         ),
-        _check(
+        check(
             "order of time",
             "warn" if checked.notes else "pass",
             "; ".join(checked.notes[:3]) or "no entry has a time before the one before it",
+            SO_FAR,
         ),
-        _check(
+        check(
             "budget as fixed at first",
             "warn" if status.raises else "pass",
             f"raised {len(status.raises)} times, from {in_words(status.first_budget)}"
             if status.raises
             else "never raised",
+            SO_FAR,
         ),
     ]
     if status.accepted:
         detail = "; ".join(f"{found} (accepted: {why})" for _, found, why in status.accepted)
-        rows.append(_check("gone on with though doubtful", "warn", detail))
+        rows.append(check("gone on with though doubtful", "warn", detail, SO_FAR))
     if not status.bound:
-        rows.append(_check("bound to the data", "warn", "the budget is bound to no content"))
+        rows.append(check("bound to the data", "warn", "the budget is bound to no content", SO_FAR))
     return rows
-
-
-def _check(name: str, status: str, detail: str) -> Json:
-    return {"name": name, "candidate": SO_FAR, "status": status, "detail": detail}
 
 
 def _section(status: Status, entries: Sequence[Entry], checked: Verification) -> Json:
@@ -230,12 +263,3 @@ def burn_down(entries: Sequence[Entry]) -> list[Json]:
     step = math.ceil(len(points) / _MOST_POINTS)
     last = len(points) - 1
     return [one for at, (kept, one) in enumerate(points) if kept or at % step == 0 or at == last]
-
-
-def _outcome_words(outcome: str) -> str:
-    return {
-        "pass": "The spending meets every criterion that was fixed beforehand.",
-        "fail": "The spending breaks a criterion that was fixed beforehand.",
-        "not-enough-evidence": "A criterion cannot be judged by what was counted.",
-        "not-tested": "No criterion was set, so nothing passes or fails; --gate sets one.",
-    }[outcome]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
-from lethe.queries.mechanism_audit.document import compose
+from lethe.queries.mechanism_audit.document import MechanismSubject
 from lethe.queries.mechanism_audit.neighbours import Pair
 from lethe.queries.mechanism_audit.settings import MechanismSettings
 from lethe.queries.mechanism_audit.study import study
@@ -61,7 +61,7 @@ def audit_mechanism(
     settings = settings or MechanismSettings()
     named = name or str(getattr(mechanism, "__name__", type(mechanism).__name__))
     found = study(mechanism, pairs, settings, say)
-    return compose(found, settings, named, code_of(mechanism, pairs, named))
+    return MechanismSubject(found, settings, named, code_of(mechanism, pairs, named)).findings()
 
 
 def code_of(mechanism: Mechanism, pairs: Sequence[Pair], name: str) -> str:

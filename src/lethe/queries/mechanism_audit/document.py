@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from lethe.assess.run import Facts, Subject, Verdict, attack, check, run
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
+from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import empirical_only
-from lethe.evidence.rules import Rule, Ruling, joint_outcome, judge
+from lethe.evidence.rules import FAIL, Rule, joint_outcome, judge
 from lethe.queries.mechanism_audit import reach
 from lethe.queries.mechanism_audit.claim import Claim
 from lethe.queries.mechanism_audit.reach import ENOUGH
 from lethe.queries.mechanism_audit.reuse import MOST
 from lethe.queries.mechanism_audit.settings import REUSE, MechanismSettings
 from lethe.queries.mechanism_audit.study import Measurement, Study
-from lethe.training.fingerprint import versions
 
-# What an audit of a mechanism found, in sentences.
-
+Json = dict[str, Any]
 _APART = 0.01  # of the shares of an odd answer on both inputs, from which on it is told
 METHOD_OF_HALF = {
     "epsilon": "half the noise of a Laplace mechanism",
@@ -105,7 +108,6 @@ def _odd(study: Study) -> list[str]:
     return words
 
 
-Json = dict[str, Any]
 _ATTACKS = (
     (
         "cells",
@@ -122,104 +124,151 @@ _ATTACKS = (
 )
 
 
-def compose(study: Study, settings: MechanismSettings, name: str, code: str) -> Findings:
-    """The findings of an audit of a mechanism.
+@dataclass(frozen=True, eq=False)
+class MechanismSubject(Subject):
+    """A mechanism that was run on pairs of neighbouring inputs.
 
-    Args:
+    Attributes:
         study: what was measured.
         settings: of the audit.
         name: of the mechanism.
         code: hash of the mechanism and its inputs.
     """
-    claim, level = settings.claim, (1 - settings.confidence) / len(study.measured)
-    power = _power(claim, claim.value, settings.runs, level)
-    rulings = [_ruling(rule, study, settings, level, name) for rule in settings.rules()]
-    outcome = joint_outcome(ruling.outcome for ruling in rulings)
-    words = plain_words(study, settings)
-    most = reach.largest(claim, settings.runs, level)
-    told = [words[0]]
-    words.append(reach_words(claim, settings.runs, most, power))
-    needed = reach.runs_needed(claim, level) if claim.value and not enough(power) else None
-    if power is not None and not enough(power) and outcome != "fail":
-        told.append(_too_few(claim, needed))
-    return Findings(
-        subject={
-            "release": "queries",
-            "name": name,
-            "summary": f"A mechanism, run {settings.runs:,} times on each of two neighbouring "
-            f"inputs, {len(study.measured)} such pairs. Claimed: {claim}.",
-        },
-        threat_model={
-            "goal": "tell two neighbouring data sets apart by one answer",
-            "knowledge": "both data sets; of the mechanism nothing but its answers",
-            "access": "one answer, of which the attacker knows the law from other runs",
-            "budget": f"{settings.runs:,} answers on each input to learn from and to bound",
-            "unit": f"one person's record, {settings.relation}",
-        },
-        data={
-            "records": max(_records(one) for one in study.measured),
-            "pairs": len(study.measured),
-            "relation": settings.relation,
-            "fingerprint": code,
-        },
-        attacks=[
-            {"name": key, "title": title, "paper": paper, "threat": "black box", "settings": {}}
-            for key, title, paper in _ATTACKS
-        ],
-        attacks_not_run=[
-            {
-                "name": "inputs that were not tried",
-                "why": "a black box has infinitely many; name yours with --neighbours",
-            }
-        ],
-        baseline=None,
-        candidates=[],
-        frontier={
-            "utility": "not measured",
-            "risk": settings.metric,
-            "margin": 0.0,
-            "pareto": [],
-            "knee": None,
-            "operating_point": None,
-            "rule": "a mechanism is judged by its claim.",
-        },
-        records={"kept": False, "exposed": []},
-        checks=_checks(study, power, needed, settings),
-        rules=[ruling.to_json() for ruling in rulings],
-        verdict={"outcome": outcome, "candidate": name, "words": told},
-        guarantees=[
-            {
-                "candidate": name,
-                "guarantee": empirical_only(
-                    "answers are independent of each other",
-                    voided_by=("other inputs, other events, more runs",),
-                ).to_json(),
-            }
-        ],
-        limits=[
-            "A lower limit is found by attacks: it can contradict a claim and can never prove one. "
-            "A proof is about the code; so read the code as well.",
-            "Only these pairs of inputs were tried; noise that is wrong on others was not seen.",
-            "Events rarer than a few in the number of runs are out of sight: a failure of "
-            "probability 1e-6 is not found by ten thousand runs.",
-            "The time an answer takes, and what else the mechanism writes, were not looked at.",
-        ],
-        context={},
-        reproduction={
-            "seed": settings.seed,
-            "confidence": settings.confidence,
-            "runs": settings.runs,
-            "claim": str(claim),
-            "relation": settings.relation,
-            "gate": [str(rule) for rule in settings.rules()],
-            "note": "a mechanism that draws from the system's entropy answers anew each time",
-            "versions": versions("lethe-privacy", "numpy", "scipy", "scikit-learn", "opendp"),
-        },
-        queries={
-            "mechanism": _section(study, settings, most, power, level, needed),
-            "words": [*words, *told[1:]],
-        },
-    )
+
+    study: Study
+    settings: MechanismSettings
+    name: str
+    code: str
+
+    def findings(self) -> Findings:
+        """The document of the audit."""
+        return run(self, self.settings.rules(), self.name)
+
+    @property
+    def _level(self) -> float:
+        return (1 - self.settings.confidence) / len(self.study.measured)
+
+    @functools.cached_property
+    def _reach(self) -> Reach:
+        claim, runs, level = self.settings.claim, self.settings.runs, self._level
+        power = _power(claim, claim.value, runs, level)
+        needed = reach.runs_needed(claim, level) if claim.value and not enough(power) else None
+        return Reach(power, reach.largest(claim, runs, level), needed)
+
+    def candidates(self) -> Sequence[Candidate]:
+        return ()
+
+    def judged(self, release: str) -> Sequence[str]:
+        return (self.name,)
+
+    def evidence(self, candidate: str, rule: Rule) -> Measured | None:
+        if rule.metric == REUSE:
+            return self.study.reuse
+        limit = self.study.limit
+        power = _power(self.settings.claim, rule.limit, self.settings.runs, self._level)
+        # The limit is a number, not an estimate of one: it meets the rule for good, provided
+        # that these runs would have shown it if the noise were too small.
+        high = limit.low if enough(power) else None
+        return Estimate(limit.low, limit.low, high, limit.confidence, limit.method, limit.n)
+
+    def words(self, verdict: Verdict) -> Sequence[str]:
+        return [plain_words(self.study, self.settings)[0], *self._underpowered(verdict.outcome)]
+
+    def _underpowered(self, outcome: str) -> list[str]:
+        power = self._reach.power
+        if power is None or enough(power) or outcome == FAIL:
+            return []
+        return [_too_few(self.settings.claim, self._reach.needed)]
+
+    def guarantees(self) -> Sequence[Json]:
+        guarantee = empirical_only(
+            "answers are independent of each other",
+            voided_by=("other inputs, other events, more runs",),
+        )
+        return [{"candidate": self.name, "guarantee": guarantee.to_json()}]
+
+    def facts(self) -> Facts:
+        study, settings = self.study, self.settings
+        claim, runs = settings.claim, settings.runs
+        outcome = joint_outcome(
+            judge(rule, self.evidence(self.name, rule)) for rule in settings.rules()
+        )
+        return Facts(
+            subject={
+                "release": "queries",
+                "name": self.name,
+                "summary": f"A mechanism, run {runs:,} times on each of two neighbouring inputs, "
+                f"{len(study.measured)} such pairs. Claimed: {claim}.",
+            },
+            threat_model={
+                "goal": "tell two neighbouring data sets apart by one answer",
+                "knowledge": "both data sets; of the mechanism nothing but its answers",
+                "access": "one answer, of which the attacker knows the law from other runs",
+                "budget": f"{runs:,} answers on each input to learn from and to bound",
+                "unit": f"one person's record, {settings.relation}",
+            },
+            data={
+                "records": max(_records(one) for one in study.measured),
+                "pairs": len(study.measured),
+                "relation": settings.relation,
+                "fingerprint": self.code,
+            },
+            attacks=[attack(name, title, paper, "black box") for name, title, paper in _ATTACKS],
+            attacks_not_run=[
+                {
+                    "name": "inputs that were not tried",
+                    "why": "a black box has infinitely many; name yours with --neighbours",
+                }
+            ],
+            utility="not measured",
+            risk=settings.metric,
+            operating_rule="a mechanism is judged by its claim.",
+            checks=_checks(study, self._reach, settings),
+            limits=[
+                "A lower limit is found by attacks: it can contradict a claim and can never prove "
+                "one. A proof is about the code; so read the code as well.",
+                "Only these pairs of inputs were tried; noise that is wrong on others was not "
+                "seen.",
+                "Events rarer than a few in the number of runs are out of sight: a failure of "
+                "probability 1e-6 is not found by ten thousand runs.",
+                "The time an answer takes, and what else the mechanism writes, were not looked at.",
+            ],
+            reproduction={
+                "seed": settings.seed,
+                "confidence": settings.confidence,
+                "runs": runs,
+                "claim": str(claim),
+                "relation": settings.relation,
+                "gate": [str(rule) for rule in settings.rules()],
+                "note": "a mechanism that draws from the system's entropy answers anew each time",
+            },
+            libraries=("numpy", "scipy", "scikit-learn", "opendp"),
+            sections={
+                "queries": {
+                    "mechanism": _section(study, settings, self._reach, self._level),
+                    "words": [
+                        *plain_words(study, settings),
+                        reach_words(claim, runs, self._reach.largest, self._reach.power),
+                        *self._underpowered(outcome),
+                    ],
+                }
+            },
+        )
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What so many runs can show.
+
+    Attributes:
+        power: share of audits that would find half the noise of the claim; None without a claim.
+        largest: limit that these runs could prove at most.
+        needed: runs on each input that would do; None where these do, or none is known.
+    """
+
+    power: Estimate | None
+    largest: float
+    needed: int | None
 
 
 def _power(claim: Claim, value: float | None, runs: int, level: float) -> Estimate | None:
@@ -227,20 +276,6 @@ def _power(claim: Claim, value: float | None, runs: int, level: float) -> Estima
     if value is None or value <= 0:
         return None
     return reach.power(Claim(claim.measure, value, claim.delta), reach.HALF, runs, level)
-
-
-def _ruling(
-    rule: Rule, study: Study, settings: MechanismSettings, level: float, name: str
-) -> Ruling:
-    evidence: Measured = study.reuse
-    if rule.metric != REUSE:
-        limit = study.limit
-        power = _power(settings.claim, rule.limit, settings.runs, level)
-        # The limit is a number, not an estimate of one: it meets the rule for good, provided
-        # that these runs would have shown it if the noise were too small.
-        high = limit.low if enough(power) else None
-        evidence = Estimate(limit.low, limit.low, high, limit.confidence, limit.method, limit.n)
-    return Ruling(rule, name, judge(rule, evidence), evidence)
 
 
 def _too_few(claim: Claim, needed: int | None) -> str:
@@ -251,9 +286,7 @@ def _too_few(claim: Claim, needed: int | None) -> str:
     return text + "."
 
 
-def _checks(
-    study: Study, power: Estimate | None, needed: int | None, settings: MechanismSettings
-) -> list[Json]:
+def _checks(study: Study, within: Reach, settings: MechanismSettings) -> list[Json]:
     shared = study.reuse
     if not isinstance(shared, Estimate):
         status, detail = "warn", shared.reason
@@ -261,45 +294,27 @@ def _checks(
         low, high = shared.low or 0.0, shared.high or 1.0
         status = "fail" if low > MOST else "pass" if high <= MOST else "warn"
         detail = f"rank correlation of an answer and the next, at most {MOST:g} wanted"
-    rows: list[Json] = [
-        {
-            "name": "fresh noise each time",
-            "candidate": None,
-            "status": status,
-            "detail": detail,
-            **({"estimate": shared.to_json()} if isinstance(shared, Estimate) else {}),
-        },
-        {
-            "name": "answers vary",
-            "candidate": None,
-            "status": "fail" if study.repeats else "pass",
-            "detail": "the answer to the same data never changes"
+    rows = [
+        check("fresh noise each time", status, detail, None, shared),
+        check(
+            "answers vary",
+            "fail" if study.repeats else "pass",
+            "the answer to the same data never changes"
             if study.repeats
             else "the same data get different answers, or all data the same one",
-        },
+            None,
+        ),
     ]
-    if power is not None:
+    if within.power is not None:
+        needed = within.needed
         more = "" if needed is None else f"; about {needed:,} runs on each input are needed"
-        rows.append(
-            {
-                "name": "power",
-                "candidate": None,
-                "status": "pass" if enough(power) else "warn",
-                "detail": f"share of audits that would find {half_of(settings.claim)}{more}",
-                "estimate": power.to_json(),
-            }
-        )
+        detail = f"share of audits that would find {half_of(settings.claim)}{more}"
+        status = "pass" if enough(within.power) else "warn"
+        rows.append(check("power", status, detail, None, within.power))
     return rows
 
 
-def _section(
-    study: Study,
-    settings: MechanismSettings,
-    most: float,
-    power: Estimate | None,
-    level: float,
-    needed: int | None,
-) -> Json:
+def _section(study: Study, settings: MechanismSettings, within: Reach, level: float) -> Json:
     claim = settings.claim
     less = None
     if claim.value is not None:
@@ -331,11 +346,11 @@ def _section(
         ],
         "reuse": study.reuse.to_json(),
         "reach": {
-            "largest": most,
+            "largest": within.largest,
             "half": half_of(claim),
-            "power_at_half": None if power is None else power.to_json(),
+            "power_at_half": None if within.power is None else within.power.to_json(),
             "too_small_by": less,
-            "runs_needed": needed,
+            "runs_needed": within.needed,
         },
     }
 

@@ -20,11 +20,13 @@ class MechanismSettings:
 
     Attributes:
         claim: what is said of it; its value is a rule of its own.
-        relation: of the pairs: ``add/remove`` or ``replace-one``.
+        relation: add/remove: the neighbour lacks one person; replace-one: it has another in that
+            place.
         runs: on each input of each pair, at least 100.
         confidence: of all limits together.
-        gate: further rules fixed before the run; limits of the claim's measure only.
-        seed: of everything random that the audit draws.
+        gate: further rule that sets the exit code, such as "epsilon-lower<=0.5"; may be repeated.
+            Metrics: epsilon-lower, rho-lower or mu-lower, as claimed, and reuse.
+        seed: of the seeds that the mechanism is given.
     """
 
     claim: Claim = field(default_factory=Claim)

@@ -1,0 +1,647 @@
+"""Tables and charts of docs/benchmarks-*.md, from benchmarks/results/*.json.
+
+    python benchmarks/pages.py             # writes them into the pages and docs/figures
+    python benchmarks/pages.py strength    # prints every attack at every budget
+    python benchmarks/pages.py frontier    # prints every column of the frontier
+
+A page holds `<!-- table NAME -->` before and `<!-- end -->` after a table. The test suite fails
+where a page or a chart is not what the results give.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from charts import Axis, Panel, Series, chart
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+SETS = ("credit", "adult", "mnist", "diabetes130", "cifar10")
+BLUE, ORANGE, GREEN, RED, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#777777"
+
+
+@cache
+def results(name: str) -> Any:
+    """What a benchmark saved."""
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Markdown."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return [f"| {' | '.join(map(str, line))} |" for line in lines]
+
+
+def limits(estimate: Any, scale: float = 100, digits: int = 1) -> str:
+    """value (low to high); an estimate is a record or a list of these three."""
+    keys = ("value", "low", "high")
+    found = [estimate[key] for key in keys] if isinstance(estimate, dict) else estimate
+    if found is None or found[0] is None:
+        return "-"
+    value, low, high = (f"{scale * x:.{digits}f}" for x in found)
+    return f"{value} ({low} to {high})"
+
+
+# Membership -------------------------------------------------------------------------------------
+
+
+def study() -> list[str]:
+    """Before and after each mitigation, three sets: TPR, accuracy lost, largest t."""
+    sets = results("study")["sets"]
+    rows = []
+    for candidate in sets["digits"]["candidates"]:
+        cells = []
+        for found in sets.values():
+            row = found["candidates"][candidate]
+            lost = "" if row["accuracy_lost"] is None else f"{limits(row['accuracy_lost'])}; "
+            cells.append(f"{limits(row['tpr_0.01'], digits=2)}; {lost}{row['max_t']['value']:.1f}")
+        rows.append([candidate, *cells])
+    return table(["candidate", *sets], rows)
+
+
+def budgets(name: str) -> list[tuple[int, dict[str, Any]]]:
+    """Number of shadow models and what was measured with them, ascending."""
+    found = results("strength")["rounds"][name]
+    return sorted((int(key), value) for key, value in found.items() if key.isdigit())
+
+
+def strength_gain() -> list[str]:
+    """Learned ratio less the better of LiRA and RMIA."""
+    models = (4, 8, 16, 32, 64, 128)
+    rows = []
+    for name in SETS:
+        measured = dict(budgets(name))
+        cells = [
+            limits(measured[k]["attacks"]["learned-ratio"]["gain_tpr_0.01"], digits=2)
+            if k in measured
+            else "-"
+            for k in models
+        ]
+        rows.append([name, *cells])
+    return table(["set", *map(str, models)], rows)
+
+
+def strength_tpr() -> list[str]:
+    """TPR at 1 % and 0.1 % of every attack."""
+    rounds = results("strength")["rounds"]
+    rows = []
+    for attack in rounds["credit"]["4"]["attacks"]:
+        if attack in ("gap", "attack-r"):
+            continue  # at rates below what they can reach
+        cells = []
+        for name in SETS:
+            for models in ("8", "64"):
+                found = rounds[name][models]["attacks"].get(attack)
+                found = found or rounds[name]["4"]["attacks"][attack]  # asks no reference model
+                one, tenth = (100 * found["tpr"][rate]["value"] for rate in ("0.01", "0.001"))
+                cells.append(f"{one:.1f}/{tenth:.1f}")
+        rows.append([attack, *cells])
+    return table(["attack", *(f"{name} {k}" for name in SETS for k in (8, 64))], rows)
+
+
+def strength_chart() -> str:
+    """TPR at 1 % by number of shadow models."""
+    shown = {
+        "learned-ratio": (BLUE, ""),
+        "lira-online": (ORANGE, ""),
+        "lira-offline": (ORANGE, "4 3"),
+        "lira-hierarchical": (RED, ""),
+        "rmia-online": (GREEN, ""),
+        "rmia-offline": (GREEN, "4 3"),
+        "bavaria-n": ("#56b4e9", ""),
+        "base-online": ("#e6ab02", "2 2"),
+        "loss-threshold": (GREY, "2 2"),
+    }
+    tops = {"credit": (0, 2, 4, 6), "adult": (0, 2, 4, 6), "mnist": (0, 4, 8, 12)}
+    panels = []
+    for name in SETS:
+        measured = budgets(name)
+        series = []
+        for attack, (colour, dashes) in shown.items():
+            found = [(k, row["attacks"].get(attack)) for k, row in measured]
+            found = [(k, row or measured[0][1]["attacks"][attack]) for k, row in found]
+            rates = [(k, row["tpr"]["0.01"]) for k, row in found]
+            series.append(
+                Series(
+                    attack,
+                    colour,
+                    [(k, 100 * rate["value"]) for k, rate in rates],
+                    [(100 * rate["low"], 100 * rate["high"]) for _, rate in rates]
+                    if attack == "learned-ratio"
+                    else (),
+                    dashes=dashes,
+                )
+            )
+        models = Axis("shadow models", (4, 8, 16, 32, 64, 128), log=True)
+        rate_axis = Axis("TPR at 1 % FPR, %", tops.get(name, (0, 4, 8, 12, 16)))
+        panels.append(Panel(name, models, rate_axis, series))
+    return chart(panels, 3)
+
+
+def epsilon_validity() -> list[str]:
+    """Bounds above the truth, and how much of the truth they reach."""
+    worlds = list(results("epsilon_validity")["worlds"].values())
+    rows = []
+    for name in worlds[0]:
+        if re.search("Bonferroni of|all guessed", name):
+            continue  # three ways to guess more; all are in the file
+        cells = []
+        for world in worlds:
+            row = world.get(name)
+            share = row and row.get("median share of epsilon")
+            cells.append(
+                "-"
+                if row is None
+                else str(row["violations"])
+                if share is None
+                else f"{row['violations']}, {100 * share:.0f} %"
+            )
+        rows.append([name, *cells])
+    return table(["bound", "null: wrong", "mu 0.5: wrong, share", "mu 1", "mu 2", "RR"], rows)
+
+
+# Defences ---------------------------------------------------------------------------------------
+
+
+def label(guarantee: dict[str, Any]) -> str:
+    """What a candidate proves."""
+    forms = {
+        "approx-dp": "epsilon {epsilon:.3g}",
+        "individual-dp": "epsilon of a record, to {epsilon:.3g}",
+        "asymptotic": "asymptotic",
+        "empirical-only": "-",
+    }
+    return forms[guarantee["kind"]].format(**guarantee["parameters"])
+
+
+def frontier() -> list[str]:
+    """Accuracy and TPR of every candidate on every set."""
+    rounds = results("frontier")["rounds"]
+    found = [{row["name"]: row for row in each["rows"]} for each in rounds]
+    rows = []
+    for name, row in found[0].items():
+        cells = []
+        for each in found:
+            if name not in each:
+                cells.append("-")
+                continue
+            accuracy, rate = each[name]["accuracy"]["value"], each[name]["tpr"]["0.01"]
+            cells.append(f"{100 * accuracy:.1f}; {limits(rate)}")
+        rows.append([name, label(row["guarantee"]), *cells])
+    return table(["candidate", "proven", *(each["set"] for each in rounds)], rows)
+
+
+def frontier_chart() -> str:
+    """Accuracy against TPR at 1 %."""
+    ranges = {
+        "adult": (79, 80, 81, 82, 83, 84, 85, 86, 87),
+        "mnist": (65, 70, 75, 80, 85, 90, 95),
+        "diabetes130": (46, 48, 50, 52, 54, 56, 58, 60),
+        "cifar10": (25, 30, 35, 40, 45, 50, 55),
+    }
+    kinds = {
+        "proven": (BLUE, True, ("approx-dp", "individual-dp")),
+        "asymptotic": (RED, True, ("asymptotic",)),
+        "measured only": (ORANGE, False, ("empirical-only",)),
+    }
+    named = ("baseline", "weighted-noise", "label-smoothing", "dp-sgd-eps8", "individual-dp-eps8")
+    panels = []
+    for each in results("frontier")["rounds"]:
+        series = []
+        for name, (colour, solid, members) in kinds.items():
+            rows = [row for row in each["rows"] if row["guarantee"]["kind"] in members]
+            if not rows:
+                continue
+            series.append(
+                Series(
+                    name,
+                    colour,
+                    [(100 * r["tpr"]["0.01"]["value"], 100 * r["accuracy"]["value"]) for r in rows],
+                    [(100 * r["accuracy"]["low"], 100 * r["accuracy"]["high"]) for r in rows],
+                    line=False,
+                    solid=solid,
+                    names=[r["name"] if r["name"] in named else "" for r in rows],
+                )
+            )
+        risk = Axis("TPR at 1 % FPR, % (log)", (1, 2, 5, 10, 20, 40), log=True)
+        panels.append(Panel(each["set"], risk, Axis("accuracy, %", ranges[each["set"]]), series))
+    return chart(panels, 2)
+
+
+def autocoder() -> list[str]:
+    """Candidates on injury narratives, frozen encoder; then the whole encoder."""
+    rows = []
+    for row in results("autocoder")["rows"]:
+        if row["name"] == "swag-linear-4.35":
+            continue  # between the other two draws
+        scores = [limits(row["f1"][kind], 1, 2) for kind in ("weighted", "macro")]
+        rates = [limits(row["tpr"]["0.01"]), limits(row["tau"]["0.001"], 1, 2)]
+        rows.append([row["name"], label(row["guarantee"]), *scores, *rates])
+    for blind in results("autocoder")["rows"][0]["f1"]["blind"]:
+        scores = [limits(blind[kind], 1, 2) for kind in ("weighted", "macro")]
+        rows.append([f"{blind['name']} (blind)", "-", *scores, "-", "-"])
+    full = results("autocoder_full")
+    for name in ("plain", "private", "posterior"):
+        scores = []
+        for kind in ("weighted", "macro"):
+            found = full[name]["f1"]["all"][kind]
+            scores.append(f"{found['value']:.2f} ± {found['se']:.3f}")
+        rows.append([f"whole encoder, {name}", "", *scores, "-", "-"])
+    heads = ["candidate", "proven", "weighted F1", "macro F1", "TPR at 1 % FPR, %"]
+    return table([*heads, "ln(TPR/FPR) at 0.1 %"], rows)
+
+
+# Representations --------------------------------------------------------------------------------
+
+
+def attackers() -> list[str]:
+    """Lift of cosine and of the strongest attacker, by noise."""
+    levels = [row for row in results("globo_attackers")["levels"] if row["sigma"] <= 5]
+    kinds = {
+        "cosine": [row["attacks"]["cosine on release"] for row in levels],
+        "**strongest**": [row["worst"] for row in levels],
+    }
+    rows = [[name, *(_lift(found) for found in each)] for name, each in kinds.items()]
+    rows.append(["AUC of one draw", *(f"{row['auc'][0]:.3f}" for row in levels)])
+    return table(["lift at sigma", *(f"{row['sigma']:g}" for row in levels)], rows)
+
+
+def _lift(found: Sequence[float]) -> str:
+    value, low, high = (f"{x:.0f}" if x >= 10 else f"{x:.1f}" for x in found)
+    return f"{value} ({low} to {high})"
+
+
+def attackers_chart() -> str:
+    """Lift against noise, every attacker."""
+    levels = [row for row in results("globo_attackers")["levels"] if 0 < row["sigma"] <= 5]
+    shown = {
+        "cosine": (GREY, ""),
+        "whitened": (ORANGE, ""),
+        "lda": (ORANGE, "4 3"),
+        "plda": (GREEN, ""),
+        "clean gallery": (RED, ""),
+        "all vectors": ("#56b4e9", ""),
+        "plda, clean gallery, all vectors": ("#e6ab02", ""),
+    }
+    series = [
+        Series(
+            name,
+            colour,
+            [(row["sigma"], row["attacks"][f"{name} on release"][0]) for row in levels],
+            dashes=dashes,
+        )
+        for name, (colour, dashes) in shown.items()
+    ]
+    worst = [(row["sigma"], row["worst"]) for row in levels]
+    series.append(
+        Series(
+            "strongest, limits for all at once",
+            BLUE,
+            [(sigma, found[0]) for sigma, found in worst],
+            [(found[1], found[2]) for _, found in worst],
+        )
+    )
+    noise = Axis("sigma", (0.1, 0.25, 0.5, 1, 2, 5), log=True)
+    return chart(
+        [Panel("", noise, Axis("lift", (0.5, 1, 2, 5, 10, 20, 50, 100), log=True), series)], 1
+    )
+
+
+def geometry_chart() -> str:
+    """Made-up people of the published geometry beside the published figures."""
+    panels = []
+    for name, title in (("mlp", "MLP"), ("lstm", "BiLSTM")):
+        model = results("published_geometry")["models"][name]
+        levels = [row for row in model["levels"] if row["sigma"] > 0]
+        published = model["published"]["lift"][1:]
+        sigmas = [row["sigma"] for row in levels]
+        series = [
+            Series(
+                "made up, 95 %",
+                BLUE,
+                [(row["sigma"], row["lift"][0]) for row in levels],
+                [(row["lift"][1], row["lift"][2]) for row in levels],
+            ),
+            Series("published", ORANGE, list(zip(sigmas, published, strict=True)), dashes="4 3"),
+        ]
+        noise = Axis("sigma", (0.01, 0.05, 0.1, 0.25, 0.5, 1, 3), log=True)
+        lift = Axis("lift", (1, 10, 100, 1000, 10000), log=True)
+        panels.append(Panel(title, noise, lift, series))
+    return chart(panels, 2)
+
+
+def sweep_coverage() -> list[str]:
+    """Do intervals of a sweep hold the truth?"""
+    rows = [
+        [
+            name.replace("nobody differs", "no difference"),
+            f"{row['lift']:.2f}",
+            f"{row['held']:.3f}",
+            f"{row['below']:.3f}",
+        ]
+        for name, row in results("sweep_coverage")["worlds"].items()
+    ]
+    return table(["population", "true lift", "coverage", "ends below"], rows)
+
+
+# Rows -------------------------------------------------------------------------------------------
+
+PUBLISHED_NETFLIX = {  # Narayanan and Shmatikov 2008, best guess, per cent
+    "2 facts, within 14 days": 43.2,
+    "3 of 4 facts, within 14 days": 77.3,
+    "6 of 8 facts, within 14 days": 98.6,
+}
+
+
+def _simulated() -> list[dict[tuple[str, str], dict[str, Any]]]:
+    """By adversary and attacker: MovieLens, MovieTweetings, Globo."""
+    found = results("linkage")
+    kinds = [found["people_in_common"], *found["simulated"].values()]
+    return [{(row["name"], row["attacker"]): row for row in each["simulated"]} for each in kinds]
+
+
+def linkage() -> list[str]:
+    """Best guess of both attackers, and what is named from the calibrated threshold on."""
+    sets = _simulated()
+    rows = []
+    for known in [
+        *PUBLISHED_NETFLIX,
+        "2 facts, no dates",
+        "3 of 4 facts, no dates",
+        "6 of 8 facts, no dates",
+    ]:
+        cells = []
+        for each in sets:
+            sums, fits = each[known, "scoreboard-rh"], each[known, "fitting"]
+            parts = (sums["top_1"], sums["match"], fits["top_1"], fits["calibrated"]["match"])
+            cells.append(" / ".join(f"{100 * part['value']:.0f}" for part in parts))
+        rows.append([known, *cells, PUBLISHED_NETFLIX.get(known, "-")])
+    heads = ["known", "MovieLens (610)", "MovieTweetings (16,554)", "Globo clicks (15,241)"]
+    return table([*heads, "Netflix, published"], rows)
+
+
+def quasi() -> list[str]:
+    """Tables: unique rows, secrets that are certain, before and after k = 10."""
+    rows = []
+    for name, found in results("linkage")["tables"].items():
+        worst, ten = found["worst_three"], found["k-10"]
+        rows.append(
+            [
+                name,
+                f"{found['rows']:,}",
+                f"{100 * found['unique']:.1f} %",
+                f"{100 * found['certain']:.1f} %",
+                f"{', '.join(worst['columns'])} ({100 * worst['unique']['value']:.1f} %)",
+                ", ".join(
+                    f"{100 * ten[key]:.{digits}f} %"
+                    for key, digits in (("utility", 0), ("marketer", 1), ("certain", 1))
+                ),
+            ]
+        )
+    heads = ["table", "rows", "unique rows", "secret certain", "three worst columns (unique rows)"]
+    return table([*heads, "k = 10: utility, marketer risk, secret certain"], rows)
+
+
+def synthetic_rows() -> list[str]:
+    """Private synthetic rows: distance of pairs; F1; seconds, means over the runs."""
+    methods = {"ours": "Lethe", "mst": "OpenDP MST", "aim2": "OpenDP AIM"}
+    found = [run for run in results("synthetic_rows")["runs"] if run["columns"] == 8]
+    rows = []
+    for data, epsilon in sorted({(run["data"], run["epsilon"]) for run in found}):
+        cells = []
+        for method in methods:
+            runs = [
+                r
+                for r in found
+                if (r["data"], r["epsilon"], r["method"]) == (data, epsilon, method)
+            ]
+            if not runs:
+                cells.append("-")
+                continue
+            distance, f1, took = (
+                sum(run[key] for run in runs) / len(runs) for key in ("tvd2", "f1", "seconds")
+            )
+            cells.append(f"{distance:.3f}; {f1:.2f}; {took:.0f} ({len(runs)})")
+        rows.append([data, f"{epsilon:g}", *cells])
+    return table(["data", "epsilon", *methods.values()], rows)
+
+
+# Answers ----------------------------------------------------------------------------------------
+
+
+def query_errors() -> list[str]:
+    """Errors of the other libraries in units of ours, over four columns and two epsilons."""
+    errors = results("query_errors")["errors"]
+    rows = []
+    for question in ("count", "sum", "mean", "variance", "histogram"):
+        cells = []
+        for library in ("opendp", "diffprivlib"):
+            found = [each["rms_error"][question] for each in errors]
+            ratios = [row[library] / row["lethe"] for row in found]
+            cells.append(f"{median(ratios):.2g} ({min(ratios):.2g} to {max(ratios):.2g})")
+        rows.append([question, *cells])
+    return table(["question", "OpenDP 0.16 / Lethe", "diffprivlib 0.6.6 / Lethe"], rows)
+
+
+def composition_chart() -> str:
+    """Epsilon of all against the number of answers."""
+    found = results("query_errors")["composition"]
+    colours = (GREY, ORANGE, GREEN, RED, BLUE, "#56b4e9", "#e6ab02")
+    series = [
+        Series(name, colour, [(row["answers"], row[name]) for row in found])
+        for name, colour in zip((n for n in found[0] if n != "answers"), colours, strict=False)
+    ]
+    answers = Axis("answers of epsilon 0.1 each", (1, 10, 100, 1000), log=True)
+    total = Axis("epsilon of all at delta 1e-6", (0.1, 1, 10, 100), log=True)
+    return chart([Panel("", answers, total, series)], 1)
+
+
+def mechanisms() -> list[str]:
+    """Audits of mechanisms that are known to be right, of half their noise, and of wrong ones."""
+    measured = results("mechanism_audit")
+    rows = []
+    for name, row in measured["right"].items():
+        half = measured["half the noise"][name]
+        cells = [f"{each['flagged']} of {each['share']['n']}" for each in (row, half)]
+        runs = f"{row['runs']:,}" + ("" if row["runs"] == half["runs"] else f"; {half['runs']:,}")
+        rows.append([name, runs, *cells])
+    wrong = measured["wrong"]
+    flagged, audits = (
+        sum(each)
+        for each in zip(*((r["flagged"], r["share"]["n"]) for r in wrong.values()), strict=True)
+    )
+    rows.append([f"{len(wrong)} known to be wrong", "", "-", f"{flagged} of {audits}"])
+    heads = ["mechanism", "runs on each input", "right, flagged", "half the noise, flagged"]
+    return table(heads, rows)
+
+
+def query_speed() -> list[str]:
+    """Milliseconds of a question, and the ratio to the plain query."""
+    small, large = results("query_versions_2k"), results("query_versions_10m")
+    rows = []
+    for name, row in results("query_speed")["questions"].items():
+        if name not in large["questions"]:
+            continue
+        took = [1000 * each["questions"][name]["seconds"]["now"] for each in (small, large)]
+        rows.append([name, *(f"{ms:.0f} ms" for ms in took), f"{row['ratio']:.2f}"])
+    return table(["question", "2,000 rows", "10 million rows", "times the plain query"], rows)
+
+
+def timing() -> list[str]:
+    """What the time of an answer tells."""
+    rows = [
+        [
+            f"{row['rows']:,}",
+            f"`{row['question'].split('(')[0]}`",
+            row["differs"],
+            f"{row['median_ms']:.1f} ms",
+            limits([row["difference_ms"], row["low"], row["high"]], 1, 2),
+            f"{row['auc']:.2f}",
+        ]
+        for row in results("answer_timing")["found"]
+        if row["rows"] == 200_000
+    ]
+    return table(["rows", "question", "differs in", "median", "difference, ms", "AUC"], rows)
+
+
+# Statistics and speed ---------------------------------------------------------------------------
+
+
+def exposure() -> list[str]:
+    """Limits of the most exposed records, chosen for being extreme."""
+    found = results("selection_coverage")["exposure"]
+    kinds = list(dict.fromkeys(name.rsplit(", K=", 1)[0] for name in found))
+    rows = []
+    for kind in kinds:
+        cells = [found[f"{kind}, K={k}"] for k in (16, 32, 64)]
+        rows.append(
+            [
+                kind,
+                *(
+                    f"{100 * r['top_t_coverage']:.1f}; {100 * r['top_20_coverage']:.1f}"
+                    for r in cells
+                ),
+            ]
+        )
+    return table(["top-t; top 20", "K = 16", "K = 32", "K = 64"], rows)
+
+
+def references() -> list[str]:
+    """Coverage of AUC where models have effects of their own."""
+    found = results("selection_coverage")["auc"]
+    kinds = list(dict.fromkeys(name.rsplit(", K=", 1)[0] for name in found))
+    rows = []
+    for kind in kinds:
+        cells = [found[f"{kind}, K={k}"] for k in (8, 16, 32, 64)]
+        rows.append(
+            [kind, *(f"{100 * row['auc_coverage']:.1f} ({row['repetitions']})" for row in cells)]
+        )
+    return table(["signals", "K = 8", "K = 16", "K = 32", "K = 64"], rows)
+
+
+def dp_step() -> list[str]:
+    """One step of private training beside plain SGD and Opacus."""
+    names = {
+        "tiny": "tiny MLP",
+        "mlp": "MLP, 0.67 M",
+        "cnn": "CNN, 61 k",
+        "small": "transformer, 0.67 M",
+        "large": "transformer, 10.2 M",
+    }
+    rows = []
+    for key, name in names.items():
+        row = results("dp_step")[key]
+        low, high = row["private_over_sgd_range"]
+        cells = [f"{row[k]:.2f}" for k in ("private_over_ghost", "memory_over_ghost")]
+        rows.append([name, f"{row['private_over_sgd']:.2f} ({low:.2f} to {high:.2f})", *cells])
+    heads = ["model", "step / plain SGD (range of rounds)", "/ Opacus ghost"]
+    return table([*heads, "memory / ghost"], rows)
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {
+    function.__name__.replace("_", "-"): function
+    for function in (
+        study, strength_gain, strength_tpr, epsilon_validity, frontier, autocoder, attackers,
+        sweep_coverage, linkage, quasi, synthetic_rows, query_errors, mechanisms,
+        query_speed, timing, exposure, references, dp_step,
+    )
+}  # fmt: skip
+CHARTS: dict[str, Callable[[], str]] = {
+    "strength": strength_chart,
+    "frontier": frontier_chart,
+    "attackers": attackers_chart,
+    "geometry": geometry_chart,
+    "composition": composition_chart,
+}
+PLACE = re.compile(r"<!-- table ([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def filled(text: str) -> str:
+    """A page with its tables made anew."""
+
+    def made(found: re.Match[str]) -> str:
+        lines = "\n".join(TABLES[found[1]]())
+        return f"<!-- table {found[1]} -->\n{lines}\n<!-- end -->"
+
+    return PLACE.sub(made, text)
+
+
+def all_of_strength() -> list[str]:
+    """Every attack on every set at every budget."""
+    lines = []
+    for name in SETS:
+        for models, row in budgets(name):
+            ranked = sorted(
+                row["attacks"].items(), key=lambda item: -item[1]["tpr"]["0.01"]["value"]
+            )
+            rows = [
+                [attack, *(limits(found, digits=2) for found in (
+                    own["auc"], own["tpr"]["0.01"], own["tpr"]["0.001"], own["gain_tpr_0.01"]
+                ))]
+                for attack, own in ranked
+            ]  # fmt: skip
+            heads = ["attack", "AUC", "TPR at 1 %", "TPR at 0.1 %", "gain, points"]
+            lines += ["", f"{name}, {models} shadow models", "", *table(heads, rows)]
+    return lines
+
+
+def all_of_frontier() -> list[str]:
+    """Every column of every candidate."""
+    lines = []
+    for each in results("frontier")["rounds"]:
+        rows = [
+            [row["name"], label(row["guarantee"])]
+            + [limits(row[key]) for key in ("accuracy", "accuracy_lost")]
+            + [limits(row["tpr"]["0.01"], digits=2), limits(row["auc"], 1, 3)]
+            for row in each["rows"]
+        ]
+        heads = ["candidate", "proven", "accuracy, %", "accuracy lost, points", "TPR at 1 % FPR, %"]
+        told = f"{each['set']}: Pareto set {', '.join(each['pareto'])}; knee {each['knee']}"
+        lines += ["", told, "", *table([*heads, "AUC"], rows)]
+    return lines
+
+
+def main() -> None:
+    """Write the pages, or print what was asked for."""
+    asked = {"strength": all_of_strength, "frontier": all_of_frontier}
+    for name in sys.argv[1:]:
+        print("\n".join(asked[name]()))
+    if not sys.argv[1:]:
+        for page in sorted(DOCS.glob("*.md")):
+            text = page.read_text(encoding="utf-8")
+            if filled(text) != text:
+                page.write_text(filled(text), encoding="utf-8")
+                print(page.name)
+        for name, make in CHARTS.items():
+            (DOCS / "figures" / f"{name}.svg").write_text(make(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The one path from what a room measured to its findings, and what is asked of findings later."""

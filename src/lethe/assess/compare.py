@@ -1,0 +1,325 @@
+"""Two audits side by side: what moved beyond its interval, what did not, what cannot be told.
+
+The interval of a difference is made from the limits of both sides (MOVER: Zou and Donner 2008,
+equation 7; for shares Newcombe 1998, method 10): with d = b - a,
+
+    low = d - sqrt((b - low_b)^2 + (high_a - a)^2),
+    high = d + sqrt((high_b - b)^2 + (a - low_a)^2).
+
+Assumes independent estimates. Two runs that share data or seed are positively dependent as a
+rule; then the interval is too wide, so fewer differences count as moved than could.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from lethe.assess.judged import evidence_of, judged_candidates, kind_of, metrics_of
+from lethe.errors import InputError
+from lethe.evidence.estimate import Estimate, Measured, measured_of
+from lethe.evidence.findings import Findings
+from lethe.evidence.guarantee import CLAIMS
+from lethe.evidence.rules import AT_FPR, Rule
+
+Json = dict[str, Any]
+MOVED, WITHIN, UNKNOWN = "moved", "within", "cannot tell"
+METHOD = "MOVER from the limits of both runs, as if they were independent"
+_DATA = ("fingerprint", "records", "people", "source")
+_SHOWN = 8  # digits that findings keep
+
+
+@dataclass(frozen=True)
+class Change:
+    """One quantity of one candidate in both runs.
+
+    Attributes:
+        candidate: that both runs have.
+        quantity: such as ``tpr@0.01`` or ``utility of class d3``.
+        before: in run A; None if it was not measured there.
+        after: in run B, likewise.
+        difference: B minus A with an interval; None if it cannot be given.
+        verdict: `MOVED` if the interval leaves out 0, `WITHIN` if it holds 0, else `UNKNOWN`.
+        worse: of a difference that moved, whether it is for the worse; else None.
+    """
+
+    candidate: str
+    quantity: str
+    before: Measured | None
+    after: Measured | None
+    difference: Estimate | None
+    verdict: str
+    worse: bool | None
+
+    def to_json(self) -> Json:
+        """Plain values."""
+        sides = {"before": self.before, "after": self.after, "difference": self.difference}
+        return {
+            "candidate": self.candidate,
+            "quantity": self.quantity,
+            **{key: None if one is None else one.to_json() for key, one in sides.items()},
+            "verdict": self.verdict,
+            "worse": self.worse,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Everything in which two runs differ, or could.
+
+    Attributes:
+        kind: of release, the same in both.
+        settings: name and both values of data, seeds, settings and versions that differ.
+        only_before: candidates that only run A has.
+        only_after: candidates that only run B has.
+        changes: each quantity of each candidate that both have.
+        rules: rulings whose outcome differs or that one run lacks: rule, candidate, outcomes.
+        guarantees: that differ: candidate, both, and whether it is weaker or stronger.
+        data: what the data differ in; then what moved may be the data and not the release.
+    """
+
+    kind: str
+    settings: Mapping[str, tuple[Any, Any]]
+    only_before: tuple[str, ...]
+    only_after: tuple[str, ...]
+    changes: tuple[Change, ...]
+    rules: tuple[Json, ...]
+    guarantees: tuple[Json, ...]
+    data: tuple[str, ...] = ()
+
+    @property
+    def worse(self) -> bool:
+        """Whether a quantity moved for the worse, a rule began to fail, or a proof got weaker."""
+        return (
+            any(one.worse for one in self.changes)
+            or any(one["after"] == "fail" for one in self.rules)
+            or any(one["weaker"] for one in self.guarantees)
+        )
+
+    def to_json(self) -> Json:
+        """Plain values."""
+        return {
+            "release": self.kind,
+            "different_data": list(self.data),
+            "method": METHOD,
+            "settings": {key: {"before": a, "after": b} for key, (a, b) in self.settings.items()},
+            "only_before": list(self.only_before),
+            "only_after": list(self.only_after),
+            "changes": [one.to_json() for one in self.changes],
+            "rules": list(self.rules),
+            "guarantees": list(self.guarantees),
+            "worse": self.worse,
+        }
+
+
+def difference(before: Estimate, after: Estimate) -> Estimate | None:
+    """After minus before, with the interval of the head of this module.
+
+    None where a value or a limit is missing, or the two limits aim at different confidence.
+
+    >>> a = Estimate(0.10, 0.08, 0.13, 0.95, "", 100)
+    >>> b = Estimate(0.20, 0.16, 0.25, 0.95, "", 100)
+    >>> print(difference(a, b))
+    0.1 [0.05, 0.1539]
+    """
+    if None in (before.value, before.low, before.high, after.value, after.low, after.high):
+        return None
+    if before.confidence != after.confidence:
+        return None
+    a, low_a, high_a = float(before.value or 0), float(before.low or 0), float(before.high or 0)
+    b, low_b, high_b = float(after.value or 0), float(after.low or 0), float(after.high or 0)
+    gap = b - a
+    if _same(a, b):
+        gap = 0.0
+    low = gap - math.hypot(b - low_b, high_a - a)
+    high = gap + math.hypot(high_b - b, a - low_a)
+    return Estimate(gap, low, high, before.confidence, METHOD, min(before.n, after.n))
+
+
+def _same(a: float, b: float) -> bool:
+    """Findings are rounded: a gap below their last digit is none."""
+    return math.isclose(a, b, rel_tol=10.0 ** (1 - _SHOWN), abs_tol=1e-12)
+
+
+def _is_proven_limit(one: Estimate) -> bool:
+    """An upper limit alone, such as what no attacker exceeds: it has no sampling error."""
+    return one.value is None and one.low is None and one.high is not None
+
+
+class Quantity(NamedTuple):
+    """One number.
+
+    Attributes:
+        measured: with its interval, or why there is none.
+        higher_is_worse: its direction: True for risks and losses, False for utility.
+    """
+
+    measured: Measured | None
+    higher_is_worse: bool
+
+
+def measures_of(findings: Findings, candidate: Mapping[str, Any]) -> dict[str, Quantity]:
+    """All quantities of a candidate: metrics of the rules, utility, and both by class.
+
+    Args:
+        findings: of any release.
+        candidate: one of its candidates.
+    """
+    found = {
+        rule.quantity: Quantity(evidence_of(findings, candidate, rule), True)
+        for rule in _rules_of(findings, candidate)
+    }
+    risk = Quantity(measured_of(candidate.get("risk")), True)
+    if risk.measured is not None and risk not in found.values():
+        found["risk"] = risk
+    for name in ("utility", "train_utility", "accuracy"):
+        if name in candidate:
+            found[name.replace("_", " ")] = Quantity(measured_of(candidate[name]), False)
+    for name in ("weighted", "macro"):
+        if "f1" in candidate:
+            found[f"{name} F1"] = Quantity(measured_of(candidate["f1"][name]), False)
+    found.update(_by_class(candidate))
+    return found
+
+
+def _by_class(candidate: Mapping[str, Any]) -> Iterator[tuple[str, Quantity]]:
+    for row in candidate.get("per_class", ()):
+        yield f"utility of class {row['class']}", Quantity(measured_of(row["utility"]), False)
+        if "tpr" in row:
+            yield f"tpr of class {row['class']}", Quantity(measured_of(row["tpr"]), True)
+
+
+def _rules_of(findings: Findings, candidate: Mapping[str, Any]) -> Iterator[Rule]:
+    """One rule a metric; tau is the TPR on another scale."""
+    for metric in metrics_of(findings):
+        if metric not in AT_FPR:
+            yield Rule(metric, None, 0.0)
+    for quantity in candidate.get("measures", ()):
+        if quantity.startswith("tpr@"):
+            yield Rule("tpr", float(quantity.removeprefix("tpr@")), 0.0)
+
+
+def compare_runs(before: Findings, after: Findings) -> Comparison:
+    """Everything in which two runs differ.
+
+    Args:
+        before: findings of run A.
+        after: of run B, of the same kind of release.
+
+    Raises:
+        InputError: the two are about different kinds of release.
+    """
+    if kind_of(before) != kind_of(after):
+        raise InputError(
+            f"runs of different kinds of release cannot be compared: {kind_of(before)} and "
+            f"{kind_of(after)}."
+        )
+    # An audit of a mechanism has one subject and no candidates.
+    old = {one["name"]: one for one in before.candidates or judged_candidates(before)}
+    new = {one["name"]: one for one in after.candidates or judged_candidates(after)}
+    both = [name for name in old if name in new]
+    changes = [one for name in both for one in _changes(before, after, name, old[name], new[name])]
+    return Comparison(
+        kind_of(before),
+        dict(_settings(before, after)),
+        tuple(name for name in old if name not in new),
+        tuple(name for name in new if name not in old),
+        tuple(changes),
+        tuple(_rules(before, after)),
+        tuple(_guarantees(before, after, both)),
+        tuple(key for key in _DATA if before.data.get(key) != after.data.get(key)),
+    )
+
+
+def _changes(
+    before: Findings, after: Findings, name: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[Change]:
+    one, two = measures_of(before, old), measures_of(after, new)
+    for quantity in dict.fromkeys([*one, *two]):
+        first, second = one.get(quantity), two.get(quantity)
+        a, b = (None if side is None else side.measured for side in (first, second))
+        told = first or second
+        assert told is not None
+        if a is None and b is None:
+            continue
+        yield _change(name, quantity, a, b, told.higher_is_worse)
+
+
+def _change(
+    candidate: str, quantity: str, a: Measured | None, b: Measured | None, higher_is_worse: bool
+) -> Change:
+    gap = None
+    if isinstance(a, Estimate) and isinstance(b, Estimate):
+        if _is_proven_limit(a) and _is_proven_limit(b):
+            less, more = sorted([a.high or 0.0, b.high or 0.0])
+            if _same(less, more):
+                return Change(candidate, quantity, a, b, None, WITHIN, None)
+            worse = (b.high == more) is higher_is_worse
+            return Change(candidate, quantity, a, b, None, MOVED, worse)
+        gap = difference(a, b)
+    if gap is None or gap.low is None or gap.high is None:
+        return Change(candidate, quantity, a, b, gap, UNKNOWN, None)
+    if gap.low <= 0 <= gap.high:
+        return Change(candidate, quantity, a, b, gap, WITHIN, None)
+    return Change(candidate, quantity, a, b, gap, MOVED, (gap.low > 0) is higher_is_worse)
+
+
+def _settings(before: Findings, after: Findings) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Names and both values of what was audited, and how, where they differ."""
+    for section in ("data", "subject", "reproduction"):
+        old, new = dict(getattr(before, section)), dict(getattr(after, section))
+        for key in dict.fromkeys([*old, *new]):
+            one, two = old.get(key), new.get(key)
+            if isinstance(one, Mapping) and isinstance(two, Mapping):
+                for inner in dict.fromkeys([*one, *two]):
+                    if one.get(inner) != two.get(inner):
+                        yield f"{key}.{inner}", (one.get(inner), two.get(inner))
+            elif one != two:
+                yield key, (one, two)
+
+
+def _rules(before: Findings, after: Findings) -> Iterator[Json]:
+    sides = [
+        {(one["rule"], one["candidate"]): one["outcome"] for one in findings.rules}
+        for findings in (before, after)
+    ]
+    for rule, candidate in dict.fromkeys([*sides[0], *sides[1]]):
+        old, new = (side.get((rule, candidate)) for side in sides)
+        if old != new:
+            yield {"rule": rule, "candidate": candidate, "before": old, "after": new}
+
+
+def _guarantees(before: Findings, after: Findings, both: list[str]) -> Iterator[Json]:
+    for name in both:
+        old, new = (
+            [one["guarantee"] for one in findings.guarantees if one["candidate"] == name]
+            for findings in (before, after)
+        )
+        if old != new:
+            yield {
+                "candidate": name,
+                "before": old,
+                "after": new,
+                "weaker": _weaker(old, new),
+                "stronger": _weaker(new, old),
+            }
+
+
+def _weaker(old: list[Json], new: list[Json]) -> bool:
+    """Whether something was proven that no claim of the same kind, relation and unit proves now.
+
+    Claims are compared by their direction (`guarantee.CLAIMS`); settings are not compared.
+    """
+
+    def kept(one: Json, other: Json) -> bool:
+        same = all(one[key] == other[key] for key in ("kind", "relation", "unit"))
+        return same and all(
+            key in other["parameters"]
+            and CLAIMS[key] * other["parameters"][key] >= CLAIMS[key] * value - 1e-9 * abs(value)
+            for key, value in one["parameters"].items()
+            if key in CLAIMS
+        )
+
+    return any(one["proven"] and not any(kept(one, other) for other in new) for one in old)

@@ -1,0 +1,268 @@
+"""The one path: candidates, their worst attack, rules, verdict, findings; for every kind of audit.
+
+A room supplies a `Subject`: its facts, its measured candidates, and the sentences only it can
+write. Nothing else composes findings, judges a rule or says what an outcome means.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lethe.errors import InputError, did_you_mean
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.findings import Findings
+from lethe.evidence.frontier import Candidate, Frontier, equivalence
+from lethe.evidence.rules import (
+    FAIL,
+    NOT_TESTED,
+    PASS,
+    UNDECIDED,
+    Rule,
+    Ruling,
+    joint_outcome,
+    judge,
+)
+from lethe.training.fingerprint import versions
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a room says of its audit, beside the candidates.
+
+    Attributes:
+        subject: release, name and summary, and what else describes it.
+        threat_model: goal, knowledge, access, budget and unit of the attacker.
+        data: records, people, fingerprint, ...
+        attacks: that were run, each with paper, settings, threat.
+        attacks_not_run: name and reason.
+        utility: what it is, in words.
+        risk: what it is, in words.
+        operating_rule: how the recommended candidate is chosen, in words.
+        margin: largest utility loss that counts as none.
+        skipped: candidates that could not be measured, each with the reason.
+        checks: self-checks.
+        limits: what the audit cannot say.
+        reproduction: seeds and settings.
+        libraries: packages whose versions belong to the reproduction.
+        keep_records: whether the run was told to keep rows about people.
+        exposed: the most exposed people; personal data, kept only if the run was told to.
+        sections: further top-level entries of the findings: representations, table or queries.
+    """
+
+    subject: Json
+    threat_model: Json
+    data: Json
+    attacks: Sequence[Json]
+    attacks_not_run: Sequence[Json]
+    utility: str
+    risk: str
+    operating_rule: str
+    checks: Sequence[Json]
+    limits: Sequence[str]
+    reproduction: Json
+    libraries: Sequence[str]
+    margin: float = 0.0
+    skipped: Sequence[Json] = ()
+    keep_records: bool = False
+    exposed: Sequence[Json] = ()
+    sections: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the rules came to, and what is recommended; the room puts it into sentences.
+
+    Attributes:
+        outcome: of all rules together.
+        release: the candidate that they judge, as it was named.
+        rulings: each rule.
+        frontier: of the candidates.
+        chosen: the recommended candidate; None where there is none.
+        recommended: its risk with limits that allow for the choice; None where not computed.
+        among: how many candidates and settings it was chosen from.
+    """
+
+    outcome: str
+    release: str
+    rulings: Sequence[Ruling]
+    frontier: Frontier
+    chosen: str | None
+    recommended: Measured | None
+    among: int
+
+
+class Subject(abc.ABC):
+    """A finished measurement of one release, of whatever kind."""
+
+    @abc.abstractmethod
+    def facts(self) -> Facts:
+        """Everything that is not a number of a candidate."""
+
+    @abc.abstractmethod
+    def candidates(self) -> Sequence[Candidate]:
+        """The measured candidates, the baseline first; none where one thing is tested alone."""
+
+    @abc.abstractmethod
+    def words(self, verdict: Verdict) -> Sequence[str]:
+        """The verdict in plain words, most important first."""
+
+    def evidence(self, candidate: str, rule: Rule) -> Measured | None:
+        """What a rule judges on a candidate; None if it was not measured."""
+        found = next((one for one in self.candidates() if one.name == candidate), None)
+        return None if found is None else found.measures.get(rule.quantity)
+
+    def judged(self, release: str) -> Sequence[str]:
+        """Names of the candidates that `release` means."""
+        return [one.name for one in self.candidates() if release in (one.name, one.short_name)]
+
+    def recommended(self, frontier: Frontier) -> str | None:
+        """The candidate to take, by the rule that was fixed before the run."""
+        return frontier.operating_point()
+
+    def chosen_risk(self, chosen: str, among: int) -> Measured | None:
+        """Risk of the recommended candidate with limits that allow for choosing from `among`."""
+        return None
+
+    def guarantees(self) -> Sequence[Json]:
+        """What is proven, one entry a claim."""
+        return [
+            {"candidate": one.name, "guarantee": guarantee.to_json()}
+            for one in self.candidates()
+            for guarantee in (one.guarantee, *one.further)
+        ]
+
+
+def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
+    """The findings of an audit.
+
+    Args:
+        subject: what was measured.
+        rules: fixed before the run.
+        release: the candidate that they judge.
+
+    Raises:
+        InputError: there is no such candidate.
+    """
+    facts, candidates = subject.facts(), subject.candidates()
+    judged = subject.judged(release)
+    if not judged:
+        names = [one.name for one in candidates]
+        raise InputError(
+            f"release={release!r} is no candidate.{did_you_mean(release, names)} "
+            f"There are: {', '.join(names)}."
+        )
+    rulings = [
+        Ruling(rule, name, judge(rule, found), found)
+        for name in judged
+        for rule in rules
+        for found in [subject.evidence(name, rule)]
+    ]
+    outcomes = [ruling.outcome for ruling in rulings]
+    if any(one.void for one in candidates if one.name in judged):
+        outcomes.append(UNDECIDED)  # no attack passed its self-check: nothing has support
+    frontier = Frontier(candidates, facts.margin)
+    chosen = subject.recommended(frontier)
+    # A candidate that was itself the best of several settings stands for all of them.
+    admissible = frontier.admissible()
+    among = sum(one.among for one in candidates if one.name in admissible)
+    recommended = None if chosen is None else subject.chosen_risk(chosen, among)
+    verdict = Verdict(
+        joint_outcome(outcomes), release, rulings, frontier, chosen, recommended, among
+    )
+    return Findings(
+        subject=facts.subject,
+        threat_model=facts.threat_model,
+        data=facts.data,
+        attacks=facts.attacks,
+        attacks_not_run=facts.attacks_not_run,
+        baseline={"candidate": candidates[0].name} if candidates else None,
+        candidates=[_candidate(one, facts.margin) for one in candidates],
+        frontier=_frontier(facts, verdict),
+        records={"kept": facts.keep_records, "exposed": facts.exposed},
+        checks=facts.checks,
+        rules=[ruling.to_json() for ruling in rulings],
+        verdict={
+            "outcome": verdict.outcome,
+            "candidate": release if candidates else judged[0],
+            "words": list(subject.words(verdict)),
+        },
+        guarantees=subject.guarantees(),
+        limits=facts.limits,
+        context={},
+        reproduction={
+            **facts.reproduction,
+            "versions": versions("lethe-privacy", *facts.libraries),
+        },
+        representations=facts.sections.get("representations"),
+        table=facts.sections.get("table"),
+        queries=facts.sections.get("queries"),
+    )
+
+
+def _candidate(candidate: Candidate, margin: float) -> Json:
+    document = candidate.to_json()
+    if candidate.utility_loss is not None:
+        document["equivalent"] = equivalence(candidate.utility_loss, margin)
+    return document
+
+
+def _frontier(facts: Facts, verdict: Verdict) -> Json:
+    return {
+        "utility": facts.utility,
+        "risk": facts.risk,
+        "margin": facts.margin,
+        "pareto": verdict.frontier.pareto(),
+        "knee": verdict.frontier.knee(),
+        "operating_point": verdict.chosen,
+        "rule": facts.operating_rule,
+        "skipped": facts.skipped,
+        "recommended": None
+        if verdict.recommended is None
+        else {
+            "candidate": verdict.chosen,
+            "among": verdict.among,
+            "risk": verdict.recommended.to_json(),
+        },
+    }
+
+
+def outcome_words(verdict: Verdict) -> str:
+    """What the outcome of the rules means, in one sentence; the same for every kind of audit."""
+    release = f"The release '{verdict.release}'"
+    return {
+        PASS: f"{release} meets every criterion that was fixed before the run.",
+        FAIL: f"{release} breaks a criterion that was fixed before the run.",
+        UNDECIDED: f"There is not enough evidence to decide about '{verdict.release}'.",
+        NOT_TESTED: "No criterion was set, so nothing passes or fails; --gate sets one.",
+    }[verdict.outcome]
+
+
+def check(
+    name: str,
+    status: str,
+    detail: str,
+    candidate: str | None = "baseline",
+    estimate: Measured | None = None,
+) -> Json:
+    """One self-check of an audit; `status` is pass, warn or fail."""
+    row: Json = {"name": name, "candidate": candidate, "status": status, "detail": detail}
+    if estimate is None or isinstance(estimate, Refusal):
+        return row
+    assert isinstance(estimate, Estimate)
+    return {**row, "estimate": estimate.to_json()}
+
+
+def attack(name: str, title: str, paper: str, threat: str, settings: Json | None = None) -> Json:
+    """One attack that was run."""
+    return {
+        "name": name,
+        "title": title,
+        "paper": paper,
+        "threat": threat,
+        "settings": settings or {},
+    }

@@ -1,0 +1,88 @@
+"""What rules are judged on, read from finished documents of every kind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden.golden_runs import EVERYWHERE
+from report.sample import document
+
+from lethe.assess.judged import (
+    evidence_of,
+    judge_anew,
+    judge_stored,
+    judged_candidates,
+    kind_of,
+    metrics_of,
+    read_criteria,
+)
+from lethe.errors import InputError
+from lethe.evidence.estimate import measured_of
+from lethe.evidence.findings import Findings
+from lethe.evidence.rules import METRICS, METRICS_OF, Rule, parse_rule
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def golden(kind: str) -> Findings:
+    found = json.loads((GOLDEN / f"{kind}.json").read_text())
+    return Findings.from_json(found)
+
+
+def findings(**changed: Any) -> Findings:
+    return Findings.from_json({**document(["baseline", "weighted"]), "rules": [], **changed})
+
+
+@pytest.mark.parametrize("kind", EVERYWHERE)
+def test_judged_again_a_rule_comes_to_what_the_run_said(kind: str) -> None:
+    found = golden(kind)
+    stored = judge_stored(found, "run")
+    assert stored or kind == "ledger"
+    table = {f"r{at}": str(one.rule) for at, one in enumerate(stored)}
+    for one, again in zip(
+        stored, judge_anew(found, "run", read_criteria(table), None), strict=True
+    ):
+        assert (again.candidate, again.outcome, again.fixed) == (one.candidate, one.outcome, True)
+        assert again.evidence == one.evidence, str(one.rule)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EVERYWHERE if kind != "mechanism"])
+def test_every_metric_has_evidence_on_every_candidate(kind: str) -> None:
+    """Measured, refused with the reason, or null; a metric that is not there is a mistake."""
+    found = golden(kind)
+    assert metrics_of(found) is METRICS_OF[kind_of(found)]
+    if found.queries is not None:
+        return
+    for candidate in found.candidates:
+        for metric in metrics_of(found):
+            named = [q for q in candidate["measures"] if q.partition("@")[0] == metric]
+            assert named, (candidate["name"], metric)
+            for quantity in named:
+                rule = parse_rule(f"{quantity} <= 1", metrics_of(found))
+                stored = measured_of(candidate["measures"][quantity])
+                assert evidence_of(found, candidate, rule) == stored
+
+
+def test_a_rate_that_was_not_asked_for_is_not_there() -> None:
+    found = findings()
+    assert evidence_of(found, found.candidates[0], Rule("tpr", 0.002, 1.0)) is None
+    assert kind_of(found) == "model" and metrics_of(found) is METRICS
+
+
+def test_the_candidate_that_is_judged() -> None:
+    found = findings(verdict={"outcome": "pass", "candidate": "weighted", "words": []})
+    assert [one["name"] for one in judged_candidates(found)] == ["weighted"]
+    assert [one["name"] for one in judged_candidates(found, "baseline")] == ["baseline"]
+    with pytest.raises(InputError, match="Did you mean 'weighted'"):
+        judged_candidates(found, "wieghted")
+
+
+def test_a_name_without_a_model_stands_for_that_candidate_of_each() -> None:
+    made = document(["baseline", "weighted"])
+    made["candidates"][1]["name"] = "mlp: noise-2"
+    made["representations"] = {"models": [], "rule": ""}
+    found = Findings.from_json({**made, "rules": []})
+    assert [one["name"] for one in judged_candidates(found, "noise-2")] == ["mlp: noise-2"]
