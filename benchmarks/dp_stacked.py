@@ -36,10 +36,9 @@ from workloads import workload
 
 from lethe.mitigations.dp_sgd.method import DpSgd
 from lethe.training.design import membership, model_seed
-from lethe.training.layout import Layout
 from lethe.training.loop import train_models
 from lethe.training.models import mlp
-from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work
 
 JOB = workload("table-5000")
 NOISE, CLIP, RATE = 1.0, 1.0, 0.1
@@ -57,7 +56,9 @@ def ours(models: int, epochs: int, treatment: Treatment) -> float:
     layout = Layout("chain", models)
     start = time.perf_counter()
     found = list(
-        train_models(recipe, JOB.features, JOB.labels, members, pool, treatment, seeds, layout)
+        train_models(
+            Work(recipe, JOB.features, JOB.labels, members, pool, treatment, seeds, layout)
+        )
     )
     assert len(found) == models
     return (time.perf_counter() - start) / models

@@ -26,13 +26,11 @@ from strength import cifar, table
 import lethe
 from lethe.data.dataset import Dataset
 from lethe.membership.audit import Silent, baseline_spec
-from lethe.mitigations.dp_sgd.candidate import PrivateTraining
-from lethe.mitigations.dp_sgd.individual import IndividualPrivacy
+from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy, PrivateTraining
 from lethe.mitigations.dp_sgd.public_weights import public_weights
 from lethe.mitigations.mitigation import Mitigation
-from lethe.training.layout import default_layout
-from lethe.training.loop import train_models
-from lethe.training.recipe import TorchRecipe
+from lethe.training.loop import default_layout, train_models
+from lethe.training.recipe import TorchRecipe, Work
 
 RECORDS, MODELS, DELTA = 5_000, 16, 1e-5
 EPSILONS = (1.0, 4.0, 8.0, 50.0, 500.0)
@@ -95,14 +93,16 @@ def accuracy(data: Dataset, recipe: TorchRecipe, one: PrivateTraining, models: i
     treatment = one.treatment(np.ones(len(data), np.float32), pool)
     labels = data.labels.astype(np.int64)
     outputs = train_models(
-        recipe,
-        data.features,
-        labels,
-        members,
-        pool,
-        treatment,
-        list(range(models)),
-        default_layout(recipe),
+        Work(
+            recipe,
+            data.features,
+            labels,
+            members,
+            pool,
+            treatment,
+            list(range(models)),
+            default_layout(recipe),
+        )
     )
     return float(np.mean([(out.argmax(1) == labels)[~pool].mean() for out in outputs]))
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.evidence.gdp import gdp_delta, last_true
-from lethe.queries.mechanism_audit.claim import Claim
 from lethe.queries.mechanism_audit.neighbours import Pair, standard_pairs
+from lethe.queries.mechanism_audit.settings import Claim
 
 Data = NDArray[np.float64]
 Mechanism = Callable[[Any], Any]

@@ -36,7 +36,7 @@ from common import RESULTS, load, save
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.contract import BudgetExhausted
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 
 PROCESSES, EACH, REFUSED = 16, 500, 100
 KILLS = 200

@@ -2,7 +2,7 @@
 
     python benchmarks/mechanism_audit.py [--repetitions 200] [--seed 0]
 
-Each repetition is one whole audit (`lethe.queries.mechanism_audit.study`, 95 %) with runs of its
+Each repetition is one whole audit (`lethe.queries.mechanism_audit.audit`, 95 %) with runs of its
 own: learn on 30 %, choose an event on 20 %, bound on the rest. Flagged means that the lower limit
 is above the claim, or that successive answers share their noise. Mechanisms and inputs are those
 of known_mechanisms.py; OpenDP's draw from the system's entropy: their counts may move between runs.
@@ -30,11 +30,9 @@ from known_mechanisms import KNOWN, WRONG, Known, Mechanism
 
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
-from lethe.queries.mechanism_audit.claim import Claim
+from lethe.queries.mechanism_audit.audit import study
 from lethe.queries.mechanism_audit.neighbours import standard_pairs
-from lethe.queries.mechanism_audit.reuse import MOST
-from lethe.queries.mechanism_audit.settings import MechanismSettings
-from lethe.queries.mechanism_audit.study import study
+from lethe.queries.mechanism_audit.settings import MOST, Claim, MechanismSettings
 
 RESULTS = Path(__file__).parent / "results" / "mechanism_audit.json"
 RUNS, REPEATED, SELDOM = 2000, 40, 5  # runs on each input; repetitions of what takes longer

@@ -21,7 +21,7 @@ from stacked_training import spec_of
 from workloads import WORKLOADS, workload
 
 from lethe.training.design import membership, model_seed
-from lethe.training.engines import run_in_processes
+from lethe.training.engines.processes import run_in_processes
 from lethe.training.outputs import outputs_of
 from lethe.training.shadows import ChunkJob, Shadows, Spec, chunk_jobs, train_chunk
 
@@ -29,10 +29,9 @@ from lethe.training.shadows import ChunkJob, Shadows, Spec, chunk_jobs, train_ch
 def train_alone(job: ChunkJob) -> int:
     """Train and predict the models of a chunk, keep nothing."""
     spec, last = job.spec, job.first + job.models
-    labels = np.array(spec.labels)
-    members = membership(last, len(labels), spec.seed)[job.first : last]
+    members = membership(last, len(spec.labels), spec.seed)[job.first : last]
     seeds = [model_seed(spec.seed, index) for index in range(job.first, last)]
-    return sum(1 for _ in outputs_of(spec, labels, members, seeds, job.layout))
+    return sum(1 for _ in outputs_of(spec.work(members, seeds, job.layout)))
 
 
 def alone(spec: Spec, models: int, width: int) -> float:

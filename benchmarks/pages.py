@@ -534,16 +534,24 @@ def exposure() -> list[str]:
 
 
 def references() -> list[str]:
-    """Coverage of AUC where models have effects of their own."""
+    """Coverage of AUC where models have effects of their own: references fixed, then redrawn."""
     found = results("selection_coverage")["auc"]
     kinds = list(dict.fromkeys(name.rsplit(", K=", 1)[0] for name in found))
     rows = []
     for kind in kinds:
         cells = [found[f"{kind}, K={k}"] for k in (8, 16, 32, 64)]
-        rows.append(
-            [kind, *(f"{100 * row['auc_coverage']:.1f} ({row['repetitions']})" for row in cells)]
-        )
+        rows.append([kind, *map(_covered, cells)])
     return table(["signals", "K = 8", "K = 16", "K = 32", "K = 64"], rows)
+
+
+def _covered(row: dict[str, Any]) -> str:
+    """A cell that was not run again holds at least what fixed references hold."""
+    fixed, audits = 100 * row["auc_coverage_as_they_are"], row["repetitions"]
+    if "auc_coverage_redrawn" not in row:
+        return f"≥ {fixed:.1f} ({audits})"
+    now = 100 * row["auc_coverage_redrawn"]
+    shown = f"{now:.1f}" if now >= 93 else f"**{now:.1f}**"
+    return f"{fixed:.1f} → {shown} ({audits})"
 
 
 def dp_step() -> list[str]:

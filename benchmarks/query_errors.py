@@ -45,7 +45,7 @@ from composition import bounds, pld_of_laplace
 from lethe.data.columns import read_columns
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries import statistics as private
-from lethe.queries.mechanisms.library import opendp, scalar, vector
+from lethe.queries.mechanisms.additive import opendp, scalar, vector
 
 COLUMNS = {
     "adult age": ("adult/adult.parquet", "age", (17, 100)),

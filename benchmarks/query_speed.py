@@ -31,7 +31,7 @@ from common import RESULTS, load, median_ratio, save
 
 from lethe.queries.ask import ask
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 
 COUNTIES = [f"county {at}" for at in range(50)]
 AMONG = ", ".join(f"'{name}'" for name in COUNTIES)

@@ -25,7 +25,7 @@ from query_speed import QUESTIONS, make, registered
 
 from lethe.queries.ask import ask
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 
 HERE = Path(__file__).resolve().parent
 

@@ -36,7 +36,7 @@ from common import RESULTS, load, save
 
 from lethe.data.schema import Schema
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import register
 from lethe.queries.service.access import issue_token
 

@@ -112,8 +112,8 @@ def engine_flops() -> dict[str, float]:
     import torch
     from stacked_training import spec_of
 
-    from lethe.training.layout import default_layout
-    from lethe.training.loop import train_models
+    from lethe.training.loop import default_layout, train_models
+    from lethe.training.recipe import Work
 
     torch.set_num_threads(1)
     job = workload("mlp-446")
@@ -124,14 +124,16 @@ def engine_flops() -> dict[str, float]:
         layout = default_layout(spec.recipe)
         start = time.perf_counter()
         for _ in train_models(
-            spec.recipe,
-            spec.features,
-            spec.labels,
-            members,
-            spec.pool,
-            spec.treatment,
-            range(STACK),
-            layout,
+            Work(
+                spec.recipe,
+                spec.features,
+                spec.labels,
+                members,
+                spec.pool,
+                spec.treatment,
+                range(STACK),
+                layout,
+            )
         ):
             pass
         return time.perf_counter() - start
@@ -162,7 +164,7 @@ def fma_flops() -> float | None:
 
 def child(what: str, worker: bool, seconds: float) -> dict[str, float] | None:
     """A measurement in a process of its own on one core; None where it does not work."""
-    from lethe.training.engines import worker_environment
+    from lethe.training.environment import worker_environment
 
     environment = {**os.environ, **ONE_THREAD, **(worker_environment() if worker else {})}
     if what == "onednn":

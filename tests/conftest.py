@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
-from lethe.training.engines import default_workers
+from lethe.training.environment import default_workers
 
 collect_ignore_glob = ["*conftest.py"]  # all have one name: as modules of doctests they collide
 

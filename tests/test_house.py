@@ -59,17 +59,19 @@ def test_imports_stay_light():
 def undocumented(path):
     """What is public and has no docstring, found without importing.
 
-    A method needs none where a class of the same module, such as the protocol it follows, or the
-    subject of every audit says what a method of that name does.
+    A method needs none where a class of the same module, or of the `base.py` beside it, such as
+    the protocol it follows, or the subject of every audit says what a method of that name does.
     """
     tree = ast.parse(path.read_text())
-    subject = ast.parse((PACKAGE / "assess" / "run.py").read_text())
+    owners = list(tree.body)
+    for base in (path.with_name("base.py"), PACKAGE / "assess" / "run.py"):
+        owners += ast.parse(base.read_text()).body if base.exists() else []
     if not ast.get_docstring(tree):
         yield "the module"
     kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     told = {
         node.name
-        for owner in (*tree.body, *subject.body)
+        for owner in owners
         if isinstance(owner, ast.ClassDef)
         for node in owner.body
         if isinstance(node, kinds) and ast.get_docstring(node)

@@ -35,7 +35,7 @@ from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
 from lethe.queries.ledger import chain
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import register
 
 ROWS, RIGHT = 1000, 317

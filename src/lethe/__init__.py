@@ -36,18 +36,16 @@ if TYPE_CHECKING:
     from lethe.membership.settings import AuditSettings
     from lethe.membership.vulnerability import vulnerability
     from lethe.mitigations.clipping.plan import plan_clipping
-    from lethe.mitigations.private_settings import PrivateSettings
-    from lethe.mitigations.private_training import train_only, train_privately
+    from lethe.mitigations.private_training import PrivateSettings, train_only, train_privately
     from lethe.mitigations.swag import Swag
+    from lethe.mitigations.swag_release.records import ReleaseSettings
     from lethe.mitigations.swag_release.release import read_release, release_draw
-    from lethe.mitigations.swag_release.settings import ReleaseSettings
     from lethe.queries.ask import Reply, ask
-    from lethe.queries.ledger.limits import budget_of
-    from lethe.queries.ledger.opening import open_ledger
+    from lethe.queries.charge import budget_of
+    from lethe.queries.ledger.ledger import open_ledger
     from lethe.queries.mechanism_audit.audit import audit_mechanism
-    from lethe.queries.mechanism_audit.claim import Claim
     from lethe.queries.mechanism_audit.neighbours import Pair, standard_pairs
-    from lethe.queries.mechanism_audit.settings import MechanismSettings
+    from lethe.queries.mechanism_audit.settings import Claim, MechanismSettings
     from lethe.queries.registration import Registered, register
     from lethe.reidentification.audit import audit_embeddings, audit_released
     from lethe.reidentification.released import Released
@@ -63,7 +61,7 @@ _HOME = {
     "AuditSettings": "lethe.membership.settings",
     "CallableRecipe": "lethe.training.recipe",
     "Candidate": "lethe.evidence.frontier",
-    "Claim": "lethe.queries.mechanism_audit.claim",
+    "Claim": "lethe.queries.mechanism_audit.settings",
     "Dataset": "lethe.data.dataset",
     "DpSgdRun": "lethe.evidence.dp_statement",
     "EmbeddingSettings": "lethe.reidentification.settings",
@@ -77,12 +75,12 @@ _HOME = {
     "MissingExtra": "lethe.errors",
     "NotMeasurable": "lethe.errors",
     "Pair": "lethe.queries.mechanism_audit.neighbours",
-    "PrivateSettings": "lethe.mitigations.private_settings",
+    "PrivateSettings": "lethe.mitigations.private_training",
     "Ratings": "lethe.data.records",
     "RecordSettings": "lethe.linkage.settings",
     "Refusal": "lethe.evidence.estimate",
     "Registered": "lethe.queries.registration",
-    "ReleaseSettings": "lethe.mitigations.swag_release.settings",
+    "ReleaseSettings": "lethe.mitigations.swag_release.records",
     "Released": "lethe.reidentification.released",
     "Reply": "lethe.queries.ask",
     "RunFailed": "lethe.errors",
@@ -104,7 +102,7 @@ _HOME = {
     "audit_scores": "lethe.membership.audit",
     "audit_synthetic": "lethe.linkage.audit",
     "audit_table": "lethe.linkage.audit",
-    "budget_of": "lethe.queries.ledger.limits",
+    "budget_of": "lethe.queries.charge",
     "check_claim": "lethe.evidence.epsilon",
     "clopper_pearson": "lethe.evidence.intervals",
     "compare_runs": "lethe.assess.compare",
@@ -121,7 +119,7 @@ _HOME = {
     "load_ratings": "lethe.data.records",
     "markdown": "lethe.report",
     "noise_for": "lethe.evidence.calibration",
-    "open_ledger": "lethe.queries.ledger.opening",
+    "open_ledger": "lethe.queries.ledger.ledger",
     "open_run": "lethe.membership.audit",
     "plan": "lethe.membership.planning",
     "plan_canaries": "lethe.membership.one_run",

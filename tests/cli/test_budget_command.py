@@ -15,10 +15,10 @@ import pytest
 from command import command
 
 from lethe.cli import run
-from lethe.cli.show_budget import bar
+from lethe.cli.budget import bar
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import find
 
 
@@ -246,7 +246,7 @@ def test_export_in_both_forms(place, told):
 def test_several_data_sets_must_be_named(place, told):
     assert told("create", place, "--dataset", "other", "--rho", "1")[0] == 0
     code, _, err = told("export", place)
-    assert code == 2 and "'other'" in err
+    assert code == 2 and "other, people.csv" in err
     code, _, err = told("export", place, "--dataset", "othr")
     assert code == 2 and "Did you mean 'other'" in err
     assert told("export", place, "--dataset", "other")[0] == 0

@@ -15,7 +15,7 @@ import pytest
 from lethe.cli import run
 from lethe.cli.demo import _commands, demo
 from lethe.data.shipped import write_patients
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 
 
 def test_help_says_where_the_data_come_from(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from registered_data import budget_for, registered
 
 from lethe.cli import run
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import find
 
 MEAN = "mean(age) in [18, 100] by county"

@@ -13,7 +13,7 @@ import pytest
 from command import command
 
 from lethe.cli import run as lethe
-from lethe.training.engines import stop_processes
+from lethe.training.engines.processes import stop_processes
 
 RECIPE = """\
 from sklearn.linear_model import LogisticRegression
@@ -153,7 +153,7 @@ def test_a_run_from_python_says_where_its_chunks_are_trained(run, capsys) -> Non
 
 def test_other_versions_are_named(begun) -> None:
     from lethe.errors import InputError
-    from lethe.training.settled import SettledRun
+    from lethe.training.folder import SettledRun
 
     settled = SettledRun(begun)
     settled.manifest["versions"]["numpy"] = "1.2.3"

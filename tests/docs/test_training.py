@@ -10,10 +10,9 @@ import numpy as np
 from doc_pages import files, page
 
 from lethe.data.tables import load
-from lethe.training.layout import default_layout
-from lethe.training.loop import train_models
+from lethe.training.loop import default_layout, train_models
 from lethe.training.models import load_recipe
-from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.recipe import TorchRecipe, Treatment, Work
 
 PAGE = page("training.md")
 
@@ -27,14 +26,16 @@ def test_the_recipe_on_the_page_learns(tmp_path: Path) -> None:
     members = np.zeros((1, 300), bool)
     members[0, ::2] = True
     (outputs,) = train_models(
-        recipe,
-        data.features,
-        data.labels,
-        members,
-        np.ones(300, bool),
-        Treatment(),
-        [1],
-        default_layout(recipe),
+        Work(
+            recipe,
+            data.features,
+            data.labels,
+            members,
+            np.ones(300, bool),
+            Treatment(),
+            [1],
+            default_layout(recipe),
+        )
     )
     assert (outputs.argmax(1) == data.labels)[~members[0]].mean() > 0.7
 

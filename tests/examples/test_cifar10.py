@@ -15,10 +15,9 @@ import torch
 from PIL import Image
 
 from lethe.data.tables import load
-from lethe.training.layout import Layout, default_layout
-from lethe.training.loop import train_models
+from lethe.training.loop import default_layout, train_models
 from lethe.training.models import load_recipe
-from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work
 from lethe.training.shadows import Spec
 
 FOLDER = Path(__file__).parents[2] / "examples" / "cifar10"
@@ -130,14 +129,16 @@ def test_stacked_and_alone_agree() -> None:
         np.stack(
             list(
                 train_models(
-                    recipe,
-                    features,
-                    labels,
-                    members,
-                    np.ones(64, bool),
-                    Treatment(),
-                    [5, 6],
-                    layout,
+                    Work(
+                        recipe,
+                        features,
+                        labels,
+                        members,
+                        np.ones(64, bool),
+                        Treatment(),
+                        [5, 6],
+                        layout,
+                    )
                 )
             )
         )

@@ -8,8 +8,9 @@ import pytest
 from torch import nn
 
 from lethe.errors import InputError
-from lethe.membership.candidates import CHEAP, DRAWS, NAMES, OUTPUT, PRIVATE, STANDARD
+from lethe.membership.candidates import NAMES
 from lethe.membership.settings import AuditSettings
+from lethe.mitigations.mitigation import CHEAP, DRAWS, OUTPUT, PRIVATE, STANDARD
 from lethe.mitigations.obfuscation import Obfuscation
 from lethe.training.recipe import CallableRecipe, TorchRecipe
 

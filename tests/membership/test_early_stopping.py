@@ -24,10 +24,9 @@ from lethe.membership.measure import run_attacks
 from lethe.membership.planning import plan
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.obfuscation import BASELINE, EarlyStopping, Obfuscation
-from lethe.training.folder import RunFolder
+from lethe.training.batches import stop_epochs
+from lethe.training.folder import RunFolder, SettledRun
 from lethe.training.recipe import TorchRecipe
-from lethe.training.settled import SettledRun
-from lethe.training.stops import stop_epochs
 
 EPOCHS = 60
 TRAINED: list[int] = []

@@ -13,8 +13,7 @@ from lethe.evidence.roc import auc, tpr_at_fpr
 from lethe.membership.audit import audit_scores
 from lethe.membership.scoring import score_targets
 from lethe.membership.settings import AuditSettings
-from lethe.training.handed_in import read_models
-from lethe.training.shadows import Shadows
+from lethe.training.shadows import Shadows, read_models
 
 MODELS, RECORDS, HELD = 24, 1200, 60
 

@@ -16,6 +16,7 @@ from lethe.evidence.twoway import Replicates, share_estimate
 from lethe.membership import measure
 from lethe.membership.measure import (
     AttackResult,
+    boot_name,
     record_clusters,
     risk_change,
     risk_rate,
@@ -350,4 +351,5 @@ def test_each_rate_has_its_own_error():
         if fpr is not None:
             spread = found.replicates.spread(place)
             rate = found.tpr[fpr]
-            assert rate == share_estimate(rate.value, spread, rate.n, 300, 0.95)
+            name = boot_name(found.replicates)
+            assert rate == share_estimate(rate.value, spread, rate.n, 300, 0.95, name)

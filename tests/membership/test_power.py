@@ -21,14 +21,14 @@ from lethe.membership.checks import PASS, WARN, exchanged
 from lethe.membership.measure import run_attacks
 from lethe.membership.power import (
     LARGEST_T,
+    Scorer,
     minimum_detectable_auc,
     planted,
     power_check,
-    scorer,
     smallest_effect,
 )
 
-ONLINE = scorer("lira-online")
+ONLINE = Scorer("lira-online")
 
 
 def null(models, records, seed, model_sd=0.0):

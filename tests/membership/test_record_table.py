@@ -226,7 +226,7 @@ def test_the_file_keeps_its_columns_and_gets_the_new_ones(tmp_path, monkeypatch)
 
     old = exposed_records(measured, None, pseudonyms=False)
     features = np.random.default_rng(3).normal(size=(80, 3))
-    monkeypatch.setattr("lethe.training.personal.find_spec", lambda name: None)
+    monkeypatch.setattr("lethe.training.folder.find_spec", lambda name: None)
     assert write_records(Folder(), measured, None, features) == "records.csv"
     rows = list(csv.DictReader((tmp_path / "records.csv").read_text().splitlines()))
     assert (tmp_path / "records.csv").stat().st_mode & 0o077 == 0

@@ -10,8 +10,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from lethe.errors import InputError
 from lethe.membership.attacks import ATTACKS
 from lethe.membership.settings import AuditSettings
+from lethe.training.batches import stop_epochs
 from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe
-from lethe.training.stops import stop_epochs
 
 ALL = [
     "uniform-noise",

@@ -112,7 +112,7 @@ def test_sum_equals_the_loop_and_the_bound_holds(name: str) -> None:
         assert set(total) == set(right)
         assert models.gap(total, right) <= 1e-5 * models.length(right)
         torch.testing.assert_close(own, norms.float(), rtol=1e-5, atol=1e-7)
-        for row in range(7):
+        for row in (0, 2, 4, 6):
             rest = tuple(torch.cat([part[:row], part[row + 1 :]]) for part in fresh)
             change = models.gap(total, plan.clipped_sum(rest, clip)[0]) / clip
             assert change <= 1.0001
@@ -173,16 +173,16 @@ def test_a_model_that_sorts_is_found_out_on_a_sorted_batch() -> None:
     assert "relative error" in plan.reasons[0]
 
 
-@pytest.mark.parametrize("part", ["products", "bookkeeping", "fallback"])
+@pytest.mark.parametrize("part", ["rules", "bookkeeping", "per_example"])
 def test_a_batch_in_parts_gives_the_same(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits of memory so low that no more than two of seven examples are held at once."""
     torch.manual_seed(0)
     module, batch = models.called_twice(), models.numbers(7, 4)
     cells, way = 2 * 2 * 16, BOOK
-    if part == "products":
+    if part == "rules":
         module, batch = models.convolutions(nn.GroupNorm(2, 8)), models.numbers(7, *IMAGE)
         cells = 2 * 5 * 4 * 36
-    elif part == "fallback":
+    elif part == "per_example":
         cells, way = 2 * sum(value.numel() for value in module.parameters()), VMAP
     weights = torch.rand(7)
     plan = plan_clipping(module, models.loss, batch, way=way)

@@ -178,7 +178,7 @@ def test_bfloat16_forward_keeps_the_bound_and_comes_near_float32(name: str, way:
     torch.testing.assert_close(own, norms, rtol=4 * 2**-7, atol=0)
     apart = models.gap(total, right) / models.length(right)
     assert 1e-5 < apart <= 4 * 2**-7  # coarser than float32: autocast was on
-    for row in range(8):
+    for row in (0, 3, 7):
         kept = [other for other in range(8) if other != row]
         rest, _ = plan.clipped_sum(tuple(part[kept] for part in batch), clip)
         assert 0.9999 <= models.gap(total, rest) / clip <= MOST_CHANGE

@@ -14,16 +14,16 @@ from lethe.errors import InputError
 from lethe.evidence.accounting import dp_sgd_epsilon
 from lethe.evidence.epsilon import epsilon_bound, gdp_bound
 from lethe.mitigations.dp_sgd.candidate import (
+    IndividualPrivacy,
     PrivateTraining,
+    epsilon_histogram,
     private_training,
     suggested_delta,
 )
-from lethe.mitigations.dp_sgd.individual import IndividualPrivacy, epsilon_histogram
 from lethe.mitigations.dp_sgd.method import DpSgd
 from lethe.training.design import model_seed
-from lethe.training.layout import Layout
 from lethe.training.loop import train_models
-from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work
 
 N = 400
 POOL = np.arange(500) < N
@@ -201,7 +201,7 @@ def canary_scores(
     recipe = TorchRecipe(line, learning_rate=1e-3, optimizer="sgd")
     treatment, layout = Treatment(method=method), Layout("chain", 250)
     given = features, labels, members, np.ones(8, bool), treatment, seeds, layout
-    known = np.stack([one[0] for one in train_models(recipe, *given)])
+    known = np.stack([one[0] for one in train_models(Work(recipe, *given))])
     own = known[:, labels[0]] - np.delete(known, labels[0], axis=1).mean(axis=1)
     return own[:trainings], own[trainings:]
 

@@ -1,4 +1,4 @@
-"""DP-SGD of stacked models against a loop over examples, and its noise and batches as such."""
+"""DP-SGD in the place of the loop: sampling, sums, noise, scaling by held-out records."""
 
 from __future__ import annotations
 
@@ -16,15 +16,26 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.errors import InputError
-from lethe.mitigations.dp_sgd.method import DpSgd, PoissonSampler, expected_records
+from lethe.mitigations.dp_sgd.method import (
+    MOST_DEVIATIONS,
+    DpSgd,
+    PoissonSampler,
+    expected_records,
+    scaled_by_held_out,
+)
 from lethe.training.augment import Augment
-from lethe.training.batches import noise_seed
+from lethe.training.batches import factor, noise_seed
 from lethe.training.design import membership, model_seed
-from lethe.training.layout import Layout
 from lethe.training.loop import train_models
-from lethe.training.modules import build_module
-from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
-from lethe.training.schedules import factor
+from lethe.training.recipe import (
+    CallableRecipe,
+    Layout,
+    SklearnRecipe,
+    TorchRecipe,
+    Treatment,
+    Work,
+)
+from lethe.training.users_code import build_module
 
 RECORDS, POOL, WIDTH, CLASSES, MODELS = 30, 25, 6, 3, 4
 RNG = np.random.default_rng(3)
@@ -95,7 +106,7 @@ def trained(
 ) -> NDArray[np.float32]:
     treatment = Treatment(weights=weights, method=method)
     given = FEATURES, labels, MEMBERS[models], pool, treatment, SEEDS[models], layout
-    return np.stack(list(train_models(recipe, *given)))
+    return np.stack(list(train_models(Work(recipe, *given))))
 
 
 def by_hand(
@@ -251,7 +262,7 @@ def walk(method: DpSgd, layout: Layout, models: int) -> NDArray[np.float64]:
     treatment = Treatment(weights=np.zeros(WIDTH, np.float32), method=method)
     labels = np.zeros(WIDTH, np.int64)
     found = np.stack(
-        list(train_models(recipe, eye, labels, members, pool, treatment, seeds, layout))
+        list(train_models(Work(recipe, eye, labels, members, pool, treatment, seeds, layout)))
     )
     with torch.no_grad():
         first = np.stack([build_module(line, seed).weight.T.numpy() for seed in seeds])
@@ -353,7 +364,7 @@ def test_only_torch_recipes_can_be_clipped() -> None:
 def test_a_treatment_with_noise_of_its_own_is_refused() -> None:
     given = FEATURES, LABELS, MEMBERS, MASK, Treatment(noise=0.1, method=PRIVATE), SEEDS, CHAIN
     with pytest.raises(InputError, match="noise=0"):
-        list(train_models(SGD, *given))
+        list(train_models(Work(SGD, *given)))
 
 
 def test_a_gradient_that_is_not_finite_ends_the_training() -> None:
@@ -361,3 +372,53 @@ def test_a_gradient_that_is_not_finite_ends_the_training() -> None:
     for recipe, layout in ((wild, ALONE), (replace(wild, make_module=net), CHAIN)):
         with pytest.raises(InputError, match="not finite"):
             trained(replace(PRIVATE, steps=30), recipe, layout)
+
+
+def standardised(raw: np.ndarray) -> np.ndarray:
+    return ((raw - raw.mean(axis=0)) / raw.std(axis=0)).astype(np.float32)
+
+
+def raw_and_pool(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    raw = np.random.default_rng(seed).normal(3, 2, (60, 4))
+    return raw, np.arange(60) < 40
+
+
+def test_the_first_scaling_cancels() -> None:
+    raw, pool = raw_and_pool()
+    held = raw[~pool]
+    expected = np.clip(
+        (raw - held.mean(axis=0)) / held.std(axis=0), -MOST_DEVIATIONS, MOST_DEVIATIONS
+    )
+    found = scaled_by_held_out(standardised(raw), pool)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_private_record_changes_no_other_row() -> None:
+    raw, pool = raw_and_pool()
+    other = raw.copy()
+    other[0] = 1000.0
+    first = scaled_by_held_out(standardised(raw), pool)
+    second = scaled_by_held_out(standardised(other), pool)
+    np.testing.assert_allclose(first[1:], second[1:], atol=1e-3)
+    assert np.all(second[0] == MOST_DEVIATIONS)
+
+
+def test_what_was_not_standardised_stays() -> None:
+    raw, pool = raw_and_pool()
+    codes = (raw > 3).astype(np.float32)
+    both = np.hstack([standardised(raw), codes])
+    np.testing.assert_array_equal(scaled_by_held_out(both, pool)[:, 4:], codes)
+    images = np.random.default_rng(1).random((60, 1, 2, 2)).astype(np.float32)
+    assert scaled_by_held_out(images, pool) is images
+
+
+def test_a_column_that_only_private_records_vary_in_is_dropped() -> None:
+    raw, pool = raw_and_pool()
+    raw[~pool, 2] = 7.0
+    assert not scaled_by_held_out(standardised(raw), pool)[:, 2].any()
+
+
+def test_too_few_held_out_records() -> None:
+    raw, _ = raw_and_pool()
+    with pytest.raises(InputError, match="hold out two"):
+        scaled_by_held_out(standardised(raw), np.arange(60) < 59)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -18,7 +17,6 @@ from lethe.mitigations.obfuscation import (
     dropped,
     equal_mean,
     exponential_weights,
-    logistic_weights,
     noise_on_mean,
     standard_mitigations,
 )
@@ -49,11 +47,8 @@ def test_weights_against_the_formula_one_by_one(
 @given(SCORES, st.floats(0, 5), st.floats(0, 5))
 def test_more_exposed_never_weighs_more(t: np.ndarray, alpha: float, beta: float) -> None:
     ordered = np.sort(t)
-    for weights in (
-        exponential_weights(ordered, alpha, beta),
-        logistic_weights(ordered, beta, alpha + 0.1),
-    ):
-        assert (np.diff(weights) <= 0).all() and (0 <= weights).all() and (weights <= 1).all()
+    weights = exponential_weights(ordered, alpha, beta)
+    assert (np.diff(weights) <= 0).all() and (0 <= weights).all() and (weights <= 1).all()
 
 
 def test_records_without_a_score_weigh_most_and_infinitely_exposed_ones_least() -> None:
@@ -61,7 +56,6 @@ def test_records_without_a_score_weigh_most_and_infinitely_exposed_ones_least() 
     assert exponential_weights(t, 2, 2).tolist() == [1, 0, 1]
     assert exponential_weights(t, 2, 2, 0.25, 0.75).tolist() == [0.75, 0.25, 0.75]
     assert exponential_weights(t, 0, 2).tolist() == [1, 1, 1]
-    assert logistic_weights(t, 2, 1).tolist() == pytest.approx([1, 0, 1])
 
 
 @pytest.mark.parametrize(
@@ -78,15 +72,6 @@ def test_records_without_a_score_weigh_most_and_infinitely_exposed_ones_least() 
 def test_weights_out_of_range_are_refused(settings: tuple[float, ...], why: str) -> None:
     with pytest.raises(InputError, match=why):
         exponential_weights(np.zeros(2), *settings)
-
-
-def test_logistic_is_one_half_at_its_centre_and_removal_in_the_limit() -> None:
-    t = np.array([0.0, 1.9, 2.0, 2.1, 9.0])
-    assert logistic_weights(t, 2.0, 0.7)[2] == 0.5
-    assert logistic_weights(np.array([2.7]), 2.0, 0.7) == pytest.approx([1 / (1 + math.e)])
-    assert logistic_weights(t, 2.0, 1e-9).tolist() == pytest.approx([1, 1, 0.5, 0, 0])
-    with pytest.raises(InputError, match="temperature=0"):
-        logistic_weights(t, 2.0, 0)
 
 
 @given(hnp.arrays(np.float32, st.integers(1, 50), elements=st.floats(0, 1, width=32)))
@@ -171,41 +156,5 @@ def test_nothing_to_compare_is_refused() -> None:
         standard_mitigations(0, 0, 2, 5)
 
 
-EVERY = [BASELINE, *standard_mitigations(0.01, 2, 2, 5)]
-
-
 def test_the_baseline_changes_nothing() -> None:
     assert BASELINE.treatment(WEIGHTS) == Treatment()
-
-
-@pytest.mark.parametrize("mitigation", EVERY, ids=lambda m: m.name)
-class TestContract:
-    """What holds for every mitigation."""
-
-    @given(hnp.arrays(np.float32, st.integers(1, 40), elements=st.floats(0, 1, width=32)))
-    def test_any_weights_give_a_valid_treatment(
-        self, mitigation: Obfuscation, weights: np.ndarray
-    ) -> None:
-        before = weights.copy()
-        treatment = mitigation.treatment(weights)
-        assert (weights == before).all()
-        if treatment.weights is not None:
-            assert treatment.weights.shape == weights.shape
-            assert treatment.weights.dtype == np.float32
-        assert mitigation.needs_weights == (treatment.weights is not None)
-        json.dumps(treatment.describe(), allow_nan=False)
-
-    def test_settings_are_plain_values(self, mitigation: Obfuscation) -> None:
-        assert json.loads(json.dumps(mitigation.settings, allow_nan=False)) == mitigation.settings
-        assert mitigation.title and mitigation.name == mitigation.name.lower()
-
-    def test_nothing_is_claimed_as_proof(self, mitigation: Obfuscation) -> None:
-        guarantee = mitigation.guarantee()
-        assert guarantee.kind == "empirical-only" and not guarantee.proven
-        assert not guarantee.parameters and guarantee.voided_by and guarantee.assumptions
-        private = any("computed from the private records" in a for a in guarantee.assumptions)
-        assert private == mitigation.needs_weights
-
-
-def test_names_are_unique() -> None:
-    assert len({mitigation.name for mitigation in EVERY}) == len(EVERY)

@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from lethe.errors import InputError
 from lethe.evidence.accounting import dp_sgd_epsilon
-from lethe.mitigations import private_state
+from lethe.mitigations import private_training as private_state
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
-from lethe.mitigations.private_settings import PrivateSettings
-from lethe.mitigations.private_training import train_only, train_privately
+from lethe.mitigations.private_training import PrivateSettings, train_only, train_privately
 
 
 def small(seed: int = 0) -> nn.Module:

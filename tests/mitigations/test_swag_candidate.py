@@ -9,13 +9,17 @@ import pytest
 import torch
 from torch import nn
 
-from lethe.mitigations.swag_release.candidate import DrawMethod, PosteriorDraw
-from lethe.mitigations.swag_release.mechanism import RELEASE, child_seed, swag_ppm
-from lethe.mitigations.swag_release.settings import ReleaseSettings
-from lethe.training.layout import Layout
+from lethe.mitigations.swag_release.mechanism import (
+    RELEASE,
+    DrawMethod,
+    PosteriorDraw,
+    ReleaseSettings,
+    child_seed,
+    swag_ppm,
+)
 from lethe.training.loop import train_models
-from lethe.training.modules import build_module
-from lethe.training.recipe import CallableRecipe, TorchRecipe, Treatment
+from lethe.training.recipe import CallableRecipe, Layout, TorchRecipe, Treatment, Work
+from lethe.training.users_code import build_module
 
 
 def network() -> nn.Module:
@@ -45,14 +49,16 @@ def test_each_shadow_model_is_a_draw_of_the_mechanism_on_its_own_records() -> No
     ways = method()
     outputs = list(
         train_models(
-            RECIPE,
-            features,
-            labels,
-            members,
-            POOL,
-            Treatment(method=ways),
-            [5, 6],
-            Layout("alone", 1),
+            Work(
+                RECIPE,
+                features,
+                labels,
+                members,
+                POOL,
+                Treatment(method=ways),
+                [5, 6],
+                Layout("alone", 1),
+            )
         )
     )
     for at, seed in enumerate((5, 6)):

@@ -13,14 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.mitigations.loss_floor import floored_log_likelihood, loss_bound
-from lethe.mitigations.pseudo_weights import linear_weights, scalar_weights, target_weights
+from lethe.mitigations.pseudo_posterior import linear_weights, scalar_weights, target_weights
 from lethe.mitigations.swag import Swag
 from lethe.mitigations.swag_release import ReleaseSettings, model_logits, scale_response, swag_ppm
-from lethe.mitigations.swag_release.keeper import Keeper
-from lethe.mitigations.swag_release.mechanism import DRAWS, MEASURE, Samples, child_seed
-from lethe.mitigations.swag_release.records import Records, class_log_likelihood
-from lethe.mitigations.swag_release.training import Phase, Trained
+from lethe.mitigations.swag_release.mechanism import DRAWS, MEASURE, child_seed
+from lethe.mitigations.swag_release.records import (
+    Records,
+    class_log_likelihood,
+    floored_log_likelihood,
+    loss_bound,
+)
+from lethe.mitigations.swag_release.training import Checkpoints, Phase, Samples, Trained
 
 SETTINGS = ReleaseSettings(
     2.0,
@@ -67,7 +70,7 @@ def test_training_is_momentum_sgd_on_the_weighted_loss() -> None:
     theta = [one.detach().clone().requires_grad_() for one in model.parameters()]
     names = [name for name, _ in model.named_parameters()]
     speed = [torch.zeros_like(one) for one in theta]
-    trained.train(Phase("fit", (1, 2), 4, 0.3), weights, Keeper())
+    trained.train(Phase("fit", (1, 2), 4, 0.3), weights, Checkpoints())
     for _ in range(4):
         scores = torch.func.functional_call(model, dict(zip(names, theta, strict=True)), (inputs,))
         chance = 0.9 * scores.softmax(1)[torch.arange(10), truth] + 0.1 / 3
@@ -99,7 +102,7 @@ def test_every_record_counts_its_weight_whatever_the_batches() -> None:
             size,
             "refuse",
         )
-        trained.train(Phase("fit", (1,), 1, 1e-6), weights, Keeper())
+        trained.train(Phase("fit", (1,), 1, 1e-6), weights, Checkpoints())
         after = nn.utils.parameters_to_vector(model.parameters()).detach()
         moved.append((after - before) / steps)
     assert moved[0].abs().max() > 1e-8
@@ -147,11 +150,11 @@ def test_step_four_by_hand() -> None:
     inputs, truth = blobs()
     rows: dict[str, Any] = {}
 
-    class Watch(Keeper):
-        def keep(self, name: str, tensors: Any) -> None:
+    class Watch(Checkpoints):
+        def save(self, name: str, tensors: Any) -> None:
             rows[name] = {key: value.detach().clone() for key, value in tensors.items()}
 
-    done = swag_ppm(network(), inputs, truth, SETTINGS, 3, keeper=Watch())
+    done = swag_ppm(network(), inputs, truth, SETTINGS, 3, checkpoints=Watch())
     logs = rows["4-draws"]["log_likelihoods"].numpy()
     assert logs.shape == (6, 48)
     assert done.risk == pytest.approx(np.abs(logs).max(0))
@@ -169,12 +172,12 @@ def test_step_five_begins_where_step_two_ended() -> None:
     """With no epoch in step 5 its weights are those of step 2, not the end of SWAG's path."""
     kept: dict[str, Any] = {}
 
-    class Watch(Keeper):
-        def keep(self, name: str, tensors: Any) -> None:
+    class Watch(Checkpoints):
+        def save(self, name: str, tensors: Any) -> None:
             kept[name] = {key: value.detach().clone() for key, value in tensors.items()}
 
     settings = changed(refit_epochs=0, scales=(), rounds=1)
-    swag_ppm(network(), *blobs(), settings, 3, keeper=Watch())
+    swag_ppm(network(), *blobs(), settings, 3, checkpoints=Watch())
     for name, value in kept["2-fit"].items():
         assert torch.equal(value, kept["5-refit-0"][name])
         assert torch.equal(value, kept["5-refit-1"][name])

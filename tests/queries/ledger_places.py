@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 
 ONE = 10**9  # units
 FINGERPRINT = "f" * 64

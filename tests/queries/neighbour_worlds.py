@@ -12,7 +12,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -31,19 +31,17 @@ from lethe.queries import ask as asking
 from lethe.queries import release as releasing
 from lethe.queries.answer import Answer
 from lethe.queries.charge import Charge
-from lethe.queries.evaluate import Exact, Groups
-from lethe.queries.ledger.opening import open_ledger
-from lethe.queries.mechanisms.additive import Noised
-from lethe.queries.mechanisms.finding_keys import Found
-from lethe.queries.mechanisms.law import Law
-from lethe.queries.mechanisms.spend import Neighbours, Spend
+from lethe.queries.lattice import Exact, Groups
+from lethe.queries.ledger.ledger import open_ledger
+from lethe.queries.mechanisms import additive, choosing, threshold
+from lethe.queries.mechanisms.additive import Law, Noised
+from lethe.queries.mechanisms.threshold import Found
 from lethe.queries.parse import parse
 from lethe.queries.plan import make_plan
-from lethe.queries.privacy import Privacy
+from lethe.queries.privacy import Neighbours, Privacy, Spend
 from lethe.queries.registration import register
 from lethe.queries.table import Table
 
-STATISTICS = "lethe.queries.statistics"
 BIG = 2**53
 DAYS = [0, 18262, 18262, 18262, -719162, 2932896, -719163, 2932897, 2**31 - 1, -(2**31)]
 TEXTS = [
@@ -390,7 +388,7 @@ def outcome(world: World, question: str, privacy: Privacy) -> Outcome:
         try:
             plan = make_plan(parse(question), world.table.schema, privacy)
             reply = asking.answer(world.table, plan, world.ledger, "t", "ann")
-            found_groups = bool(plan.query.by) and plan.query.by[0].among is None
+            found_groups = plan.query.finds_groups
             rows = [_shape(row) for row in reply.answers.rows]
             seen: Any = (
                 "answered",
@@ -455,12 +453,11 @@ class Boundary:
 def boundary() -> Iterator[Boundary]:
     """Noise off: everything below the statistics notes what it is given and hands it on."""
     seen = Boundary()
-    with ExitStack() as patches:
-        for name in ("counts", "moments", "regression"):
-            patches.enter_context(mock.patch(f"{STATISTICS}.{name}.noised", seen.noised))
-        for place in ("lethe.queries.release", f"{STATISTICS}.quantiles"):
-            patches.enter_context(mock.patch(f"{place}.exponential", seen.exponential))
-        patches.enter_context(mock.patch(f"{STATISTICS}.grouping.found_keys", seen.found_keys))
+    with (
+        mock.patch.object(additive, "noised", seen.noised),
+        mock.patch.object(choosing, "exponential", seen.exponential),
+        mock.patch.object(threshold, "found_keys", seen.found_keys),
+    ):
         yield seen
 
 

@@ -18,7 +18,7 @@ from lethe.queries.ask import Reply, ask
 from lethe.queries.bind import bind
 from lethe.queries.charge import Charge
 from lethe.queries.evaluate import measure
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.parse import parse
 from lethe.queries.registration import register
 from lethe.queries.table import Table

@@ -25,7 +25,7 @@ from lethe.queries.ledger.contract import (
     NoLedger,
     UnknownAnalyst,
 )
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import find
 from lethe.queries.table import Table
 

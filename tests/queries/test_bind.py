@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lethe.data.schema import Schema
 from lethe.errors import InputError
-from lethe.queries.bind import bind, names_of
+from lethe.queries.bind import bind
 from lethe.queries.parse import parse
 
 SCHEMA = Schema.of(
@@ -93,11 +93,6 @@ def test_the_person_is_a_column_and_no_group() -> None:
     ):
         with pytest.raises(InputError, match=why):
             bind(parse(query), SCHEMA, person)
-
-
-def test_all_columns_of_a_question_are_named_once() -> None:
-    found = parse("mean(age) in [0, 1] where (sex = 'F' or age > 1) and smoker = true by born")
-    assert sorted(names_of(found)) == ["age", "born", "sex", "smoker"]
 
 
 @pytest.mark.parametrize(

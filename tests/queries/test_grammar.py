@@ -7,25 +7,27 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethe.queries.aggregates import (
+    Count,
+    Histogram,
+    Mean,
+    Mode,
+    Quantile,
+    Regression,
+    Sum,
+    Variance,
+)
+from lethe.queries.aggregates.counts import Categories
 from lethe.queries.grammar import (
     Among,
     Both,
     Bounds,
-    Categories,
     Compare,
     Condition,
-    Count,
     Either,
-    Histogram,
     IsNull,
     Key,
-    Mean,
-    Mode,
-    Quantile,
     Query,
-    Regression,
-    Sum,
-    Variance,
     among,
     joined,
     name_text,

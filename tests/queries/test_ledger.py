@@ -19,8 +19,9 @@ from ledger_places import FINGERPRINT, ONE, PLACES, made, postgres_server, pure,
 from lethe.errors import InputError
 from lethe.evidence.gdp import gdp_delta
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import COSTS, Charge, charge_of, check_cost
-from lethe.queries.ledger import chain, refusals, stored
+from lethe.queries.charge import COSTS, MOST_UNITS, Charge, budget_of, charge_of, check_cost
+from lethe.queries.ledger import chain, words
+from lethe.queries.ledger import ledger as ledgers
 from lethe.queries.ledger.contract import (
     BudgetExhausted,
     Damaged,
@@ -31,10 +32,8 @@ from lethe.queries.ledger.contract import (
     Unavailable,
     UnknownAnalyst,
 )
-from lethe.queries.ledger.limits import MOST_UNITS, budget_of
-from lethe.queries.ledger.opening import open_ledger
-from lethe.queries.mechanisms.spend import Spend
-from lethe.queries.privacy import Privacy
+from lethe.queries.ledger.ledger import open_ledger
+from lethe.queries.privacy import Privacy, Spend
 
 
 @pytest.fixture(scope="module")
@@ -298,7 +297,7 @@ def test_entries_are_in_order_and_exported(opened):
 def test_a_clock_that_goes_back_is_noted_and_changes_nothing(opened, monkeypatch):
     times = iter(["2030-01-01T00:00:02+00:00", "2030-01-01T00:00:01+00:00"])
     ledger = opened()
-    monkeypatch.setattr(stored, "now_text", lambda: next(times))
+    monkeypatch.setattr(ledgers, "now_text", lambda: next(times))
     spend(ledger, query="a")
     spend(ledger, query="b")
     told = ledger.verify()
@@ -467,9 +466,9 @@ def test_the_fingerprint_is_the_one_of_the_budget(opened):
 
 
 REFUSALS = (
-    re.escape(refusals.EXHAUSTED),
-    re.escape(refusals.OTHER_DATA),
-    re.escape(refusals.NO_BUDGET),
+    re.escape(words.EXHAUSTED),
+    re.escape(words.OTHER_DATA),
+    re.escape(words.NO_BUDGET),
     r"a cost of epsilon [0-9.]+ does not fit: you have epsilon [0-9.]+ left\. Nothing was spent\.",
     r"you have asked \d+ of \d+ queries\. Nothing was spent; .*",
     r"(relation|unit)='[a-z/-]+' of the answer is not the budget's '[a-z/-]+': .*",

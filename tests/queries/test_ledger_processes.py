@@ -13,13 +13,13 @@ from ledger_places import FINGERPRINT, ONE, made, pure, spend
 
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.contract import BudgetExhausted
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 
 WORKER = """
 import sys
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.ledger.contract import BudgetExhausted
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 
 where, outbox, name, count, fingerprint = sys.argv[1:]
 ledger = open_ledger(where)

@@ -17,7 +17,7 @@ from lethe.queries.charge import Charge
 from lethe.queries.ledger.anchor import Anchor, key_of_name
 from lethe.queries.ledger.contract import Damaged, Unavailable
 from lethe.queries.ledger.document import findings_on
-from lethe.queries.ledger.opening import open_ledger, rollback_assumption
+from lethe.queries.ledger.ledger import open_ledger, rollback_assumption
 from lethe.queries.ledger.words import budget_words
 from lethe.report import render
 
@@ -303,7 +303,7 @@ def test_what_an_analyst_may_know(place):
     assert ledger.balance("people", "alice") == before
     ledger.grant("people", "alice", Charge("epsilon", ONE), queries=7)
     own = ledger.balance("people", "alice")
-    assert (own.limit.units, own.left.units, own.most_queries) == (ONE, ONE // 2, 7)
+    assert (own.limit.units, own.left.units, own.most) == (ONE, ONE // 2, 7)
     with pytest.raises(InputError, match="no budget"):
         ledger.balance("people", "bob")
     ledger.close()

@@ -15,7 +15,7 @@ from lethe.errors import InputError, LetheError
 from lethe.queries.charge import Charge
 from lethe.queries.ledger import chain
 from lethe.queries.ledger.contract import Damaged, Entry, NoLedger, Unavailable
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.ledger.rows import FIELDS
 from lethe.queries.ledger.sqlite_store import TRIGGERS, SqliteStore
 

@@ -12,9 +12,8 @@ from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.rules import parse_rule
 from lethe.queries.mechanism_audit.audit import audit_mechanism, code_of
-from lethe.queries.mechanism_audit.claim import Claim
 from lethe.queries.mechanism_audit.neighbours import Pair, standard_pairs
-from lethe.queries.mechanism_audit.settings import MechanismSettings
+from lethe.queries.mechanism_audit.settings import Claim, MechanismSettings
 from lethe.report import render
 
 PAIRS = standard_pairs(0, 1)[:2]

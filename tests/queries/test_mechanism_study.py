@@ -11,11 +11,9 @@ from scipy.stats import binom
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
-from lethe.queries.mechanism_audit.claim import Claim
+from lethe.queries.mechanism_audit.audit import Study, study
 from lethe.queries.mechanism_audit.neighbours import Pair, standard_pairs
-from lethe.queries.mechanism_audit.reuse import MOST
-from lethe.queries.mechanism_audit.settings import MechanismSettings
-from lethe.queries.mechanism_audit.study import Study, study
+from lethe.queries.mechanism_audit.settings import MOST, Claim, MechanismSettings
 
 CASES = benchmark("known_mechanisms")
 LONGER = {

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError
-from lethe.queries.grammar import Bounds, Compare, Count, Key, Mean, Quantile, Query
-from lethe.queries.parse import EXAMPLES, LONGEST, parse
+from lethe.queries.aggregates import Count, Mean, Quantile, examples
+from lethe.queries.grammar import Bounds, Compare, Key, Query
+from lethe.queries.parse import LONGEST, parse
 
 
 def test_the_example_of_the_manual() -> None:
@@ -18,7 +19,7 @@ def test_the_example_of_the_manual() -> None:
     assert found == Query(Mean("age", Bounds(18, 100)), None, (Key("county"),))
 
 
-@pytest.mark.parametrize("example", EXAMPLES.values())
+@pytest.mark.parametrize("example", examples().values())
 def test_every_example_in_a_message_is_right(example: str) -> None:
     assert str(parse(str(parse(example)))) == str(parse(example))
 

@@ -23,7 +23,7 @@ from starlette.testclient import TestClient
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import find
 from lethe.queries.service import web
 from lethe.queries.service.access import (
@@ -36,8 +36,7 @@ from lethe.queries.service.access import (
     revoke_token,
 )
 from lethe.queries.service.openapi import document
-from lethe.queries.service.query_service import DatasetConfig, QueryService
-from lethe.queries.service.served import Served
+from lethe.queries.service.query_service import DatasetConfig, QueryService, Served
 from lethe.queries.service.server import check_place
 from lethe.queries.service.web import build
 

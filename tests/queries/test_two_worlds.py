@@ -23,12 +23,12 @@ from lethe.cli import run
 from lethe.errors import RunFailed
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
-from lethe.queries.ledger import refusals, stored
-from lethe.queries.ledger.opening import open_ledger
+from lethe.queries.ledger import contract, words
+from lethe.queries.ledger import ledger as ledgers
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.service.access import AuditLog, RateLimiter, RowCounter, Tokens, issue_token
 from lethe.queries.service.openapi import document
-from lethe.queries.service.query_service import DatasetConfig, QueryService
-from lethe.queries.service.served import Served
+from lethe.queries.service.query_service import DatasetConfig, QueryService, Served
 from lethe.queries.service.web import build
 
 ONE = 10**9
@@ -237,7 +237,7 @@ def test_no_endpoint_in_no_state_sees_the_other_record_or_the_other_analysts(pai
     same("alice", "POST", "/v1/models/label", 403, **rows)
     # A machine that stops between payment and answer; then the question is asked again.
     with monkeypatch.context() as stopped:
-        stopped.setattr(stored.StoredLedger, "answered", fails)
+        stopped.setattr(ledgers.Ledger, "answered", fails)
         same("alice", "POST", ASK, 503, **question("count() where age > 50"))
     same("alice", "POST", ASK, 409, **question("count() where age > 50"))
     same("alice", "POST", ASK, 200, **question("count() where age > 50", again=True))
@@ -247,14 +247,14 @@ def test_no_endpoint_in_no_state_sees_the_other_record_or_the_other_analysts(pai
     same("erin", "POST", ASK, 200, **question("count()", epsilon=0.001))
     assert b"1 of 1 queries" in same("erin", "POST", ASK, 403, **question("count() where age > 3"))
     whole = same("dave", "POST", ASK, 403, **question("count()", epsilon=3.0))
-    assert json.loads(whole)["message"] == refusals.EXHAUSTED
+    assert json.loads(whole)["message"] == words.EXHAUSTED
     assert same("dave", "GET", BUDGET, 200) == same("dave", "GET", BUDGET, 200)
     # Data that change after they were bound, and a file that is gone, or unreadable.
     for at, world in enumerate(worlds):
         extra = {name: np.append(values, values[at]) for name, values in people(bool(at)).items()}
         pq.write_table(pa.table(extra), world.folder / "people.parquet")
     changed = same("dave", "POST", ASK, 409, **question("count() where age > 1"))
-    assert json.loads(changed)["message"] == refusals.OTHER_DATA
+    assert json.loads(changed)["message"] == words.OTHER_DATA
     for at, world in enumerate(worlds):
         (world.folder / "people.parquet").write_bytes(b"no table" * (at + 1))
     same("dave", "POST", ASK, 503, **question("count() where age > 2"))
@@ -285,7 +285,7 @@ def test_where_anybody_may_ask_the_rest_of_the_budget_stays_untold(pair):
         status, body = both(worlds, "alice", "POST", ASK, **question("count()"))
         assert status == 200 and json.loads(body)["left"] is None
     status, body = both(worlds, "alice", "POST", ASK, **question("count()", epsilon=3))
-    assert (status, json.loads(body)["message"]) == (403, refusals.EXHAUSTED)
+    assert (status, json.loads(body)["message"]) == (403, words.EXHAUSTED)
 
 
 def test_too_fast_is_the_same_for_both(pair):
@@ -307,38 +307,39 @@ def test_too_fast_is_the_same_for_both(pair):
 def test_a_leak_that_is_planted_is_seen(pair, monkeypatch, leak, who, method, path, more):
     """What the data set has left, numbers of entries, a function of rows: each makes it fail."""
     worlds = pair()
-    balance, spend = stored.StoredLedger.balance, stored.StoredLedger.spend
+    balance, spend = ledgers.Ledger.balance, ledgers.Ledger.spend
     if leak == "left":
 
         def shown(ledger, dataset, analyst):
             left = ledger.status(dataset).left
-            return stored.replace(balance(ledger, dataset, analyst), left=left)
+            account = balance(ledger, dataset, analyst)
+            return ledgers.replace(account, limit=left, spent=Charge(left.rule, 0))
 
-        monkeypatch.setattr(stored.StoredLedger, "balance", shown)
+        monkeypatch.setattr(ledgers.Ledger, "balance", shown)
     elif leak == "receipt":
 
         def received(ledger, **given):
             receipt = spend(ledger, **given)
-            return stored.replace(receipt, left=ledger.status(given["dataset"]).left)
+            return ledgers.replace(receipt, left=ledger.status(given["dataset"]).left)
 
-        monkeypatch.setattr(stored.StoredLedger, "spend", received)
+        monkeypatch.setattr(ledgers.Ledger, "spend", received)
     elif leak == "words":
 
         def told(ledger, **given):
             try:
                 return spend(ledger, **given)
-            except refusals.BudgetExhausted as error:
+            except contract.BudgetExhausted as error:
                 left = ledger.status(given["dataset"]).left.amount
-                raise refusals.BudgetExhausted(f"only {left} is left") from error
+                raise contract.BudgetExhausted(f"only {left} is left") from error
 
-        monkeypatch.setattr(stored.StoredLedger, "spend", told)
+        monkeypatch.setattr(ledgers.Ledger, "spend", told)
     elif leak == "number":
 
         def numbered(ledger, **given):
             receipt = spend(ledger, **given)
-            return stored.replace(receipt, charge=Charge("epsilon", receipt.number))
+            return ledgers.replace(receipt, charge=Charge("epsilon", receipt.number))
 
-        monkeypatch.setattr(stored.StoredLedger, "spend", numbered)
+        monkeypatch.setattr(ledgers.Ledger, "spend", numbered)
     else:
         tables = QueryService.tables
 
@@ -407,9 +408,9 @@ REFUSED = [
 def test_the_command_tells_no_world_from_the_other(pair, monkeypatch, capsys):
     worlds = pair()
     same = Commands(worlds, monkeypatch, capsys).same
-    for words in REFUSED:
+    for asked in REFUSED:
         for how in ((), ("--json",), ("--dry-run",), ("--explain",)):
-            assert same(*words, *how)[0] in ({0, 2} if how == ("--dry-run",) else {2}), words
+            assert same(*asked, *how)[0] in ({0, 2} if how == ("--dry-run",) else {2}), asked
     assert same("count()", "--epsilon", 0.1, analyst="zoe")[0] == 2
     assert same("count()", "--epsilon", 0.1, budget="c.db")[0] == 2
     assert same("count()", "--epsilon", 0.1, budget="people.parquet")[0] == 1
@@ -425,12 +426,12 @@ def test_the_command_tells_no_world_from_the_other(pair, monkeypatch, capsys):
     assert same(*found, "--dry-run")[0] == 0
     assert same(*found)[0] == 2  # this budget is without delta
     with monkeypatch.context() as stopped:
-        stopped.setattr(stored.StoredLedger, "answered", fails)
+        stopped.setattr(ledgers.Ledger, "answered", fails)
         assert same("count() where age > 50", "--epsilon", 0.05)[0] == 4
     assert same("count() where age > 50", "--epsilon", 0.05)[0] == 2
     assert same("count() where age > 50", "--epsilon", 0.05, "--again")[0] == 0
     assert same("count()", "--epsilon", 0.9)[0] == 2
-    assert refusals.EXHAUSTED.split(".")[0] in same("count()", "--epsilon", 3, analyst="dave")[2]
+    assert words.EXHAUSTED.split(".")[0] in same("count()", "--epsilon", 3, analyst="dave")[2]
     for at, world in enumerate(worlds):
         extra = {name: np.append(values, values[at]) for name, values in people(bool(at)).items()}
         pq.write_table(pa.table(extra), world.folder / "people.parquet")
@@ -446,14 +447,15 @@ def test_the_command_tells_no_world_from_the_other(pair, monkeypatch, capsys):
 
 def test_a_leak_that_is_planted_in_the_command_is_seen(pair, monkeypatch, capsys):
     same = Commands(pair(), monkeypatch, capsys).same
-    balance = stored.StoredLedger.balance
+    balance = ledgers.Ledger.balance
 
     def shown(ledger, dataset, analyst):
         left = ledger.status(dataset).left
-        return stored.replace(balance(ledger, dataset, analyst), left=left)
+        account = balance(ledger, dataset, analyst)
+        return ledgers.replace(account, limit=left, spent=Charge(left.rule, 0))
 
     given = ("count()", "--epsilon", 0.1, "--json")
     same(*given)
-    monkeypatch.setattr(stored.StoredLedger, "balance", shown)
+    monkeypatch.setattr(ledgers.Ledger, "balance", shown)
     with pytest.raises(AssertionError):
         same(*given)

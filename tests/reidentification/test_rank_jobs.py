@@ -8,7 +8,7 @@ import pytest
 from lethe.errors import RunFailed
 from lethe.reidentification.rank_jobs import do_job, gather, rank_jobs
 from lethe.reidentification.ranks import ranks
-from lethe.training.engines import run_in_processes
+from lethe.training.engines.processes import run_in_processes
 
 
 def problem():

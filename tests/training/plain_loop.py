@@ -12,8 +12,8 @@ from torch.optim import lr_scheduler
 from torch.optim.swa_utils import AveragedModel
 
 from lethe.training.batches import Mixer, Shuffler, dropout_seed, noise_seed, plan, validation_rows
-from lethe.training.modules import build_module
 from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.users_code import build_module
 
 
 def scheduler_of(recipe: TorchRecipe, optimizer: torch.optim.Optimizer, steps: int):

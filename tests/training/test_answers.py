@@ -25,15 +25,19 @@ from lethe.training.answers import (
     Rounding,
     Temperature,
     log_distributions,
+    noisy_copies,
     tempered,
     vote_logits,
 )
-from lethe.training.copies import noisy_copies
-from lethe.training.estimators import prepared
-from lethe.training.layout import Layout
-from lethe.training.method import Work
-from lethe.training.outputs import outputs_of
-from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
+from lethe.training.outputs import outputs_of, prepared
+from lethe.training.recipe import (
+    CallableRecipe,
+    Layout,
+    SklearnRecipe,
+    TorchRecipe,
+    Treatment,
+    Work,
+)
 from lethe.training.shadows import Spec, chunk_jobs, train_chunk
 from lethe.training.signals import signal_from_logits, signal_from_probabilities
 
@@ -58,8 +62,8 @@ def spec(recipe: Any = TORCH, **treatment: Any) -> Spec:
     return Spec(FEATURES, LABELS, 3, POOL, recipe, Treatment(**treatment), 0)
 
 
-def heard(recipe: Any, **treatment: Any) -> list[tuple[np.ndarray, str]]:
-    return list(outputs_of(spec(recipe, **treatment), LABELS, MEMBERS, [1, 2], None))
+def observed(recipe: Any, **treatment: Any) -> list[tuple[np.ndarray, str]]:
+    return list(outputs_of(spec(recipe, **treatment).work(MEMBERS, [1, 2])))
 
 
 # --- by hand ------------------------------------------------------------------------------
@@ -78,13 +82,13 @@ def test_who_knows_the_temperature_has_the_signal_back(temperature: float) -> No
     logits = RNG.normal(size=(1, 50, 4)) * 5
     labels = RNG.integers(0, 4, 50)
     answer = Temperature(temperature)
-    found, kind = answer.heard(logits, "logits")
+    found, kind = answer.observation(logits, "logits")
     assert kind == "logits" and (found.argmax(1) == logits[0].argmax(1)).all()
     wanted = signal_from_logits(logits[0], labels)
     assert signal_from_logits(found, labels) == pytest.approx(wanted, abs=1e-5)
     p = np.exp(log_distributions(logits[0], "logits"))
     p[:5] = [1.0, 0.0, 0.0, 0.0]  # as trees answer
-    found, kind = answer.heard(p[None], "probabilities")
+    found, kind = answer.observation(p[None], "probabilities")
     assert kind == "probabilities" and found.sum(1) == pytest.approx(1)
     if temperature >= 1:
         wanted = signal_from_probabilities(p, labels)
@@ -93,23 +97,23 @@ def test_who_knows_the_temperature_has_the_signal_back(temperature: float) -> No
 
 def test_a_temperature_near_0_loses_what_no_number_holds() -> None:
     """e^-800 is 0 in double precision: 8 nats below the best at T = 0.01 is as good as 80."""
-    found, _ = Temperature(0.01).heard(np.array([[[0.0, -8.0], [0.0, -80.0]]]), "logits")
+    found, _ = Temperature(0.01).observation(np.array([[[0.0, -8.0], [0.0, -80.0]]]), "logits")
     assert found[0] == pytest.approx(found[1]) and -7.5 < found[0, 1] < -7
 
 
 def test_rounding_by_hand() -> None:
     p = np.array([[0.86, 0.12, 0.02], [0.44, 0.36, 0.20], [0.36, 0.42, 0.22]])
-    found, kind = Rounding(1).heard(p[None], "probabilities")
+    found, kind = Rounding(1).observation(p[None], "probabilities")
     assert kind == "logits"
     # 0.02 is answered as 0 and counts as half of 0.1; 0.36 and 0.42 are answered alike.
     wanted = [[0.9, 0.1, 0.05], [0.4, 0.4, 0.2], [0.4, 0.4, 0.2]]
     assert np.exp(found) == pytest.approx(np.array(wanted))
     assert found.argmax(1).tolist() == [0, 0, 0]
-    same, _ = Rounding(1).heard(np.log(p)[None] + 7.0, "logits")
+    same, _ = Rounding(1).observation(np.log(p)[None] + 7.0, "logits")
     assert same == pytest.approx(found)
     signal = signal_from_logits(found, np.array([0, 2, 1]))
     assert signal == pytest.approx(np.log([0.9 / 0.15, 0.2 / 0.8, 0.4 / 0.6]))
-    nothing, _ = Rounding(0).heard(np.full((1, 1, 3), 1 / 3), "probabilities")
+    nothing, _ = Rounding(0).observation(np.full((1, 1, 3), 1 / 3), "probabilities")
     assert np.exp(nothing) == pytest.approx(0.5) and nothing.argmax() == 0
 
 
@@ -152,17 +156,17 @@ def test_votes_keep_the_answer_and_the_order_of_robustness(
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda one: type(one).__name__)
 def test_nan_stays_to_be_refused_with_its_record(answer: Answer) -> None:
-    asked = 1 + len(answer.questions(FEATURES))
+    asked = 1 + len(answer.queries(FEATURES))
     outputs = RNG.normal(size=(asked, 30, 3))
     outputs[-1, 7, 1] = np.nan
-    found, kind = answer.heard(outputs, "logits")
+    found, kind = answer.observation(outputs, "logits")
     assert np.isnan(found[7]).any() and np.isfinite(np.delete(found, 7, 0)).all()
     with pytest.raises(InputError, match="the first is record 7"):
         signal_from_logits(found, LABELS)
     with pytest.raises(InputError, match="probabilities of record 3"):
         p = np.full((asked, 30, 3), 1 / 3)
         p[0, 3] = 0.5
-        answer.heard(p, "probabilities")
+        answer.observation(p, "probabilities")
 
 
 # --- in training --------------------------------------------------------------------------
@@ -182,12 +186,12 @@ def test_a_torch_model_is_asked_about_every_copy() -> None:
     treatment = Treatment(answer=answer, weights=weights)
     found = list(
         outputs_of(
-            replace(spec(recipe), treatment=treatment), LABELS, MEMBERS, [1, 2], Layout("alone", 1)
+            replace(spec(recipe), treatment=treatment).work(MEMBERS, [1, 2], Layout("alone", 1))
         )
     )
     questions = [FEATURES, *noisy_copies(FEATURES, 4, 1.0, 3)]
     plain = outputs_of(
-        replace(spec(), treatment=replace(treatment, answer=None)), LABELS, MEMBERS, [1, 2], None
+        replace(spec(), treatment=replace(treatment, answer=None)).work(MEMBERS, [1, 2])
     )
     for (ours, kind), module, (full, _) in zip(found, built, plain, strict=True):
         with torch.no_grad():
@@ -201,7 +205,9 @@ def test_a_torch_model_is_asked_about_every_copy() -> None:
 def test_an_estimator_is_asked_about_every_copy() -> None:
     answer = LabelOnly(copies=4, scale=1.0)
     questions = [FEATURES, *noisy_copies(FEATURES, 4, 1.0, 0)]
-    for (ours, kind), row, seed in zip(heard(SKLEARN, answer=answer), MEMBERS, (1, 2), strict=True):
+    for (ours, kind), row, seed in zip(
+        observed(SKLEARN, answer=answer), MEMBERS, (1, 2), strict=True
+    ):
         fitted = prepared(SKLEARN.estimator, seed).fit(FEATURES[row], LABELS[row])
         labels = np.stack([fitted.predict(one) for one in questions])
         assert kind == "logits" and ours == pytest.approx(vote_logits(labels, 3))
@@ -213,8 +219,8 @@ def test_users_code_answers_in_a_limited_way_too(outputs: str) -> None:
     given = np.log(table) if outputs == "logits" else table
     recipe = CallableRecipe(lambda rows, weights, seed: lambda asked: given[asked], outputs)
     for answer in ANSWERS[:2]:
-        wanted, kind = answer.heard(given[None], outputs)
-        for found, told in heard(recipe, answer=answer):
+        wanted, kind = answer.observation(given[None], outputs)
+        for found, told in observed(recipe, answer=answer):
             assert told == kind and np.array_equal(found, wanted)
 
 
@@ -242,7 +248,7 @@ def test_other_ways_to_train_are_asked_about_copies_that_nobody_trains_on() -> N
     weights = RNG.random(30).astype(np.float32)
     groups = np.arange(30) // 2
     job = replace(spec(method=method, answer=answer, weights=weights), groups=groups)
-    found = list(outputs_of(job, LABELS, MEMBERS, [1, 2], None))
+    found = list(outputs_of(job.work(MEMBERS, [1, 2])))
     (work,) = method.works
     assert work.features.shape == (90, 6) and np.array_equal(work.features[:30], FEATURES)
     assert np.array_equal(work.features[30:].reshape(2, 30, 6), noisy_copies(FEATURES, 2, 0.5, 0))
@@ -260,7 +266,7 @@ def test_a_chunk_holds_signals_and_accuracy_of_the_answer(answer: Answer, tmp_pa
     train_chunk(job)
     shard = job.finished()
     assert shard is not None and shard.correct is not None
-    known = list(outputs_of(job.spec, LABELS, shard.members.astype(bool), shard.seeds, None))
+    known = list(outputs_of(job.spec.work(shard.members.astype(bool), shard.seeds.tolist())))
     for model, (outputs, kind) in enumerate(known):
         assert kind == "logits"
         assert np.array_equal(shard.signals[model], signal_from_logits(outputs, LABELS))
@@ -271,11 +277,11 @@ def test_a_chunk_holds_signals_and_accuracy_of_the_answer(answer: Answer, tmp_pa
 def test_flat_images_are_moved_as_images() -> None:
     images = RNG.random((5, 12)).astype(np.float32)
     answer = LabelOnly(copies=3, scale=0.0, kind="image", shift=1, shape=(3, 4), seed=2)
-    made = answer.questions(images)
+    made = answer.queries(images)
     assert made.shape == (3, 5, 12)
     wanted = noisy_copies(images.reshape(5, 3, 4), 3, 0.0, 2, "image", shift=1)
     assert np.array_equal(made, wanted.reshape(3, 5, 12)) and not np.array_equal(made[0], images)
-    assert LabelOnly(copies=2).questions(images.reshape(5, 3, 4)).shape == (2, 5, 3, 4)
+    assert LabelOnly(copies=2).queries(images.reshape(5, 3, 4)).shape == (2, 5, 3, 4)
 
 
 # --- bad input and names ------------------------------------------------------------------
@@ -294,7 +300,7 @@ def test_flat_images_are_moved_as_images() -> None:
         (lambda: LabelOnly(kind="imag"), "Did you mean 'image'"),
         (lambda: LabelOnly(shape=(2, 3)), "set kind='image'"),
         (
-            lambda: LabelOnly(kind="image", shape=(2, 2)).questions(FEATURES),
+            lambda: LabelOnly(kind="image", shape=(2, 2)).queries(FEATURES),
             "does not hold the 6 numbers of a record",
         ),
     ],
@@ -313,7 +319,7 @@ def test_recipes_say_which_answers_they_cannot_give() -> None:
     reason = table.refuses(Treatment(answer=LabelOnly()))
     assert reason is not None and "Predict takes row numbers only" in reason
     with pytest.raises(InputError, match="cannot be applied: labels are attacked by asking"):
-        heard(table, answer=LabelOnly())
+        observed(table, answer=LabelOnly())
     recipes = [
         TorchRecipe(regression, loss="squared-error"),
         SklearnRecipe(LinearRegression()),

@@ -1,14 +1,24 @@
-"""Mini-batches: every row once an epoch, even sizes, streams of each model alone."""
+"""Batches, streams of each model alone, and learning rates, by hand and against torch."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.optim import lr_scheduler
 
-from lethe.training.batches import Mixer, Shuffler, dropout_seed, generator, noise_seed, plan
-from lethe.training.recipe import Treatment
+from lethe.training.batches import (
+    Mixer,
+    Shuffler,
+    dropout_seed,
+    factor,
+    generator,
+    noise_seed,
+    plan,
+)
+from lethe.training.recipe import SCHEDULES, Treatment
 
 
 @given(st.integers(0, 60), st.integers(1, 20), st.integers(0, 9), st.integers(0, 3))
@@ -104,3 +114,30 @@ def test_plan_with_removal_counts_only_who_is_left() -> None:
 def test_plan_never_has_zero_steps() -> None:
     nobody = np.zeros(10, np.float32)
     assert plan(10, 10, 64, 1, Treatment(weights=nobody, remove=True))[0].steps == 1
+
+
+@given(steps=st.integers(3, 200))
+def test_one_cycle_is_torchs(steps: int) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
+    wanted = lr_scheduler.OneCycleLR(optimizer, 2.0, total_steps=steps, cycle_momentum=False)
+    for step in range(steps):
+        assert 2.0 * factor("one-cycle", step, steps, 0.0) == pytest.approx(
+            wanted.get_last_lr()[0], rel=1e-9
+        )
+        optimizer.step()
+        if step < steps - 1:
+            wanted.step()
+
+
+@given(schedule=st.sampled_from(SCHEDULES), steps=st.integers(1, 300), warmup=st.floats(0, 0.99))
+def test_factors_lie_between_0_and_1(schedule: str, steps: int, warmup: float) -> None:
+    rates = [factor(schedule, step, steps, warmup) for step in range(steps)]
+    assert all(0 <= rate <= 1 + 1e-12 for rate in rates)
+    if schedule == "constant":
+        assert rates == sorted(rates) and rates[-1] == 1 or round(warmup * steps) == steps
+
+
+def test_a_cosine_by_hand() -> None:
+    assert [factor("cosine", step, 4, 0.0) for step in range(4)] == pytest.approx(
+        [1.0, 0.5 + 0.5**1.5, 0.5, 0.5 - 0.5**1.5]
+    )

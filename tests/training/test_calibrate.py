@@ -13,10 +13,11 @@ from torch import nn
 
 from lethe.training import calibrate as module
 from lethe.training.calibrate import Trial, calibrate, half_of_memory
+from lethe.training.engines import settled_layout
 from lethe.training.folder import RunFolder
-from lethe.training.layout import Layout, default_layout, settled_layout
+from lethe.training.loop import default_layout
 from lethe.training.networks import layers
-from lethe.training.recipe import SklearnRecipe, TorchRecipe, Treatment
+from lethe.training.recipe import Layout, SklearnRecipe, TorchRecipe, Treatment
 from lethe.training.shadows import Spec
 
 RNG = np.random.default_rng(0)

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from lethe.errors import InputError
-from lethe.training.callables import train_callable
+from lethe.training.outputs import train_callable
 from lethe.training.recipe import CallableRecipe, Treatment
-from lethe.training.seeding import seeded
+from lethe.training.users_code import seeded
 
 RNG = np.random.default_rng(0)
 LABELS = np.arange(60) % 3

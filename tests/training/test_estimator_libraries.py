@@ -20,8 +20,8 @@ from torch import nn
 from xgboost import XGBClassifier, XGBRegressor
 
 from lethe.errors import InputError
-from lethe.training.estimators import prepared, train_sklearn
 from lethe.training.models import load_recipe
+from lethe.training.outputs import prepared, train_sklearn
 from lethe.training.recipe import SklearnRecipe, Treatment
 
 RNG = np.random.default_rng(0)

@@ -22,7 +22,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC
 
 from lethe.errors import InputError
-from lethe.training.estimators import train_sklearn
+from lethe.training.outputs import train_sklearn
 from lethe.training.recipe import SklearnRecipe, Treatment
 
 RNG = np.random.default_rng(0)

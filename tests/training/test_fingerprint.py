@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
@@ -394,31 +395,46 @@ def test_too_deep_is_refused() -> None:
 # --- recipe files -------------------------------------------------------------------------
 
 SCRIPT = """
-import json, sys
-from pathlib import Path
+import json, os, sys
 from lethe.training.models import load_recipe
-print(load_recipe(sys.argv[1] + ":make", None).code_hash())
+for line in sys.stdin:
+    file, environment = json.loads(line)
+    if os.fork() == 0:  # no hash sees the modules that an earlier one loaded
+        try:
+            os.environ.update(environment)
+            print(load_recipe(file + ":make", None).code_hash(), flush=True)
+        except BaseException as error:
+            print(repr(error), flush=True)
+        os._exit(0)
+    os.wait()
 """
+
+
+@functools.cache
+def hasher(hash_seed: str) -> subprocess.Popen[str]:
+    """A process that computes hashes, each in a child of its own."""
+    own = {"PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SRC)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **own},
+        cwd="/",
+    )
+    atexit.register(process.communicate)
+    return process
 
 
 def code_hash(file: Path, hash_seed: str = "0", **env: str) -> str:
     """The hash as a fresh process computes it."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(file)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={
-            **os.environ,
-            "PYTHONHASHSEED": hash_seed,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(SRC),
-            **env,
-        },
-        cwd="/",
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    process = hasher(hash_seed)
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(json.dumps([str(file), env]) + "\n")
+    process.stdin.flush()
+    found = process.stdout.readline().strip()
+    assert len(found) == 64, found
+    return found
 
 
 def write(folder: Path, **files: str) -> Path:

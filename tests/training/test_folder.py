@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError, RunFailed
@@ -203,6 +203,7 @@ NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
 PLAIN = TEXT | NUMBERS | st.booleans()
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(TEXT, PLAIN | st.lists(PLAIN) | st.none()))
 def test_toml_is_read_back_as_written(table: dict[str, Any]) -> None:
     kept = {key: value for key, value in table.items() if value is not None}

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from lethe.errors import InputError
-from lethe.training.engines import run_in_processes, stop_processes
+from lethe.training.engines.processes import run_in_processes, stop_processes
 from lethe.training.models import default_recipe, load_callable, load_recipe, mlp
 from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
 from lethe.training.shadows import Shadows, Spec, chunk_jobs, train_chunk

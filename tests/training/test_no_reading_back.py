@@ -12,9 +12,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lethe.training.augment import Augment
-from lethe.training.layout import PER_GPU, Layout
 from lethe.training.loop import train_models
-from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.recipe import PER_GPU, Layout, TorchRecipe, Treatment, Work
 
 aten = torch.ops.aten
 WAITS = (aten._local_scalar_dense, aten.nonzero, aten.is_nonzero, aten.equal, aten.masked_select)
@@ -71,14 +70,16 @@ def waits(recipe: TorchRecipe, layout: Layout) -> list[str]:
     members[0, ::2] = members[1, 1::2] = True
     with Watch() as watch:
         made = train_models(
-            recipe,
-            FEATURES,
-            LABELS,
-            members,
-            members[0] | members[1],
-            Treatment(weights=RNG.random(24).astype(np.float32), noise=0.01),
-            [1, 2],
-            layout,
+            Work(
+                recipe,
+                FEATURES,
+                LABELS,
+                members,
+                members[0] | members[1],
+                Treatment(weights=RNG.random(24).astype(np.float32), noise=0.01),
+                [1, 2],
+                layout,
+            )
         )
         assert len(list(made)) == 2
     return watch.waited

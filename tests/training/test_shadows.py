@@ -14,7 +14,7 @@ from torch import nn
 
 from lethe.errors import InputError, RunFailed
 from lethe.training.design import membership, model_seed
-from lethe.training.engines import run_in_processes
+from lethe.training.engines.processes import run_in_processes
 from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
 from lethe.training.shadows import (
     ChunkJob,
@@ -227,11 +227,10 @@ class Odd:
         return predict
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_nan_names_model_and_record_and_writes_nothing(tmp_path: Path, workers: int) -> None:
+def test_nan_names_model_and_record_and_writes_nothing(tmp_path: Path) -> None:
     jobs = chunk_jobs(spec(recipe=CallableRecipe(Odd(model_seed(0, 3)))), tmp_path, 6, 2)
     with pytest.raises(InputError, match="shadow model 3: logits hold NaN.*record 7"):
-        list(run_in_processes(jobs, train_chunk, workers))
+        list(run_in_processes(jobs, train_chunk, 2))
     assert not shard_path(tmp_path, 1).exists()
     assert not [p for p in tmp_path.rglob("*") if p.suffix == ".part"]
 

@@ -14,13 +14,12 @@ from plain_loop import train_plainly
 from torch import nn
 
 from lethe.errors import InputError
+from lethe.training.batches import Stops, stop_epochs
 from lethe.training.design import membership, model_seed
-from lethe.training.layout import Layout, default_layout
-from lethe.training.loop import train_models
-from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.loop import default_layout, train_models
+from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work
 from lethe.training.shadows import Shadows, Spec, chunk_jobs, train_chunk
 from lethe.training.shards import shard_path
-from lethe.training.stops import Stops, stop_epochs
 
 RECORDS, POOL, WIDTH, CLASSES, MODELS = 47, 37, 5, 3, 6
 RNG = np.random.default_rng(4)
@@ -58,8 +57,8 @@ RECIPES = {
 def trained(
     recipe: TorchRecipe, layout: Layout, treatment: Treatment, stops: Stops | None = None
 ) -> np.ndarray:
-    given = FEATURES, LABELS, MEMBERS, MASK, treatment, SEEDS, layout, stops
-    return np.stack(list(train_models(recipe, *given)))
+    work = Work(recipe, FEATURES, LABELS, MEMBERS, MASK, treatment, SEEDS, layout)
+    return np.stack(list(train_models(work, stops)))
 
 
 @given(st.integers(1, 3000))

@@ -12,8 +12,8 @@ from tiny_encoder import BODY, CAUSE, tiny_encoder
 
 from lethe.data.text import find_encoder
 from lethe.errors import InputError
-from lethe.training.callables import train_callable
 from lethe.training.fingerprint import hash_json
+from lethe.training.outputs import train_callable
 from lethe.training.recipe import CallableRecipe, TorchRecipe, Treatment
 from lethe.training.text_recipe import (
     FreshClassifier,

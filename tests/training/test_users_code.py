@@ -1,16 +1,19 @@
-"""Mistakes in the user's code: one line that names the place."""
+"""The user's code: mistakes named by their line, fresh modules from a factory."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.linear_model import LogisticRegression
+from torch import nn
 
 from lethe.errors import InputError, RunFailed
 from lethe.training.models import load_recipe
-from lethe.training.users_code import users_code
+from lethe.training.users_code import build_module, parameter_count, users_code
 
 RECIPE = """
 import numpy as np
@@ -44,3 +47,32 @@ def test_what_is_no_mistake_passes_through(error: BaseException) -> None:
     with pytest.raises(type(error)) as caught, users_code("it"):
         raise error
     assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: 3, "returned int, expected a torch.nn.Module"),
+        (nn.ReLU, "without trainable parameters"),
+        (lambda: nn.Linear(3), "make_module fails: TypeError.*test_users_code.py, line"),
+    ],
+)
+def test_factories_that_make_no_model_are_refused(make: Any, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        build_module(make, 0)
+
+
+def test_initial_weights_follow_the_seed_alone() -> None:
+    first, other, again = (build_module(lambda: nn.Linear(4, 3), seed).weight for seed in (0, 1, 0))
+    assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+def test_parameters_that_training_can_change_are_counted() -> None:
+    """4 * 3 weights and 3 biases; the frozen layer of 3 * 2 + 2 does not count."""
+
+    def make() -> nn.Module:
+        module = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+        module[1].requires_grad_(False)
+        return module
+
+    assert parameter_count(make) == 15

@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
         _tell(str(error), error, arguments)
         return error.exit_code
     except KeyboardInterrupt:
-        from lethe.training.engines import stop_processes
+        from lethe.training.engines.processes import stop_processes
 
         stop_processes()
         print(

@@ -22,9 +22,8 @@ from lethe.cli.options import (
 )
 from lethe.errors import InputError
 from lethe.queries.mechanism_audit.audit import audit_mechanism, code_of
-from lethe.queries.mechanism_audit.claim import claim_from
 from lethe.queries.mechanism_audit.neighbours import Pair, standard_pairs, users_pairs
-from lethe.queries.mechanism_audit.settings import MechanismSettings
+from lethe.queries.mechanism_audit.settings import MechanismSettings, claim_from
 from lethe.training.fingerprint import digest
 from lethe.training.models import load_callable
 

@@ -153,7 +153,7 @@ def scores(
     """
     from lethe.membership.audit import audit_scores
     from lethe.membership.checks import duplicates
-    from lethe.training.handed_in import read_models
+    from lethe.training.shadows import read_models
 
     file = Path(subject_named(file, run.config, "audit scores"))
     given = given_in(settings)
@@ -186,7 +186,7 @@ def _say_time(
     found: Subject, settings: AuditSettings, workers: int | None, progress: Progress
 ) -> None:
     """What fine-tuning will take, measured on this machine, before it begins."""
-    from lethe.training.engines import default_workers
+    from lethe.training.environment import default_workers
     from lethe.training.recipe import CallableRecipe
     from lethe.training.text_recipe import fine_tune_seconds
 

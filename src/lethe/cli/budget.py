@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,6 +12,9 @@ from cyclopts import App, Parameter
 from lethe.cli.register import forget_data
 
 if TYPE_CHECKING:
+    from lethe.queries.charge import Charge
+    from lethe.queries.ledger.contract import Status
+    from lethe.queries.ledger.ledger import Ledger
     from lethe.queries.registration import Registered
 
 
@@ -17,6 +22,16 @@ if TYPE_CHECKING:
 # the one that it was.
 
 FLAG = Parameter(name="--json", negative=())
+_WIDTH = 30
+
+
+@contextlib.contextmanager
+def _opened(where: str, anchor: Path | None = None) -> Iterator[Ledger]:
+    """The ledger, closed afterwards."""
+    from lethe.queries.ledger.ledger import open_ledger
+
+    with contextlib.closing(open_ledger(where, anchor)) as ledger:
+        yield ledger
 
 
 def show(
@@ -35,17 +50,14 @@ def show(
     """
     import json
 
-    from lethe.cli.budget_words import dataset_of, opened
-    from lethe.cli.show_budget import print_status
-
-    with opened(where) as ledger:
-        names = [dataset_of(ledger, dataset)] if dataset else ledger.datasets()
+    with _opened(where) as ledger:
+        names = [dataset] if dataset else ledger.datasets()
         found = [ledger.status(name) for name in names]
     if as_json:
         print(json.dumps([status.to_json() for status in found], indent=1))
     else:
         for status in found:
-            print_status(status)
+            _print_status(status)
     return 0
 
 
@@ -70,9 +82,8 @@ def verify(
     anchor
         File that `lethe budget anchor --to` made.
     """
-    from lethe.cli.budget_words import opened
 
-    with opened(where, anchor) as ledger:
+    with _opened(where, anchor) as ledger:
         found = ledger.verify(tuple(head or ()))
     for problem in found.problems:
         print(f"WRONG: {problem}")
@@ -102,9 +113,8 @@ def anchor(where: str, /, *, to: Path | None = None) -> int:
         File to keep them in, best on another disk or machine. If it is there, the ledger is
         compared with it first.
     """
-    from lethe.cli.budget_words import opened
 
-    with opened(where) as ledger:
+    with _opened(where) as ledger:
         if to is not None:
             ledger.write_anchor(to)
             count = len(ledger.datasets())
@@ -131,9 +141,8 @@ def accept(where: str, /, *, reason: str, anchor: Path | None = None) -> int:
     anchor
         File of `lethe budget anchor --to` that it disagrees with; it is written anew.
     """
-    from lethe.cli.budget_words import opened
 
-    with opened(where, anchor) as ledger:
+    with _opened(where, anchor) as ledger:
         found = ledger.accept(reason)
     print(f"Accepted, and written into every data set: {found}.")
     return 0
@@ -157,11 +166,10 @@ def export(
     import json
     import sys
 
-    from lethe.cli.budget_words import dataset_of, opened
     from lethe.queries.ledger.chain import canonical
 
-    with opened(where) as ledger:
-        rows = list(ledger.export(dataset_of(ledger, dataset)))
+    with _opened(where) as ledger:
+        rows = list(ledger.export(dataset or ledger.only_dataset()))
     if form == "jsonl":
         for row in rows:
             print(json.dumps(row, sort_keys=True))
@@ -170,6 +178,44 @@ def export(
     table.writeheader()
     table.writerows({**row, **{k: canonical(row[k]) for k in ("body", "state")}} for row in rows)
     return 0
+
+
+def bar(spent: Charge, whole: Charge) -> str:
+    """How much of it is gone; never empty once something was spent, never full while some is left.
+
+    >>> from lethe.queries.charge import Charge
+    >>> bar(Charge("rho", 1), Charge("rho", 10**9)), bar(Charge("rho", 0), Charge("rho", 9))
+    ('#.............................', '..............................')
+    """
+    full = _WIDTH * spent.units // whole.units
+    full = max(full, 1) if spent.units else 0
+    return "#" * full + "." * (_WIDTH - full)
+
+
+def _print_status(status: Status) -> None:
+    """A bar, the analysts as a table, and plain words."""
+    from rich.text import Text
+
+    from lethe.cli.show_candidates import terminal, titled
+    from lethe.queries.charge import in_words
+    from lethe.queries.ledger.words import budget_words
+
+    console = terminal()
+    console.print(Text(f"{status.dataset}: {in_words(status.budget)} by {status.unit}"))
+    part = status.spent.units / status.budget.units
+    console.print(Text(f"[{bar(status.spent, status.budget)}] {part:.1%} spent"))
+    if status.shares:
+        table = titled()
+        for heading in ("analyst", "own budget", "spent", "can still spend", "queries"):
+            table.add_column(heading, overflow="fold")
+        for share in status.shares:
+            most = "" if share.most_queries is None else f" of {share.most_queries}"
+            own = "-" if share.limit is None else in_words(share.limit)
+            cells = (share.analyst, own, in_words(share.spent), in_words(share.left))
+            table.add_row(*map(Text, (*cells, f"{share.queries}{most}")))
+        console.print(table)
+    for line in budget_words(status):
+        console.print(Text(line))
 
 
 # `lethe budget report`: the ledger as a finished run, with findings and a page.
@@ -214,15 +260,14 @@ def report(
         Print findings.json instead of the summary.
     """
     given = {"dataset": dataset, "gate": gate, "head": head, "anchor": anchor, "out": out}
-    from lethe.cli.budget_words import dataset_of, opened
     from lethe.cli.options import finish, merged, run_folder, running
     from lethe.files import for_owner
     from lethe.queries.ledger.document import findings_on
     from lethe.training.fingerprint import digest
 
     options = merged(config, given)
-    with opened(where, options.get("anchor") and Path(options["anchor"])) as ledger:
-        name = dataset_of(ledger, options["dataset"])
+    with _opened(where, options.get("anchor") and Path(options["anchor"])) as ledger:
+        name = options["dataset"] or ledger.only_dataset()
         findings = findings_on(ledger, name, options["gate"] or (), options["head"] or ())
     bound = digest("ledger", name, findings.reproduction["head"])
     folder = run_folder(options["out"], Path(name).stem, bound)
@@ -298,24 +343,23 @@ def create(
     relation
         Neighbours: one more or less (add/remove), or another instead (replace-one).
     """
-    from lethe.cli.budget_words import limit_of, opened, rule_of
     from lethe.errors import InputError
-    from lethe.queries.ledger.limits import in_words
+    from lethe.queries.charge import in_words
 
     if data is None and dataset is None:
         raise InputError("lethe budget create needs --data FILE, or --dataset NAME.")
     name = dataset or str(data and data.name)
-    whole = rule_of(epsilon, delta, rho, mu2)
-    own = [limit_of(one, whole) for one in analyst or ()]
+    whole = _rule_of(epsilon, delta, rho, mu2)
+    own = [_limit_of(text, whole) for text in analyst or ()]
     if len(dict(own)) < len(own):
-        raise InputError("--analyst names somebody twice; give each one budget.")
+        raise InputError("--analyst names an analyst twice; give each one budget.")
     if (unit == "user" and data is not None) is not (person is not None):
         raise InputError(
             "--unit user --data FILE needs --person COLUMN and --rows N: whose records they are, "
             "and how many of each count; without --unit user there is no --person."
         )
     found = None if data is None else _registered(data, schema, prepared, table)
-    with opened(where) as ledger:
+    with _opened(where) as ledger:
         ledger.create(
             name,
             whole,
@@ -360,11 +404,10 @@ def grant(
     dataset
         Name in the ledger. [the only one]
     """
-    from lethe.cli.budget_words import dataset_of, opened
-    from lethe.queries.ledger.limits import budget_of, in_words
+    from lethe.queries.charge import budget_of, in_words
 
-    with opened(where) as ledger:
-        status = ledger.status(dataset_of(ledger, dataset))
+    with _opened(where) as ledger:
+        status = ledger.status(dataset or ledger.only_dataset())
         deltas = status.budget.delta if delta is None else delta
         limit = budget_of(status.budget.rule, amount, deltas)
         ledger.grant(status.dataset, analyst, limit, queries=queries)
@@ -397,16 +440,49 @@ def raise_budget(
     dataset
         Name in the ledger. [the only one]
     """
-    from lethe.cli.budget_words import dataset_of, opened
-    from lethe.queries.ledger.limits import budget_of, in_words
+    from lethe.queries.charge import budget_of, in_words
 
-    with opened(where) as ledger:
-        before = ledger.status(dataset_of(ledger, dataset))
+    with _opened(where) as ledger:
+        before = ledger.status(dataset or ledger.only_dataset())
         deltas = before.budget.delta if delta is None else delta
         after = budget_of(before.budget.rule, amount, deltas)
         ledger.raise_budget(before.dataset, after, reason=reason)
     print(f"{before.dataset}: {in_words(before.budget)} raised to {in_words(after)}.")
     return 0
+
+
+def _rule_of(
+    epsilon: float | None, delta: float | None, rho: float | None, mu2: float | None
+) -> Charge:
+    """The budget of the command line."""
+    from lethe.errors import InputError
+    from lethe.queries.charge import budget_of
+
+    given = {"epsilon": epsilon, "rho": rho, "mu2": mu2}
+    named = [(rule, amount) for rule, amount in given.items() if amount is not None]
+    if len(named) != 1:
+        raise InputError("a budget is in one currency: give one of --epsilon, --rho and --mu2.")
+    rule, amount = named[0]
+    if delta is not None and rule != "epsilon":
+        raise InputError(f"--delta={delta:g} goes with --epsilon; a budget of {rule} has none.")
+    return budget_of(rule, amount, delta or 0.0)
+
+
+def _limit_of(text: str, whole: Charge) -> tuple[str, Charge]:
+    """NAME=AMOUNT or NAME=AMOUNT,DELTA; delta is that of the data set where none is given."""
+    from lethe.errors import InputError
+    from lethe.queries.charge import budget_of
+
+    name, equals, rest = text.rpartition("=")
+    parts = rest.split(",")
+    try:
+        numbers = [float(part) for part in parts]
+    except ValueError:
+        numbers = []
+    if not (name and equals and 1 <= len(numbers) <= 2):
+        raise InputError(f"--analyst {text!r} must be NAME=AMOUNT, such as --analyst alice=1.0.")
+    delta = numbers[1] if len(numbers) == 2 else whole.delta
+    return name, budget_of(whole.rule, numbers[0], delta)
 
 
 def _registered(

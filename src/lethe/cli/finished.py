@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lethe.training.settled import SettledRun
+    from lethe.training.folder import SettledRun
     from lethe.training.shadows import Shadows
 
 
@@ -44,7 +44,7 @@ def audited(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
     from lethe.cli.subject import load_subject
     from lethe.errors import InputError
     from lethe.membership.by_hand import chunks_of
-    from lethe.training.settled import SettledRun
+    from lethe.training.folder import SettledRun
     from lethe.training.shadows import Shadows
 
     settled = SettledRun(run)
@@ -87,7 +87,7 @@ def _scores(settled: SettledRun, asked: defaultdict[str, Any], data: str | None)
 
     from lethe.cli.options import scores_name
     from lethe.errors import InputError
-    from lethe.training.handed_in import read_models
+    from lethe.training.shadows import read_models
 
     file = Path(data or str(asked["file"]))
     shadows, targets = read_models(file, asked["signal"] or "logit")

@@ -162,10 +162,9 @@ def _check(where: str, given: dict[str, Any], kinds: _Kinds) -> None:
 
 def _service(settings: dict[str, Any], folder: Path, stack: contextlib.ExitStack) -> QueryService:
     from lethe.errors import InputError
-    from lethe.queries.ledger.opening import URLS, open_ledger
+    from lethe.queries.ledger.ledger import URLS, open_ledger
     from lethe.queries.service.access import RowCounter
-    from lethe.queries.service.query_service import DatasetConfig, QueryService
-    from lethe.queries.service.served import Served
+    from lethe.queries.service.query_service import DatasetConfig, QueryService, Served
     from lethe.training.models import load_callable
 
     where = settings.get("budget")

@@ -44,7 +44,7 @@ def shadow(
         The audit's recipe, if its file lies elsewhere on this machine.
     """
     from lethe.errors import InputError
-    from lethe.training.engines import run_in_processes
+    from lethe.training.engines.processes import run_in_processes
     from lethe.training.shadows import train_chunk
 
     if show == (index is not None):
@@ -72,7 +72,7 @@ def _chunks(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
     from lethe.cli.subject import load_subject
     from lethe.errors import InputError
     from lethe.membership.by_hand import chunks_of
-    from lethe.training.settled import SettledRun
+    from lethe.training.folder import SettledRun
 
     settled = SettledRun(run)
     if not (run / "audit.toml").is_file():

@@ -64,7 +64,7 @@ def look_around(folder: Path) -> Surroundings:
     Args:
         folder: where runs are to be written; it need not exist.
     """
-    from lethe.training.engines.environment import (
+    from lethe.training.environment import (
         ONE_THREAD,
         default_workers,
         has_wide_vectors,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from scipy.special import fdtri
 
-from lethe.evidence.twoway import Replicates, Spread, combined, interaction_of
+from lethe.evidence.twoway import Replicates, Spread, combine, combined, interaction_of
 
 SURE = 0.8
 """Share of audits whose width should lie within the limits that a forecast gives."""
@@ -43,7 +43,12 @@ class Forecast:
         targets, records, _ = parts
         both = min(interaction_of(parts, replicates.clusters), targets, records)
         pairs, clusters, _ = replicates.clusters
-        return cls(targets - both, records - both, both, pairs, clusters)
+        models = targets - both
+        fixed, whole = combine(parts, replicates.clusters), replicates.spread(at)
+        if whole.variance > fixed.variance:
+            # What models do as references shrinks with their number as what they do as targets.
+            models = whole.variance - records
+        return cls(models, records - both, both, pairs, clusters)
 
     def spread(self, models: float = 1.0, records: float = 1.0) -> Spread:
         """The two-way variance with `models` times the models and `records` times the records."""

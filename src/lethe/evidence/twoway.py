@@ -8,6 +8,11 @@ are one target cluster, because each fixes the other's membership.
 
 The bootstrap works on counts of scores above a fixed grid of thresholds, one row of counts a
 cluster, so that a thousand draws are one small matrix product.
+
+A model is a target and a reference of the other targets. What it does as a reference is measured
+by leaving it out and scoring the others anew (the jackknife: Efron and Stein, Annals of Statistics
+1981). Most of that is noise of single records, which redrawing records shows already; what models
+have in common over the records is what is added, see `Influence`.
 """
 
 from __future__ import annotations
@@ -15,10 +20,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import chdtri, stdtrit
 
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
@@ -29,6 +35,8 @@ _GRID = 400
 _MAX_GROUPS = 1500
 _CELLS = 1 << 20
 _FEW = 5
+_NOISE = 1.5  # standard errors, of alike models, that a part of the records must exceed
+_LOTS = 50
 _KINDS = ("targets", "records", "cells")
 
 
@@ -168,22 +176,158 @@ class Replicates:
     Attributes:
         values: (3, draws, statistics) replicates for targets, records and cells redrawn.
         clusters: number of clusters of each kind.
+        influence: of the models as references; None where these are taken as they are.
     """
 
     values: NDArray[np.float64]
     clusters: tuple[int, int, int]
+    influence: Influence | None = None
 
     def __sub__(self, other: Replicates) -> Replicates:
-        return Replicates(self.values - other.values, self.clusters)
+        both = None
+        if self.influence is not None and other.influence is not None:
+            both = self.influence.minus(other.influence)
+        return Replicates(self.values - other.values, self.clusters, both)
 
     def spread(self, at: int) -> Spread:
-        """Two-way variance of one statistic."""
-        return combine(self.parts(at), self.clusters)
+        """Two-way variance of one statistic, what models do as references included."""
+        parts = self.parts(at)
+        fixed = combine(parts, self.clusters)
+        if self.influence is None:
+            return fixed
+        return self.influence.widened(fixed, parts, self.clusters, at)
 
     def parts(self, at: int) -> tuple[float, float, float]:
         """Variance of one statistic with targets, records and cells redrawn."""
         targets, records, cells = (float(np.var(self.values[kind, :, at])) for kind in range(3))
         return targets, records, cells
+
+
+@dataclass(frozen=True)
+class Rescored:
+    """Scores of an attack with all its references, and with some models left out of these.
+
+    Attributes:
+        columns: (n,) records that were scored anew, all or a random part.
+        before: (K, n) scores with all references; NaN where a cell is not scored.
+        after: for each group of left out models their target clusters (s,), which targets remain
+            (K,) and the scores of these without the group as references (remaining, n).
+    """
+
+    columns: NDArray[np.intp]
+    before: NDArray[np.floating]
+    after: Sequence[tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.floating]]]
+
+
+class Pulls(NamedTuple):
+    """What clusters add to each of S statistics, to first order: (clusters, S) of each kind."""
+
+    targets: NDArray[np.float64]
+    records: NDArray[np.float64]
+    cells: NDArray[np.float64]
+
+    def parts(self, at: int) -> tuple[float, float, float]:
+        """Variance of one statistic with targets, records and cells redrawn."""
+        targets, records, cells = (float(np.var(kind[:, at], ddof=1)) * len(kind) for kind in self)
+        return targets, records, cells
+
+    def minus(self, other: Pulls) -> Pulls:
+        """Of the differences of two sets of statistics."""
+        return Pulls(*(ours - theirs for ours, theirs in zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Pulls of models as targets alone, and as targets and references.
+
+    The variance over models of the latter, less what single cells add to it (twice too much in
+    a jackknife, and in the records' part already), is the part that redrawing targets must show;
+    what it lacks is added. Where models are alike that is chance about 0, of which the positive
+    half widens an interval by a tenth or two.
+
+    Attributes:
+        fixed: pulls with the references as they are, of all records.
+        whole: pulls with what leaving out each of G groups of models as references does, of the
+            records that were scored anew.
+        times: how many times as many records there are.
+    """
+
+    fixed: Pulls
+    whole: Pulls
+    times: float
+
+    def minus(self, other: Influence) -> Influence | None:
+        """Of the differences of two audits; None where they did not score the same cells anew."""
+        for ours, theirs in zip(self.whole, other.whole, strict=True):
+            if ours.shape != theirs.shape:
+                return None
+        return Influence(self.fixed.minus(other.fixed), self.whole.minus(other.whole), self.times)
+
+    def added(self, at: int) -> float:
+        """Variance of one statistic that fixed references lack, as a part of what they show."""
+        parts = self.fixed.parts(at)
+        shown = combine(parts, [len(kind) for kind in self.fixed]).variance
+        if shown <= 0:
+            return 0.0
+        single, groups = self._single(at), len(self.whole.targets)
+        common = self.times**2 * self.whole.parts(at)[0] - single * (1 + self._chance(groups))
+        return float(max(common - (shown - parts[1]), 0.0)) / shown
+
+    def _single(self, at: int) -> float:
+        """What cells, of a model with a record each, add to the variance over models."""
+        counts = [len(kind) for kind in self.whole]
+        return self.times**2 * interaction_of(self.whole.parts(at), counts)
+
+    def _chance(self, groups: int) -> float:
+        """What is taken off as chance, as a part of the cells' variance over models.
+
+        A part of the records shows what they have in common with more noise than all would.
+        """
+        return _NOISE * float(np.sqrt(2 / (groups - 1))) * (1 - 1 / self.times)
+
+    def widened(
+        self, fixed: Spread, parts: Sequence[float], clusters: Sequence[int], at: int
+    ) -> Spread:
+        """A spread with what it lacks; the degrees of what is added are those of the groups."""
+        more = fixed.variance * self.added(at)
+        return _with(fixed, more, parts, clusters, len(self.whole.targets))
+
+    def widening_of_alike(self, at: int, confidence: float) -> float:
+        """How many times as wide intervals are on average where models are alike.
+
+        Then what models vary is what cells do, times a chi-squared variable over its degrees.
+        """
+        parts, counts = self.fixed.parts(at), [len(kind) for kind in self.fixed]
+        cells = interaction_of(parts, counts)
+        fixed = Spread(parts[1], float(counts[1] - 1))
+        if fixed.variance <= 0:
+            return 1.0
+        single, groups = self._single(at), len(self.whole.targets)
+        lots = chdtri(groups - 1, (np.arange(_LOTS) + 0.5) / _LOTS) / (groups - 1)
+        reach = []
+        for lot in lots:
+            more = max(single * (lot - 1 - self._chance(groups)), 0.0)
+            wide = _with(fixed, more, (cells, parts[1]), counts, groups)
+            reach.append(wide.quantile(confidence) * wide.deviation)
+        return float(np.mean(reach)) / (fixed.quantile(confidence) * fixed.deviation)
+
+
+def _with(
+    fixed: Spread, more: float, parts: Sequence[float], clusters: Sequence[int], groups: int
+) -> Spread:
+    """A spread with variance added that rests on some groups of targets."""
+    if more <= 0:
+        return fixed
+    weight = (
+        parts[0] ** 2 / (clusters[0] - 1)
+        + parts[1] ** 2 / (clusters[1] - 1)
+        + (2 * parts[0] * more + more**2) / (groups - 1)
+    )
+    variance = fixed.variance + more
+    degrees = variance**2 / weight
+    if min(clusters[:2]) < _FEW:
+        degrees = min(degrees, float(min(clusters[:2]) - 1))
+    return Spread(variance, degrees)
 
 
 class TwoWayBootstrap:
@@ -219,6 +363,7 @@ class TwoWayBootstrap:
         score: NDArray[np.floating],
         fprs: NDArray[np.float64],
         non_member: NDArray[np.floating] | None = None,
+        rescored: Rescored | None = None,
     ) -> Replicates:
         """Replicates of the AUC (first statistic) and of the TPR at each of `fprs`.
 
@@ -226,14 +371,14 @@ class TwoWayBootstrap:
             score: one score per scored cell, flat, in row-major order, higher = member.
             fprs: false positive rates, each in (0, 1).
             non_member: the scores of non-members in ascending order, for who has them already.
+            rescored: what models do as references; without it these are taken as they are.
         """
         if non_member is None:
             non_member = np.sort(score[~self.member[self.scored]])
         edges = _threshold_grid(non_member)
         out = np.empty((len(_KINDS), self.draws, 1 + len(fprs)))
-        for kind, (table, weight) in enumerate(
-            zip(self._tables(score, edges), self._weights, strict=True)
-        ):
+        tables = self._tables(score, edges)
+        for kind, (table, weight) in enumerate(zip(tables, self._weights, strict=True)):
             rates = []
             for side in (1, 0):
                 drawn = weight @ np.cumsum(table[:, :, side], axis=1, dtype=np.float64)
@@ -243,7 +388,61 @@ class TwoWayBootstrap:
             out[kind, :, 0] = np.trapezoid(tpr, fpr, axis=1)
             for draw in range(self.draws):
                 out[kind, draw, 1:] = np.interp(fprs, fpr[draw], tpr[draw])
-        return Replicates(out, self.clusters.counts)
+        influence = None
+        if rescored is not None:
+            influence = self._influence(tables, rescored, edges, fprs)
+        return Replicates(out, self.clusters.counts, influence)
+
+    def influence(
+        self, score: NDArray[np.floating], fprs: NDArray[np.float64], rescored: Rescored
+    ) -> Influence:
+        """What models do as references, without a draw; arguments as of `replicate`."""
+        edges = _threshold_grid(np.sort(score[~self.member[self.scored]]))
+        return self._influence(self._tables(score, edges), rescored, edges, fprs)
+
+    def _influence(
+        self,
+        tables: Sequence[NDArray[np.int64]],
+        rescored: Rescored,
+        edges: NDArray[np.float64],
+        fprs: NDArray[np.float64],
+    ) -> Influence:
+        pull = _pulls_of_bins(tables[0].sum(axis=0), fprs)
+        wide = len(pull)
+        fixed = Pulls(*(table.reshape(-1, wide) @ pull for table in tables))
+        columns = rescored.columns
+        member = self.member[:, columns]
+        _, record_of = np.unique(self.clusters.records[columns], return_inverse=True)
+        shape = (len(rescored.after), int(record_of.max()) + 1)
+
+        def place(score: NDArray[np.floating], side: NDArray[np.bool_]) -> NDArray[np.intp]:
+            above = len(edges) - np.searchsorted(edges, score, side="right")
+            return np.asarray(2 * above + side)
+
+        before, known = place(rescored.before, member), ~np.isnan(rescored.before)
+        # Group, column and bin of each score that comes with a group and of each that goes.
+        come: list[tuple[int, NDArray[np.intp], NDArray[np.intp]]] = []
+        gone: list[tuple[int, NDArray[np.intp], NDArray[np.intp]]] = []
+        for group, (left, rows, score) in enumerate(rescored.after):
+            mine = np.isin(self.clusters.targets, left)
+            come.append((group, np.nonzero(known[mine])[1], before[mine][known[mine]]))
+            old, new = before[rows], place(score, member[rows])
+            moved = known[rows] & ~np.isnan(score) & (old != new)
+            column = np.nonzero(moved)[1]
+            come.append((group, column, old[moved]))
+            gone.append((group, column, new[moved]))
+        whole = [np.zeros((count, wide)) for count in (*shape, self.clusters.counts[2])]
+        for scores, sign in ((come, 1), (gone, -1)):
+            bins = np.concatenate([bins for _, _, bins in scores])
+            column = np.concatenate([column for _, column, _ in scores])
+            first = np.concatenate([np.full(len(bins), group) for group, _, bins in scores])
+            left_out = np.array([left[0] for left, _, _ in rescored.after])
+            cell = self.clusters.cells[left_out[first], self.clusters.records[columns[column]]]
+            for table, label in zip(whole, (first, record_of[column], cell), strict=True):
+                counted = np.bincount(label * wide + bins, minlength=table.size)
+                table += sign * counted.reshape(table.shape)
+        times = self.member.shape[1] / len(columns)
+        return Influence(fixed, Pulls(*(table @ pull for table in whole)), times)
 
     def _tables(
         self, score: NDArray[np.floating], edges: NDArray[np.float64]
@@ -269,6 +468,33 @@ class TwoWayBootstrap:
             for table, cluster in zip(tables, (target, record, cell), strict=True):
                 table += np.bincount(cluster * wide + place, minlength=len(table))
         return [table.reshape(-1, wide // 2, 2) for table in tables]
+
+
+def _pulls_of_bins(counts: NDArray[np.int64], fprs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(2 bins, S) what a further score adds to the AUC and to the TPR at each FPR, to first order.
+
+    A move of the threshold at an FPR f gains members at the mean slope of the curve between f/2
+    and 2f. The pulls of all scores of a side sum to 0.
+
+    Args:
+        counts: (bins, 2) scores of non-members and of members, from the highest bin down.
+        fprs: each in (0, 1).
+    """
+    sizes = np.maximum(counts.sum(axis=0), 1)
+    outside, inside = (counts / sizes).T
+    pull = np.empty((len(counts), 2, 1 + len(fprs)))
+    # P(a member lies higher) for each non-member's bin and the reverse, half of a tie.
+    pull[:, 1, 0] = 1 - np.cumsum(outside) + outside / 2
+    pull[:, 0, 0] = np.cumsum(inside) - inside / 2
+    fpr, tpr = (np.append(0.0, np.cumsum(side)) for side in (outside, inside))
+    accused = (fprs - fpr[:-1, None]) / np.maximum(outside, 1e-300)[:, None]
+    accused = np.clip(accused, 0.0, 1.0)
+    low, high = fprs / 2, np.minimum(2 * fprs, 1.0)
+    slope = (np.interp(high, fpr, tpr) - np.interp(low, fpr, tpr)) / (high - low)
+    pull[:, 1, 1:], pull[:, 0, 1:] = accused, -slope * accused
+    pull -= (np.stack([outside, inside], axis=1)[:, :, None] * pull).sum(axis=0)
+    pull /= sizes[:, None]
+    return pull.reshape(2 * len(counts), -1)
 
 
 def _threshold_grid(non_member: NDArray[np.floating]) -> NDArray[np.float64]:

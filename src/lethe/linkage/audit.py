@@ -29,8 +29,7 @@ from lethe.linkage.table_document import account_of_table
 from lethe.linkage.table_rows import Table
 from lethe.linkage.table_study import study_table
 from lethe.training.fingerprint import digest, hash_array
-from lethe.training.folder import RunFolder
-from lethe.training.personal import write_personal
+from lethe.training.folder import RunFolder, write_personal
 
 Columns = Mapping[str, NDArray[Any]]
 Say = Callable[[str], None]

@@ -27,7 +27,7 @@ from lethe.linkage.domains import (
     written,
 )
 from lethe.linkage.noisy_marginals import NoisyCounts, measure, promise, rho_of
-from lethe.training.seeding import seeded
+from lethe.training.users_code import seeded
 
 _STEPS = 1000  # of mirror descent
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lethe.linkage.facts import Facts, Float, Int, Known
-from lethe.training.jit import INSTALLED, compiled
+from lethe.training.environment import INSTALLED, compiled
 
 Near = Callable[[Float], Float]
 _LONGEST = 2**22  # steps in a table of decays

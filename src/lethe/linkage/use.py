@@ -20,8 +20,7 @@ from lethe.linkage.predicting import is_class, predict_rows
 from lethe.linkage.settings import CommonSettings
 from lethe.linkage.worth import Worth, mean_worth, single_worth
 from lethe.training.models import load_callable
-from lethe.training.seeding import seeded
-from lethe.training.users_code import users_code
+from lethe.training.users_code import seeded, users_code
 
 Columns = Mapping[str, NDArray[Any]]
 

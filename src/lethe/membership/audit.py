@@ -37,9 +37,9 @@ from lethe.membership.who import who_bears
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import BASELINE, EarlyStopping, exponential_weights
 from lethe.training.design import holdout, strata
-from lethe.training.engines import Engine, default_workers, train_in_processes
+from lethe.training.engines import Engine, settled_layout, train_in_processes
+from lethe.training.environment import default_workers
 from lethe.training.folder import RunFolder
-from lethe.training.layout import settled_layout
 from lethe.training.recipe import Recipe, Treatment
 from lethe.training.shadows import (
     ChunkJob,

@@ -18,9 +18,9 @@ from lethe.membership.audit import (
 )
 from lethe.membership.public import settled_public_weights
 from lethe.membership.settings import AuditSettings
-from lethe.training.layout import settled_layout
+from lethe.training.engines import settled_layout
+from lethe.training.folder import SettledRun
 from lethe.training.recipe import Recipe
-from lethe.training.settled import SettledRun
 from lethe.training.shadows import ChunkJob
 
 

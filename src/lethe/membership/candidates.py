@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice
-from lethe.mitigations.mitigation import Mitigation
-from lethe.mitigations.obfuscation import BASELINE, noise_on_mean, standard_mitigations
+from lethe.mitigations.mitigation import (
+    DRAWS,
+    MITIGATIONS,
+    PRIVATE,
+    STANDARD,
+    Asked,
+    Mitigation,
+    build,
+)
+from lethe.mitigations.obfuscation import BASELINE
+from lethe.training.batches import stop_epochs
 from lethe.training.recipe import Recipe, TorchRecipe
-from lethe.training.stops import stop_epochs
 
 if TYPE_CHECKING:
     from lethe.membership.settings import AuditSettings
 
-STANDARD = (
-    "uniform-noise",
-    "weighted",
-    "weighted-noise",
-    "removal",
-    "equal-mean-weight",
-    "early-stopping",
-)
-CHEAP = ("l2", "label-smoothing", "mixup", "model-averaging")
-OUTPUT = ("temperature", "rounding", "label-only")
-PRIVATE = ("dp-sgd", "weighted-dp", "individual-dp")
-DRAWS = ("swag-ppm", "swag-scalar")
-NAMES = (*STANDARD, *CHEAP, *OUTPUT, *PRIVATE, *DRAWS)
+NAMES = tuple(MITIGATIONS)
 """What `mitigations` may name; the private ones stand for one candidate an epsilon."""
 
 _UNKNOWN = np.ones(1, np.float32)
@@ -79,7 +75,10 @@ def candidates(
     skipped: list[dict[str, str]] = []
     for name in _wanted(settings):
         missing = _missing(name, settings, recipe)
-        made = [] if missing else list(_make(name, settings, recipe, public))
+        made: list[Mitigation] = []
+        if not missing:
+            weights = public() if public is not None and name == "individual-dp" else _UNKNOWN
+            made = build(name, Asked(settings, recipe, weights))
         reasons = [missing] if missing else []
         for mitigation in made:
             if mitigation.settings.get("noise") == 0.0:
@@ -106,7 +105,7 @@ def candidates(
 
 
 def _at_a_bound(mitigation: Mitigation) -> str | None:
-    from lethe.mitigations.dp_sgd.individual import IndividualPrivacy
+    from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy
 
     return mitigation.at_a_bound() if isinstance(mitigation, IndividualPrivacy) else None
 
@@ -163,82 +162,3 @@ def stops_asked(settings: AuditSettings, recipe: Recipe) -> tuple[int, ...]:
     if not isinstance(recipe, TorchRecipe) or "early-stopping" not in _wanted(settings):
         return ()
     return stop_epochs(recipe.epochs)
-
-
-def _make(
-    name: str, settings: AuditSettings, recipe: Recipe, public: PublicWeights | None
-) -> Iterator[Mitigation]:
-    """The candidates behind a name."""
-    if name in STANDARD:
-        listed = _standard(settings, recipe)
-    elif name in CHEAP:
-        listed = _cheap(recipe)
-    elif name in OUTPUT:
-        listed = _output()
-    elif name in DRAWS:
-        listed = _draws(settings)
-    else:
-        assert isinstance(recipe, TorchRecipe)
-        weights = public() if public is not None and name == "individual-dp" else _UNKNOWN
-        listed = _private(settings, recipe, weights)
-    yield from (one for one in listed if _kind(one.name) == name)
-
-
-def _kind(candidate: str) -> str:
-    """The name that a candidate is asked for by: without its epsilon."""
-    for name in (*PRIVATE, *DRAWS):
-        if candidate == name or candidate.startswith((f"{name}-eps", f"{name}-")):
-            return name
-    return candidate
-
-
-def _standard(settings: AuditSettings, recipe: Recipe) -> Sequence[Mitigation]:
-    batch, epochs = 1, 2  # of a recipe without epochs, which will refuse to stop early
-    if isinstance(recipe, TorchRecipe):
-        batch, epochs = recipe.batch_size, recipe.epochs
-    noise = noise_on_mean(settings.noise, settings.noise_convention, batch)
-    return standard_mitigations(noise, settings.alpha, settings.beta, epochs)
-
-
-def _cheap(recipe: Recipe) -> Sequence[Mitigation]:
-    from lethe.mitigations.baselines import cheap_baselines
-
-    return cheap_baselines(recipe)
-
-
-def _output() -> Sequence[Mitigation]:
-    from lethe.mitigations.output import output_limits
-
-    return output_limits()
-
-
-def _private(
-    settings: AuditSettings, recipe: TorchRecipe, weights: NDArray[np.float32]
-) -> Sequence[Mitigation]:
-    from lethe.mitigations.dp_sgd.candidate import private_training
-    from lethe.mitigations.dp_sgd.individual import IndividualPrivacy
-
-    listed: list[Mitigation] = []
-    for epsilon in settings.epsilon:
-        training = private_training(
-            recipe,
-            epsilon,
-            settings.delta,
-            clip=settings.clip,
-            batch_size=settings.dp_batch_size,
-            epochs=settings.dp_epochs,
-            learning_rate=settings.dp_learning_rate,
-            optimizer=settings.dp_optimizer,
-        )
-        listed += [training, IndividualPrivacy(training), IndividualPrivacy(training, weights)]
-    return listed
-
-
-def _draws(settings: AuditSettings) -> Sequence[Mitigation]:
-    from lethe.mitigations.swag_release.candidate import PosteriorDraw
-
-    assert settings.local_epsilon is not None
-    return [
-        PosteriorDraw(settings.local_epsilon),
-        PosteriorDraw(settings.local_epsilon, weighting="scalar"),
-    ]

@@ -33,9 +33,9 @@ from lethe.membership.text_tables import f1_tables
 from lethe.membership.utility import per_class, utility_name
 from lethe.mitigations.mitigation import Mitigation
 from lethe.training.fingerprint import hash_array
-from lethe.training.modules import parameter_count
 from lethe.training.recipe import TorchRecipe
 from lethe.training.shadows import Shadows, Spec
+from lethe.training.users_code import parameter_count
 
 MOST_RECORDS = 100
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least
-from lethe.training.arrays import check_table as check_table
+from lethe.training.signals import check_table as check_table
 
 
 def check_varies(name: str, table: NDArray[Any]) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError
 from lethe.membership.inputs import check_members, check_scored, check_table, check_varies
 from lethe.membership.leave_one_out import leave_one_out
-from lethe.training.copies import noisy_copies as noisy_copies
+from lethe.training.answers import noisy_copies as noisy_copies
 
 Float = NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from lethe.membership.hierarchical import lira_hierarchical
 from lethe.membership.knowledge import Knowledge
 from lethe.membership.leave_one_out import References
 from lethe.membership.threads import one_thread
-from lethe.training.engines import default_workers
+from lethe.training.environment import default_workers
 
 Float = NDArray[np.float64]
 

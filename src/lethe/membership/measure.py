@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from lethe.evidence.risk import family_confidence
 from lethe.evidence.roc import auc_of, check_resolvable, rate_at, roc, smallest_fpr, tau_of
 from lethe.evidence.twoway import (
     Replicates,
+    Rescored,
     TwoWayBootstrap,
     clusters_of,
     share_estimate,
@@ -26,7 +27,7 @@ from lethe.evidence.twoway import (
 )
 from lethe.membership.attacks import ATTACKS
 from lethe.membership.leave_one_out import scored_cells
-from lethe.membership.scoring import able_cells, score, score_targets
+from lethe.membership.scoring import able_cells, rescored, score, score_targets
 from lethe.training.shadows import Shadows
 
 FPRS = (0.1, 0.01, 0.001)
@@ -34,6 +35,8 @@ FEWEST_RECORDS = 20
 """Distinct records (or persons) without which no rate is given: two of them tell nothing."""
 
 _CURVE_POINTS = 40
+
+References = Callable[[str, NDArray[np.float64]], Rescored | None]
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,16 @@ def run_attacks(
         against = functools.partial(score_targets, shadows, targets)
     # One by one: all tables of scores at once may not fit.
     scores = ((name, against((name,), variance, seed)[name]) for name in attacks)
-    return measure_scores(attacked, scores, scored, fprs, confidence, seed, len(attacks) * among)
+
+    def references(name: str, table: NDArray[np.float64]) -> Rescored | None:
+        # Given targets are attacked by given models; only leave-one-out redraws both.
+        if targets is not None:
+            return None
+        return rescored(shadows, name, table, variance, seed)
+
+    return measure_scores(
+        attacked, scores, scored, fprs, confidence, seed, len(attacks) * among, references
+    )
 
 
 def _attacked(
@@ -147,6 +159,7 @@ def measure_scores(
     confidence: float = 0.95,
     seed: int = 0,
     family: int = 1,
+    references: References | None = None,
 ) -> dict[str, AttackResult]:
     """Measure score tables of one set of targets; all share their bootstrap draws.
 
@@ -158,6 +171,8 @@ def measure_scores(
         confidence: of all intervals.
         seed: of the bootstrap.
         family: results whose limits shall hold at once (Bonferroni).
+        references: from an attack's name and its scores what models do as references; by default
+            these are taken as they are.
 
     Raises:
         NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
@@ -182,7 +197,8 @@ def measure_scores(
     results = {}
     for name, found in scores:
         flat = found.ravel() if scored.all() else found[scored]
-        results[name] = _measure(name, boot, flat, records, tuple(fprs), confidence, family)
+        others = None if references is None else references(name, found)
+        results[name] = _measure(name, boot, flat, records, tuple(fprs), confidence, family, others)
     return results
 
 
@@ -190,6 +206,8 @@ def boot_name(replicates: Replicates) -> str:
     """What was redrawn, for the method of an estimate."""
     if replicates.clusters[0] == 1:
         return "bootstrap (records; of this one target)"
+    if replicates.influence is not None:
+        return "two-way bootstrap (targets x records), references redrawn"
     return "two-way bootstrap (targets x records)"
 
 
@@ -201,11 +219,12 @@ def _measure(
     fprs: tuple[float, ...],
     confidence: float,
     family: int,
+    references: Rescored | None,
 ) -> AttackResult:
     level = family_confidence(confidence, family)
     curve = roc(boot.member[boot.scored], score)
     grid = _grid(curve.non_members, records)
-    replicates = boot.replicate(score, np.array([*fprs, *grid]), curve.outside)
+    replicates = boot.replicate(score, np.array([*fprs, *grid]), curve.outside, references)
 
     def share(value: float, place: int, level: float) -> Estimate:
         name = boot_name(replicates)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import require
-from lethe.training.modules import build_module
+from lethe.training.users_code import build_module
 
 HIDDEN = 64
 BATCH = 256

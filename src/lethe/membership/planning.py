@@ -23,7 +23,7 @@ from lethe.membership.settings import AuditSettings
 from lethe.membership.widths import Answer, Foreseen, Widths, answer
 from lethe.mitigations.obfuscation import EarlyStopping
 from lethe.training.design import check_models
-from lethe.training.engines import default_workers
+from lethe.training.environment import default_workers
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import Recipe
 

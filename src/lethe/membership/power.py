@@ -19,10 +19,10 @@ from scipy.special import ndtri
 from lethe.errors import InputError, check_between
 from lethe.evidence.intervals import clustered_share
 from lethe.evidence.roc import check_resolvable, rate_at, roc
-from lethe.evidence.twoway import Spread, combine
+from lethe.evidence.twoway import Rescored, Spread, TwoWayBootstrap, clusters_of, combine
 from lethe.membership.checks import PASS, WARN, Check, exchanged
 from lethe.membership.measure import AttackResult, record_clusters
-from lethe.membership.scoring import score
+from lethe.membership.scoring import rescored, score
 from lethe.training.shadows import Shadows
 
 Float = NDArray[np.float64]
@@ -41,6 +41,7 @@ _APART = 1009  # from seed to seed of the draws, so that neighbouring seeds shar
 _FIRST_T = 0.3
 _STEPS = 6
 _CLOSE = 0.02
+_WIDENED = 4  # draws whose intervals are compared with those of fixed references
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,28 @@ class Power:
     levels: tuple[tuple[float, float, float], ...]
 
 
-def scorer(attack: str, variance: str = "auto", seed: int = 0) -> Score:
-    """An attack of `attacks.ATTACKS` as a function of shadow models.
+@dataclass(frozen=True)
+class Scorer:
+    """An attack of `attacks.ATTACKS` as a function of shadow models; arguments as of `score`.
 
-    Args and returns as `attacks.score`.
+    Attributes:
+        references: whether its intervals redraw models as references too.
     """
-    return lambda shadows: score(shadows, (attack,), variance, seed)[attack]
+
+    attack: str
+    variance: str = "auto"
+    seed: int = 0
+    references: bool = True
+
+    def __call__(self, shadows: Shadows) -> Float:
+        """(K, N) scores, see `score`."""
+        return score(shadows, (self.attack,), self.variance, self.seed)[self.attack]
+
+    def rescored(self, shadows: Shadows, table: Float) -> Rescored | None:
+        """What models do as references; None where intervals take these as they are."""
+        if not self.references:
+            return None
+        return rescored(shadows, self.attack, table, self.variance, self.seed)
 
 
 def planted(shadows: Shadows, t: float, share: float = 1.0, seed: int = 0) -> Shadows:
@@ -92,7 +109,9 @@ def planted(shadows: Shadows, t: float, share: float = 1.0, seed: int = 0) -> Sh
     return replace(shadows, signals=shadows.signals + shift * shadows.members)
 
 
-def minimum_detectable_auc(spread: Spread, confidence: float = 0.95, power: float = POWER) -> float:
+def minimum_detectable_auc(
+    spread: Spread, confidence: float = 0.95, power: float = POWER, widening: float = 1.0
+) -> float:
     """The AUC whose lower limit lies above 0.5 with a given power, in closed form.
 
     0.5 + (t-quantile + z-quantile of the power) standard deviations: the width of an interval
@@ -102,11 +121,12 @@ def minimum_detectable_auc(spread: Spread, confidence: float = 0.95, power: floa
         spread: of the estimated AUC.
         confidence: of the two-sided interval, in (0, 1).
         power: probability that the effect is found, in (0, 1).
+        widening: how many times as wide as this spread says the interval is, at least 1.
 
     >>> round(minimum_detectable_auc(Spread(0.01**2, 1e9)), 4)
     0.528
     """
-    reach = spread.quantile(confidence) + float(ndtri(power))
+    reach = widening * spread.quantile(confidence) + float(ndtri(power))
     return min(1.0, 0.5 + reach * spread.deviation)
 
 
@@ -128,7 +148,9 @@ def smallest_effect(
     next level follows from a power law through the last two, until it is met to 2 %. Of large
     audits a random part of the records is used and the variance scaled to all of them, which is
     right because the exchanging coins are independent from person to person; small ones are
-    exchanged several times. The answer for t is known to some 10 to 20 %, by seed.
+    exchanged several times. How many times as wide intervals are that redraw models as references
+    is measured at the first and the third level. The answer for t is known to some 10 to 20 %, by
+    seed.
 
     Assumes: an estimate that is normal about its value, and models that are alike, as exchanged
         ones are. Where real models differ the audit sees less: compare
@@ -136,7 +158,8 @@ def smallest_effect(
 
     Args:
         shadows: the audit's models; what they know of membership is exchanged away.
-        attack: gives (K, N) scores, higher = member, NaN where a cell cannot be scored.
+        attack: gives (K, N) scores, higher = member, NaN where a cell cannot be scored; of a
+            `Scorer` the intervals redraw models as references.
         fpr: read the TPR at this rate; None for the AUC.
         share: of the records that carry the effect, in (0, 1].
         power: probability that the effect is found, in (0, 1).
@@ -157,23 +180,30 @@ def smallest_effect(
 
     def level(t: float) -> tuple[float, float, float]:
         """What the attack shows at an effect, and what it must show to be found."""
-        seen, spreads = [], []
+        seen, spreads, wide = [], [], []
         for draw, null in enumerate(nulls):
             made = planted(null, t, share, seed + _APART * draw)
-            value, spread, trials, records = _measured(made, attack(made), fpr)
+            scores = attack(made)
+            value, spread, trials, records = _measured(made, scores, fpr)
             seen.append(value)
             spreads.append(spread)
+            if isinstance(attack, Scorer) and len(tried) in (0, 2) and draw < _WIDENED:
+                wide.append(_widening(attack, made, scores, fpr, confidence))
+        if wide:
+            widening.append(float(np.mean(wide)))
         variance = float(np.mean([spread.variance for spread in spreads])) * scale
         common = Spread(variance, float(np.mean([spread.degrees for spread in spreads])))
+        times = widening[-1] if widening else 1.0
         if fpr is None:
-            needed = minimum_detectable_auc(common, confidence, power)
+            needed = minimum_detectable_auc(common, confidence, power, times)
         else:
             counts = round(trials / scale), round(records / scale)
-            needed = _detectable_rate(fpr, common, *counts, confidence, power)
+            needed = _detectable_rate(fpr, common, *counts, confidence, power, times)
         return t, float(np.mean(seen)), needed
 
-    chance = level(0.0)[1] - base
     tried: list[tuple[float, float, float]] = []
+    widening: list[float] = []
+    chance = level(0.0)[1] - base
     t = _FIRST_T
     for _ in range(_STEPS):
         here, seen, needed = level(t)
@@ -212,9 +242,8 @@ def power_check(
     """
     measured = results[attack]
     confidence = measured.auc.confidence
-    found = smallest_effect(
-        shadows, run or scorer(attack, seed=seed), confidence=confidence, seed=seed
-    )
+    alone = Scorer(attack, seed=seed, references=measured.replicates.influence is not None)
+    found = smallest_effect(shadows, run or alone, confidence=confidence, seed=seed)
     own = minimum_detectable_auc(measured.replicates.spread(0), confidence)
     resolved = f"the width of its own interval resolves AUC {own:.3f}"
     if found.t is None or found.value is None:
@@ -370,8 +399,33 @@ def _rate_pulls(
     return point.tpr, np.where(member, into, out)
 
 
+def _widening(
+    attack: Scorer, shadows: Shadows, score: Float, fpr: float | None, confidence: float
+) -> float:
+    """How many times as wide intervals are that redraw models as references."""
+    references = attack.rescored(shadows, score)
+    if references is None:
+        return 1.0
+    known = ~np.isnan(score)
+    rows, columns = known.any(axis=1), known.any(axis=0)
+    table = np.ix_(rows, columns)
+    people = record_clusters(shadows)[columns]
+    boot = TwoWayBootstrap(
+        shadows.members[table], clusters_of(shadows.pairs[rows], people), known[table], draws=0
+    )
+    fprs = np.array([] if fpr is None else [fpr], np.float64)
+    found = boot.influence(score[known], fprs, references)
+    return found.widening_of_alike(0 if fpr is None else 1, confidence)
+
+
 def _detectable_rate(
-    fpr: float, spread: Spread, trials: int, records: int, confidence: float, power: float
+    fpr: float,
+    spread: Spread,
+    trials: int,
+    records: int,
+    confidence: float,
+    power: float,
+    widening: float = 1.0,
 ) -> float:
     """The TPR whose Korn-Graubard lower limit lies above `fpr` with a given power."""
     low, high = fpr, 1.0
@@ -382,7 +436,12 @@ def _detectable_rate(
         if unlucky > fpr:
             limit = (
                 clustered_share(
-                    unlucky, spread.variance, spread.degrees, trials, records, confidence
+                    unlucky,
+                    spread.variance * widening**2,
+                    spread.degrees,
+                    trials,
+                    records,
+                    confidence,
                 ).low
                 or 0.0
             )

@@ -12,9 +12,8 @@ from safetensors.numpy import save
 from lethe.errors import InputError
 from lethe.membership.settings import AuditSettings
 from lethe.membership.threads import on_one_thread
-from lethe.training.folder import RunFolder
+from lethe.training.folder import RunFolder, SettledRun
 from lethe.training.recipe import TorchRecipe
-from lethe.training.settled import SettledRun
 from lethe.training.shadows import Spec
 
 _FILE = "public-weights.safetensors"

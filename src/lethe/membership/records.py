@@ -17,8 +17,7 @@ from lethe.membership.record_table import record_table
 from lethe.membership.scoring import score
 from lethe.membership.surroundings import surroundings
 from lethe.membership.threads import on_one_thread
-from lethe.training.folder import RunFolder
-from lethe.training.personal import write_personal
+from lethe.training.folder import RunFolder, write_personal
 
 _OLD = ("id", "t", "se", "low", "high", "auc", "tpr_at_0.001")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError
 from lethe.evidence.roc import auc
+from lethe.evidence.twoway import Rescored
 from lethe.membership.attack_r import attack_r, own_quantile
 from lethe.membership.attacks import ATTACKS, RMIA_FORMS, check_attacks
 from lethe.membership.knowledge import each_left_out, given_targets
@@ -54,6 +55,7 @@ def score(
     names: Sequence[str] = SIMPLE,
     variance: str = "auto",
     seed: int = 0,
+    chosen: Mapping[str, Float] | None = None,
 ) -> dict[str, Float]:
     """Scores of attacks with every model as the target, the others attacking it.
 
@@ -62,6 +64,7 @@ def score(
         names: of attacks, from `ATTACKS`.
         variance: of LiRA, see `variance_rule`.
         seed: see `leave_one_out`; also of the choice of RMIA's a.
+        chosen: RMIA's a for each target, where it is not to be chosen here.
 
     Returns:
         For each attack (K, N) float64, higher = member; NaN where a cell cannot be scored
@@ -95,7 +98,8 @@ def score(
     }
     if not single:
         return scores
-    chosen = {name: _choose_a(shadows, name, seed) for name in single if name in RMIA_FORMS}
+    if chosen is None:
+        chosen = {name: _choose_a(shadows, name, seed) for name in single if name in RMIA_FORMS}
     wanted = any(ATTACKS[name].probabilities for name in single)
     for known in each_left_out(shadows, seed, wanted):
         for name, each in single.items():
@@ -104,6 +108,71 @@ def score(
                 found = each(known, rule, a)
             np.copyto(scores[name][known.target], found, where=whole or scored[known.target])
     return scores
+
+
+_GROUPS, _RESCORED, _FEWEST, _FEWEST_PAIRS = 8, 1 << 17, 256, 4
+
+
+def rescored(
+    shadows: Shadows, name: str, table: Float, variance: str = "auto", seed: int = 0
+) -> Rescored | None:
+    """Scores of an attack with models left out as references, to measure what these do.
+
+    In turn each pair of complementary models (of many, each of 8 groups of pairs) is left out
+    and the others are scored anew; of large audits on a random part of the records. RMIA's a
+    stays as it was chosen.
+
+    Args:
+        shadows: K models on N records.
+        name: of the attack.
+        table: (K, N) its scores with all references, NaN where a cell is not scored.
+        variance: of LiRA, see `variance_rule`.
+        seed: as of `table`; also of the choice of records.
+
+    Returns:
+        Tables of the models and records that have any score. None where references play no part,
+        where they cannot be left out because fewer than 4 pairs are there, and for the learned
+        attack, whose trees would have to be fitted anew: its interval takes them as they are.
+    """
+    if ATTACKS[name].reference_free or ATTACKS[name].learns:
+        return None
+    rule = variance_rule(variance, shadows.models)
+    rows, columns = ~np.isnan(table).all(axis=1), ~np.isnan(table).all(axis=0)
+    if not (rows.all() and columns.all()):
+        shadows = _scored_alone(shadows.select(rows), np.flatnonzero(columns))
+        table = table[np.ix_(rows, columns)]
+    order = np.unique(shadows.pairs)
+    if len(order) < _FEWEST_PAIRS:
+        return None
+    rng = np.random.default_rng([seed, 31])
+    groups = np.array_split(rng.permutation(len(order)), min(_GROUPS, len(order)))
+    most = max(_FEWEST, _RESCORED // (len(groups) * shadows.models))
+    drawn, before = np.arange(shadows.records), table
+    if most < shadows.records:
+        drawn = np.sort(rng.choice(shadows.records, most, replace=False))
+    part = _scored_alone(shadows, drawn)
+    chosen = {name: _choose_a(part, name, seed)} if name in RMIA_FORMS else {}
+    after = []
+    try:
+        if chosen or most < shadows.records:
+            before = score(part, (name,), rule, seed, chosen)[name]
+        for group in groups:
+            others = ~np.isin(shadows.pairs, order[group])
+            kept = {key: a[others] for key, a in chosen.items()}
+            left = score(part.select(others), (name,), rule, seed, kept)[name]
+            after.append((group, others, left))
+    except InputError:  # what is left is too little for this attack
+        return None
+    return Rescored(drawn, before, after)
+
+
+def _scored_alone(shadows: Shadows, columns: NDArray[np.intp]) -> Shadows:
+    """Some of the records, with what attacks that ask references read."""
+    return replace(
+        Shadows(shadows.signals[:, columns], shadows.members[:, columns], shadows.ids[columns]),
+        population=shadows.population,
+        task=shadows.task,
+    )
 
 
 def _whole_table(name: str, shadows: Shadows, scored: NDArray[np.bool_], seed: int) -> Float | None:
@@ -225,10 +294,7 @@ def _choose_a(shadows: Shadows, name: str, seed: int) -> Float:
     columns = np.arange(shadows.records)
     if len(columns) > _RECORDS:
         columns = np.sort(rng.choice(columns, _RECORDS, replace=False))
-    part = replace(
-        Shadows(shadows.signals[:, columns], shadows.members[:, columns], shadows.ids[columns]),
-        population=shadows.population,
-    )
+    part = _scored_alone(shadows, columns)
     order = rng.permutation(np.unique(shadows.pairs))
     first = np.isin(shadows.pairs, order[: len(order) // 2])
     tried = [rng.permutation(np.flatnonzero(half))[:_TARGETS] for half in (first, ~first)]

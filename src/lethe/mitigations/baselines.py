@@ -1,10 +1,14 @@
-"""Cheap regularisers that a serious defence must beat: L2, label smoothing, mixup, averaging.
+"""Cheap comparators that a serious defence must beat: regularisers, and limits on what is answered.
 
-They are there to generalise better; nothing limits what the model learns of any one record, and
-better is not always safer: on digits (32 networks, 1,437 records, seed 0) LiRA's TPR at 1 % FPR
-was 0.055 without them, 0.055 with L2 0.001, 0.072 with smoothing 0.1, 0.047 with mixup, 0.054
-with averaging. Early stopping, the fifth, is among the comparators of
+L2, label smoothing, mixup and averaging are there to generalise better; nothing limits what the
+model learns of any one record, and better is not always safer: on digits (32 networks, 1,437
+records, seed 0) LiRA's TPR at 1 % FPR was 0.055 without them, 0.055 with L2 0.001, 0.072 with
+smoothing 0.1, 0.047 with mixup, 0.054 with averaging. Early stopping, the fifth, is in
 `lethe.mitigations.obfuscation`.
+
+Under a limit on outputs (temperature, rounding, the label alone) the model is trained as the recipe
+says and remembers as much as ever; only less of it is shown. Each limit is attacked by an adversary
+who knows it, see `lethe.training.answers`.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.evidence.guarantee import Guarantee, empirical_only
-from lethe.mitigations.mitigation import Mitigation
+from lethe.training.answers import Answer, LabelOnly, Rounding, Temperature
 from lethe.training.recipe import Recipe, TorchRecipe, Treatment
 
 STRONGER = 10.0
@@ -25,49 +29,70 @@ STRONGER = 10.0
 
 
 @dataclass(frozen=True)
-class CheapBaseline:
-    """One change of the training loop that the audit puts on the frontier.
+class Comparator:
+    """A fixed change whose effect is only measured; see `lethe.mitigations.mitigation.Mitigation`.
 
     Attributes:
         name: unique name of the candidate.
         title: what is done, in words.
-        settings: fields of `Treatment`.
-        voided_by: what would end its effect beyond what ends every effect that was only measured.
+        settings: its numbers, plain values.
+        changes: the same for every data set.
+        assumptions: how it was attacked.
+        voided_by: what would end its effect.
         needs_weights: never.
     """
 
     name: str
     title: str
-    settings: dict[str, float]
-    voided_by: tuple[str, ...] = ()
+    settings: Mapping[str, Any]
+    changes: Treatment
+    assumptions: tuple[str, ...]
+    voided_by: tuple[str, ...]
     needs_weights: bool = False
 
     def treatment(
         self, weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
     ) -> Treatment:
-        """The training change."""
-        return Treatment(
-            weight_decay=self.settings.get("weight_decay"),
-            label_smoothing=self.settings.get("label_smoothing"),
-            mixup=self.settings.get("mixup"),
-            average=self.settings.get("average"),
-        )
+        """The change; the weights play no part."""
+        return self.changes
 
     def guarantee(self, pool: NDArray[np.bool_] | None = None) -> Guarantee:
         """Always `empirical-only`: nothing bounds what one record changes."""
-        return empirical_only(
-            "the attacks of this audit, at their budget, on records like these",
-            voided_by=(
-                *self.voided_by,
-                "a stronger attack",
-                "retraining",
-                "another form of release",
-            ),
-        )
+        return empirical_only(*self.assumptions, voided_by=self.voided_by)
 
     def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
         """Nothing further."""
         return {}
+
+
+def _regulariser(name: str, title: str, field: str, value: float, *voided_by: str) -> Comparator:
+    """One field of `Treatment` set."""
+    return Comparator(
+        name,
+        title,
+        {field: value},
+        Treatment(**{field: value}),  # type: ignore[arg-type]  # the fields are numbers
+        ("the attacks of this audit, at their budget, on records like these",),
+        (*voided_by, "a stronger attack", "retraining", "another form of release"),
+    )
+
+
+def _output_limit(
+    name: str, title: str, answer: Answer, assumes: str, voided_by: str
+) -> Comparator:
+    """The recipe as it is, with another answer."""
+    return Comparator(
+        name,
+        title,
+        {key: value for key, value in answer.describe().items() if key != "kind"},
+        Treatment(answer=answer),
+        (assumes, "nobody but its operator sees the model's parameters, gradients or full outputs"),
+        (
+            "a release of the parameters, or another way to ask the model",
+            voided_by,
+            "a stronger attack",
+        ),
+    )
 
 
 def default_decay(recipe: Recipe) -> float:
@@ -87,7 +112,7 @@ def cheap_baselines(
     label_smoothing: float = 0.1,
     mixup: float = 1.0,
     average: float = 0.25,
-) -> list[Mitigation]:
+) -> list[Comparator]:
     """The cheap regularisers; `recipe.refuses` says which of them a recipe cannot take.
 
     Args:
@@ -99,17 +124,56 @@ def cheap_baselines(
     """
     decay = default_decay(recipe) if weight_decay is None else weight_decay
     return [
-        CheapBaseline("l2", "a stronger L2 penalty on the parameters", {"weight_decay": decay}),
-        CheapBaseline(
+        _regulariser("l2", "a stronger L2 penalty on the parameters", "weight_decay", decay),
+        _regulariser(
             "label-smoothing",
             "targets that give every class a little",
-            {"label_smoothing": label_smoothing},
-            ("shadow models with the same smoothing, which can mark members more clearly",),
+            "label_smoothing",
+            label_smoothing,
+            "shadow models with the same smoothing, which can mark members more clearly",
         ),
-        CheapBaseline("mixup", "training on mixtures of two records of a batch", {"mixup": mixup}),
-        CheapBaseline(
+        _regulariser("mixup", "training on mixtures of two records of a batch", "mixup", mixup),
+        _regulariser(
             "model-averaging",
             "the average of the parameters over the last steps",
-            {"average": average},
+            "average",
+            average,
+        ),
+    ]
+
+
+def output_limits(
+    temperature: float = 4.0, decimals: int = 1, labels: LabelOnly | None = None
+) -> list[Comparator]:
+    """The limits on outputs that a fair reader asks for.
+
+    Args:
+        temperature: of the answered probabilities, > 0.
+        decimals: of the answered probabilities.
+        labels: how a model that answers labels only is attacked; its own defaults by default.
+            For images say so there: the copies are then moved, too.
+    """
+    asked = LabelOnly() if labels is None else labels
+    return [
+        _output_limit(
+            "temperature",
+            "probabilities flattened or sharpened by a temperature",
+            Temperature(temperature),
+            "the attacker knows the temperature and undoes it: it protects nobody",
+            "knowledge or a guess of the temperature",
+        ),
+        _output_limit(
+            "rounding",
+            "probabilities rounded to few decimals",
+            Rounding(decimals),
+            "the attacker sees the rounded probabilities of the record alone",
+            "questions about changed copies of a record, which give the lost digits back",
+        ),
+        _output_limit(
+            "label-only",
+            "the most likely class and nothing else",
+            asked,
+            f"the attacker asks about {asked.copies} changed copies of every record",
+            "more questions a record, or such as search for the boundary",
         ),
     ]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.guarantee import SEED_KNOWN, Guarantee, empirical_only
+from lethe.training.batches import stop_epochs
 from lethe.training.recipe import Treatment
-from lethe.training.stops import stop_epochs
 
 _OF_THIS_AUDIT = "the attacks of this audit, at their budget, on records like these"
 _VOIDED_BY = ("a stronger attack", "retraining", "another form of release")
@@ -74,27 +74,12 @@ def exponential_weights(
     return np.clip(np.exp(exponent), low, high).astype(np.float32)
 
 
-def logistic_weights(t: Float, centre: float, temperature: float) -> NDArray[np.float32]:
-    """1 / (1 + exp((t - centre)/temperature)), the successor study's form on the t-score.
-
-    Args:
-        t: (N,) baseline t-scores; NaN gives 1.
-        centre: t at which the weight is one half.
-        temperature: > 0; towards 0 this becomes removal.
-    """
-    check_between("temperature", temperature, 0, float("inf"), open_low=True)
-    scaled = np.clip((np.where(np.isnan(t), -np.inf, t) - centre) / temperature, -700, 700)
-    return (1 / (1 + np.exp(scaled))).astype(np.float32)
-
-
 def equal_mean(
     weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float32]:
     """One weight for everybody with the same mean: is it who is weighted, or how much?
 
-    Args:
-        weights: (N,) targeted weights.
-        pool: (N,) records that can be members, over which the mean is taken; all by default.
+    The mean is taken over the records of `pool`, which can be members; over all by default.
     """
     counted = weights if pool is None else weights[pool]
     return np.full_like(weights, float(counted.mean(dtype=np.float64)))
@@ -125,12 +110,7 @@ class Obfuscation:
     def treatment(
         self, weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
     ) -> Treatment:
-        """The training change.
-
-        Args:
-            weights: (N,) targeted weights of this audit; 1 for held-out records.
-            pool: (N,) records that can be members; all by default.
-        """
+        """See `Mitigation`."""
         rule = self.settings.get("weights")
         chosen: NDArray[np.float32] | None = None
         if rule == "targeted":

@@ -7,7 +7,9 @@ sampling). What may be claimed is computed from what ran, see `lethe.evidence.dp
 
 from __future__ import annotations
 
-import contextlib
+import json
+import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,22 +18,133 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lethe.errors import InputError, check_choice
-from lethe.evidence.dp_statement import SOURCES, DpSgdRun, DpStatement, dp_statement
-from lethe.evidence.guarantee import noise_seed
+from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.evidence.accounting import check_given_delta
+from lethe.evidence.calibration import noise_for
+from lethe.evidence.dp_statement import SOURCES, TUNING, DpSgdRun, DpStatement, dp_statement
+from lethe.evidence.guarantee import Guarantee, noise_seed
 from lethe.evidence.individual import check_weights
+from lethe.files import write_for_owner, write_whole
 from lethe.mitigations.clipping import ClippingPlan, clipped_sum_in_parts, plan_clipping
-from lethe.mitigations.clipping.bookkeeping import Loss
+from lethe.mitigations.clipping.per_example import Loss, rows, size, tensors
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
-from lethe.mitigations.clipping.trees import rows, size, tensors
-from lethe.mitigations.private_settings import PrivateSettings
-from lethe.mitigations.private_state import State, write_released
+from lethe.training.batches import factor
 from lethe.training.fingerprint import digest, hash_array, hash_json
-from lethe.training.schedules import factor
-from lethe.training.seeding import seeded
+from lethe.training.networks.autograd import half_products
+from lethe.training.recipe import OPTIMIZERS, PRECISIONS, SCHEDULES
+from lethe.training.users_code import seeded
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateSettings:
+    """Settings of `train_privately`.
+
+    Attributes:
+        epsilon: target, > 0; or give `noise_multiplier`.
+        noise_multiplier: sd of the noise on the sum of clipped gradients / `clip`, > 0.
+        delta: in (0, 1), well below 1 / records; there is no default.
+        clip: C, largest norm of one example's gradient in the sum, > 0.
+        batch_size: expected number of examples a step; Poisson sampling makes it vary.
+        epochs: passes over the data, expected; steps = epochs * records / batch_size, rounded up.
+        learning_rate: on the mean of a batch, the highest of the schedule.
+        optimizer: ``adam``, ``adamw`` or ``sgd``.
+        momentum: of SGD.
+        weight_decay: as in torch.optim.
+        schedule: ``constant``, ``cosine`` or ``one-cycle``.
+        warmup: share of the steps, in [0, 1).
+        relation: ``add/remove`` or ``replace-one``.
+        unit: what one example is: ``record``, or ``user`` where every example holds all records
+            of one person.
+        tuning: how these settings were chosen, see `lethe.evidence.dp_statement.DpSgdRun`.
+        runs: trainings on the private data that are charged, >= 1.
+        copies: rows of each drawn example in a step, >= 1, for `augment` to change.
+        part_size: most examples computed at a time; larger batches are added up in parts.
+        precision: ``float32``, or ``bfloat16`` products in the forward and backward pass.
+    """
+
+    delta: float | None = None
+    epsilon: float | None = None
+    noise_multiplier: float | None = None
+    clip: float = 1.0
+    batch_size: int = 256
+    epochs: float = 10
+    learning_rate: float = 1e-3
+    optimizer: str = "adam"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    schedule: str = "constant"
+    warmup: float = 0.0
+    relation: str = "add/remove"
+    unit: str = "record"
+    tuning: str = "none"
+    runs: int = 1
+    copies: int = 1
+    part_size: int = 64
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        check_given_delta(self.delta)
+        if (self.epsilon is None) == (self.noise_multiplier is None):
+            raise InputError(
+                "give epsilon (the noise is found) or noise_multiplier (epsilon is computed), "
+                "not both and not neither."
+            )
+        for name in ("epsilon", "noise_multiplier", "clip", "learning_rate", "epochs"):
+            value = getattr(self, name)
+            if value is not None:
+                check_between(name, value, 0, math.inf, open_low=True, open_high=True)
+        for name in ("batch_size", "copies", "part_size", "runs"):
+            check_at_least(name, getattr(self, name), 1)
+        check_between("momentum", self.momentum, 0, 1, open_high=True)
+        check_at_least("weight_decay", self.weight_decay, 0)
+        check_between("warmup", self.warmup, 0, 1, open_high=True)
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("schedule", self.schedule, SCHEDULES)
+        check_choice("precision", self.precision, PRECISIONS)
+        check_choice("unit", self.unit, ("record", "user"))
+        check_choice("relation", self.relation, ("add/remove", "replace-one"))
+        check_choice("tuning", self.tuning, TUNING)
+
+    def rate(self, records: int) -> float:
+        """Probability of an example to be in a batch.
+
+        Raises:
+            InputError: the batch is larger than the data.
+        """
+        if self.batch_size > records:
+            raise InputError(
+                f"batch_size={self.batch_size} must be at most the {records} examples."
+            )
+        return self.batch_size / records
+
+    def steps(self, records: int) -> int:
+        """Noisy steps of one training."""
+        return math.ceil(self.epochs / self.rate(records) - 1e-9)
+
+    def noise(self, records: int, sensitivity: float) -> float:
+        """The noise multiplier that was given, or the smallest that meets epsilon.
+
+        Args:
+            records: examples in the private data.
+            sensitivity: largest norm of one example's part of the sum / clip, as checked.
+        """
+        if self.noise_multiplier is not None:
+            return self.noise_multiplier
+        assert self.epsilon is not None
+        return noise_for(
+            self.epsilon,
+            self.delta,
+            sampling_rate=self.rate(records),
+            steps=self.steps(records) * self.runs,
+            sensitivity=sensitivity,
+            relation=self.relation,
+        )
+
 
 _SAMPLE, _NOISE, _LAYERS = 0, 1, 2
 _LOOK = 64  # examples from which the self-check takes six that differ
@@ -117,10 +230,10 @@ def train_privately(
     own = None if weights is None else check_weights(weights)
     if own is not None and len(own) != count:
         raise InputError(f"{len(own)} weights do not fit {count} examples: give one for each.")
-    autocast = _autocast(settings.precision, first.device.type)
+    half, device = settings.precision == "bfloat16", first.device.type
 
     def losses(model: nn.Module, batch: Any) -> Tensor:
-        with autocast():
+        with half_products(half, device):
             return (loss or cross_entropy)(model, batch).float()
 
     steps = settings.steps(count)
@@ -160,7 +273,7 @@ def train_privately(
                 settings.schedule, step, steps, settings.warmup
             )
         optimizer.step()
-        state.keep(step + 1)
+        state.save(step + 1)
         if progress is not None:
             progress(step + 1, steps)
     optimizer.zero_grad(set_to_none=True)
@@ -247,11 +360,104 @@ def _optimizer(settings: PrivateSettings, values: list[nn.Parameter]) -> torch.o
     return kind(values, rate, weight_decay=decay)
 
 
-def _autocast(precision: str, device: str) -> Callable[[], contextlib.AbstractContextManager[Any]]:
-    if precision == "float32":
-        return contextlib.nullcontext
-    return lambda: torch.autocast(device, dtype=torch.bfloat16)
-
-
 def _hash(leaf: Tensor) -> str:
     return hash_array(leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+
+
+_EVERY = 20.0  # seconds between two savings
+_NAME = "private-training.safetensors"
+
+
+class State:
+    """Parameters and optimiser of a training, saved now and then and found again.
+
+    Args:
+        folder: where; None keeps nothing.
+        name: content hash of everything that decides the training.
+        trained: the parameters, by name.
+        optimizer: of them, in the same order.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        name: str,
+        trained: Mapping[str, Tensor],
+        optimizer: torch.optim.Optimizer,
+    ) -> None:
+        self._path = None if folder is None else folder / _NAME
+        self._name, self._trained, self._optimizer = name, trained, optimizer
+        self._saved, self._secret = time.monotonic(), 0
+
+    def resume(self, secret: int) -> tuple[int, int]:
+        """The secret of this training, and how many steps are done.
+
+        Args:
+            secret: for a training that has not begun.
+
+        Raises:
+            InputError: the folder holds another training, or a damaged one.
+        """
+        self._secret = secret
+        if self._path is None:
+            return secret, 0
+        if not self._path.exists():
+            self._write(0)
+            return secret, 0
+        try:
+            with safe_open(self._path, "pt") as file:
+                header = file.metadata()
+                found = {key: file.get_tensor(key) for key in file.keys()}
+            step, self._secret = int(header["step"]), int(header["secret"], 16)
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{self._path} is damaged ({error}); delete it to begin again."
+            ) from error
+        if header.get("training") != self._name:
+            raise InputError(
+                f"{self._path} is of another training: data, settings, seed or first weights "
+                "differ. Use the same ones, or another folder."
+            )
+        self._put_back(found)
+        return self._secret, step
+
+    def _put_back(self, found: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            for key, value in self._trained.items():
+                value.copy_(found[f"value/{key}"])
+        slots: dict[int, dict[str, Tensor]] = {}
+        for key, value in found.items():
+            kind, _, rest = key.partition("/")
+            if kind == "slot":
+                at, _, what = rest.partition("/")
+                slots.setdefault(int(at), {})[what] = value
+        described = self._optimizer.state_dict()
+        self._optimizer.load_state_dict({**described, "state": slots})
+
+    def save(self, step: int) -> None:
+        """Save, if the last time is long ago."""
+        if self._path is not None and time.monotonic() - self._saved >= _EVERY:
+            self._write(step)
+
+    def _write(self, step: int) -> None:
+        assert self._path is not None
+        held = {f"value/{key}": value.detach() for key, value in self._trained.items()}
+        for at, slot in self._optimizer.state_dict()["state"].items():
+            held |= {f"slot/{at}/{what}": one for what, one in slot.items() if one is not None}
+        header = {"training": self._name, "step": str(step), "secret": f"{self._secret:x}"}
+        own = {key: value.contiguous().clone() for key, value in held.items()}
+        write_for_owner(self._path, save(own, header))
+        self._saved = time.monotonic()
+
+    def done(self) -> None:
+        """The secret and the way of the training are gone; only the result is left."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def write_released(path: Path, module: nn.Module, guarantee: Guarantee) -> None:
+    """Write a module's state as safetensors with its guarantee in the header."""
+    state: dict[str, Any] = {
+        key: value.detach().cpu().contiguous().clone() for key, value in module.state_dict().items()
+    }
+    write_whole(path, save(state, {"guarantee": json.dumps(guarantee.to_json())}))

@@ -1,4 +1,4 @@
-"""Sensitivity and estimated epsilon of the pseudo-posterior mechanism, and what may be claimed.
+"""Risk, weights and estimated epsilon of the pseudo-posterior mechanism, and what may be claimed.
 
 Release one draw from the posterior in which record i counts alpha_i (Savitsky, Williams, Hu 2022,
 arXiv 1909.11796; with SWAG as the sampler: Chew et al. 2025, arXiv 2503.21528).
@@ -8,30 +8,191 @@ fixed without the data, an *exact* posterior draw is B-DP under add/remove and 2
 replace-one. For densities, whose logarithm has either sign, both double. What is measured on a few
 draws from SWAG and on the records at hand is an estimate of that, and no guarantee.
 
-The mechanism in six steps: 1 a pre-trained model; 2 training to a local optimum; 3 a constant,
-higher learning rate with `Swag.collect`; 4 `Swag.draw`, log-likelihoods (S, N) of all records,
-`record_risk` and one of the weight forms; 5 training from step 2 with record i counting alpha_i;
-6 SWAG again, `estimate_epsilon` on its draws, and ONE further draw released with its `guarantee`.
-`lethe.mitigations.swag_release` runs them.
+Everything here is a function of an (S, N) array of log-likelihoods log p(y_i | x_i, theta_s): draws
+are rows, records are columns. Nothing depends on the sampler; `lethe.mitigations.swag_release`
+runs the mechanism. Arguments mean the same throughout: `risk` is (N,) Delta_i >= 0, infinite where
+a loss is; `weights` (N,) alpha_i in [0, 1]; `epsilon` a target > 0; `relation` ``add/remove`` or
+``replace-one``; `outcome` ``discrete``, where log p <= 0, or ``density``, where it has either sign.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
+from lethe.errors import InputError, NotMeasurable, check_at_least, check_between, check_choice
 from lethe.evidence.guarantee import Guarantee
-from lethe.mitigations.pseudo_weights import (
-    Float,
-    absolute_values,
-    checked_weights,
-    epsilon_factor,
-    weighted_values,
-)
+
+NEIGHBOURS = ("add/remove", "replace-one")
+OUTCOMES = ("discrete", "density")
+_ROUNDING = 1e-5
+"""How far above 0 a computed log-probability of a class may lie by rounding alone."""
+
+Float = NDArray[np.float64]
+
+
+def epsilon_factor(relation: str, outcome: str = "discrete") -> int:
+    """Epsilon of an exact posterior draw, divided by the bound B on alpha |log p|.
+
+    >>> epsilon_factor("add/remove"), epsilon_factor("replace-one")
+    (1, 2)
+    """
+    check_choice("relation", relation, NEIGHBOURS)
+    check_choice("outcome", outcome, OUTCOMES)
+    return (1 + (relation == "replace-one")) * (1 + (outcome == "density"))
+
+
+def record_risk(log_likelihoods: ArrayLike, outcome: str = "discrete") -> Float:
+    """Delta_i = max over draws of |log p(y_i | x_i, theta_s)|, of the unweighted posterior.
+
+    Returns:
+        (N,) >= 0; higher = the record moves the posterior more; infinite where any draw gave NaN
+        or infinity.
+
+    >>> record_risk([[-1.0, -0.5], [-2.0, -math.inf]])
+    array([ 2., inf])
+    """
+    return np.asarray(absolute_values(log_likelihoods, outcome).max(0))
+
+
+def target_weights(
+    risk: ArrayLike, epsilon: float, relation: str, outcome: str = "discrete"
+) -> Float:
+    """Form (a): alpha_i = min(1, c / Delta_i), with c = epsilon / `epsilon_factor`.
+
+    Infinite risk gives weight 0, and 0 gives weight 1.
+
+    Assumes: the weights come from private records, so they carry no proof; Delta must be measured
+        again on draws from the weighted posterior (`estimate_epsilon`).
+
+    >>> target_weights([1.0, 4.0, math.inf], 4.0, "replace-one")
+    array([1. , 0.5, 0. ])
+    """
+    limit = _limit(epsilon, relation, outcome)
+    known = _checked_risk(risk)
+    return limit / np.maximum(known, limit)
+
+
+def linear_weights(risk: ArrayLike, scale: float, shift: float) -> Float:
+    """Form (b): scale (1 - f~_i) + shift, truncated to [0, 1]; f~ is the risk rescaled to [0, 1].
+
+    Args:
+        risk: infinite gives weight 0 and does not count in the rescaling.
+        scale: >= 0; how far the weights of the safest and the riskiest record lie apart.
+        shift: weight of the riskiest record; finite.
+
+    >>> linear_weights([1.0, 2.0, 3.0], 0.8, 0.1).round(2)
+    array([0.9, 0.5, 0.1])
+    """
+    check_between("scale", scale, 0, math.inf, open_high=True)
+    check_between("shift", shift, -math.inf, math.inf, open_low=True, open_high=True)
+    known = _checked_risk(risk)
+    finite = np.isfinite(known)
+    if not finite.any():
+        return np.zeros(len(known))
+    low, high = known[finite].min(), known[finite].max()
+    span = high - low
+    # Where all are equal nobody stands out, and f~ is 0.
+    share = (np.where(finite, known, low) - low) / (span if span > 0 else 1.0)
+    return np.where(finite, np.clip(scale * (1 - share) + shift, 0, 1), 0.0)
+
+
+def scalar_weights(
+    risk: ArrayLike, epsilon: float, relation: str, outcome: str = "discrete"
+) -> Float:
+    """Form (c): one alpha = min(1, c / max_i Delta_i) for all, the tempered posterior.
+
+    The comparator of the other forms. Records of infinite risk get 0 and the others share alpha.
+    """
+    limit = _limit(epsilon, relation, outcome)
+    known = _checked_risk(risk)
+    finite = np.isfinite(known)
+    largest = known[finite].max() if finite.any() else limit
+    return np.where(finite, limit / max(largest, limit), 0.0)
+
+
+def weighted_risk(
+    log_likelihoods: ArrayLike, weights: ArrayLike, outcome: str = "discrete"
+) -> Float:
+    """alpha_i Delta_i on draws from the *weighted* posterior; 0 for weight 0 even where Delta_i is
+    infinite.
+    """
+    return np.asarray(weighted_values(log_likelihoods, weights, outcome).max(0))
+
+
+def raise_weights(weights: ArrayLike, risk: ArrayLike, below: float = 0.95) -> Float:
+    """Give back weight to over-protected records (Savitsky, Hu, Williams, arXiv 2006.01230).
+
+    alpha_i becomes min(1, alpha_i k Delta / (alpha_i Delta_i)) with Delta the largest weighted
+    risk, where that is more than alpha_i; no weight falls, and weight 0 stays 0. On the same draws
+    Delta does not grow; the refitted posterior is another one, so measure it again.
+
+    Args:
+        weights: of the round before.
+        risk: weighted risks alpha_i Delta_i of `weighted_risk`, finite.
+        below: k in (0, 1), just below 1.
+
+    >>> raise_weights([0.5, 0.5, 0.0], [2.0, 1.0, 0.0], below=0.9)
+    array([0.5, 0.9, 0. ])
+    """
+    check_between("below", below, 0, 1, open_low=True, open_high=True)
+    known = _checked_risk(risk)
+    kept = checked_weights(weights, len(known))
+    if not np.isfinite(known).all():
+        raise InputError("risk holds an infinite weighted risk; give that record weight 0 first.")
+    allowed = kept * (below * known.max())
+    grown = np.divide(allowed, known, out=np.ones_like(kept), where=known > allowed)
+    return np.where(kept > 0, np.maximum(kept, grown), 0.0)
+
+
+def absolute_values(log_likelihoods: ArrayLike, outcome: str) -> Float:
+    """(S, N) |log p|, infinite where log p is not finite; refused above 0 for a class."""
+    check_choice("outcome", outcome, OUTCOMES)
+    values = np.asarray(log_likelihoods, dtype=np.float64)
+    if values.ndim != 2 or 0 in values.shape:
+        raise InputError(
+            f"log_likelihoods has shape {values.shape}; it must be (draws, records), not empty."
+        )
+    finite = values[np.isfinite(values)]
+    if outcome == "discrete" and (finite > _ROUNDING).any():
+        raise InputError(
+            f"log_likelihoods has {finite.max():.6g}, above 0: no probability of a class; "
+            "give outcome='density'."
+        )
+    return np.where(np.isfinite(values), np.abs(values), np.inf)
+
+
+def weighted_values(log_likelihoods: ArrayLike, weights: ArrayLike, outcome: str) -> Float:
+    """(S, N) alpha_i |log p|; 0 for weight 0, even where log p is not finite."""
+    values = absolute_values(log_likelihoods, outcome)
+    kept = checked_weights(weights, values.shape[1])
+    return np.where(kept > 0, values, 0.0) * kept
+
+
+def checked_weights(weights: ArrayLike, count: int) -> Float:
+    """(N,) weights if there are `count` of them, all in [0, 1]."""
+    values = np.asarray(weights, dtype=np.float64)
+    if values.shape != (count,):
+        raise InputError(f"weights has shape {values.shape}; one for each of {count} records.")
+    if not ((values >= 0) & (values <= 1)).all():
+        raise InputError("weights must be in [0, 1]; above 1 a record counts more than once.")
+    return values
+
+
+def _checked_risk(risk: ArrayLike) -> Float:
+    values = np.asarray(risk, dtype=np.float64)
+    if values.ndim != 1 or len(values) == 0 or not (values >= 0).all():
+        raise InputError("risk must be (records,), not empty, >= 0 and not NaN.")
+    return values
+
+
+def _limit(epsilon: float, relation: str, outcome: str) -> float:
+    check_between("epsilon", epsilon, 0, math.inf, open_low=True, open_high=True)
+    return epsilon / epsilon_factor(relation, outcome)
 
 
 @dataclass(frozen=True)
@@ -60,18 +221,6 @@ class EpsilonEstimate:
     releases: int
     growth: tuple[float, ...]
     bounded: float | None
-
-    def share_below(self, confidence: float = 0.95) -> float:
-        """Share of all possible draws whose Delta lies below the largest seen (Wilks 1941).
-
-        With this confidence, over the choice of the S draws and on these records only:
-        (1 - confidence)^(1/S).
-
-        >>> round(estimate_epsilon([[-1.0]] * 20, [1.0], "add/remove").share_below(), 3)
-        0.861
-        """
-        check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
-        return float((1 - confidence) ** (1 / self.draws))
 
     def guarantee(self, sampler: str = "SWAG", *, batch_norm: bool = False) -> Guarantee:
         """The label that goes with the released draw: asymptotic, never a proof.
@@ -123,9 +272,9 @@ def estimate_epsilon(
 
     Args:
         log_likelihoods: (S, N), of draws from the weighted posterior, by the loss that was trained.
-        weights: (N,) alpha_i in [0, 1] that were trained with.
-        relation: ``add/remove`` or ``replace-one``; the study's 2 Delta is replace-one.
-        outcome: ``discrete`` or ``density``.
+        weights: that were trained with.
+        relation: the study's 2 Delta is ``replace-one``.
+        outcome: see the module.
         releases: draws that are released, >= 1; epsilon is for all of them together.
         bound: data-independent bound on |log p|, as from `loss_bound`; checked on every value.
 
@@ -142,7 +291,7 @@ def estimate_epsilon(
         if worst > bound * (1 + 1e-6):
             raise InputError(
                 f"a loss of {worst:.6g} breaks the bound {bound:.6g}; "
-                "train and measure with the floored loss of lethe.mitigations.loss_floor."
+                "train and measure with the floored loss of lethe.mitigations.swag_release.records."
             )
     per_draw = values.max(1)
     if not np.isfinite(per_draw).all():
@@ -189,24 +338,73 @@ def expected_maximum(values: ArrayLike) -> Float:
     return np.asarray(np.minimum(np.maximum.accumulate(found), ordered[-1]))
 
 
-def log_posterior(
-    log_likelihoods: ArrayLike, weights: ArrayLike, log_prior: ArrayLike | None = None
-) -> Float:
-    """The exact weighted posterior on a finite parameter grid, normalised, in logarithms.
+_LEAST_RISE = 0.01
 
-    Guarantee: one draw from it is epsilon-DP, epsilon = `epsilon_factor` x max alpha |log p|.
-    Assumes: weights fixed without the data, grid and prior too; the maximum is over all grid
-        points and all possible records, not only those given.
+
+@dataclass(frozen=True)
+class ScaleResponse:
+    """Estimated epsilon at several scales of the draw's covariance.
+
+    The formula looks at losses and never at the covariance, so a draw that is almost a point
+    mass at the mean, and hides nothing, gets a fine epsilon. It shows here: no response.
+
+    Attributes:
+        scales: in rising order.
+        epsilons: the estimate at each.
+    """
+
+    scales: tuple[float, ...]
+    epsilons: tuple[float, ...]
+
+    @property
+    def rise(self) -> float:
+        """Epsilon at the largest scale relative to that at the smallest, minus 1."""
+        low, high = self.epsilons[0], self.epsilons[-1]
+        return high / low - 1 if low > 0 else (0.0 if high == 0 else float("inf"))
+
+    @property
+    def responds(self) -> bool:
+        """Whether epsilon rises by more than 1 %.
+
+        If not, the draws lie almost on one point, or every loss is at its bound already.
+        """
+        return self.rise > _LEAST_RISE
+
+
+def scale_response(
+    log_likelihoods: Mapping[float, ArrayLike],
+    weights: ArrayLike,
+    relation: str,
+    *,
+    outcome: str = "discrete",
+    releases: int = 1,
+    bound: float | None = None,
+) -> ScaleResponse:
+    """Estimate epsilon at several scales of the draw.
 
     Args:
-        log_likelihoods: (G, N): grid points are rows; finite; N may be 0.
-        weights: (N,) in [0, 1].
-        log_prior: (G,) up to a constant; uniform by default.
+        log_likelihoods: scale -> (S, N), from the same random numbers at each scale.
+        weights: as trained with; the rest as in `estimate_epsilon`.
+
+    Raises:
+        InputError: fewer than 2 scales.
+
+    >>> losses = {1.0: [[-1.0]], 2.0: [[-1.5]]}
+    >>> scale_response(losses, [1.0], "add/remove").rise
+    0.5
     """
-    values = np.asarray(log_likelihoods, dtype=np.float64)
-    if values.ndim != 2 or len(values) == 0 or not np.isfinite(values).all():
-        raise InputError("log_likelihoods must be a finite (grid, records) array.")
-    total = values @ checked_weights(weights, values.shape[1])
-    if log_prior is not None:
-        total = total + np.asarray(log_prior, dtype=np.float64)
-    return np.asarray(total - np.logaddexp.reduce(total))
+    scales = sorted(log_likelihoods)
+    if len(scales) < 2:
+        raise InputError(f"scales={scales} are too few to compare; give at least 2.")
+    found = [
+        estimate_epsilon(
+            log_likelihoods[scale],
+            weights,
+            relation,
+            outcome=outcome,
+            releases=releases,
+            bound=bound,
+        ).epsilon
+        for scale in scales
+    ]
+    return ScaleResponse(tuple(map(float, scales)), tuple(found))

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.mitigations.swag_files import (
+from lethe.mitigations.swag_state import (
     FORMAT,
+    Layout,
     describe,
     layout_of,
     read_header,
@@ -29,7 +30,6 @@ from lethe.mitigations.swag_files import (
     ring,
     write_state,
 )
-from lethe.mitigations.swag_layout import Layout
 
 # Log-density under a diagonal plus low-rank Gaussian by the Woodbury identity, in float64.
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from lethe.errors import InputError, RunFailed
-from lethe.evidence.guarantee import Guarantee
 from lethe.queries.answer import Answer, Answers
 from lethe.queries.charge import Charge
 from lethe.queries.evaluate import measure
-from lethe.queries.ledger import refusals
-from lethe.queries.ledger.contract import Ledger, NotSpent
-from lethe.queries.ledger.opening import open_ledger, rollback_assumption
+from lethe.queries.ledger import words
+from lethe.queries.ledger.chain import guarantee_of
+from lethe.queries.ledger.contract import Mismatch, NotSpent
+from lethe.queries.ledger.ledger import Ledger, open_ledger, rollback_assumption
 from lethe.queries.parse import parse
 from lethe.queries.plan import Plan, make_plan
 from lethe.queries.privacy import Privacy
@@ -133,14 +133,14 @@ def ask(
         with opened(registered, threads) as data:
             plan = make_plan(asked, data.schema, privacy)
             if not registered.is_unchanged():
-                raise refusals.other_data()
+                raise Mismatch(words.OTHER_DATA)
             return Reply(_answered(data, plan), plan, None, None, False)
     with (
         opened(registered, threads) as data,
         contextlib.closing(open_ledger(budget, anchor)) as ledger,
     ):
         plan = make_plan(asked, data.schema, privacy, rollback_assumption(ledger))
-        name = dataset if dataset is not None else only_dataset(ledger)
+        name = dataset if dataset is not None else ledger.only_dataset()
         return answer(data, plan, ledger, name, analyst, again=again)
 
 
@@ -156,19 +156,19 @@ def answer(
     status = ledger.status(dataset)
     fingerprint = table.registered.fingerprint()
     if not status.fingerprint:
-        raise refusals.unbound()
+        raise Mismatch(words.UNBOUND)
     if status.unit == "user" and plan.privacy.person is not None:
         terms = json.loads(status.schema or "{}")
         person, rows = terms.get("person"), terms.get("rows")
         if (person, rows) != (plan.privacy.person, plan.privacy.rows):
-            raise refusals.other_people(person, rows)
+            raise words.other_people(person, rows)
     key = f"{plan.key} | {fingerprint}"
     stored = ledger.stored(dataset, analyst, key)
     if stored is not None:
         left = ledger.balance(dataset, analyst).left
         return Reply(_from_json(json.loads(stored)), plan, None, left, True)
     if status.queries > status.answers and not again and ledger.paid(dataset, analyst, key):
-        raise PaidUnanswered(refusals.PAID_UNANSWERED)
+        raise PaidUnanswered(words.PAID_UNANSWERED)
     receipt = ledger.spend(
         dataset=dataset,
         analyst=analyst,
@@ -199,42 +199,18 @@ def _answered(table: Table, plan: Plan) -> Answers:
     return Answers(answers.rows, plan.guarantee)
 
 
-def only_dataset(ledger: Ledger) -> str:
-    """The name of the only data set.
-
-    Raises:
-        InputError: there are several, or none.
-    """
-    names = ledger.datasets()
-    if len(names) != 1:
-        listed = ", ".join(names) or "none"
-        raise InputError(f"the ledger has the data sets {listed}: name one by dataset.")
-    return names[0]
-
-
 def _from_json(told: Mapping[str, Any]) -> Answers:
     rows = tuple(
         Answer(
             **{name: row[name] for name in ("value", "low", "high", "confidence", "mechanism")},
             scale=row["scale"],
-            guarantee=_guarantee(row["guarantee"]),
+            guarantee=guarantee_of(row["guarantee"]),
             key=row["key"],
             notes=tuple(row["notes"]),
         )
         for row in told["rows"]
     )
-    return Answers(rows, _guarantee(told["guarantee"]))
-
-
-def _guarantee(told: Mapping[str, Any]) -> Guarantee:
-    return Guarantee(
-        told["kind"],
-        told["parameters"],
-        told["relation"],
-        told["unit"],
-        tuple(told["assumptions"]),
-        tuple(told["voided_by"]),
-    )
+    return Answers(rows, guarantee_of(told["guarantee"]))
 
 
 def _charge_json(charge: Charge | None) -> dict[str, Any] | None:

@@ -14,28 +14,20 @@ from dataclasses import replace
 from lethe.data.schema import Column, Schema
 from lethe.errors import InputError, did_you_mean
 from lethe.queries.grammar import (
-    Aggregate,
     Among,
     Both,
-    Bounds,
-    Categories,
     Condition,
-    Count,
     Either,
-    Histogram,
     IsNull,
     Key,
     Literal,
-    Mode,
     Query,
-    Regression,
     among,
     joined,
     literal_text,
     opposite,
     ordered,
 )
-from lethe.queries.statistics.lattice import check_extent
 
 NUMERIC = ("whole", "number", "bool")
 """Types that sums and quantiles are taken of; true counts as 1 and false as 0."""
@@ -71,13 +63,13 @@ def bind(query: Query, schema: Schema, person: str | None = None) -> Query:
     >>> print(bind(parse("count() where age < 17.5 and age != 1e1"), schema))
     count() where age != 10 and age < 18
     """
-    for name in names_of(query):
+    for name in (*query.aggregate.columns, *_named(query.where), *(key.column for key in query.by)):
         _ = schema[name]
-    aggregate = _bound_aggregate(query.aggregate, schema)
+    aggregate = query.aggregate.bound(schema)
     where = None if query.where is None else _bound_condition(query.where, schema)
     by = tuple(_bound_key(key, schema) for key in query.by)
     for key in by:
-        if key.column in _columns_of(aggregate):
+        if key.column in aggregate.columns:
             raise InputError(
                 f"column {key.column!r} is both asked about and grouped by. Group by another one."
             )
@@ -101,20 +93,6 @@ def _check_person(column: Column) -> None:
         )
 
 
-def names_of(query: Query) -> list[str]:
-    """All columns of a question, each once, in the order of its text."""
-    names = [*_columns_of(query.aggregate), *_named(query.where), *(key.column for key in query.by)]
-    return list(dict.fromkeys(names))
-
-
-def _columns_of(aggregate: Aggregate) -> list[str]:
-    if isinstance(aggregate, Count):
-        return []
-    if isinstance(aggregate, Regression):
-        return [aggregate.y, aggregate.x]
-    return [aggregate.column]
-
-
 def _named(condition: Condition | None) -> Iterator[str]:
     if isinstance(condition, Both | Either):
         for part in condition.parts:
@@ -123,44 +101,17 @@ def _named(condition: Condition | None) -> Iterator[str]:
         yield condition.column
 
 
-def _bound_aggregate(aggregate: Aggregate, schema: Schema) -> Aggregate:
-    if isinstance(aggregate, Count):
-        return aggregate
-    if isinstance(aggregate, Categories | Mode):
-        column = schema[aggregate.column]
-        _refuse_times(column)
-        found = replace(aggregate, among=_listed(aggregate.among, column))
-        if isinstance(found, Mode) and len(found.among) < 2:
-            raise InputError("a mode is chosen among at least two values.")
-        return found
-    for name in _columns_of(aggregate):
-        column = schema[name]
-        if column.type not in NUMERIC:
-            raise InputError(
-                f"column {name!r} holds {_HOLDS[column.type]}, not numbers. Ask for count() by "
-                "it, or choose a column of numbers."
-            )
-    for bounds in _bounds_of(aggregate):
-        check_extent(bounds.low, bounds.high)
-    if isinstance(aggregate, Regression) and aggregate.x == aggregate.y:
-        raise InputError(f"regress needs two columns, got {aggregate.x!r} twice.")
-    if isinstance(aggregate, Histogram) and _too_narrow(aggregate.bounds, aggregate.bins):
-        raise InputError(f"{aggregate}: the bins are narrower than numbers can tell apart.")
-    return aggregate
+def check_numeric(column: Column) -> None:
+    """Refuse a column that holds no numbers."""
+    if column.type not in NUMERIC:
+        raise InputError(
+            f"column {column.name!r} holds {_HOLDS[column.type]}, not numbers. Ask for count() by "
+            "it, or choose a column of numbers."
+        )
 
 
-def _bounds_of(aggregate: Aggregate) -> tuple[Bounds, ...]:
-    if isinstance(aggregate, Regression):
-        return (aggregate.x_bounds, aggregate.y_bounds)
-    return () if isinstance(aggregate, Count | Categories | Mode) else (aggregate.bounds,)
-
-
-def _too_narrow(bounds: Bounds, bins: int) -> bool:
-    size = max(abs(bounds.low), abs(bounds.high))
-    return (bounds.high - bounds.low) / bins < float(size) * 2.0**-40
-
-
-def _refuse_times(column: Column) -> None:
+def refuse_times(column: Column) -> None:
+    """Refuse a column of times where its values are listed or grouped by."""
     if column.type == "time":
         raise InputError(
             f"column {column.name!r} holds times, which are not told apart one by one. Ask with "
@@ -170,9 +121,9 @@ def _refuse_times(column: Column) -> None:
 
 def _bound_key(key: Key, schema: Schema) -> Key:
     column = schema[key.column]
-    _refuse_times(column)
+    refuse_times(column)
     if key.among is not None:
-        return Key(key.column, _listed(key.among, column))
+        return Key(key.column, listed(key.among, column))
     if column.type not in GROUPED:
         raise InputError(
             f"column {column.name!r} holds {_HOLDS[column.type]}, whose values are not groups. "
@@ -188,7 +139,7 @@ def _bound_condition(condition: Condition, schema: Schema) -> Condition:
         return condition
     column = schema[condition.column]
     if isinstance(condition, Among):
-        found = among(condition.column, _listed(condition.values, column))
+        found = among(condition.column, listed(condition.values, column))
         return opposite(found) if condition.negated else found
     if column.type == "bool" and condition.operator not in ("=", "!="):
         raise InputError(f"{condition}: true and false have no order. Use = or !=.")
@@ -202,7 +153,7 @@ def _bound_condition(condition: Condition, schema: Schema) -> Condition:
     return replace(condition, value=_literal(value, column))
 
 
-def _listed(values: tuple[Literal, ...], column: Column) -> tuple[Literal, ...]:
+def listed(values: tuple[Literal, ...], column: Column) -> tuple[Literal, ...]:
     """Values of a list as the column has them, sorted; each may stand once."""
     found: dict[Literal, Literal] = {}
     for value in values:
@@ -222,7 +173,7 @@ def _literal(value: Literal, column: Column, listed: bool = False) -> Literal:
     """A literal as the column has it, dates and times as their one text."""
     read = column.value_of(value)
     if listed and column.values is not None and read not in column.values:
-        known = [str(column.shown(one)) for one in column.values]
+        known = [str(column.shown(listed_value)) for listed_value in column.values]
         raise InputError(
             f"column {column.name!r} has no value {literal_text(value)} in the schema."
             f"{did_you_mean(str(value), known)}"

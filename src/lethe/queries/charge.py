@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
+from typing import Any
 
 from lethe.errors import InputError, check_choice
 from lethe.evidence.guarantee import Guarantee
@@ -27,6 +28,7 @@ COSTS = {
 }
 """Least and most that an answer or a budget may cost: from one unit of the ledger to where no noise
 and no column of a store saturates."""
+MOST_UNITS = 2**62  # what every store can hold as a whole number, with room to add
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,100 @@ def charge_of(guarantee: Guarantee, rule: str) -> Charge:
     return Charge(rule, math.ceil(exact / UNIT), math.ceil(delta / DELTA_UNIT))
 
 
+def charge_json(charge: Charge) -> dict[str, Any]:
+    """Plain values of a charge."""
+    return {
+        "amount": charge.amount,
+        "delta": charge.delta,
+        "units": charge.units,
+        "delta_units": charge.delta_units,
+    }
+
+
+def pair(charge: Charge) -> list[int]:
+    """Both numbers of units."""
+    return [charge.units, charge.delta_units]
+
+
+def minus(whole: Charge, part: Charge) -> Charge:
+    """What is left, never below 0.
+
+    >>> minus(Charge("rho", 5), Charge("rho", 7)).units
+    0
+    """
+    units = max(whole.units - part.units, 0)
+    return Charge(whole.rule, units, max(whole.delta_units - part.delta_units, 0))
+
+
+def plus(first: Charge, second: Charge) -> Charge:
+    """Sum of two charges under one rule."""
+    units, deltas = first.units + second.units, first.delta_units + second.delta_units
+    return Charge(first.rule, units, deltas)
+
+
+def fits(part: Charge, whole: Charge) -> bool:
+    """Whether both numbers of units do."""
+    return part.units <= whole.units and part.delta_units <= whole.delta_units
+
+
+def check_limit(name: str, limit: Charge, rule: str) -> None:
+    """Refuse a budget that is not one under the rule.
+
+    Raises:
+        InputError: another rule, nothing in it, or out of range.
+    """
+    if limit.rule != rule or rule not in RULES:
+        raise InputError(f"{name} is in {limit.rule!r}; the data set's rule is {rule!r}, for good.")
+    if not 0 < limit.units <= MOST_UNITS:
+        raise InputError(
+            f"{name}={limit.amount:g} must be above 0 and at most {MOST_UNITS / 10**9:.3g}."
+        )
+    if not 0 <= limit.delta_units < 1 / DELTA_UNIT:
+        raise InputError(f"delta={limit.delta:g} of {name} must be in [0, 1).")
+    if limit.delta_units and rule != "epsilon":
+        raise InputError(f"delta={limit.delta:g}: a budget of {rule} has no delta; leave it out.")
+
+
+def check_queries(queries: int | None) -> None:
+    """Refuse a limit on queries that allows none.
+
+    Raises:
+        InputError: below 1.
+    """
+    if queries is not None and queries < 1:
+        raise InputError(f"queries={queries} must be at least 1; leave it out for no limit.")
+
+
+def in_words(charge: Charge, with_delta: int = 0) -> str:
+    """A charge for people; delta where there is one.
+
+    >>> in_words(Charge("epsilon", 1_500_000_000, 10**12))
+    'epsilon 1.5, delta 1e-06'
+    """
+    name = "mu squared" if charge.rule == "mu2" else charge.rule
+    text = f"{name} {charge.amount:.10g}"
+    return f"{text}, delta {charge.delta:g}" if charge.delta_units or with_delta else text
+
+
+def budget_of(rule: str, amount: float, delta: float = 0.0) -> Charge:
+    """A budget from numbers; rounded down to whole units, as costs are rounded up.
+
+    Raises:
+        InputError: outside the limits of `check_cost`; a delta of 0 is none.
+
+    >>> budget_of("epsilon", 0.3).units
+    300000000
+    """
+    check_choice("rule", rule, RULES)
+    amount, delta = check_cost(rule, amount), delta and check_cost("delta", delta)
+    units, deltas = _exact(rule, amount) / UNIT, _exact("delta", delta) / DELTA_UNIT
+    limit = Charge(rule, math.floor(units), math.floor(deltas))
+    check_limit(rule, limit, rule)
+    return limit
+
+
 def _exact(name: str, number: float | Fraction) -> Fraction:
-    """The shortest decimal that is this number: 0.3 is 300 million units and no unit more."""
+    """The shortest decimal that is this number: 0.3 is 300 million units, no more and no less."""
     if not isinstance(number, Fraction) and not math.isfinite(number):
         raise InputError(f"{name}={number!r} must be a finite number.")
     return number if isinstance(number, Fraction) else Fraction(repr(float(number)))

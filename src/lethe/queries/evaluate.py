@@ -1,116 +1,29 @@
-"""From a table to exact whole numbers: what leaves DuckDB, and never leaves this process.
+"""A question bound to a schema as SQL, and the exact whole numbers that come back; never rows.
 
 A row is clamped and put on a lattice of whole steps in SQL, so that every sum is exact and the
-same on every machine, in any order of rows and with any number of threads. Noise comes later
-(`lethe.queries.release`), and only what has noise is shown.
+same on every machine, in any order of rows and with any number of threads. What leaves DuckDB
+never leaves this process: noise comes later (`lethe.queries.release`), and only what has noise is
+shown.
+
+Names of columns come from the schema and are quoted; values of the question travel as parameters.
+Columns have the types of the schema (`lethe.queries.table`), and every function used is total on
+them: there is no value of a cell at which a statement fails, so that an error tells nothing about
+the rows. Whole numbers are 64 or 128 bits wide whatever the file had; what is squared or
+multiplied was clamped to a lattice before.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from lethe.data.schema import Column, Schema
+from lethe.data.casts import engine_type, quoted
+from lethe.data.schema import Schema
 from lethe.queries.answer import Scalar
-from lethe.queries.grammar import (
-    Categories,
-    Count,
-    Histogram,
-    Key,
-    Literal,
-    Mean,
-    Mode,
-    Quantile,
-    Query,
-    Regression,
-    Sum,
-    Variance,
-)
-from lethe.queries.sql import Used, aggregates, bin_sql, engine_value, grid_sql, steps_sql
-from lethe.queries.statistics.lattice import (
-    MEAN_CELLS,
-    QUANTILE_CELLS,
-    VARIANCE_CELLS,
-    Lattice,
-)
+from lethe.queries.grammar import Among, Both, Compare, Condition, Either, IsNull, Key, Query
+from lethe.queries.lattice import Exact, Groups, Layout
 from lethe.queries.table import Table
-
-FEW = 4096
-"""Different whole numbers that a histogram counts one by one."""
-Groups = Mapping[tuple[Scalar, ...], "Exact"]
-
-
-@dataclass(frozen=True)
-class Exact:
-    """Exact numbers of one group; private.
-
-    Attributes:
-        rows: used.
-        sums: of whole steps, as `Layout.sums` has them.
-        cells: rows by cell; empty where nothing is counted by cells.
-    """
-
-    rows: int
-    sums: tuple[int, ...] = ()
-    cells: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a question is put to DuckDB.
-
-    Attributes:
-        keys: columns that are grouped by in SQL; the last one is the cells' where they have names.
-        units: whole numbers of a row.
-        numbers: columns that must hold a number.
-        sums: of u0, u1, ...
-        shift: what each row's first sum is too much by.
-        cells: how many there are; 0 without.
-        lattices: of the numbers.
-        scale: what the numbers were divided by before they were put on the lattice.
-        places: cell of a value of u0, where that is not the cell itself.
-    """
-
-    keys: tuple[Key, ...]
-    units: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
-    sums: tuple[str, ...] = ()
-    shift: int = 0
-    cells: int = 0
-    lattices: tuple[Lattice, ...] = field(default=())
-    scale: float = 1.0
-    places: Mapping[Scalar, int] | None = None
-
-
-def layout_of(query: Query, schema: Schema) -> Layout:
-    """How a checked question is put to DuckDB; reads no row.
-
-    Raises:
-        InputError: bounds for which no lattice is fine enough.
-    """
-    asked, keys = query.aggregate, query.by
-    if isinstance(asked, Count):
-        return Layout(keys)
-    if isinstance(asked, Categories | Mode):
-        return Layout((*keys, Key(asked.column, asked.among)), cells=len(asked.among))
-    if isinstance(asked, Histogram):
-        return _of_histogram(asked, keys, schema[asked.column])
-    if isinstance(asked, Quantile):
-        lattice, scale = _grid(asked)
-        unit = grid_sql(schema[asked.column], lattice, scale)
-        cells = lattice.width + 1
-        return Layout(keys, (unit,), (asked.column,), (), 0, cells, (lattice,), scale)
-    if isinstance(asked, Sum | Mean):
-        lattice = _lattice(asked, schema[asked.column])
-        unit = steps_sql(schema[asked.column], lattice)
-        return Layout(keys, (unit,), (asked.column,), ("u0",), lattice.first, 0, (lattice,))
-    if isinstance(asked, Variance):
-        lattice = _lattice(asked, schema[asked.column])
-        unit = _from_first(schema[asked.column], lattice)
-        return Layout(keys, (unit,), (asked.column,), ("u0", "u0 * u0"), 0, 0, (lattice,))
-    return _of_regression(asked, keys, schema)
 
 
 def measure(table: Table, query: Query, person: str | None, rows: int, salt: str) -> Groups:
@@ -130,15 +43,16 @@ def measure(table: Table, query: Query, person: str | None, rows: int, salt: str
     Raises:
         RunFailed: the file could not be read to its end.
     """
-    schema, layout = table.schema, layout_of(query, table.schema)
-    used = Used(layout.keys, layout.units, layout.numbers, query.where, person, rows, salt)
-    by_cell = layout.cells > 0 and bool(layout.units)
-    asked = aggregates(used, schema, layout.sums, by_cell)
+    schema = table.schema
+    layout = query.aggregate.layout(query.by, schema)
+    asked = statement(layout, schema, query.where, person, rows, salt)
     lines = table.run(asked.text, asked.values)
     grouped = len(query.by)
     cell_of = layout.places
-    if layout.cells and not by_cell:
-        cell_of = _places(schema[layout.keys[-1].column], layout.keys[-1].among or ())
+    if layout.cells and not _by_unit(layout):
+        *_, key = layout.keys
+        values = map(schema[key.column].value_of, key.among or ())
+        cell_of = {value: place for place, value in enumerate(values)}
     sums = len(layout.sums)
     totals: dict[tuple[Scalar, ...], list[int]] = {}
     for line in lines:
@@ -163,22 +77,10 @@ def measure(table: Table, query: Query, person: str | None, rows: int, salt: str
     return _all_groups(query, schema, groups, layout)
 
 
-def group_values(query: Query) -> list[tuple[Literal, ...]] | None:
-    """Public groups in their order; None where the table says which there are."""
-    if any(key.among is None for key in query.by):
-        return None
-    return list(itertools.product(*(key.among or () for key in query.by)))
-
-
-def _places(column: Column, among: Sequence[Literal]) -> dict[Scalar, int]:
-    """What DuckDB calls the listed values of a column, in the order of the question."""
-    return {engine_value(column, value): place for place, value in enumerate(among)}
-
-
 def _all_groups(
     query: Query, schema: Schema, groups: dict[tuple[Scalar, ...], Exact], layout: Layout
 ) -> Groups:
-    listed, columns = group_values(query), [schema[key.column] for key in query.by]
+    listed, columns = query.groups(), [schema[key.column] for key in query.by]
     if listed is None:
         found = {
             tuple(column.shown(value) for column, value in zip(columns, group, strict=True)): exact
@@ -187,69 +89,137 @@ def _all_groups(
         }
         return {group: found[group] for group in sorted(found, key=lambda g: tuple(map(str, g)))}
     none = Exact(0, (0,) * len(layout.sums), (0,) * layout.cells)
-    return {
-        values: groups.get(tuple(map(engine_value, columns, values)), none) for values in listed
-    }
+
+    def stored(group: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        """As DuckDB holds it."""
+        return tuple(column.value_of(value) for column, value in zip(columns, group, strict=True))
+
+    return {group: groups.get(stored(group), none) for group in listed}
 
 
-def _lattice(asked: Sum | Mean | Variance, column: Column) -> Lattice:
-    most = VARIANCE_CELLS if isinstance(asked, Variance) else MEAN_CELLS
-    return _fitting(asked.bounds.low, asked.bounds.high, column, most)
+@dataclass(frozen=True)
+class Sql:
+    """A piece of SQL with its parameters."""
+
+    text: str
+    values: tuple[Any, ...] = ()
 
 
-def _fitting(low: float, high: float, column: Column, most: int) -> Lattice:
-    """Whole numbers on their own lattice where there are few enough of them.
+def statement(
+    layout: Layout,
+    schema: Schema,
+    where: Condition | None,
+    person: str | None,
+    rows: int,
+    salt: str,
+) -> Sql:
+    """Counts and sums by group.
 
-    Bounds that are close together but far from zero get a coarser lattice, so that sums fit.
+    Args:
+        layout: keys k0, k1, ... and whole numbers u0, u1, ... of a row.
+        schema: of the table.
+        where: condition on the rows, or None.
+        person, rows, salt: as in `measure`.
+
+    Returns:
+        Lines of keys, u0 if it is counted by cells, the count of rows, and the sums. Several lines
+        may stand for one group; they are to be added up.
     """
-    whole = column.type in ("whole", "bool") and isinstance(low, int) and isinstance(high, int)
-    if whole and high - low <= most:
-        most = int(high - low)
-    far = max(abs(low), abs(high), high - low)
-    return Lattice(low, high, max(16, min(most, int(2.0**35 * ((high - low) / far)))))
+    used = _rows(layout, schema, where, person, rows, salt)
+    keys = [f"k{place}" for place in range(len(layout.keys))]
+    keys += ["u0"] if _by_unit(layout) else []
+    count = "count(u0)" if layout.units else "count(*)"
+    columns = [*keys, count, *(f"coalesce(sum({terms}), 0)" for terms in layout.sums)]
+    grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
+    found = Sql(f"SELECT {', '.join(columns)} FROM ({used.text}) AS used{grouped}", used.values)
+    # Without persons a row of another group takes no other row's place: it can be dropped late,
+    # which is faster.
+    return _in_groups(found, layout.keys, schema) if person is None else found
 
 
-def _of_histogram(asked: Histogram, keys: tuple[Key, ...], column: Column) -> Layout:
-    """Few whole numbers are counted one by one, which is exact and fast, and binned here."""
-    low, high, bins = asked.bounds.low, asked.bounds.high, asked.bins
-    if column.type in ("whole", "bool") and isinstance(low, int) and isinstance(high, int):
-        width = high - low
-        lattice = _fitting(low, high, column, FEW)
-        if lattice.step == 1 and width <= FEW:
-            places: dict[Scalar, int] = {
-                low + at: min(bins - 1, at * bins // width) for at in range(width + 1)
-            }
-            unit = steps_sql(column, lattice)
-            return Layout(keys, (unit,), (asked.column,), cells=bins, places=places)
-    unit = bin_sql(column, asked.bounds, bins)
-    return Layout(keys, (unit,), (asked.column,), cells=bins)
+def _by_unit(layout: Layout) -> bool:
+    """Whether cells are values of u0; else they are values of the last key."""
+    return layout.cells > 0 and bool(layout.units)
 
 
-def _grid(asked: Quantile) -> tuple[Lattice, float]:
-    low, high = asked.bounds.low, asked.bounds.high
-    if asked.step is None:
-        return Lattice(low, high, QUANTILE_CELLS), 1.0
-    scale = float(asked.step)
-    return Lattice(low / scale, high / scale, max(16, math.ceil((high - low) / scale))), scale
-
-
-def _from_first(column: Column, lattice: Lattice) -> str:
-    return f"({steps_sql(column, lattice)} - ({lattice.first}))"
-
-
-def _of_regression(asked: Regression, keys: tuple[Key, ...], schema: Schema) -> Layout:
-    bounds = ((asked.x, asked.x_bounds), (asked.y, asked.y_bounds))
-    lattices = tuple(
-        _fitting(limits.low, limits.high, schema[name], VARIANCE_CELLS) for name, limits in bounds
+def _rows(
+    layout: Layout,
+    schema: Schema,
+    where: Condition | None,
+    person: str | None,
+    rows: int,
+    salt: str,
+) -> Sql:
+    named = [f"{quoted(key.column)} AS k{place}" for place, key in enumerate(layout.keys)]
+    named += [f"{unit} AS u{place}" for place, unit in enumerate(layout.units)]
+    # Where only one real number is needed, its unit is NULL where there is none, and that is not
+    # counted: a filter would take as long as all the rest. Units of whole numbers need the filter:
+    # DuckDB's least and greatest pass over NULL.
+    alone = person is None and len(layout.units) == 1
+    needed = [name for name in layout.numbers if not alone or schema[name].type != "number"]
+    conditions = [Sql(f"{quoted(name)} IS NOT NULL") for name in needed]
+    for key in layout.keys:
+        if key.among is None:
+            conditions.append(Sql(f"{quoted(key.column)} IS NOT NULL"))
+    if where is not None:
+        conditions.append(_condition(where, schema))
+    if person is None:
+        return _select(named, conditions)
+    # A person's rows are ordered by a hash of what is used of them, so that nobody else's rows
+    # and no order of the file has a say; rows that are equal there are interchangeable. The
+    # length before each part keeps different rows from having one text.
+    conditions.append(Sql(f"{quoted(person)} IS NOT NULL"))
+    names = [f"k{place}" for place in range(len(layout.keys))]
+    names += [f"u{place}" for place in range(len(layout.units))]
+    all_groups = _select([*named, f"{quoted(person)} AS person"], conditions)
+    inner = _in_groups(all_groups, layout.keys, schema)
+    texts = [f"CAST({name} AS VARCHAR)" for name in names]
+    content = "".join(f" || strlen({text}) || ':' || {text}" for text in texts)
+    text = (
+        f"SELECT {', '.join(names) or '1'} FROM ({inner.text}) AS theirs "
+        f"QUALIFY row_number() OVER (PARTITION BY person "
+        f"ORDER BY md5(CAST(? AS VARCHAR){content})) <= {rows}"
     )
-    units = tuple(
-        _from_first(schema[name], lattice)
-        for (name, _), lattice in zip(bounds, lattices, strict=True)
-    )
-    sums = ("u0", "u1", "u0 * u0", "u0 * u1", "u1 * u1")
-    return Layout(keys, units, (asked.x, asked.y), sums, 0, 0, lattices)
+    return Sql(text, (*inner.values, salt))
 
 
-def unknown_groups(query: Query) -> bool:
-    """Whether the table itself says which groups there are."""
-    return bool(query.by) and query.by[0].among is None
+def _select(columns: Sequence[str], conditions: Sequence[Sql]) -> Sql:
+    where = " AND ".join(f"({part.text})" for part in conditions)
+    values = tuple(value for part in conditions for value in part.values)
+    after = f" WHERE {where}" if where else ""
+    return Sql(f"SELECT {', '.join(columns) or '1'} FROM rows{after}", values)
+
+
+def _in_groups(found: Sql, keys: Sequence[Key], schema: Schema) -> Sql:
+    """The lines of public groups."""
+    joins, values = "", list(found.values)
+    for place, key in enumerate(keys):
+        if key.among is None:
+            continue
+        column = schema[key.column]
+        values.append([column.value_of(value) for value in key.among])
+        kind = engine_type(column)
+        listed = f"(SELECT unnest(CAST(? AS {kind}[])) AS listed) AS l{place}"
+        joins += f" SEMI JOIN {listed} ON found.k{place} = l{place}.listed"
+    if not joins:
+        return found
+    return Sql(f"SELECT * FROM ({found.text}) AS found{joins}", tuple(values))
+
+
+def _condition(condition: Condition, schema: Schema) -> Sql:
+    if isinstance(condition, Both | Either):
+        parts = [_condition(part, schema) for part in condition.parts]
+        word = " AND " if isinstance(condition, Both) else " OR "
+        values = tuple(value for part in parts for value in part.values)
+        return Sql(word.join(f"({part.text})" for part in parts), values)
+    column = schema[condition.column]
+    name, kind = quoted(column.name), engine_type(column)
+    if isinstance(condition, IsNull):
+        return Sql(f"{name} IS {'NOT ' if condition.negated else ''}NULL")
+    if isinstance(condition, Compare):
+        value = column.value_of(condition.value)
+        return Sql(f"{name} {condition.operator} CAST(? AS {kind})", (value,))
+    assert isinstance(condition, Among)
+    listed = tuple(column.value_of(value) for value in condition.values)
+    marks = ", ".join([f"CAST(? AS {kind})"] * len(listed))
+    return Sql(f"{name} {'NOT ' if condition.negated else ''}IN ({marks})", listed)

@@ -7,8 +7,13 @@ knows a question by this text.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lethe.queries.aggregates.base import Aggregate
 
 Number = int | float
 Literal = int | float | str | bool
@@ -16,6 +21,9 @@ Literal = int | float | str | bool
 KEYWORDS = frozenset("among and between bins by false in is not null or step true where".split())
 OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+MOST_BINS = 10_000
+"""Of a histogram, of the groups that a question lists, and candidates of a quantile: noise takes
+some 30 us a cell."""
 _BARE = re.compile(r"[^\W\d]\w*")
 
 
@@ -28,120 +36,6 @@ class Bounds:
 
     def __str__(self) -> str:
         return f"[{number_text(self.low)}, {number_text(self.high)}]"
-
-
-@dataclass(frozen=True)
-class Count:
-    """How many rows."""
-
-    def __str__(self) -> str:
-        return "count()"
-
-
-@dataclass(frozen=True)
-class Sum:
-    """The sum of a column."""
-
-    column: str
-    bounds: Bounds
-
-    def __str__(self) -> str:
-        return f"sum({name_text(self.column)}) in {self.bounds}"
-
-
-@dataclass(frozen=True)
-class Mean:
-    """The mean of a column."""
-
-    column: str
-    bounds: Bounds
-
-    def __str__(self) -> str:
-        return f"mean({name_text(self.column)}) in {self.bounds}"
-
-
-@dataclass(frozen=True)
-class Variance:
-    """The variance of a column."""
-
-    column: str
-    bounds: Bounds
-
-    def __str__(self) -> str:
-        return f"variance({name_text(self.column)}) in {self.bounds}"
-
-
-@dataclass(frozen=True)
-class Quantile:
-    """The value below which a share of the rows lies, out of candidates within the bounds.
-
-    Attributes:
-        column: of numbers.
-        share: in (0, 1); 0.5 is the median.
-        bounds: of the candidates.
-        step: the candidates are its multiples; None lets the bounds choose a power of two.
-    """
-
-    column: str
-    share: Number
-    bounds: Bounds
-    step: Number | None = None
-
-    def __str__(self) -> str:
-        inside = f"{name_text(self.column)}, {number_text(self.share)}"
-        step = "" if self.step is None else f" step {number_text(self.step)}"
-        return f"quantile({inside}) in {self.bounds}{step}"
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """Rows in each of `bins` intervals of equal width."""
-
-    column: str
-    bounds: Bounds
-    bins: int
-
-    def __str__(self) -> str:
-        return f"histogram({name_text(self.column)}) in {self.bounds} bins {self.bins}"
-
-
-@dataclass(frozen=True)
-class Categories:
-    """Rows with each of the named values."""
-
-    column: str
-    among: tuple[Literal, ...]
-
-    def __str__(self) -> str:
-        return f"histogram({name_text(self.column)}) among {list_text(self.among)}"
-
-
-@dataclass(frozen=True)
-class Mode:
-    """Which of the named values has most rows."""
-
-    column: str
-    among: tuple[Literal, ...]
-
-    def __str__(self) -> str:
-        return f"mode({name_text(self.column)}) among {list_text(self.among)}"
-
-
-@dataclass(frozen=True)
-class Regression:
-    """The line y = intercept + slope x of least squares."""
-
-    y: str
-    y_bounds: Bounds
-    x: str
-    x_bounds: Bounds
-
-    def __str__(self) -> str:
-        of_y = f"{name_text(self.y)} in {self.y_bounds}"
-        return f"regress({of_y}, {name_text(self.x)} in {self.x_bounds})"
-
-
-Aggregate = Count | Sum | Mean | Variance | Quantile | Histogram | Categories | Mode | Regression
 
 
 @dataclass(frozen=True)
@@ -226,6 +120,7 @@ class Key:
 class Query:
     """One question.
 
+    >>> from lethe.queries.aggregates import Mean
     >>> query = Query(Mean("age", Bounds(18, 100)), None, (Key("county"),))
     >>> print(query)
     mean(age) in [18, 100] by county
@@ -234,6 +129,17 @@ class Query:
     aggregate: Aggregate
     where: Condition | None = None
     by: tuple[Key, ...] = ()
+
+    @property
+    def finds_groups(self) -> bool:
+        """Whether the table itself says which groups there are."""
+        return any(key.among is None for key in self.by)
+
+    def groups(self) -> list[tuple[Literal, ...]] | None:
+        """Public groups in their order; None where the table says which there are."""
+        if self.finds_groups:
+            return None
+        return list(itertools.product(*(key.among or () for key in self.by)))
 
     def __str__(self) -> str:
         where = "" if self.where is None else f" where {self.where}"
@@ -258,7 +164,7 @@ def joined(kind: type[Both] | type[Either], parts: list[Condition]) -> Condition
     flat: dict[str, Condition] = {}
     for part in parts:
         inner = part.parts if isinstance(part, kind) else (part,)
-        flat.update({str(one): one for one in inner})
+        flat.update({str(clause): clause for clause in inner})
     ordered = tuple(flat[text] for text in sorted(flat))
     return ordered[0] if len(ordered) == 1 else kind(ordered)
 
@@ -272,7 +178,7 @@ def among(column: str, values: tuple[Literal, ...]) -> Condition:
 
 def ordered(values: list[Literal]) -> tuple[Literal, ...]:
     """Numbers by size, then text by letters."""
-    return tuple(sorted(values, key=lambda one: (isinstance(one, str), one)))
+    return tuple(sorted(values, key=lambda value: (isinstance(value, str), value)))
 
 
 def number_text(number: Number) -> str:

@@ -14,30 +14,23 @@ from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
 from lethe.errors import InputError, did_you_mean
+from lethe.queries import aggregates
+from lethe.queries.aggregates.base import Aggregate
 from lethe.queries.grammar import (
     KEYWORDS,
     MIRRORED,
+    MOST_BINS,
     OPPOSITE,
-    Aggregate,
     Both,
     Bounds,
-    Categories,
     Compare,
     Condition,
-    Count,
     Either,
-    Histogram,
     IsNull,
     Key,
     Literal,
-    Mean,
-    Mode,
     Number,
-    Quantile,
     Query,
-    Regression,
-    Sum,
-    Variance,
     among,
     joined,
     opposite,
@@ -92,14 +85,14 @@ def cut(query: str) -> list[Word]:
     if any("\ud800" <= sign <= "\udfff" or sign == "\0" for sign in query):
         raise InputError("The query holds characters that are no text. Type it again.")
     words = []
-    at = 0
-    while at < len(query):
-        found = _WORD.match(query, at)
+    place = 0
+    while place < len(query):
+        found = _WORD.match(query, place)
         if found is None or found.lastgroup is None:
-            raise wrong(query, at, _why(query[at]))
+            raise wrong(query, place, _why(query[place]))
         if found.lastgroup != "space":
-            words.append(Word(found.lastgroup, found.group(), at))
-        at = found.end()
+            words.append(Word(found.lastgroup, found.group(), place))
+        place = found.end()
     return [*words, Word("end", "", len(query))]
 
 
@@ -125,20 +118,8 @@ def _why(sign: str) -> str:
 
 
 MOST_VALUES = 10_000
-MOST_BINS = 10_000  # noise takes some 30 us a cell
 MOST_DIGITS = 38
 DEEPEST = 50
-EXAMPLES = {
-    "count": "count() where age >= 65 by county",
-    "sum": "sum(income) in [0, 200000]",
-    "mean": "mean(age) in [18, 100] by county",
-    "variance": "variance(age) in [18, 100]",
-    "median": "median(age) in [18, 100]",
-    "quantile": "quantile(age, 0.9) in [18, 100] step 1",
-    "histogram": "histogram(age) in [0, 100] bins 20",
-    "mode": "mode(day) among ['Mon', 'Tue', 'Wed']",
-    "regress": "regress(income in [0, 200000], age in [18, 100])",
-}
 _SIDES = "one person can move it over the whole range, so no noise short of the range hides them"
 REFUSED = {
     "min": f"a smallest value is refused: {_SIDES}. Ask for quantile(x, 0.01) in [.., ..]",
@@ -164,25 +145,37 @@ def parse(query: str) -> Query:
     >>> print(parse("MEAN(age) in [18.0,1e2] by county where not (age < 18 or sex = 'F')"))
     mean(age) in [18, 100] where age >= 18 and sex != 'F' by county
     """
-    return _Reader(query).query()
+    return Reader(query).query()
 
 
-class _Reader:
+class Reader:
+    """The words of one question, taken from left to right; aggregates read their part by it.
+
+    Attributes:
+        text: the question.
+        words: its words.
+        at: which of them is next.
+        example: a right question, for messages.
+    """
+
     def __init__(self, query: str) -> None:
         self.text = query
         self.words = cut(query)
         self.at = 0
         self.depth = 0
-        self.example = EXAMPLES["mean"]
+        self.example = EXAMPLE
 
     @property
     def next(self) -> Word:
+        """The word that comes next; the last one is the end."""
         return self.words[self.at]
 
     def wrong(self, why: str, word: Word | None = None) -> InputError:
+        """The error that points at a word, by default the next one."""
         return wrong(self.text, (word or self.next).at, why, self.example)
 
     def take(self) -> Word:
+        """The next word, which is then behind."""
         word = self.next
         self.at += word.kind != "end"
         return word
@@ -196,10 +189,12 @@ class _Reader:
         return True
 
     def must(self, sign: str, after: str) -> None:
+        """Take a word that has to come next."""
         if not self.has(sign):
             raise self.wrong(f"{sign!r} must stand here, after {after}.")
 
     def query(self) -> Query:
+        """Take the whole question."""
         aggregate = self.aggregate()
         where: Condition | None = None
         by: tuple[Key, ...] = ()
@@ -219,57 +214,21 @@ class _Reader:
         return Query(aggregate, where, by)
 
     def aggregate(self) -> Aggregate:
+        """Take what comes first: the aggregate."""
         start = self.take()
-        function = start.raw.lower()
-        if start.kind != "name" or function not in EXAMPLES:
-            listed = ", ".join(EXAMPLES)
-            why = REFUSED.get(function) or (
-                f"a query starts with one of {listed}.{did_you_mean(function, EXAMPLES)}"
+        word, examples = start.raw.lower(), aggregates.examples()
+        if start.kind != "name" or word not in examples:
+            listed = ", ".join(examples)
+            why = REFUSED.get(word) or (
+                f"a query starts with one of {listed}.{did_you_mean(word, examples)}"
             )
             raise self.wrong(why, start)
-        self.example = EXAMPLES[function]
-        self.must("(", function)
-        if function == "count":
-            if not self.has(")"):
-                raise self.wrong(
-                    "count() counts rows and has no column; rows with a value are "
-                    "count() where x is not null."
-                )
-            return Count()
-        column = self.column()
-        if function == "regress":
-            return self.regression(column)
-        share: Number = 0.5
-        if function == "quantile":
-            self.must(",", "the column")
-            share = self.between_0_and_1()
-        self.must(")", "the column")
-        if function in ("histogram", "mode") and self.has("among"):
-            values = self.values()
-            if len(values) < 2 and function == "mode":
-                raise self.wrong("a mode is chosen among at least two values.")
-            return (Mode if function == "mode" else Categories)(column, values)
-        if function == "mode":
-            raise self.wrong("'among' and the possible values must stand here.")
-        bounds = self.bounds()
-        if function in ("median", "quantile"):
-            return Quantile(column, share, bounds, self.step(bounds))
-        if function == "histogram":
-            self.must("bins", "the bounds")
-            return Histogram(column, bounds, self.bins())
-        if function == "sum":
-            return Sum(column, bounds)
-        return Mean(column, bounds) if function == "mean" else Variance(column, bounds)
-
-    def regression(self, y: str) -> Regression:
-        y_bounds = self.bounds()
-        self.must(",", "the bounds of y")
-        x = self.column()
-        x_bounds = self.bounds()
-        self.must(")", "the bounds of x")
-        return Regression(y, y_bounds, x, x_bounds)
+        self.example = examples[word]
+        self.must("(", word)
+        return aggregates.kind_of(word).read(word, self)
 
     def column(self) -> str:
+        """Take the name of a column."""
         word = self.take()
         if word.kind == "quoted":
             return word.raw[1:-1].replace('""', '"')
@@ -279,6 +238,7 @@ class _Reader:
         return word.raw
 
     def bounds(self) -> Bounds:
+        """Take ``in [low, high]``."""
         if not self.has("in", "["):
             raise self.wrong(
                 "bounds such as in [18, 100] must stand here: values are clamped to them, and they "
@@ -295,39 +255,8 @@ class _Reader:
         self.must("]", "the upper bound")
         return Bounds(low, high)
 
-    def step(self, bounds: Bounds) -> Number | None:
-        if not self.has("step"):
-            return None
-        start = self.next
-        step = self.number()
-        if not step > 0 or not (bounds.high - bounds.low) / step <= MOST_BINS:
-            raise self.wrong(
-                f"the step must be above 0 and cut the bounds into at most {MOST_BINS} parts.",
-                start,
-            )
-        if step > bounds.high - bounds.low:
-            raise self.wrong("the step must not be wider than the bounds.", start)
-        return step
-
-    def bins(self) -> int:
-        start = self.next
-        bins = self.number()
-        if not isinstance(bins, int) or not 1 <= bins <= MOST_BINS:
-            raise self.wrong(f"bins must be a whole number from 1 to {MOST_BINS}.", start)
-        return bins
-
-    def between_0_and_1(self) -> Number:
-        start = self.next
-        share = self.number()
-        if not 0 < share < 1:
-            raise self.wrong(
-                "the share of a quantile lies in (0, 1); 0.5 is the median, and 0 and 1, the "
-                "smallest and largest value, are refused.",
-                start,
-            )
-        return share
-
     def number(self) -> Number:
+        """Take a finite number."""
         start = self.next
         sign = -1 if self.has("-") else 1
         if sign == 1:
@@ -340,6 +269,7 @@ class _Reader:
         return sign * value
 
     def value(self) -> Literal:
+        """Take a fixed value."""
         word = self.next
         if word.kind == "text":
             return self.take().raw[1:-1].replace("''", "'")
@@ -367,7 +297,9 @@ class _Reader:
         self.must("]", "the values")
         kinds = {_kind(value) for value in found}
         if len(kinds) > 1:
-            raise self.wrong(f"values of one kind must stand here, not {_listed(kinds)}.", start)
+            raise self.wrong(
+                f"values of one kind must stand here, not {' and '.join(sorted(kinds))}.", start
+            )
         if len(found) > MOST_VALUES:
             raise self.wrong(f"at most {MOST_VALUES} values may stand here.", start)
         if len(set(found)) < len(found):
@@ -376,6 +308,7 @@ class _Reader:
         return ordered(found)
 
     def keys(self) -> tuple[Key, ...]:
+        """Take the columns of ``by``."""
         found: list[Key] = []
         while not found or self.has(","):
             start = self.next
@@ -394,17 +327,20 @@ class _Reader:
         return tuple(sorted(found, key=lambda key: key.column))
 
     def condition(self) -> Condition:
+        """Take the condition of ``where``, or one in brackets."""
         return self.chain("or", Either, lambda: self.chain("and", Both, self.clause))
 
     def chain(
         self, word: str, kind: type[Both] | type[Either], part: Callable[[], Condition]
     ) -> Condition:
+        """Take parts joined by a word."""
         parts = [part()]
         while self.has(word):
             parts.append(part())
         return joined(kind, parts)
 
     def deeper(self, part: Callable[[], Part]) -> Part:
+        """Take a part that stands within brackets or after ``not``."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise self.wrong(f"brackets and 'not' may be {DEEPEST} deep.")
@@ -413,6 +349,7 @@ class _Reader:
         return found
 
     def clause(self) -> Condition:
+        """Take one comparison, or what is in brackets."""
         if self.has("not"):
             return opposite(self.deeper(self.clause))
         if self.has("("):
@@ -421,7 +358,8 @@ class _Reader:
             return inside
         if self.next.kind in ("number", "text") or self.next.lower in ("-", "+", "true", "false"):
             value = self.value()
-            return self.compared(MIRRORED[self.operator()], value)
+            operator = MIRRORED[self.operator()]
+            return Compare(self.column(), operator, value)
         column = self.column()
         if self.has("is"):
             negated = self.has("not")
@@ -441,10 +379,8 @@ class _Reader:
             raise self.wrong("'in' or 'between' must follow 'not' here.")
         return Compare(column, self.operator(), self.value())
 
-    def compared(self, operator: str, value: Literal) -> Condition:
-        return Compare(self.column(), operator, value)
-
     def operator(self) -> str:
+        """Take the sign of a comparison."""
         word = self.take()
         found = {"<>": "!="}.get(word.raw, word.raw)
         if word.kind != "sign" or found not in OPPOSITE:
@@ -480,7 +416,3 @@ def _number(raw: str) -> Number | None:
 
 def _kind(value: Literal) -> str:
     return "text" if isinstance(value, str) else "bool" if isinstance(value, bool) else "numbers"
-
-
-def _listed(kinds: set[str]) -> str:
-    return " and ".join(sorted(kinds))

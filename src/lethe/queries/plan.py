@@ -1,30 +1,26 @@
-"""What a question will cost and how far off its answer will be, before a private row is read."""
+"""What a question will cost and how far off its answer will be, before a private row is read.
+
+`explain` says it in plain words, for people who do not know what epsilon is.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from scipy.special import ndtr, ndtri
+
 from lethe.data.schema import Schema
 from lethe.errors import InputError
+from lethe.evidence.gdp import gdp_epsilon
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.answer import Answer, Answers
 from lethe.queries.bind import bind
-from lethe.queries.evaluate import Exact, Groups, Layout, layout_of, unknown_groups
-from lethe.queries.grammar import (
-    Bounds,
-    Categories,
-    Count,
-    Histogram,
-    Mean,
-    Mode,
-    Quantile,
-    Query,
-    Regression,
-    Sum,
-    Variance,
-)
+from lethe.queries.grammar import Query
+from lethe.queries.lattice import Layout
+from lethe.queries.parse import REFUSED
 from lethe.queries.privacy import Privacy
 from lethe.queries.release import release
 
@@ -32,6 +28,7 @@ MADE_UP = (100, 10_000, 1_000_000)
 """Rows of a group for which a plan tells the error where that depends on them."""
 
 MOST = 10**15
+SMALL_DELTA = 1e-6
 DISTINCT = "no two people share a name in the column of persons, as the schema reads it"
 
 
@@ -70,8 +67,8 @@ class Plan:
         scale = self.sample.scale
         if scale is None:
             return self.sample.mechanism
-        rows = isinstance(self.query.aggregate, Mean | Variance | Regression)
-        where = f" of the answer at {MADE_UP[1]:,} rows in a group" if rows else ""
+        rows_matter = self.query.aggregate.rows_matter
+        where = f" of the answer at {MADE_UP[1]:,} rows in a group" if rows_matter else ""
         return f"{self.sample.mechanism}, scale {scale:.4g}{where}"
 
     def errors(self) -> tuple[tuple[int | None, float], ...]:
@@ -83,12 +80,12 @@ class Plan:
         """
         if self.sample.low is None:
             return ()
-        if isinstance(self.query.aggregate, Count | Sum | Histogram | Categories):
+        if not self.query.aggregate.rows_matter:
             return ((None, _half(self.sample)),)
         found = []
         for rows in MADE_UP:
             answers = _rehearsed(self.query, self.layout, self.privacy, rows).rows
-            found += [(rows, _half(one)) for one in answers[:1] if one.low is not None]
+            found += [(rows, _half(row)) for row in answers[:1] if row.low is not None]
         return tuple(found)
 
     def to_json(self) -> dict[str, Any]:
@@ -120,7 +117,7 @@ def make_plan(
         InputError: a column is unknown or of the wrong type, or the mechanism needs another cost.
     """
     query = bind(query, schema, privacy.person)
-    layout = layout_of(query, schema)
+    layout = query.aggregate.layout(query.by, schema)
     rehearsal = _rehearsed(query, layout, privacy, MADE_UP[1])
     if not rehearsal.rows:
         rehearsal = _rehearsed(query, layout, privacy, MOST)
@@ -131,42 +128,8 @@ def make_plan(
     named = () if privacy.person is None else (DISTINCT,)
     assumed = (*released.assumptions, *named, *schema.assumptions(), *assumptions)
     guarantee = replace(released, assumptions=assumed)
-    words = sensitivity_words(query, privacy)
+    words = query.aggregate.sensitivity(privacy.whose, bool(query.by))
     return Plan(query, privacy, layout, sample, guarantee, words, notes, released)
-
-
-def sensitivity_words(query: Query, privacy: Privacy) -> str:
-    """How far one person can move the exact numbers before noise, in words.
-
-    >>> from lethe.queries.parse import parse
-    >>> sensitivity_words(parse("count()"), Privacy(epsilon=1.0, person="user", rows=3))
-    'one person moves a count by at most 3'
-    """
-    rows = privacy.rows or 1
-    swapped = privacy.relation == "replace-one"
-    asked = query.aggregate
-    in_all = (2 if swapped else 1) * rows
-    many = f", all counts together by at most {in_all}" if _several_counts(query) else ""
-    if isinstance(asked, Count | Histogram | Categories | Mode):
-        return f"one person moves a count by at most {rows}{many}"
-    if isinstance(asked, Quantile):
-        return f"one person moves the rank of a candidate by at most {rows}"
-    if isinstance(asked, Sum):
-        return f"one person moves the sum by at most {_reach(asked.bounds, rows, swapped):g}"
-    of = "the sum" if isinstance(asked, Mean) else "the sums of values, squares and products"
-    return (
-        f"one person has at most {rows} row{'s' if rows > 1 else ''} in {of} and in the count, "
-        "each clamped to the bounds"
-    )
-
-
-def _reach(bounds: Bounds, rows: int, swapped: bool) -> float:
-    low, high = float(bounds.low), float(bounds.high)
-    return rows * (max(high, 0) - min(low, 0) if swapped else max(abs(low), abs(high)))
-
-
-def _several_counts(query: Query) -> bool:
-    return bool(query.by) or isinstance(query.aggregate, Histogram | Categories | Mode)
 
 
 def _notes(query: Query, privacy: Privacy) -> tuple[str, ...]:
@@ -178,33 +141,120 @@ def _notes(query: Query, privacy: Privacy) -> tuple[str, ...]:
             f"at most {privacy.rows} rows of a person are used, the others are left out; rows "
             "without a person too"
         )
-    if unknown_groups(query):
+    if query.finds_groups:
         found.append("groups with few rows are not shown: their mere presence would tell")
     return tuple(found)
 
 
 def _rehearsed(query: Query, layout: Layout, privacy: Privacy, rows: int) -> Answers:
     """The mechanism on one group of rows that nobody has."""
-    return release(query, _made_up(query, layout, rows), layout, privacy)
-
-
-def _made_up(query: Query, layout: Layout, rows: int) -> Groups:
     group = tuple(key.among[0] if key.among else "somewhere" for key in query.by)
-    sums = tuple(rows * _spread(one, layout) for one in layout.sums)
-    cells = layout.cells
-    if isinstance(query.aggregate, Histogram | Categories):
-        cells = 1  # the others have the same noise
-    return {group: Exact(rows, sums, (rows // max(cells, 1),) * cells)}
-
-
-def _spread(words: str, layout: Layout) -> int:
-    """Mean of u0, u0 * u0, u0 * u1, ... where values lie evenly between the bounds."""
-    widths = [layout.lattices[int(name[1:])].width for name in words.split(" * ")]
-    if len(widths) == 2 and len(set(words.split(" * "))) == 1:
-        return widths[0] ** 2 // 3
-    return math.prod(widths) >> len(widths)
+    made_up = {group: query.aggregate.made_up(layout, rows)}
+    return release(query, made_up, layout, privacy)
 
 
 def _half(answer: Answer) -> float:
     assert answer.low is not None and answer.high is not None
     return (answer.high - answer.low) / 2
+
+
+def explain(plan: Plan) -> list[str]:
+    """Sentences about a plan, the most important first.
+
+    Args:
+        plan: of `make_plan`.
+
+    Returns:
+        One thing a sentence or two; no line breaks within.
+    """
+    privacy = plan.privacy
+    return [
+        f"You ask: {plan.query}.",
+        guarantee_words(plan.guarantee),
+        _who(plan),
+        *plan.query.aggregate.explained(),
+        *_groups(plan.query),
+        f"Before noise, {plan.sensitivity}. Noise: {plan.noise}.",
+        *_errors(plan),
+        "Rows where a needed value is missing (NULL or NaN) are left out, and so are rows without "
+        f"a group{'' if privacy.person is None else ' or a person'}.",
+        f"A smallest or largest value is never answered: {REFUSED['max'].split(': ', 1)[1]}.",
+        "Costs add up: ask the same again and the stored answer is free, ask something else and "
+        "it is paid for. What you compute from an answer is free.",
+    ]
+
+
+def guarantee_words(guarantee: Guarantee) -> str:
+    """What a guarantee says about one person.
+
+    >>> print(guarantee_words(Guarantee("pure-dp", {"epsilon": 0.5}, "add/remove", "user")))
+    With or without any one person, every outcome is at most e^0.5 = 1.65 times as likely.
+    """
+    given = guarantee.parameters
+    unit = "row" if guarantee.unit == "record" else "person"
+    who = (
+        f"With or without any one {unit}"
+        if guarantee.relation == "add/remove"
+        else f"Were any one {unit} another"
+    )
+    if guarantee.kind == "pure-dp":
+        return f"{who}, every outcome is {_times(given['epsilon'])} as likely."
+    if guarantee.kind == "approx-dp":
+        return _approximate(who, given["epsilon"], given["delta"])
+    if guarantee.kind == "zcdp":
+        rho = given["rho"]
+        epsilon = rho + 2 * math.sqrt(rho * math.log(1 / SMALL_DELTA))
+        return f"{_approximate(who, epsilon, SMALL_DELTA)} This is what rho = {rho:g} implies."
+    mu = given["mu"]
+    hits = float(ndtr(mu + ndtri(0.05)))
+    return (
+        f"{_approximate(who, gdp_epsilon(mu, SMALL_DELTA), SMALL_DELTA)} A test that wrongly says "
+        f"'is in the table' in 5 % of cases rightly says so in at most {hits:.1%} (mu = {mu:g})."
+    )
+
+
+def _approximate(who: str, epsilon: float, delta: float) -> str:
+    return (
+        f"{who}, the probability of every set of outcomes is {_times(epsilon)} as large, plus "
+        f"{delta:g}."
+    )
+
+
+def _times(epsilon: float) -> str:
+    if epsilon > 40:
+        return f"at most e^{epsilon:.4g} times, which is no protection worth the name,"
+    return f"at most e^{epsilon:.4g} = {math.exp(epsilon):.3g} times"
+
+
+def _who(plan: Plan) -> str:
+    privacy = plan.privacy
+    if privacy.person is None:
+        return (
+            "A person is one row here. If people have several rows, this protects each row and "
+            "not the person: name the column that says whose a row is (person) and how many count "
+            "(rows)."
+        )
+    return (
+        f"A person is whoever column {privacy.person!r} names; at most {privacy.rows} of their "
+        "rows are used, chosen by a hash of these rows alone. More rows make the noise larger, "
+        "fewer leave more out."
+    )
+
+
+def _groups(query: Query) -> Iterator[str]:
+    if query.finds_groups:
+        yield (
+            "Which groups there are is private too: a group shows only if its noisy count is above "
+            "a threshold, which costs a part of epsilon, and delta."
+        )
+    elif query.by:
+        yield (
+            "The groups are listed in the question, so all of them are answered, also those "
+            "without a row; a row is in one group, so groups cost no more than one of them."
+        )
+
+
+def _errors(plan: Plan) -> Iterator[str]:
+    for rows, half in plan.errors():
+        size = "" if rows is None else f" for {rows:,} rows in a group"
+        yield f"Noise alone moves the answer by at most about {half:.3g}{size}, 19 times out of 20."

@@ -26,8 +26,7 @@ from lethe.reidentification.surface import Curve, operating_point
 from lethe.reidentification.sweep import Battery, Say, game_of, sample_of, sweep
 from lethe.reidentification.task import Task, TaskLevel, task_of
 from lethe.reidentification.vectors import effective_sigma
-from lethe.training.folder import RunFolder
-from lethe.training.personal import write_personal
+from lethe.training.folder import RunFolder, write_personal
 
 
 def audit_embeddings(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lethe.training.jit import INSTALLED, compiled
+from lethe.training.environment import INSTALLED, compiled
 
 
 def _sure(

@@ -22,7 +22,7 @@ from lethe.errors import InputError, require
 from lethe.reidentification.geometry import Gallery, Probes
 from lethe.reidentification.ranks_numpy import Counts
 from lethe.reidentification.vectors import Float, Float32
-from lethe.training.jit import INSTALLED, compiled
+from lethe.training.environment import INSTALLED, compiled
 
 TILES = {"avx512f": (12, 2, 16), "fma": (6, 2, 8), "neon": (6, 3, 4)}
 """CPU feature: probes, vectors and numbers in a vector; as many sums as fit in its registers."""

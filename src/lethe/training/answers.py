@@ -1,8 +1,8 @@
 """What a released model answers instead of its full outputs, and what an attacker makes of it.
 
-Every answer here is attacked by somebody who knows how it is given: he undoes what can be undone,
-and where only labels come back he asks about changed copies of the record as well. Signals are
-computed from what he then knows, for the shadow models and the target alike, so that all attacks
+Every answer here is attacked by an adversary who knows how it is given, undoes what can be undone,
+and where only labels come back asks about changed copies of the record as well. Signals are
+computed from that knowledge, for the shadow models and the target alike, so that all attacks
 on signals are attacks on the answer; accuracy is that of the answer.
 """
 
@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.training.copies import KINDS, noisy_copies
-from lethe.training.signals import check_distributions
+from lethe.training.signals import check_distributions, check_table
 
 Float = NDArray[np.float64]
 
@@ -28,7 +27,7 @@ class Answer(Protocol):
     """What a classifier answers; it travels to worker processes."""
 
     @property
-    def asks(self) -> bool:
+    def needs_copies(self) -> bool:
         """Whether the attacker asks about changed copies too."""
         ...
 
@@ -36,11 +35,11 @@ class Answer(Protocol):
         """Plain values that decide the answers, for findings and for the content hash."""
         ...
 
-    def questions(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
+    def queries(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
         """(A, N, ...) changed copies of (N, ...) records that are asked about; A may be 0."""
         ...
 
-    def heard(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
+    def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
         """What the attacker knows of the outputs.
 
         Args:
@@ -54,19 +53,19 @@ class Answer(Protocol):
         ...
 
 
-class _Undisturbed:
+class _OfTheRecordAlone:
     """An answer that is asked about the records alone."""
 
     @property
-    def asks(self) -> bool:
+    def needs_copies(self) -> bool:
         return False
 
-    def questions(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
+    def queries(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
         return np.empty((0, *features.shape), features.dtype)
 
 
 @dataclass(frozen=True)
-class Temperature(_Undisturbed):
+class Temperature(_OfTheRecordAlone):
     """Probabilities p^(1/T), normalised; in double precision.
 
     The attacker takes them to the power T again. Nothing is lost but what the numbers cannot
@@ -89,7 +88,7 @@ class Temperature(_Undisturbed):
     def describe(self) -> dict[str, Any]:
         return {"kind": "temperature", **asdict(self)}
 
-    def heard(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
+    def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
         answered = tempered(log_distributions(outputs[0], kind), self.temperature)
         with np.errstate(invalid="ignore"):
             undone = self.temperature * np.log(np.maximum(answered, _TINY))
@@ -99,7 +98,7 @@ class Temperature(_Undisturbed):
 
 
 @dataclass(frozen=True)
-class Rounding(_Undisturbed):
+class Rounding(_OfTheRecordAlone):
     """Probabilities rounded to some decimals; they need not sum to 1 any more.
 
     A probability that is answered as 0 counts as half a unit of the last decimal, so that every
@@ -108,7 +107,7 @@ class Rounding(_Undisturbed):
     Attributes:
         decimals: 0 to 15.
 
-    >>> Rounding(1).heard(np.array([[[0.86, 0.14]]]), "probabilities")[0].round(2).tolist()
+    >>> Rounding(1).observation(np.array([[[0.86, 0.14]]]), "probabilities")[0].round(2).tolist()
     [[-0.11, -2.3]]
     """
 
@@ -122,7 +121,7 @@ class Rounding(_Undisturbed):
     def describe(self) -> dict[str, Any]:
         return {"kind": "rounding", **asdict(self)}
 
-    def heard(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
+    def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
         answered = np.round(np.exp(log_distributions(outputs[0], kind)), int(self.decimals))
         return np.log(np.maximum(answered, 0.5 * 10.0 ** -int(self.decimals))), "logits"
 
@@ -137,11 +136,11 @@ class LabelOnly:
 
     Attributes:
         copies: A >= 1 of each record; memory and predictions grow by that factor.
-        scale: of the noise in standard deviations, see `noisy_copies`.
-        flip: chance that a column of two values changes; of tables.
+        scale: of the noise in standard deviations, >= 0, see `noisy_copies`.
+        flip: probability in [0, 1] that a column of two values changes; of tables.
         kind: ``table`` or ``image``.
-        shift: most pixels that an image moves.
-        mirror: whether images may be mirrored.
+        shift: most pixels that an image moves, >= 0 and below its side.
+        mirror: whether images may be mirrored; digits and letters should not be.
         shape: (height, width) or (channels, height, width) of images that are stored flat.
         seed: of the copies, the same for all models.
     """
@@ -167,7 +166,7 @@ class LabelOnly:
             )
 
     @property
-    def asks(self) -> bool:
+    def needs_copies(self) -> bool:
         return True
 
     def describe(self) -> dict[str, Any]:
@@ -179,7 +178,7 @@ class LabelOnly:
             "shape": None if self.shape is None else list(self.shape),
         }
 
-    def questions(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
+    def queries(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
         given = features
         if self.kind == "table":
             given = features.reshape(len(features), -1)
@@ -201,7 +200,7 @@ class LabelOnly:
         )
         return made.reshape(self.copies, *features.shape)
 
-    def heard(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
+    def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
         if kind == "probabilities":
             check_distributions(outputs[0])
         lost = np.isnan(outputs).any(axis=(0, 2))
@@ -240,21 +239,12 @@ def vote_logits(labels: NDArray[np.integer], classes: int) -> Float:
 
 
 def tempered(log_p: Float, temperature: float) -> Float:
-    """p^(1/T), normalised.
-
-    Args:
-        log_p: (..., C) logarithms of distributions, -inf for 0.
-        temperature: T > 0.
-    """
+    """p^(1/T), normalised, from (..., C) logarithms of distributions, -inf for 0."""
     return np.exp(_normalised(log_p / temperature))
 
 
 def log_distributions(outputs: NDArray[np.floating], kind: str) -> Float:
-    """Logarithms of the class probabilities, in double precision.
-
-    Args:
-        outputs: (n, C) of `kind`.
-        kind: ``logits`` or ``probabilities``.
+    """(n, C) logarithms of the class probabilities, in double precision.
 
     Raises:
         InputError: a row of probabilities is no distribution; the message names the first.
@@ -271,3 +261,83 @@ def _normalised(logits: Float) -> Float:
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         shifted = logits - logits.max(axis=-1, keepdims=True)
         return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+
+
+KINDS = ("table", "image")
+
+
+def noisy_copies(
+    features: NDArray[np.floating],
+    count: int,
+    scale: float,
+    seed: int,
+    kind: str = "table",
+    flip: float = 0.05,
+    shift: int = 1,
+    mirror: bool = False,
+) -> NDArray[np.float32]:
+    """Changed copies of every record, to ask a model about.
+
+    Columns of a table that hold two distinct numbers, as one-hot codes do, take the other one
+    with probability `flip`; all others get Gaussian noise of `scale` times their standard
+    deviation. Images are moved by up to `shift` pixels each way, the border repeated, mirrored
+    left to right half the time if asked, and get noise of `scale` times the deviation of all
+    pixels. The same seed gives the same copies: every model must be asked about the same ones.
+
+    Args:
+        features: (N, D) of a table, or (N, H, W) or (N, channels, H, W) of images.
+        count: A, copies of each record, >= 1; number a is a function of the seed and of a.
+        scale, seed, kind, flip, shift, mirror: as in `LabelOnly`.
+
+    Returns:
+        (A, N, ...) float32, of the shape of the features after the first axis.
+
+    Raises:
+        InputError: a shape, number or kind breaks these rules.
+    """
+    check_choice("kind", kind, KINDS)
+    check_at_least("count", count, 1)
+    check_between("scale", scale, 0, np.inf, open_high=True)
+    check_between("flip", flip, 0, 1)
+    axes: tuple[str, ...] = ("records", "columns")
+    if kind == "image":
+        channels = ("channels",) if features.ndim == 4 else ()
+        axes = ("records", *channels, "height", "width")
+    check_table("features", features, axes)
+    wide = np.asarray(features, np.float64)
+    copies = np.empty((count, *features.shape), np.float32)
+    for at in range(count):
+        rng = np.random.default_rng([seed, 37, at])
+        if kind == "table":
+            copies[at] = _changed_rows(wide, scale, flip, rng)
+        else:
+            copies[at] = _moved(wide, shift, mirror, rng)
+            copies[at] += scale * wide.std() * rng.normal(size=wide.shape)
+    return copies
+
+
+def _changed_rows(rows: Float, scale: float, flip: float, rng: np.random.Generator) -> Float:
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    binary = (low < high) & ((rows == low) | (rows == high)).all(axis=0)
+    noisy = rows + scale * rows.std(axis=0) * rng.normal(size=rows.shape)
+    flipped = np.where(rng.random(rows.shape) < flip, low + high - rows, rows)
+    return np.where(binary, flipped, noisy)
+
+
+def _moved(images: Float, shift: int, mirror: bool, rng: np.random.Generator) -> Float:
+    height, width = images.shape[-2:]
+    if not 0 <= shift < min(height, width):
+        raise InputError(
+            f"shift={shift} must be at least 0 and below the image's side {min(height, width)}."
+        )
+    records = len(images)
+    down = np.arange(height) + rng.integers(-shift, shift + 1, (records, 1))
+    across = np.arange(width) + rng.integers(-shift, shift + 1, (records, 1))
+    if mirror:
+        across = np.where(rng.random((records, 1)) < 0.5, across[:, ::-1], across)
+    down, across = np.clip(down, 0, height - 1), np.clip(across, 0, width - 1)
+    flat = images.reshape(records, -1, height, width)
+    channel = np.arange(flat.shape[1])[:, None, None]
+    record = np.arange(records)[:, None, None, None]
+    moved = flat[record, channel, down[:, None, :, None], across[:, None, None, :]]
+    return np.asarray(moved.reshape(images.shape))

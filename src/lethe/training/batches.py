@@ -1,12 +1,15 @@
-"""Mini-batches of one model, the same whether it is trained alone or stacked with others."""
+"""Batches, learning rates and stops of one model, the same alone or stacked with others."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.training.design import seed_of
 from lethe.training.recipe import Treatment
 
 _SHUFFLE, _NOISE, _DROPOUT, _VALIDATION, _AUGMENT, _MIXUP = 1, 2, 3, 4, 5, 6
@@ -107,13 +110,7 @@ class Shuffler:
 
 
 class Mixer:
-    """Draws with whom, and how far, each row of a model's batches is mixed.
-
-    Args:
-        sizes: (steps,) rows of each batch, see `Shuffler`.
-        seed: of the model.
-        alpha: > 0 of Beta(alpha, alpha).
-    """
+    """Draws with whom, and how far, each row of a model's batches is mixed; see `Mixing`."""
 
     def __init__(self, sizes: NDArray[np.int64], seed: int, alpha: float) -> None:
         self._sizes, self._alpha = sizes, alpha
@@ -133,22 +130,89 @@ class Mixer:
         return np.argsort(keys, axis=1, kind="stable"), own
 
 
-def torch_seed(seed: int, purpose: int) -> int:
-    """A 63-bit seed for a torch generator of one model."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(purpose,))
-    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
 def noise_seed(seed: int) -> int:
     """Seed of a model's gradient noise."""
-    return torch_seed(seed, _NOISE)
+    return seed_of(np.random.SeedSequence(seed, spawn_key=(_NOISE,)))
 
 
 def dropout_seed(seed: int) -> int:
     """Seed of a model's dropout masks."""
-    return torch_seed(seed, _DROPOUT)
+    return seed_of(np.random.SeedSequence(seed, spawn_key=(_DROPOUT,)))
 
 
 def augment_stream(seed: int) -> np.random.Generator:
     """Stream of a model's image augmentation."""
     return generator(seed, _AUGMENT)
+
+
+_ONE_CYCLE_START, _ONE_CYCLE_END, _ONE_CYCLE_RISE = 25.0, 1e4, 0.3
+
+
+def factor(schedule: str, step: int, steps: int, warmup: float) -> float:
+    """What the learning rate is multiplied by at a step.
+
+    Args:
+        schedule: ``constant``; ``cosine``, half a cosine down to 0; or ``one-cycle`` (Smith and
+            Topin 2018, as in torch.optim: up from 1/25 over 30 % of the steps, down to 1/250,000,
+            both along a cosine; momentum stays).
+        step: from 0.
+        steps: of the whole training.
+        warmup: share of the steps, in [0, 1), over which the rate rises linearly before a
+            ``constant`` or ``cosine`` schedule begins.
+
+    >>> [factor("cosine", step, 4, 0.5) for step in range(4)]
+    [0.5, 1.0, 1.0, 0.5]
+    """
+    if schedule == "one-cycle":
+        start, end = 1 / _ONE_CYCLE_START, 1 / (_ONE_CYCLE_START * _ONE_CYCLE_END)
+        peak = _ONE_CYCLE_RISE * steps - 1
+        if step <= peak:
+            return _between(start, 1.0, step / peak if peak > 0 else 1.0)
+        return _between(1.0, end, (step - peak) / max(steps - 1 - peak, 1))
+    rising = round(warmup * steps)
+    if step < rising:
+        return (step + 1) / rising
+    if schedule == "constant":
+        return 1.0
+    return 0.5 * (1 + math.cos(math.pi * (step - rising) / max(steps - rising, 1)))
+
+
+def _between(first: float, last: float, share: float) -> float:
+    return last + (first - last) / 2 * (1 + math.cos(math.pi * share))
+
+
+_PARTS = 8
+
+Take = Callable[[int, int, NDArray[np.float32]], None]
+"""(model, place of the stop, (N, C) outputs): what a model answers if its training ends there."""
+
+
+def stop_epochs(epochs: int) -> tuple[int, ...]:
+    """Whole epochs before the last at which a training can be cut, at most seven.
+
+    They lie at the squares of the eighths of the training, denser at its beginning: where a
+    network is trained for long, most of what it memorises is memorised early.
+
+    Args:
+        epochs: of the full training, >= 1; one epoch has no earlier stop.
+
+    >>> stop_epochs(53), stop_epochs(4), stop_epochs(1)
+    ((1, 3, 7, 13, 21, 30, 41), (1, 2, 3), ())
+    """
+    if epochs <= _PARTS:
+        return tuple(range(1, epochs))
+    grid = {max(1, round(epochs * (part / _PARTS) ** 2)) for part in range(1, _PARTS)}
+    return tuple(sorted(grid))
+
+
+@dataclass(frozen=True)
+class Stops:
+    """Where to ask models on the way, and who takes their answers.
+
+    Attributes:
+        epochs: ascending, each below the epochs of the training.
+        take: called for every model at every stop, in no fixed order.
+    """
+
+    epochs: tuple[int, ...]
+    take: Take

@@ -19,13 +19,11 @@ from torch import nn
 
 from lethe.training.batches import dropout_seed
 from lethe.training.design import model_seed
-from lethe.training.layout import DEFAULT_WIDTH, Layout, default_layout
-from lethe.training.loop import Records, load_records, make_network
-from lethe.training.losses import loss_slope
-from lethe.training.modules import build_module
+from lethe.training.loop import Records, default_layout, load_records, make_network
 from lethe.training.networks.chain import quiet_numpy
-from lethe.training.optimizers import Optimizer
-from lethe.training.recipe import TorchRecipe
+from lethe.training.networks.parameters import Optimizer, loss_slope
+from lethe.training.recipe import DEFAULT_WIDTH, Layout, TorchRecipe
+from lethe.training.users_code import build_module
 
 _STEPS, _ROUNDS = 3, 3
 _SECONDS = {"cpu": 2.0, "cuda": 20.0}
@@ -51,14 +49,9 @@ _EXACT = (
 
 @dataclass(frozen=True)
 class Trial:
-    """What a calibration looks at.
+    """What a calibration looks at: recipe, data and `pool` as in `Spec`.
 
     Attributes:
-        recipe: how one model is trained.
-        features: (N, ...) inputs of all records.
-        labels: (N,) class codes or targets.
-        pool: (N,) True where a record can be a member.
-        seed: of the audit.
         workers: processes that will train side by side.
         memory: bytes that all of them may take together.
     """

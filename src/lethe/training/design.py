@@ -17,9 +17,14 @@ def _stream(seed: int, *key: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(seed, spawn_key=key)
 
 
+def seed_of(sequence: np.random.SeedSequence) -> int:
+    """A 63-bit seed, as generators of torch take it."""
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
 def model_seed(seed: int, index: int) -> int:
-    """The 63-bit seed of one shadow model, a function of the audit's seed and its index alone."""
-    return int(_stream(seed, _MODEL, index).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    """The seed of one shadow model, a function of the audit's seed and its index alone."""
+    return seed_of(_stream(seed, _MODEL, index))
 
 
 def check_models(models: int) -> int:

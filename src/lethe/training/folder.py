@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import csv
 import fcntl
+import io
 import json
 import math
 import os
 import platform
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from lethe.errors import InputError, RunFailed
-from lethe.files import write_whole
+from lethe.files import write_for_owner, write_whole
 from lethe.training.fingerprint import versions
 
 FORMAT = "lethe-run/1"
@@ -48,20 +51,7 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"--out {self.path} is a file; name a folder.")
         self._read_own()
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise RunFailed(
-                f"{self.path} cannot be written: {error.strerror}. Choose another --out."
-            ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise InputError(
-                f"another process is at work in {self.path}; wait for it or choose another --out."
-            ) from None
+        self._lock = lock_folder(self.path, "choose another --out")
         try:
             self._begin()
         except BaseException:
@@ -158,6 +148,32 @@ class RunFolder:
         return self.path / name
 
 
+def lock_folder(path: Path, way_out: str, private: bool = False) -> int:
+    """Make a folder and take its lock, which is given back by closing what is returned.
+
+    A killed process leaves no lock behind.
+
+    Raises:
+        InputError: another process holds it.
+        RunFailed: the folder cannot be written.
+    """
+    try:
+        path.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
+        lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o600 if private else 0o644)
+    except OSError as error:
+        raise RunFailed(
+            f"{path} cannot be written: {error.strerror}. {way_out.capitalize()}."
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise InputError(
+            f"another process is at work in {path}; wait for it or {way_out}."
+        ) from None
+    return lock
+
+
 def _is_foreign(path: Path) -> bool:
     """Whether a file in a folder without a manifest is none that a killed first run leaves."""
     left = path.name.startswith(".") and path.name.endswith(".part")
@@ -211,3 +227,95 @@ def _toml_value(value: Any) -> str:
     # A JSON string, number or boolean is a TOML one as well, but for DEL and for the halves of
     # surrogate pairs that stand for undecodable bytes in file names.
     return text.replace("\x7f", "\\u007f").encode("utf-8", "replace").decode()
+
+
+class SettledRun(RunFolder):
+    """A run folder whose manifest is only read; several processes can look at the same time.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        InputError: no audit has begun there, or its manifest is corrupt.
+    """
+
+    def __init__(self, path: Path) -> None:
+        known = self.read_manifest(path)
+        if known is None:
+            raise InputError(
+                f"{path} holds no manifest.json, so no audit has begun there. Begin it with: "
+                f"lethe audit model ... --engine by-hand --out {path}"
+            )
+        super().__init__(path, str(known.get("audit")))
+        self.manifest = known
+
+    def settle(self, name: str, value: Any) -> Any:
+        """What the audit has settled; nothing is settled from here.
+
+        Raises:
+            InputError: the audit has not come that far.
+        """
+        if name not in self.manifest:
+            raise InputError(
+                f"{self.path} does not say {name} yet: the audit was stopped too early. Run its "
+                "command once more with --engine by-hand."
+            )
+        return self.manifest[name]
+
+    def check(self, audit: str) -> None:
+        """Refuse data, recipe or libraries that are not those of the audit.
+
+        Args:
+            audit: content hash of what would be trained here.
+
+        Raises:
+            InputError: it is another one; the message names the versions that differ.
+        """
+        if audit == self.audit:
+            return
+        then = self.manifest.get("versions", {})
+        now = versions(*then)
+        other = [
+            f"{name} {now[name]} instead of {then[name]}"
+            for name in then
+            if _differ(then, now, name)
+        ]
+        why = f"installed here: {', '.join(other)}" if other else "data, recipe or seed differ"
+        raise InputError(
+            f"what would be trained here ({audit[:8]}) is not what {self.path} is about "
+            f"({self.audit[:8]}); {why}. Nothing was trained. Use the same files and versions, or "
+            "begin another audit with another --out."
+        )
+
+
+def _differ(then: dict[str, Any], now: dict[str, Any], name: str) -> bool:
+    return bool(then[name] != now.get(name))
+
+
+def write_personal(
+    folder: RunFolder, rows: Sequence[Mapping[str, Any]], name: str = "records"
+) -> str:
+    """Write `NAME.parquet`, or `NAME.csv` where pyarrow is missing; returns the file's name.
+
+    Only the owner can read it. All rows have the same columns.
+    """
+    if find_spec("pyarrow") is None:
+        path, content = folder.path / f"{name}.csv", _csv(rows)
+    else:
+        import pyarrow
+        import pyarrow.parquet
+
+        buffer = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), buffer)
+        path, content = folder.path / f"{name}.parquet", buffer.getvalue()
+    write_for_owner(path, content)  # not readable for others even while it is written
+    path.chmod(0o600)  # an earlier file may have been
+    return path.name
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else ["rank"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()

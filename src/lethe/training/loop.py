@@ -9,37 +9,38 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from lethe.errors import InputError
 from lethe.training.batches import (
     Mixer,
     Plan,
     Shuffler,
+    Stops,
+    Take,
     augment_stream,
     dropout_seed,
+    factor,
     plan,
     validation_rows,
 )
-from lethe.training.layout import Layout
-from lethe.training.losses import loss_slope, mean_loss
-from lethe.training.method import Work
-from lethe.training.modules import build_module
-from lethe.training.networks.alone import Alone
-from lethe.training.networks.base import Network
-from lethe.training.networks.chain import Chain, quiet_numpy
-from lethe.training.networks.noise import Noise
-from lethe.training.networks.outputs import all_outputs
-from lethe.training.networks.vmapped import Vmapped
-from lethe.training.optimizers import Optimizer
-from lethe.training.recipe import TorchRecipe, Treatment
-from lethe.training.schedules import factor
-from lethe.training.stops import Stops, Take
+from lethe.training.networks.autograd import Alone, Vmapped
+from lethe.training.networks.chain import Chain, quiet_numpy, why_no_chain
+from lethe.training.networks.parameters import (
+    Network,
+    Noise,
+    Optimizer,
+    all_outputs,
+    loss_slope,
+    mean_loss,
+)
+from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work, check_treatment
+from lethe.training.users_code import build_module
 
 # Mixup (Zhang et al., ICLR 2018) for many models at once, each by a stream of its own.
 
@@ -48,13 +49,8 @@ class Mixing:
     """Inputs and targets of a batch mixed with other rows of the same model's batch (eq. 1).
 
     The loss of a mixture is the mixture of the losses, which for both losses here has the slope
-    of the loss at the mixed target. A record's weight stays with its own part.
-
-    Args:
-        shufflers: of the models.
-        seeds: of the models.
-        alpha: > 0 of Beta(alpha, alpha); None mixes nothing.
-        device: of the records.
+    of the loss at the mixed target. A record's weight stays with its own part. `alpha` > 0 is of
+    Beta(alpha, alpha); None mixes nothing.
     """
 
     def __init__(
@@ -180,13 +176,9 @@ def load_records(
 ) -> Records:
     """Put the data on the device, once for all models.
 
-    Args:
-        recipe: its loss says what the labels are.
-        features: (N, ...) inputs.
-        labels: (N,) class codes or targets; targets are standardised by the pool's moments.
-        pool: (N,) True where a record can be a member.
-        device: where to. On a GPU float32 then means float32, without the shorter numbers that
-            cuDNN takes by default, and cuDNN keeps to kernels that repeat their results.
+    Targets are standardised by the moments of `pool`. On a GPU float32 then means float32, without
+    the shorter numbers that cuDNN takes by default, and cuDNN keeps to kernels that repeat their
+    results.
     """
     if device == "cuda":
         torch.backends.cudnn.allow_tf32 = False
@@ -203,28 +195,11 @@ def load_records(
     return Records(inputs, torch.from_numpy(truth).to(device), centre, scale)
 
 
-def train_models(
-    recipe: TorchRecipe,
-    features: NDArray[np.floating],
-    labels: NDArray[np.int64] | NDArray[np.float64],
-    members: NDArray[np.bool_],
-    pool: NDArray[np.bool_],
-    treatment: Treatment,
-    seeds: Sequence[int],
-    layout: Layout,
-    stops: Stops | None = None,
-) -> Iterator[NDArray[np.float32]]:
-    """Train one model for each row of `members`, up to `layout.width` at once.
+def train_models(work: Work, stops: Stops | None = None) -> Iterator[NDArray[np.float32]]:
+    """Train one model for each row of `work.members`, up to `layout.width` at once.
 
     Args:
-        recipe: how.
-        features: (N, ...) inputs.
-        labels: (N,) class codes, or targets of a regression.
-        members: (K, N) which records each model trains on.
-        pool: (N,) True where a record can be a member.
-        treatment: the mitigation.
-        seeds: K model seeds.
-        layout: see `Layout`.
+        work: models of a torch recipe.
         stops: where to ask models on the way; each answer is, to the bit, that of a training
             with the treatment's `epochs` at the stop. Asking changes nothing of the training.
 
@@ -235,29 +210,51 @@ def train_models(
     Raises:
         InputError: the recipe refuses the treatment, or it has no stops to ask at.
     """
+    recipe, treatment = work.recipe, work.treatment
+    assert isinstance(recipe, TorchRecipe)
     if stops is not None and (treatment.method is not None or treatment.average is not None):
         raise InputError("stops on the way need the recipe's own loop, without averaging.")
+    layout = work.layout or default_layout(recipe)
     if treatment.method is not None:
-        yield from treatment.method.train(
-            Work(recipe, features, labels, members, pool, treatment, seeds, layout)
-        )
+        yield from treatment.method.train(replace(work, layout=layout))
         return
-    reason = recipe.refuses(treatment)
-    if reason:
-        raise InputError(f"this treatment cannot be applied: {reason}.")
-    records = load_records(recipe, features, labels, pool, layout.device)
+    check_treatment(recipe, treatment)
+    records = load_records(recipe, work.features, work.labels, work.pool, layout.device)
     course, kept = plan(
-        len(labels), int(pool.sum()), recipe.batch_size, recipe.epochs, treatment, recipe.held_back
+        len(work.labels),
+        int(work.pool.sum()),
+        recipe.batch_size,
+        recipe.epochs,
+        treatment,
+        recipe.held_back,
     )
-    for first in range(0, len(seeds), layout.width):
+    for first in range(0, len(work.seeds), layout.width):
         some = slice(first, first + layout.width)
-        stack = _Stack(recipe, records, members[some] & kept, course, treatment, seeds[some])
+        members, seeds = work.members[some] & kept, work.seeds[some]
+        stack = _Stack(recipe, records, members, course, treatment, seeds)
         own = None if stops is None else Stops(stops.epochs, _shifted(stops.take, first))
         yield from stack.train(layout, own)
 
 
 def _shifted(take: Take, first: int) -> Take:
     return lambda model, stop, outputs: take(first + model, stop, outputs)
+
+
+def default_layout(recipe: TorchRecipe) -> Layout:
+    """The layout that the structure of the module alone suggests.
+
+    Written-out layers where the module is a plain chain of them: many small models at once, but
+    convolutions one model at a time. One by one otherwise.
+    """
+    module = build_module(recipe.make_module, 0)
+    reason = why_no_chain(module)
+    if reason is None and recipe.precision == "bfloat16":
+        reason = "written-out layers compute in float32"
+    if reason is not None:
+        return Layout("alone", 1, why=reason)
+    if any(isinstance(part, nn.Conv2d) for part in module.modules()):
+        return Layout("chain", 1, why="a convolution of one model keeps a core busy")
+    return Layout("chain", why="small matrix products gain by being stacked")
 
 
 def make_network(

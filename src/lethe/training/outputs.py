@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError
-from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe
-
-if TYPE_CHECKING:
-    from lethe.training.layout import Layout
-    from lethe.training.shadows import Spec
-    from lethe.training.stops import Stops
+from lethe.training.batches import Stops
+from lethe.training.recipe import (
+    CallableRecipe,
+    SklearnRecipe,
+    TorchRecipe,
+    Treatment,
+    Work,
+    check_treatment,
+    last_step,
+    weight_argument,
+)
+from lethe.training.users_code import seeded, users_code
 
 
 def outputs_of(
-    spec: Spec,
-    labels: NDArray[Any],
-    members: NDArray[np.bool_],
-    seeds: Sequence[int],
-    layout: Layout | None,
-    stops: Stops | None = None,
+    work: Work, stops: Stops | None = None
 ) -> Iterator[tuple[NDArray[np.floating], str]]:
     """Train models and predict.
 
     Args:
-        spec: recipe, treatment and data.
-        labels: (N,) of the spec, in memory.
-        members: (K, N) which records each model trains on.
-        seeds: of the K models.
-        layout: how models of a torch recipe are trained; None for what its structure suggests.
+        work: the models to train.
         stops: where to ask the models of a torch recipe on the way; their answers are of the
             kind that is yielded, and limited by nothing.
 
@@ -45,78 +42,266 @@ def outputs_of(
     Raises:
         InputError: the recipe refuses the treatment.
     """
-    answer = spec.treatment.answer
+    answer = work.treatment.answer
     if answer is None:
-        yield from _full_outputs(spec, labels, members, seeds, layout, stops)
+        yield from _full_outputs(work, stops)
         return
     assert stops is None
-    reason = spec.recipe.refuses(spec.treatment)
-    if reason:
-        raise InputError(f"this treatment cannot be applied: {reason}.")
-    records = len(labels)
-    if answer.asks:
-        features = np.asarray(spec.features)
-        copies = answer.questions(features)
-        spec, labels, members = _with_more_records(spec, labels, members, copies)
-    for outputs, kind in _full_outputs(spec, labels, members, seeds, layout):
-        yield answer.heard(outputs.reshape(-1, records, outputs.shape[1]), kind)
+    check_treatment(work.recipe, work.treatment)
+    records = len(work.labels)
+    if answer.needs_copies:
+        work = _with_more_records(work, answer.queries(np.asarray(work.features)))
+    for outputs, kind in _full_outputs(work):
+        yield answer.observation(outputs.reshape(-1, records, outputs.shape[1]), kind)
 
 
-def _with_more_records(
-    spec: Spec, labels: NDArray[Any], members: NDArray[np.bool_], copies: NDArray[np.floating]
-) -> tuple[Spec, NDArray[Any], NDArray[np.bool_]]:
+def _with_more_records(work: Work, copies: NDArray[np.floating]) -> Work:
     """Put copies (A, N, ...) behind the records: no model trains on them, all are asked."""
     more = len(copies)
-    features = np.concatenate([np.asarray(spec.features)[None], copies])
-    outside = ((0, 0), (0, more * len(labels)))
-    weights = spec.treatment.weights
+    features = np.concatenate([np.asarray(work.features)[None], copies])
+    outside = (0, more * len(work.labels))
+    weights = work.treatment.weights
     if weights is not None:
-        weights = np.concatenate([weights, np.ones(outside[1][1], weights.dtype)])
-    groups = spec.groups
-    wider = replace(
-        spec,
+        weights = np.concatenate([weights, np.ones(outside[1], weights.dtype)])
+    return replace(
+        work,
         features=features.reshape(-1, *features.shape[2:]),
-        labels=np.tile(labels, 1 + more),
-        pool=np.pad(spec.pool, outside[1]),
-        treatment=replace(spec.treatment, weights=weights),
-        groups=None if groups is None else np.tile(groups, 1 + more),
+        labels=np.tile(work.labels, 1 + more),
+        members=np.pad(work.members, ((0, 0), outside)),
+        pool=np.pad(work.pool, outside),
+        treatment=replace(work.treatment, weights=weights),
     )
-    return wider, wider.labels, np.pad(members, outside)
 
 
 def _full_outputs(
-    spec: Spec,
-    labels: NDArray[Any],
-    members: NDArray[np.bool_],
-    seeds: Sequence[int],
-    layout: Layout | None,
-    stops: Stops | None = None,
+    work: Work, stops: Stops | None = None
 ) -> Iterator[tuple[NDArray[np.floating], str]]:
-    recipe, treatment = spec.recipe, spec.treatment
+    recipe, labels, treatment = work.recipe, work.labels, work.treatment
     if isinstance(recipe, TorchRecipe):
         import torch
 
-        from lethe.training.layout import default_layout
         from lethe.training.loop import train_models
 
         torch.set_num_threads(1)
-        layout = layout or default_layout(recipe)
         kind = "logits" if recipe.task == "classification" else "prediction"
-        for outputs in train_models(
-            recipe, spec.features, labels, members, spec.pool, treatment, seeds, layout, stops
-        ):
+        for outputs in train_models(work, stops):
             yield outputs, kind
         return
     assert stops is None
-    from lethe.training.callables import train_callable
-    from lethe.training.estimators import train_sklearn
-
-    features = np.array(spec.features)
-    for row, seed in zip(members, seeds, strict=True):
+    features = np.array(work.features)
+    for row, seed in zip(work.members, work.seeds, strict=True):
         rows = np.flatnonzero(row)
         if isinstance(recipe, SklearnRecipe):
             kind = "probabilities" if recipe.task == "classification" else "prediction"
-            yield train_sklearn(recipe, features, labels, rows, spec.classes, treatment, seed), kind
+            yield train_sklearn(recipe, features, labels, rows, work.classes, treatment, seed), kind
         else:
-            assert isinstance(recipe, CallableRecipe)
             yield train_callable(recipe, len(labels), rows, treatment, seed), recipe.outputs
+
+
+def train_sklearn(
+    recipe: SklearnRecipe,
+    features: NDArray[np.floating],
+    labels: NDArray[np.int64] | NDArray[np.float64],
+    rows: NDArray[np.int64],
+    classes: int,
+    treatment: Treatment,
+    seed: int,
+) -> NDArray[np.floating]:
+    """Fit a clone of the estimator and return its outputs for all records.
+
+    Args:
+        recipe, features, labels, classes, treatment: see `Work`; only a bare skorch net sees more
+            than two axes of features.
+        rows: the records it trains on.
+        seed: of this model; every ``random_state`` and the global generators get it.
+
+    Returns:
+        (N, C) probabilities, 0 for a class that the training rows lack, or (N, 1) predictions
+        in the target's own units.
+
+    Raises:
+        InputError: the recipe refuses the treatment, the rows hold a single class, the
+            estimator fails, or its outputs have another shape.
+    """
+    check_treatment(recipe, treatment)
+    estimator = prepared(recipe.estimator, seed)
+    extra = {}
+    if treatment.weights is not None:
+        if treatment.remove:
+            rows = rows[treatment.weights[rows] > 0]
+        else:
+            extra[str(weight_argument(estimator))] = treatment.weights[rows]
+    inputs = features if _is_from("skorch", estimator) else features.reshape(len(features), -1)
+    with users_code(type(estimator).__name__), seeded(seed):
+        if recipe.task == "regression":
+            estimator.fit(inputs[rows], _targets(estimator, labels[rows]), **extra)
+            return _one_column(estimator, inputs)
+        known: NDArray[Any]
+        known, codes = np.unique(labels[rows], return_inverse=True)
+        if len(known) < 2:
+            raise InputError("a training split holds a single class; add records or merge classes.")
+        if _must_keep_codes(estimator):
+            known, codes = np.arange(classes), labels[rows].astype(np.int64)
+        estimator.fit(inputs[rows], _targets(estimator, codes), **extra)
+        return _probabilities(estimator, inputs, known, classes)
+
+
+def prepared(estimator: Any, seed: int) -> Any:
+    """A clone with its seeds set, one thread, and no messages.
+
+    Threads and messages are left alone where the user has set them. LightGBM chooses its kernel
+    by the clock unless told, which may change the last bits.
+    """
+    from sklearn.base import clone
+
+    copy = clone(estimator)
+    params = copy.get_params()
+    chosen: dict[str, Any] = {
+        name: int(seed % 2**31)
+        for name in params
+        if name.rpartition("__")[2] == "random_state" and not name.startswith("train_split__")
+    }
+    for name, part in {"": copy, **params}.items():
+        before = f"{name}__" if name else ""
+        given = {
+            key.removeprefix(before)
+            for key, value in params.items()
+            if key.startswith(before) and value is not None
+        }
+        if _is_from("xgboost", part) and not given & {"n_jobs", "nthread"}:
+            chosen[f"{before}n_jobs"] = 1
+        elif _is_from("lightgbm", part):
+            if not given & {"n_jobs", "nthread", "num_threads", "nthreads"}:
+                chosen[f"{before}n_jobs"] = 1
+            if not given & {"force_col_wise", "force_row_wise"}:
+                chosen[f"{before}force_col_wise"] = True
+            if not given & {"verbose", "verbosity"}:
+                chosen[f"{before}verbose"] = -1
+            chosen[f"{before}deterministic"] = True
+        elif _is_from("skorch", part) and f"{before}verbose" in params:
+            chosen[f"{before}verbose"] = 0
+    return copy.set_params(**chosen)
+
+
+def _is_from(library: str, part: Any) -> bool:
+    """Whether an estimator's class, or one that it inherits from, is a library's."""
+    return hasattr(part, "get_params") and any(
+        kind.__module__.partition(".")[0] == library for kind in type(part).__mro__
+    )
+
+
+def _must_keep_codes(estimator: Any) -> bool:
+    """Whether classes must keep their codes though one is missing.
+
+    XGBoost takes 0, 1, ... without a gap only. A net has one output a class, and weights by
+    class name the codes.
+    """
+    named = any(
+        isinstance(value, Mapping)
+        for name, value in estimator.get_params().items()
+        if name.rpartition("__")[2] == "class_weight"
+    )
+    return named or _is_from("skorch", last_step(estimator))
+
+
+def _targets(estimator: Any, targets: NDArray[Any]) -> NDArray[Any]:
+    """Targets as the estimator's kind takes them: torch's losses want float32 of their shape."""
+    if not _is_from("skorch", last_step(estimator)):
+        return targets
+    names = {kind.__name__ for kind in type(last_step(estimator)).__mro__}
+    if "NeuralNetRegressor" in names:
+        return targets.astype(np.float32)[:, None]
+    return targets.astype(np.float32 if "NeuralNetBinaryClassifier" in names else np.int64)
+
+
+def _one_column(estimator: Any, inputs: NDArray[np.floating]) -> NDArray[np.floating]:
+    found = np.asarray(estimator.predict(inputs))
+    if found.size != len(inputs):
+        raise InputError(
+            f"predict of {type(estimator).__name__} returned shape {found.shape} for "
+            f"{len(inputs)} records, expected one number a record."
+        )
+    return found.reshape(-1, 1)
+
+
+def _probabilities(
+    estimator: Any, inputs: NDArray[np.floating], known: NDArray[np.int64], classes: int
+) -> NDArray[np.floating]:
+    """(N, C) probabilities from those of the classes in the training rows.
+
+    `known` is the class behind each code that the estimator was fitted with.
+    """
+    if hasattr(estimator, "predict_proba"):
+        found, how = np.asarray(estimator.predict_proba(inputs)), "predict_proba"
+    else:
+        found, how = _from_margin(estimator, inputs), "decision_function"
+    columns = known
+    if not _is_from("skorch", last_step(estimator)):
+        columns = known[np.asarray(estimator.classes_, dtype=np.int64)]
+    if found.shape != (len(inputs), len(columns)):
+        raise InputError(
+            f"{how} of {type(estimator).__name__} returned {found.shape[-1]} columns for "
+            f"{len(columns)} classes; use one column a class, in the order of the codes."
+        )
+    if len(columns) == classes and (np.diff(columns) > 0).all():
+        return found
+    scores = np.zeros((len(inputs), classes), found.dtype)
+    scores[:, columns] = found
+    return scores
+
+
+def _from_margin(estimator: Any, inputs: NDArray[np.floating]) -> NDArray[np.floating]:
+    from scipy.special import softmax
+
+    margin = np.asarray(estimator.decision_function(inputs), dtype=np.float64)
+    if margin.ndim == 1:
+        margin = np.stack([np.zeros_like(margin), margin], axis=1)
+    elif getattr(last_step(estimator), "decision_function_shape", "ovr") == "ovo":
+        raise InputError(
+            f"decision_function of {type(estimator).__name__} returned {margin.shape[1]} columns, "
+            "one for each pair of classes; use one a class (decision_function_shape='ovr')."
+        )
+    scores: NDArray[np.floating] = softmax(margin, axis=1)
+    return scores
+
+
+def train_callable(
+    recipe: CallableRecipe,
+    records: int,
+    rows: NDArray[np.int64],
+    treatment: Treatment,
+    seed: int,
+) -> NDArray[np.floating]:
+    """Call the user's training code and return its outputs for all `records`.
+
+    Returns:
+        (N, C) logits or probabilities, or (N, 1) predictions, as the recipe declares.
+
+    Raises:
+        InputError: the recipe refuses the treatment, its code fails, or the outputs have another
+            shape or are no numbers.
+    """
+    check_treatment(recipe, treatment)
+    chosen = treatment.weights
+    if chosen is not None and treatment.remove:
+        rows = rows[chosen[rows] > 0]
+    weights = np.ones(len(rows), np.float32) if chosen is None else chosen[rows]
+    with users_code("the training code of the recipe"), seeded(seed):
+        predict = recipe.train(rows, weights, seed)
+        if not callable(predict):
+            raise InputError(
+                f"Train returned {type(predict).__name__}, expected a function Predict(rows) that "
+                f"returns the {recipe.outputs} of these rows."
+            )
+        outputs = np.asarray(predict(np.arange(records, dtype=np.int64)))
+    if recipe.task == "regression" and outputs.shape == (records,):
+        outputs = outputs[:, None]
+    columns = "1" if recipe.task == "regression" else "classes"
+    if outputs.ndim != 2 or len(outputs) != records or (columns == "1" and outputs.shape[1] != 1):
+        raise InputError(
+            f"Predict returned shape {outputs.shape} for {records} rows, "
+            f"expected ({records}, {columns})."
+        )
+    if outputs.dtype.kind not in "fiu":
+        raise InputError(f"Predict returned {outputs.dtype} values, expected {recipe.outputs}.")
+    return outputs

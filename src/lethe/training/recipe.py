@@ -1,9 +1,14 @@
-"""How one model is trained: a torch module factory, a scikit-learn estimator, or any callable."""
+"""How one model is trained: a torch module factory, a scikit-learn estimator, or any callable.
+
+`Treatment` is what a mitigation changes in that, `Method` what takes the place of the whole loop,
+and `Work` some models that are to be trained together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,13 +17,12 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.training.answers import Answer
 from lethe.training.augment import Augment
-from lethe.training.estimator_recipe import SklearnRecipe as SklearnRecipe
 from lethe.training.fingerprint import hash_array, hash_value
-from lethe.training.method import Method
-from lethe.training.schedules import SCHEDULES
+from lethe.training.users_code import build_module
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 LOSSES = ("cross-entropy", "squared-error")
+SCHEDULES = ("constant", "cosine", "one-cycle")
 PRECISIONS = ("float32", "bfloat16")
 OUTPUTS = ("logits", "probabilities", "prediction")
 
@@ -122,7 +126,7 @@ class Treatment:
             return None
         if task == "regression":
             return "temperature, rounding of probabilities and labels need classes"
-        if self.answer.asks and not copies:
+        if self.answer.needs_copies and not copies:
             return (
                 "labels are attacked by asking about changed copies of the records, and Predict "
                 "takes row numbers only; use a torch recipe or a scikit-learn estimator"
@@ -248,8 +252,6 @@ class TorchRecipe:
 
     def code_hash(self) -> str:
         """Hash of the factory's code and of the module that it builds from seed 0."""
-        from lethe.training.modules import build_module
-
         return hash_value([self.make_module, build_module(self.make_module, 0)], "make_module")
 
     def refuses(self, treatment: Treatment) -> str | None:
@@ -327,4 +329,224 @@ class CallableRecipe:
         return self.weights_refused if weighted and self.weights_refused else None
 
 
+_SCORES = ("predict_proba", "decision_function")
+
+
+@dataclass(frozen=True)
+class SklearnRecipe:
+    """A classifier or regressor with scikit-learn's interface.
+
+    It is cloned and re-seeded for every model. Estimators of XGBoost, LightGBM and skorch and
+    pipelines that end in one are such estimators.
+
+    Attributes:
+        estimator: a classifier with ``predict_proba`` or ``decision_function``, or a regressor
+            with ``predict``; fitted or not, it is left as it is.
+
+    Raises:
+        InputError: it is neither.
+    """
+
+    estimator: Any
+
+    def __post_init__(self) -> None:
+        from sklearn.base import is_outlier_detector, is_regressor
+
+        kind = type(self.estimator).__name__
+        if isinstance(self.estimator, type):
+            raise InputError(
+                f"estimator is the class {self.estimator.__name__}; hand over an instance, "
+                f"{self.estimator.__name__}()."
+            )
+        if not all(hasattr(self.estimator, name) for name in ("fit", "get_params", "set_params")):
+            raise InputError(
+                f"estimator {kind} has no fit, get_params and set_params as scikit-learn's "
+                "estimators have; wrap its training in a CallableRecipe."
+            )
+        if _tagged(is_regressor, self.estimator):
+            return
+        scored = any(hasattr(self.estimator, name) for name in _SCORES)
+        if not scored or _tagged(is_outlier_detector, self.estimator):
+            raise InputError(
+                f"estimator {kind} must be a classifier with predict_proba or decision_function, "
+                "or a regressor: predicted classes alone carry no signal. Choose a form that "
+                "gives probabilities, such as voting='soft', or wrap it in "
+                "CalibratedClassifierCV."
+            )
+
+    @property
+    def task(self) -> str:
+        """``classification`` or ``regression``."""
+        from sklearn.base import is_regressor
+
+        return "regression" if _tagged(is_regressor, self.estimator) else "classification"
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values for findings, without code."""
+        settings = {key: _in_words(value) for key, value in self.estimator.get_params().items()}
+        return {"kind": "scikit-learn", "estimator": type(self.estimator).__name__, **settings}
+
+    def code_hash(self) -> str:
+        """Hash of the estimator's class and settings; whether it is fitted does not count."""
+        from sklearn.base import clone
+
+        return hash_value(clone(self.estimator), "estimator")
+
+    def refuses(self, treatment: Treatment) -> str | None:
+        """Why a treatment cannot be applied, or None."""
+        reason = treatment.unfit(self.task, loop=False, copies=True)
+        if reason is not None:
+            return reason
+        if treatment.method is not None:
+            return treatment.method.refuses(self)
+        if treatment.noise > 0:
+            return "gradient noise needs a torch recipe"
+        if treatment.epochs is not None:
+            return "early stopping by epochs needs a torch recipe"
+        if treatment.weights is None or treatment.remove:
+            return None
+        if weight_argument(self.estimator) is None:
+            return f"{type(last_step(self.estimator)).__name__}.fit takes no sample_weight"
+        return None
+
+
+def last_step(estimator: Any) -> Any:
+    """The estimator at the end of a pipeline; any other is its own last step."""
+    steps = getattr(estimator, "steps", None)
+    return last_step(steps[-1][1]) if isinstance(steps, list) and steps else estimator
+
+
+def weight_argument(estimator: Any) -> str | None:
+    """The argument of `fit` that carries a weight for each record, or None.
+
+    A pipeline hands weights to its last step, a search or a transformed target to the
+    estimator inside.
+
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.pipeline import Pipeline
+    >>> weight_argument(Pipeline([("ridge", Ridge())]))
+    'ridge__sample_weight'
+    """
+    from sklearn.compose import TransformedTargetRegressor
+    from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import has_fit_parameter
+
+    if isinstance(estimator, Pipeline):
+        name, last = estimator.steps[-1]
+        inner = weight_argument(last)
+        return None if inner is None else f"{name}__{inner}"
+    if isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
+        return weight_argument(estimator.estimator)
+    if isinstance(estimator, TransformedTargetRegressor) and estimator.regressor is not None:
+        return weight_argument(estimator.regressor)
+    return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else None
+
+
+def _tagged(check: Callable[[Any], bool], estimator: Any) -> bool:
+    """What the estimator's tags say; one without tags is taken by what it can do."""
+    try:
+        return bool(check(estimator))
+    except AttributeError:
+        return False
+
+
+def _in_words(value: Any) -> str:
+    """A setting in words that are the same in every process and wherever its file lies."""
+    text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+    return re.sub(r"\blethe_recipe_[0-9a-f]{12}\.", "", text)
+
+
+DEFAULT_WIDTH = 16
+PER_GPU = 2
+"""Processes that share a GPU: while one is dealing batches, the other keeps it busy."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way to train many models of one recipe.
+
+    Attributes:
+        kind: ``chain`` (layers with a written-out backward pass), ``vmap`` (any module, all
+            models in one pass of autograd) or ``alone`` (one model after another by autograd).
+        width: models trained at once, at most.
+        device: where, ``cpu`` or ``cuda``.
+        images_last: whether `alone` lays images out channels-last; `chain` always does.
+        why: in a few words.
+    """
+
+    kind: str
+    width: int = DEFAULT_WIDTH
+    device: str = "cpu"
+    images_last: bool = False
+    why: str = ""
+
+    def workers(self, most: int) -> int:
+        """How many of at most so many processes train side by side; few share a GPU."""
+        return min(most, PER_GPU) if self.device == "cuda" else most
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for the manifest."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, settled: Mapping[str, Any]) -> Layout:
+        """The layout that a manifest holds, among other figures of its calibration."""
+        return cls(**{field.name: settled[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Work:
+    """Some models to train, and everything that decides them.
+
+    Attributes:
+        recipe: how a model is built, and how it would be trained without a method.
+        features: (N, ...) inputs of all records.
+        labels: (N,) class codes, or targets of a regression.
+        members: (K, N) which records each model trains on.
+        pool: (N,) True where a record can be a member.
+        treatment: the mitigation, with its weights if it has any.
+        seeds: K model seeds; a model depends on its own alone.
+        layout: how models of a torch recipe are held; None for what its structure suggests.
+        classes: number of classes, for estimators, whose rows may lack one.
+    """
+
+    recipe: Recipe
+    features: NDArray[np.floating]
+    labels: NDArray[Any]
+    members: NDArray[np.bool_]
+    pool: NDArray[np.bool_]
+    treatment: Treatment
+    seeds: Sequence[int]
+    layout: Layout | None = None
+    classes: int = 0
+
+
+class Method(Protocol):
+    """What a mitigation puts in the place of the recipe's loop; it travels to worker processes."""
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values that decide the models, for the content hash."""
+        ...
+
+    def refuses(self, recipe: Recipe) -> str | None:
+        """Why models of this recipe cannot be trained in this way, or None."""
+        ...
+
+    def train(self, work: Work) -> Iterator[NDArray[np.float32]]:
+        """(N, C) outputs of each model in order: logits, or predictions in the target's units."""
+        ...
+
+
 Recipe = TorchRecipe | SklearnRecipe | CallableRecipe
+
+
+def check_treatment(recipe: Recipe, treatment: Treatment) -> None:
+    """Refuse a treatment that the recipe cannot be given.
+
+    Raises:
+        InputError: with the reason that the recipe gives.
+    """
+    reason = recipe.refuses(treatment)
+    if reason:
+        raise InputError(f"this treatment cannot be applied: {reason}.")

@@ -27,7 +27,7 @@ _LONG = ("model", "record", "signal", "member", "label", "group", "target")
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """Signals of K models on N records, checked when made.
+    """Signals of K models on N records, as `read_scores` checked them.
 
     Attributes:
         signals: float32 (models, records), finite; the log-odds phi = log(p / (1 - p)) of the
@@ -39,22 +39,15 @@ class ScoreTable:
         notes: what was converted or set.
         targets: bool (models,), True for models that are attacked and are no references, or None
             where every model is both in turn.
-
-    Raises:
-        InputError: shapes differ, fewer than `MIN_MODELS` models, or an id stands twice.
     """
 
     signals: NDArray[np.float32]
     members: NDArray[np.bool_]
     ids: NDArray[np.str_]
-    labels: NDArray[Any] | None = None
-    groups: NDArray[Any] | None = None
-    notes: tuple[str, ...] = ()
-    targets: NDArray[np.bool_] | None = None
-
-    def __post_init__(self) -> None:
-        each = {"ids": self.ids, "labels": self.labels, "groups": self.groups}
-        _check_table("the scores", self.signals, self.members, each)
+    labels: NDArray[Any] | None
+    groups: NDArray[Any] | None
+    notes: tuple[str, ...]
+    targets: NDArray[np.bool_] | None
 
 
 def read_scores(path: str | Path, signal: str = "logit") -> ScoreTable:

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, RunFailed
+from lethe.training.batches import Stops
 from lethe.training.design import membership, model_seed, partners
 from lethe.training.fingerprint import hash_array, hash_json, versions
-from lethe.training.layout import Layout
 from lethe.training.outputs import outputs_of
-from lethe.training.recipe import Recipe, Treatment
+from lethe.training.recipe import Layout, Recipe, Treatment, Work
+from lethe.training.scores_file import ScoreTable, read_scores
 from lethe.training.shards import Shard, read_shard, shard_path, write_shard
 from lethe.training.signals import (
     codes_of_copies,
@@ -26,7 +27,6 @@ from lethe.training.signals import (
     signal_from_probabilities,
     target_sd,
 )
-from lethe.training.stops import Stops
 
 FORMAT = 3
 """Raised when the same spec would give other numbers than before."""
@@ -92,6 +92,22 @@ class Spec:
             # Only where asked for: models of earlier runs keep their name.
             **({"predictions": True} if self.predictions else {}),
         }
+
+    def work(
+        self, members: NDArray[np.bool_], seeds: Sequence[int], layout: Layout | None = None
+    ) -> Work:
+        """Some of the models: the rows of `members` (K, N) that each trains on, and its seed."""
+        return Work(
+            self.recipe,
+            self.features,
+            np.array(self.labels),
+            members,
+            self.pool,
+            self.treatment,
+            seeds,
+            layout,
+            self.classes,
+        )
 
     def hash(self) -> str:
         """Content hash of the spec."""
@@ -191,7 +207,7 @@ def train_chunk(job: ChunkJob) -> int:
     if job.stops:
         own_kind = "prediction" if spec.task == "regression" else "logits"
         asked = Stops(job.stops, lambda model, place, answer: take(model, place, answer, own_kind))
-    trained = outputs_of(spec, labels, members, seeds, job.layout, asked)
+    trained = outputs_of(spec.work(members, seeds, job.layout), asked)
     for at, (outputs, kind) in enumerate(trained):
         take(at, len(job.stops), outputs, kind)
     merit = merit_of_signal(signals[-1]) if correct is None else correct[-1]
@@ -328,23 +344,14 @@ class Shadows:
         def cut(table: Any) -> Any:
             return None if table is None else table[rows]
 
-        return Shadows(
-            self.signals[rows],
-            self.members[rows],
-            self.ids,
-            self.labels,
-            self.groups,
-            cut(self.correct),
-            self.population[rows] if self.population.size else self.population,
-            cut(self.population_correct),
-            self.population_labels,
-            self.notes,
-            self.task,
-            self.population_groups,
-            self.features,
-            self.population_features,
-            self.in_sd,
-            cut(self.population_predicted),
+        return replace(
+            self,
+            signals=self.signals[rows],
+            members=self.members[rows],
+            correct=cut(self.correct),
+            population=self.population[rows] if self.population.size else self.population,
+            population_correct=cut(self.population_correct),
+            population_predicted=cut(self.population_predicted),
         )
 
     def halves(self) -> tuple[Shadows, Shadows]:
@@ -371,8 +378,6 @@ class Shadows:
             signal: what the numbers are: ``logit`` (phi itself), ``prob``, ``loss`` or
                 ``squared-error``.
         """
-        from lethe.training.handed_in import read_models
-
         return read_models(path, signal)[0]
 
     @classmethod
@@ -431,3 +436,59 @@ class Shadows:
             population_groups=None if groups is None else groups[~pool],
             population_predicted=outside.get("predicted"),
         )
+
+
+def read_models(path: Path | str, signal: str = "logit") -> tuple[Shadows, Shadows | None]:
+    """Reference models and, where the file marks some, the targets to attack with them.
+
+    Args:
+        path: a scores file, wide or long.
+        signal: see `read_scores`.
+
+    Returns:
+        The references, and the targets; None where every model is to be the target in turn.
+
+    Raises:
+        InputError: as `read_scores`.
+    """
+    table = read_scores(Path(path), signal)
+    outside = np.asarray(~table.members.any(axis=0))
+    if outside.all():
+        outside[:] = False  # refused elsewhere: there is nobody to find
+
+    def side(column: NDArray[Any] | None, which: NDArray[np.bool_]) -> NDArray[Any] | None:
+        return None if column is None else column[which]
+
+    whole = Shadows(
+        table.signals[:, ~outside],
+        table.members[:, ~outside],
+        table.ids[~outside],
+        side(table.labels, ~outside),
+        side(table.groups, ~outside),
+        population=table.signals[:, outside],
+        population_labels=side(table.labels, outside),
+        notes=_notes(table, int(outside.sum())),
+        task="regression" if signal == "squared-error" else None,
+        population_groups=side(table.groups, outside),
+        in_sd=False,
+    )
+    if table.targets is None:
+        return whole, None
+    return whole.select(np.flatnonzero(~table.targets)), whole.select(np.flatnonzero(table.targets))
+
+
+def _notes(table: ScoreTable, outside: int) -> tuple[str, ...]:
+    notes = list(table.notes)
+    if outside:
+        notes.append(
+            f"{outside} records are OUT of every model; they stand for people outside and are not "
+            "attacked."
+        )
+    if table.targets is not None:
+        chosen, everyone = int(table.targets.sum()), len(table.targets)
+        what = "is the target" if chosen == 1 else "are targets"
+        notes.append(
+            f"{chosen} of the {everyone} models {what}; the other {everyone - chosen} are "
+            "references."
+        )
+    return tuple(notes)

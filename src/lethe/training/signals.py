@@ -1,13 +1,9 @@
-"""The membership signal phi of a record under a model, higher = better known.
-
-Classification: phi = log(p_y / (1 - p_y)) of the true label, computed from logits as
-z_y - logsumexp of the others, which stays finite for any finite logits (Carlini et al. 2022,
-section IV-C; the naive form saturates at p = 1). Regression: minus the absolute error.
-"""
+"""The membership signal phi of a model's outputs, and the tables it stands in."""
 
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,10 +83,9 @@ def signal_from_probabilities(
 
 
 def check_distributions(probabilities: NDArray[np.floating]) -> None:
-    """Refuse rows that are no distribution, up to the rounding of half precision; NaN may stay.
+    """Refuse rows (n, C) that are no distribution, up to the rounding of half precision.
 
-    Args:
-        probabilities: (n, C).
+    NaN may stay.
 
     Raises:
         InputError: a row is none; the message names the first record.
@@ -168,11 +163,7 @@ def signal_from_predictions(
 def merit_of_signal(signal: NDArray[np.float32]) -> NDArray[np.float32]:
     """1 - phi², 1 - (squared error)/(variance of the target): what a record adds to R².
 
-    Args:
-        signal: phi of a regression, any shape.
-
-    Returns:
-        The same shape, at most 1; its mean over held-out records is R².
+    At most 1; its mean over held-out records is R².
     """
     merit: NDArray[np.float32] = 1 - signal * signal
     return merit
@@ -222,3 +213,35 @@ def codes_of_copies(signals: NDArray[np.floating]) -> NDArray[np.intp]:
             name = hashlib.blake2b(columns[at].tobytes(), digest_size=16).digest()
             codes[start + at] = first.setdefault(name, start + at)
     return codes
+
+
+_BLOCK = 256
+
+
+def check_table(name: str, table: NDArray[Any], axes: tuple[str, ...]) -> None:
+    """Refuse a table that is empty, of another shape, or holds numbers that are not finite.
+
+    Args:
+        name: of the table, for the message.
+        table: of any kind of numbers.
+        axes: what its axes stand for, such as ``("models", "records")``.
+
+    Raises:
+        InputError: the message names the first place that is not finite.
+    """
+    if table.ndim != len(axes) or 0 in table.shape:
+        raise InputError(
+            f"{name} has shape {table.shape}; it must be ({', '.join(axes)}), none of them 0."
+        )
+    if table.dtype.kind not in "fc":
+        return
+    for start in range(0, len(table), _BLOCK):
+        wrong = np.argwhere(~np.isfinite(table[start : start + _BLOCK]))
+        if len(wrong):
+            place = [int(at) for at in wrong[0]]
+            place[0] += start
+            where = ", ".join(f"{axis} {at}" for axis, at in zip(axes, place, strict=True))
+            raise InputError(
+                f"{name} at {where} is {table[tuple(place)]}; every number must be finite: "
+                "compute signals from logits, which stay finite where probabilities round to 1."
+            )

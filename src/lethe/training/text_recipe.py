@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, check_at_least, require
 from lethe.training.adapters.huggingface import huggingface_recipe
 from lethe.training.models import mlp
-from lethe.training.modules import build_module
 from lethe.training.recipe import CallableRecipe, TorchRecipe
+from lethe.training.users_code import build_module
 
 EPOCHS, BATCH, RATE = 3, 16, 5e-5
 

@@ -1,14 +1,19 @@
-"""A mistake in the user's code, told in one line with its place."""
+"""The user's code as Lethe runs it: errors in one voice, seeded generators, fresh modules."""
 
 from __future__ import annotations
 
 import contextlib
+import random
+import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from lethe.errors import InputError, LetheError
-from lethe.training.code import library_version
+import numpy as np
+
+from lethe.errors import InputError, LetheError, require
+from lethe.training.fingerprint import library_version
 
 
 @contextlib.contextmanager
@@ -37,3 +42,49 @@ def _place(error: BaseException) -> str:
         if library_version(str(frame.f_globals.get("__name__"))) is None:
             return f" ({Path(frame.f_code.co_filename).name}, line {line})"
     return ""
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed the global generators of Python, NumPy and torch, and put them back afterwards.
+
+    Without this, a model would depend on which models its process trained before. torch is
+    seeded if it is loaded by then.
+    """
+    torch = sys.modules.get("torch")
+    python, legacy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]) if torch else contextlib.nullcontext():
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        if torch:
+            torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(legacy)
+
+
+def build_module(make_module: Callable[[], Any], seed: int) -> Any:
+    """A fresh module whose initial weights are a function of `seed` alone.
+
+    Raises:
+        InputError: the factory fails, or returned no module, or one without trainable parameters.
+    """
+    torch = require("torch", "train")
+    with torch.random.fork_rng(devices=[]), users_code("make_module"):
+        torch.manual_seed(seed)
+        module = make_module()
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(
+            f"make_module returned {type(module).__name__}, expected a torch.nn.Module."
+        )
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise InputError("make_module returned a module without trainable parameters.")
+    return module
+
+
+def parameter_count(make_module: Callable[[], Any]) -> int:
+    """Numbers that training can change, in a module that the factory builds."""
+    module = build_module(make_module, 0)
+    return sum(part.numel() for part in module.parameters() if part.requires_grad)

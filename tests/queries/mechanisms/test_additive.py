@@ -14,7 +14,7 @@ from lethe.errors import InputError
 from lethe.evidence.gdp import gdp_delta
 from lethe.queries import mechanisms as m
 from lethe.queries.mechanisms import Neighbours, Spend
-from lethe.queries.mechanisms.law import Law
+from lethe.queries.mechanisms.additive import Law
 
 FALSE_ALARM = 1e-7
 WIDE = np.arange(-4000, 4001)

@@ -11,7 +11,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from lethe.errors import InputError
 from lethe.training.adapters.huggingface import huggingface_recipe
-from lethe.training.callables import train_callable
+from lethe.training.outputs import train_callable
 from lethe.training.recipe import Treatment
 
 RNG = np.random.default_rng(0)

@@ -13,7 +13,7 @@ from torch import nn
 
 from lethe.errors import InputError
 from lethe.training.adapters.lightning import lightning_recipe
-from lethe.training.callables import train_callable
+from lethe.training.outputs import train_callable
 from lethe.training.recipe import Treatment
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from chunks import contents, jobs_in
 
-from lethe.training.engines import run_in_processes, stop_processes
+from lethe.training.engines.processes import run_in_processes, stop_processes
 from lethe.training.shadows import train_chunk
 
 

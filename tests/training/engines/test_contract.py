@@ -13,14 +13,13 @@ import pytest
 from chunks import contents, jobs_in
 
 from lethe.errors import InputError
-from lethe.training.engines import choose_engine, run_in_processes, stop_processes
+from lethe.training.engines import choose_engine
+from lethe.training.engines.processes import run_in_processes, stop_processes
 from lethe.training.shadows import ChunkJob, train_chunk
 from lethe.training.shards import shard_path
 
 ENGINES = {
-    "one process": ("processes", 1, []),
     "two processes": ("processes", 2, []),
-    "three processes": ("processes", 3, []),
     "ray": ("ray", 2, []),
     "ray with a store": ("ray", 2, ["store=file://STORE"]),
     "slurm": ("slurm", 2, ["cluster=local"]),

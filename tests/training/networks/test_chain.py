@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lethe.training.layout import default_layout
+from lethe.training.loop import default_layout
 from lethe.training.networks.chain import Chain, leaves_of, why_no_chain
 from lethe.training.recipe import TorchRecipe
 

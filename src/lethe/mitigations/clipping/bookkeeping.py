@@ -3,6 +3,12 @@
 Book-keeping (Bu et al. 2023, arXiv:2210.00038): the forward pass stores the inputs of all layers
 with parameters, the backward pass gives the gradients at their outputs and no gradient of a
 parameter, and both sums are made from the two. The examples are never separated.
+
+Whether every use of every parameter was recorded is read from the autograd graph, which a
+parameter enters through its gradient accumulator. The zone of a recorded call is what lies
+between its output and its stored input. All accumulators must be met inside zones, once a call,
+and a zone may be entered only through its output: then the gradients at the recorded outputs
+determine the gradients of all parameters.
 """
 
 from __future__ import annotations
@@ -18,23 +24,118 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from lethe.errors import InputError
-from lethe.mitigations.clipping.composites import Notes, replaced
-from lethe.mitigations.clipping.graph import Zone, reached, uncovered
-from lethe.mitigations.clipping.precision import full_precision
+from lethe.mitigations.clipping.composites import Composite, Notes, composite_for, replaced
+from lethe.mitigations.clipping.per_example import Loss, check_losses, full_precision, rows, size
 from lethe.mitigations.clipping.rules import (
     NORMS,
-    Composite,
     Rule,
     Slopes,
-    composite_for,
     dimensions,
     rule_for,
     with_copies,
 )
-from lethe.mitigations.clipping.trees import rows, size
 
-Loss = Callable[[nn.Module, Any], Tensor]
+
+@dataclass(frozen=True)
+class Zone:
+    """What the graph must show of one recorded call.
+
+    Attributes:
+        layer: its name, for messages.
+        output: edge at the output.
+        below: node that made the input, or None where the input has no gradient.
+        parameters: identities (`id`) of the parameters that the call is to cover.
+    """
+
+    layer: str
+    output: GradientEdge
+    below: Any
+    parameters: frozenset[int]
+
+
+def uncovered(losses: Tensor, zones: Sequence[Zone], names: dict[int, str]) -> str | None:
+    """Why the recorded calls do not determine all gradients, or None when they do.
+
+    Args:
+        losses: (B,) losses with their graph.
+        zones: one a recorded call.
+        names: name of every trained parameter by its `id`.
+    """
+    inside: dict[Any, bool] = {}
+    for zone in zones:
+        met = _walk_zone(zone, inside, names)
+        if isinstance(met, str):
+            return met
+    outputs = {zone.output.node for zone in zones}
+    seen = {losses.grad_fn}
+    waiting: list[Any] = [losses.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        within = node in inside
+        for child, _ in node.next_functions:
+            if child is None:
+                continue
+            if not within:
+                variable = getattr(child, "variable", None)
+                if isinstance(variable, nn.Parameter):
+                    name = names.get(id(variable), "a parameter that is new since the plan")
+                    return f"{name} is also used outside the layer that holds it"
+                if child in inside and child not in outputs:
+                    return "a layer's output was changed in place through a view"
+            if child not in seen:
+                seen.add(child)
+                waiting.append(child)
+    return None
+
+
+def reached(losses: Tensor) -> set[Any]:
+    """All nodes that the losses depend on."""
+    seen = {losses.grad_fn}
+    waiting: list[Any] = [losses.grad_fn]
+    while waiting:
+        for child, _ in waiting.pop().next_functions:
+            if child is not None and child not in seen:
+                seen.add(child)
+                waiting.append(child)
+    return seen
+
+
+def _nodes(zone: Zone) -> list[Any]:
+    """All nodes of a zone except accumulators and what lies below the input."""
+    start: Any = zone.output.node
+    if start is zone.below:
+        return []
+    seen, waiting = {start}, [start]
+    while waiting:
+        for child, _ in waiting.pop().next_functions:
+            if (
+                child is not None
+                and child is not zone.below
+                and child not in seen
+                and not hasattr(child, "variable")
+            ):
+                seen.add(child)
+                waiting.append(child)
+    return list(seen)
+
+
+def _walk_zone(zone: Zone, inside: dict[Any, bool], names: dict[int, str]) -> str | None:
+    met: list[int] = []
+    for node in _nodes(zone):
+        inside[node] = True
+        for child, _ in node.next_functions:
+            variable = getattr(child, "variable", None)
+            if isinstance(variable, nn.Parameter):
+                met.append(id(variable))
+    strange = [names.get(one, "a new parameter") for one in met if one not in zone.parameters]
+    if strange:
+        return f"{strange[0]} is used inside {zone.layer}, which does not hold it"
+    if len(met) != len(set(met)):
+        return f"{zone.layer} uses a parameter twice in one call"
+    if len(met) != len(zone.parameters):
+        return f"{zone.layer} was called without its own parameters"
+    return None
+
 
 _CELLS = 2**24  # most values of gradients per example that are held at once
 
@@ -170,10 +271,6 @@ class Tape:
 
         An embedding that is looked up once for all examples (positions) is repeated for each.
 
-        Args:
-            loss: losses (B,) of (module, batch).
-            batch: at least two examples.
-
         Raises:
             NotCovered: calls that the rules do not describe.
         """
@@ -205,10 +302,8 @@ class Tape:
         """One forward pass: losses (B,) with their graph, and the calls in order.
 
         Args:
-            loss: losses (B,) of (module, batch).
-            batch: B examples.
+            loss, batch, copies: see `per_example`.
             spread: repeat what `fit` found to be looked up once for all examples.
-            copies: rows an example.
         """
         count, calls = size(batch), list[Call]()
 
@@ -259,16 +354,7 @@ class Tape:
     def clipped_sum(
         self, loss: Loss, batch: Any, factors: Callable[[Tensor], Tensor], copies: int = 1
     ) -> tuple[dict[str, Tensor], Tensor]:
-        """Sum over examples of factor times gradient, and the norms.
-
-        Args:
-            loss: losses (B copies,) of (module, batch).
-            batch: B >= 1 examples, each of them in `copies` consecutive rows.
-            factors: from the norms (B,) to what each gradient is multiplied by (B,).
-            copies: rows an example; its gradient is their mean.
-
-        Returns:
-            Sum by parameter name, and norms (B,).
+        """Sum over examples of factor times gradient by parameter name, and the norms (B,).
 
         Raises:
             NotCovered: this pass was not what `fit` saw.
@@ -317,25 +403,6 @@ def _uses(losses: Tensor, calls: list[Call], copies: int) -> Uses:
             for name, slopes, inner in call.slopes(own, copies):
                 uses[name].append((slopes, inner))
     return uses
-
-
-def check_losses(losses: Any, count: int) -> Tensor:
-    """The losses, if they are one number an example.
-
-    Args:
-        losses: what the user's function gave.
-        count: B.
-
-    Raises:
-        InputError: another type or shape.
-    """
-    if not isinstance(losses, Tensor) or losses.shape != (count,):
-        got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
-        raise InputError(
-            f"loss gave {got} for {count} examples; it must give one number each, shape "
-            f"({count},). Use reduction='none' and average within an example yourself."
-        )
-    return losses
 
 
 def _weighted(used: list[tuple[Slopes, str]], c: Tensor, like: Tensor) -> Tensor:

@@ -10,11 +10,29 @@ import torch
 from torch import Tensor, nn
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.mitigations.clipping import probes, selfcheck
-from lethe.mitigations.clipping.bookkeeping import Loss, NotCovered, Tape
-from lethe.mitigations.clipping.fallback import Factors, looped, vmapped
-from lethe.mitigations.clipping.selfcheck import MOST_CHANGE, SelfCheck, clip_factors
-from lethe.mitigations.clipping.trees import distinct, mapped, rows, size
+from lethe.mitigations.clipping.bookkeeping import NotCovered, Tape
+from lethe.mitigations.clipping.per_example import (
+    Factors,
+    Loss,
+    distinct,
+    looped,
+    mapped,
+    rows,
+    size,
+    vmapped,
+)
+from lethe.mitigations.clipping.selfcheck import (
+    MOST_CHANGE,
+    SelfCheck,
+    changed_buffers,
+    clip_factors,
+    coarsest,
+    evaluating,
+    is_random,
+    leaking_layer,
+    measure,
+    seeded,
+)
 
 WAYS = ("book-keeping", "vmap", "loop")
 """From the fastest to the slowest, as they are tried.
@@ -160,8 +178,8 @@ def plan_clipping(
         raise InputError("module has no parameter with requires_grad=True; nothing to train.")
     few = _few(example_batch)
     _refuse_leaks(module, loss, few)
-    random = selfcheck.is_random(module, loss, few)
-    coarse = probes.coarsest(module, loss, few)
+    random = is_random(module, loss, few)
+    coarse = coarsest(module, loss, few)
     if coarse is not None:
         tolerance = max(tolerance, 4 * torch.finfo(coarse).eps)
     reasons: list[str] = []
@@ -184,23 +202,13 @@ def clipped_sum_in_parts(
     part_size: int,
     copies: int = 1,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """The same as `ClippingPlan.clipped_sum` for a batch that does not fit in memory at once.
+    """`ClippingPlan.clipped_sum` for a batch that does not fit in memory, by parts of `part_size`.
 
-    Noise is added once, to the whole sum: the parts are one release, not several.
-
-    Args:
-        plan: of the model.
-        batch: B >= 0 examples, each in `copies` rows.
-        clip: C, > 0.
-        weights: (B,) w_j >= 0; 1 by default.
-        part_size: most examples (not rows) that are computed at a time, >= 1.
-        copies: consecutive rows that belong to one example, >= 1.
-
-    Returns:
-        Sum over the whole batch by parameter name, and norms (B,).
+    Noise is added once, to the whole sum: the parts are one release, not several. `part_size`
+    counts examples, not rows.
 
     Raises:
-        InputError: as `clipped_sum`, or a bad part size.
+        InputError: as `clipped_sum`, or a part size below 1.
 
     Guarantee:
         That of `clipped_sum`: every example lies in one part.
@@ -238,7 +246,7 @@ def _tried(
         if way == "book-keeping":
             tape = Tape(module)
             tape.fit(loss, few)
-            with probes.seeded(0):
+            with seeded(0):
                 tape.clipped_sum(loss, few, clip_factors(1.0))
         check = _measured(way, tape, module, loss, few, random, tolerance)
     except InputError:
@@ -276,11 +284,11 @@ def _measured(
         return (vmapped if way == "vmap" else looped)(module, loss, batch, factors)
 
     if not random:
-        return selfcheck.measure(computed, module, loss, few, "as given", tolerance)
-    with selfcheck.evaluating(module):
-        if selfcheck.is_random(module, loss, few):
+        return measure(computed, module, loss, few, "as given", tolerance)
+    with evaluating(module):
+        if is_random(module, loss, few):
             raise NotCovered("the model draws random numbers even in evaluation mode")
-        return selfcheck.measure(computed, module, loss, few, "evaluation", tolerance)
+        return measure(computed, module, loss, few, "evaluation", tolerance)
 
 
 def _examples(batch: Any, copies: int) -> int:
@@ -305,7 +313,7 @@ def _few(batch: Any) -> Any:
 
 
 def _refuse_leaks(module: nn.Module, loss: Loss, few: Any) -> None:
-    written = probes.changed_buffers(module, loss, few)
+    written = changed_buffers(module, loss, few)
     if written:
         owner, _, _ = written[0].rpartition(".")
         kind = type(module.get_submodule(owner)).__name__
@@ -314,7 +322,7 @@ def _refuse_leaks(module: nn.Module, loss: Loss, few: Any) -> None:
             "keeps private data outside the noise. Replace it by GroupNorm or LayerNorm, or put "
             "that layer in evaluation mode."
         )
-    leak = probes.leaking_layer(module, loss, few)
+    leak = leaking_layer(module, loss, few)
     if leak is not None:
         raise InputError(
             f"in {leak} one example changes the results of others, so clipping bounds nothing. "

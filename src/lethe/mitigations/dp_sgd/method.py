@@ -21,20 +21,13 @@ from torch.nn import functional
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.mitigations.clipping.plan import ClippingPlan, plan_clipping
 from lethe.mitigations.clipping.selfcheck import clip_factors
-from lethe.mitigations.dp_sgd.scaling import scaled_by_held_out
-from lethe.training.batches import augment_stream, dropout_seed, generator
-from lethe.training.layout import Layout
-from lethe.training.loop import Records, load_records, make_network
-from lethe.training.losses import loss_slope
-from lethe.training.method import Work
-from lethe.training.modules import build_module
-from lethe.training.networks.alone import Alone
-from lethe.training.networks.base import Network
+from lethe.training.batches import augment_stream, dropout_seed, factor, generator
+from lethe.training.loop import Records, default_layout, load_records, make_network
+from lethe.training.networks.autograd import Alone
 from lethe.training.networks.chain import Chain, quiet_numpy
-from lethe.training.networks.noise import Noise
-from lethe.training.optimizers import Optimizer
-from lethe.training.recipe import OPTIMIZERS, Recipe, TorchRecipe
-from lethe.training.schedules import factor
+from lethe.training.networks.parameters import Network, Noise, Optimizer, loss_slope
+from lethe.training.recipe import OPTIMIZERS, Layout, Recipe, TorchRecipe, Work
+from lethe.training.users_code import build_module
 
 # The clipped sum of a part of a batch: of stacked models in one pass, or of one by a plan.
 
@@ -65,8 +58,7 @@ def clipped_sum_of(network: Network, recipe: TorchRecipe, x: Tensor, truth: Tens
     Args:
         network: of `Chain` or `Alone`.
         recipe: its loss.
-        x: (N, ...) records, for the self-check of a model that is no chain of known layers.
-        truth: (N,) their class codes or targets.
+        x, truth: (N, ...) records, for the self-check of a model that is no chain of known layers.
 
     Raises:
         InputError: the model mixes records, or no way keeps the clipping bound; see
@@ -127,14 +119,7 @@ class OneModel:
 
 
 def example_losses(kind: str, outputs: Tensor, truth: Tensor, smoothing: float) -> Tensor:
-    """(B,) loss of each example, whose slope is that of `lethe.training.losses.loss_slope`.
-
-    Args:
-        kind: ``cross-entropy`` or ``squared-error``.
-        outputs: (B, C) logits or (B, 1) predictions.
-        truth: (B,) class codes or targets.
-        smoothing: label smoothing of cross-entropy.
-    """
+    """(B,) loss of each example, whose slope is that of `loss_slope`; truth is (B,)."""
     if kind == "squared-error":
         return (outputs[:, 0] - truth).square()
     return functional.cross_entropy(outputs, truth, reduction="none", label_smoothing=smoothing)
@@ -199,7 +184,7 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
 
 @dataclass(frozen=True)
 class DpSgd:
-    """Differentially private training; see `lethe.training.method.Method`.
+    """Differentially private training; see `lethe.training.recipe.Method`.
 
     The recipe gives the model, the loss, label smoothing, weight decay, the schedule of the
     learning rate and augmentation (one random copy of a record a step). Weights of the treatment
@@ -288,13 +273,14 @@ class DpSgd:
             raise InputError(
                 "a treatment by DP-SGD has noise and epochs of its own: leave noise=0, epochs=None."
             )
-        layout = work.layout
+        assert isinstance(work.recipe, TorchRecipe)
+        layout = work.layout or default_layout(work.recipe)
         if layout.kind != "chain":
             layout = replace(layout, kind="alone", width=1)
-        records = _load(work)
+        records = _load(work, work.recipe, layout)
         for first in range(0, len(work.seeds), layout.width):
             some = slice(first, first + layout.width)
-            yield from _Stack(self, work, records, layout, some).train()
+            yield from _Stack(self, work, work.recipe, records, layout, some).train()
 
 
 def expected_records(pool: NDArray[np.bool_]) -> int:
@@ -306,10 +292,10 @@ def expected_records(pool: NDArray[np.bool_]) -> int:
     return max(1, -(-int(pool.sum()) // 2))
 
 
-def _load(work: Work) -> Records:
+def _load(work: Work, recipe: TorchRecipe, layout: Layout) -> Records:
     """The records; inputs and targets are scaled by the held-out ones, which train nothing."""
     scaled_by = work.pool
-    if work.recipe.loss == "squared-error":
+    if recipe.loss == "squared-error":
         scaled_by = ~work.pool
         if scaled_by.sum() < 2:
             raise InputError(
@@ -317,16 +303,22 @@ def _load(work: Work) -> Records:
                 "be told: hold out two or more."
             )
     features = scaled_by_held_out(work.features, work.pool)
-    return load_records(work.recipe, features, work.labels, scaled_by, work.layout.device)
+    return load_records(recipe, features, work.labels, scaled_by, layout.device)
 
 
 class _Stack:
     """Some models that are trained together."""
 
     def __init__(
-        self, method: DpSgd, work: Work, records: Records, layout: Layout, some: slice
+        self,
+        method: DpSgd,
+        work: Work,
+        recipe: TorchRecipe,
+        records: Records,
+        layout: Layout,
+        some: slice,
     ) -> None:
-        self.method, self.recipe, self.records = method, work.recipe, records
+        self.method, self.recipe, self.records = method, recipe, records
         self.seeds = list(work.seeds[some])
         self.expected = method.sampling_rate * expected_records(work.pool)
         self.device = records.inputs.device
@@ -414,3 +406,52 @@ class _Stack:
             flat = torch.from_numpy(table).to(self.device).flatten(0, 1)
             x = self.recipe.augment.apply(x, flat)
         return x.view(*at.shape, *inputs.shape[1:])
+
+
+MOST_DEVIATIONS = 5.0
+"""Deviations from the held-out mean beyond which a value is cut off: one record alone does not
+decide it, and a column that hardly varies among the held-out records would be blown up."""
+
+_ROUNDING = 1e-3
+
+
+def scaled_by_held_out(
+    features: NDArray[np.floating], pool: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    """Columns that were standardised over all records, standardised over the held-out ones.
+
+    Args:
+        features: (N, D) inputs; other shapes come back as they are, since images are scaled by
+            constants.
+        pool: (N,) True where a record can be a member; the others are held out.
+
+    Returns:
+        (N, D) float32. A column that does not vary among the held-out records is 0; columns that
+        were not standardised, such as one-hot codes, stay as they are.
+
+    Raises:
+        InputError: standardised columns and fewer than two held-out records.
+
+    >>> column = np.array([[-(2**0.5)], [2**0.5], [0.0], [0.0]])
+    >>> scaled_by_held_out(column, np.array([False, True, False, True])).round(3).ravel()
+    array([-1.,  3.,  1.,  1.], dtype=float32)
+    """
+    given = np.asarray(features, np.float32)
+    if given.ndim != 2:
+        return given
+    mean, spread = given.mean(axis=0, dtype=np.float64), given.std(axis=0, dtype=np.float64)
+    done = (np.abs(mean) < _ROUNDING) & (np.abs(spread - 1) < _ROUNDING)
+    if not done.any():
+        return given
+    held = ~pool
+    if held.sum() < 2:
+        raise InputError(
+            "the inputs are scaled by statistics of the private records, which no noise covers: "
+            "hold out two or more records to scale by, or scale by constants."
+        )
+    out = given.copy()
+    own = given[:, done].astype(np.float64)
+    centre, width = own[held].mean(axis=0), own[held].std(axis=0)
+    scaled = np.divide(own - centre, width, out=np.zeros_like(own), where=width > 0)
+    out[:, done] = np.clip(scaled, -MOST_DEVIATIONS, MOST_DEVIATIONS)
+    return out

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least
-from lethe.mitigations.dp_sgd.scaling import scaled_by_held_out
+from lethe.mitigations.dp_sgd.method import scaled_by_held_out
 from lethe.training.design import check_models, membership, model_seed
-from lethe.training.layout import default_layout
-from lethe.training.loop import train_models
-from lethe.training.recipe import TorchRecipe, Treatment
+from lethe.training.loop import default_layout, train_models
+from lethe.training.recipe import TorchRecipe, Treatment, Work
 from lethe.training.signals import signal_from_logits, signal_from_predictions, target_sd
 
 LEAST_HELD_OUT = 20
@@ -81,7 +80,7 @@ def public_weights(
     # For these models the held-out records are the pool; no other record has any part in them.
     inputs = scaled_by_held_out(features, pool)
     given = inputs, labels, members, ~pool, Treatment(), seeds, default_layout(recipe)
-    signals = np.stack([_signal(one, labels, ~pool) for one in train_models(recipe, *given)])
+    signals = np.stack([_signal(one, labels, ~pool) for one in train_models(Work(recipe, *given))])
     difficulty = -np.where(members, np.nan, signals.astype(np.float64))
     exposure = predicted(
         np.nanmean(difficulty[:, held], axis=0),

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
+from lethe.mitigations.pseudo_posterior import ScaleResponse, scale_response
 from lethe.mitigations.swag_release.mechanism import Mechanism, swag_ppm
-from lethe.mitigations.swag_release.records import model_logits
+from lethe.mitigations.swag_release.records import ReleaseSettings, model_logits
 from lethe.mitigations.swag_release.release import ReleasedDraw, read_release, release_draw
-from lethe.mitigations.swag_release.response import ScaleResponse, scale_response
-from lethe.mitigations.swag_release.settings import ReleaseSettings
 
 __all__ = [
     "Mechanism",

@@ -1,4 +1,4 @@
-"""The six steps, in memory or with every finished part kept.
+"""The six steps, in memory or with every finished part saved; and as a candidate of an audit.
 
 1 the weights that the module is given with; 2 SGD to a local optimum; 3 SGD at a constant, higher
 rate, SWAG; 4 draws, risks, weights; 5 SGD from step 2 with record i counting alpha_i; 6 SWAG again
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,116 +21,43 @@ from torch import Tensor, nn
 
 from lethe.errors import InputError, check_choice
 from lethe.evidence.guarantee import Guarantee, from_seeded_noise, noise_seed
-from lethe.mitigations.loss_floor import loss_bound
-from lethe.mitigations.pseudo_posterior import EpsilonEstimate, estimate_epsilon
-from lethe.mitigations.pseudo_weights import (
+from lethe.mitigations.pseudo_posterior import (
     OUTCOMES,
+    EpsilonEstimate,
+    ScaleResponse,
+    estimate_epsilon,
     linear_weights,
     raise_weights,
     record_risk,
     scalar_weights,
+    scale_response,
     target_weights,
     weighted_risk,
 )
-from lethe.mitigations.swag import Swag
-from lethe.mitigations.swag_release.keeper import Keeper
 from lethe.mitigations.swag_release.records import (
     Inputs,
     Logits,
     LogLikelihood,
     Records,
+    ReleaseSettings,
     class_log_likelihood,
     count_classes,
+    loss_bound,
     model_logits,
 )
-from lethe.mitigations.swag_release.response import ScaleResponse, scale_response
-from lethe.mitigations.swag_release.settings import ReleaseSettings
-from lethe.mitigations.swag_release.training import Named, Phase, Progress, Trained
-
-# What draws come from: the Gaussian of SWAG, or the samples of a Langevin chain.
-
-
-class Posterior(Protocol):
-    """Something that models are drawn from."""
-
-    def collect(self, parameters: Mapping[str, Tensor]) -> None:
-        """Take in the parameters as they are now."""
-
-    def draw_into(
-        self,
-        parameters: Mapping[str, Tensor],
-        seed: int,
-        number: int = 0,
-        *,
-        scale: float | None = None,
-    ) -> None:
-        """Write a draw, which depends on the seed and its number alone, into parameters."""
-
-
-class Samples:
-    """States of a chain, each a draw; a seed decides their order.
-
-    Two draws of one seed are never the same sample.
-    """
-
-    def __init__(self) -> None:
-        self.states: list[dict[str, Tensor]] = []
-
-    def collect(self, parameters: Mapping[str, Tensor]) -> None:
-        """Keep a copy."""
-        self.states.append({name: value.detach().clone() for name, value in parameters.items()})
-
-    @torch.no_grad()
-    def draw_into(
-        self,
-        parameters: Mapping[str, Tensor],
-        seed: int,
-        number: int = 0,
-        *,
-        scale: float | None = None,
-    ) -> None:
-        """Write one of the states into the parameters; a chain has no scale to change."""
-        if scale is not None:
-            raise InputError(f"scale={scale!r} has no meaning for the draws of a chain.")
-        if number >= len(self.states):
-            raise InputError(f"draw {number} of a chain of {len(self.states)} states.")
-        state = self.states[np.random.default_rng(seed).permutation(len(self.states))[number]]
-        for name, value in parameters.items():
-            value.copy_(state[name])
-
-
-def empty_posterior(parameters: Mapping[str, Tensor], settings: ReleaseSettings) -> Posterior:
-    """A posterior of the kind asked for, before its first collection."""
-    if settings.sampler == "sgld":
-        return Samples()
-    return Swag(parameters, settings.rank, settings.scale, precision=settings.precision)
-
-
-def kept_posterior(
-    keeper: Keeper, name: str, settings: ReleaseSettings, device: str
-) -> Posterior | None:
-    """The posterior that `keep_posterior` finished under a name, or None."""
-    if settings.sampler == "sgld":
-        tensors = keeper.load(name)
-        if tensors is None:
-            return None
-        samples = Samples()
-        for state in range(settings.swag_epochs):
-            samples.states.append({key: value[state] for key, value in tensors.items()})
-        return samples
-    file = keeper.path(name)
-    return Swag.load(file, device=device) if file is not None and file.exists() else None
-
-
-def keep_posterior(keeper: Keeper, name: str, posterior: Posterior) -> None:
-    """Keep a whole posterior, so that its collections are needed no more."""
-    file = keeper.path(name)
-    if isinstance(posterior, Swag) and file is not None:
-        posterior.save(file)
-    elif isinstance(posterior, Samples):
-        names = posterior.states[0]
-        keeper.keep(name, {n: torch.stack([one[n] for one in posterior.states]) for n in names})
-
+from lethe.mitigations.swag_release.training import (
+    Checkpoints,
+    Named,
+    Phase,
+    Posterior,
+    Progress,
+    Trained,
+    empty_posterior,
+    save_posterior,
+    saved_posterior,
+)
+from lethe.training.recipe import Recipe, TorchRecipe, Treatment, Work
+from lethe.training.users_code import build_module
 
 # What may be said of a released draw, in words that stay with it.
 
@@ -143,11 +70,7 @@ def release_guarantee(
 ) -> Guarantee:
     """The label of a release: asymptotic, with all that is known to stand against it.
 
-    Args:
-        settings: that the draw was made with.
-        estimate: on the final draws.
-        response: to the scale of the draw, or None.
-        recomputed: whether batch statistics were recomputed on the private records.
+    `recomputed` says whether batch statistics were recomputed on the private records.
     """
     sampler = {"swag": "SWAG", "sgld": "SGLD"}[settings.sampler]
     plain = estimate.guarantee(sampler, batch_norm=recomputed)
@@ -219,7 +142,7 @@ def swag_ppm(
     log_likelihood: LogLikelihood | None = None,
     outcome: str = "discrete",
     progress: Progress | None = None,
-    keeper: Keeper | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Mechanism:
     """The six steps of the SWAG pseudo-posterior mechanism (Chew et al. 2025, arXiv 2503.21528).
 
@@ -240,73 +163,68 @@ def swag_ppm(
             is then its own affair.
         outcome: ``discrete`` or ``density``, for a `log_likelihood` of one's own.
         progress: is told (step, done, of).
-        keeper: of finished parts; `release_draw` gives one of a folder.
+        checkpoints: of finished parts; `release_draw` gives one of a folder.
 
     Raises:
         InputError: no records, unbounded loss where a bound is needed, batch normalisation that
             was not allowed, or training that diverged.
         NotMeasurable: a record of positive weight has an infinite loss.
     """
-    return _Run(
-        module,
-        inputs,
-        truth,
-        settings,
-        seed,
-        draw_seed,
-        logits,
-        log_likelihood,
-        outcome,
-        progress,
-        keeper or Keeper(),
-    ).six_steps()
-
-
-class _Run:
-    """One run of the mechanism."""
-
-    def __init__(
-        self,
-        module: nn.Module,
-        inputs: Inputs,
-        truth: ArrayLike | Tensor,
-        settings: ReleaseSettings,
-        seed: int,
-        draw_seed: int | None,
-        logits: Logits,
-        log_likelihood: LogLikelihood | None,
-        outcome: str,
-        progress: Progress | None,
-        keeper: Keeper,
-    ) -> None:
-        self.outcome = check_choice("outcome", outcome, OUTCOMES)
-        if log_likelihood is not None and settings.floor is not None:
-            raise InputError(
-                f"floor={settings.floor!r} is for classifiers; with log_likelihood= the loss is "
-                "yours, so set floor=None and bound it there."
-            )
-        if log_likelihood is None and outcome != "discrete":
-            raise InputError(f"outcome={outcome!r} needs log_likelihood=, a density's logarithm.")
-        self.settings, self.keeper, self.progress = settings, keeper, progress
-        self.seed = seed
-        self.given, self.secret = draw_seed is not None, noise_seed(draw_seed)
-        device = next(module.parameters()).device
-        records = Records(inputs, truth, device, classes=log_likelihood is None)
-        self.trained = Trained(
-            copy.deepcopy(module),
-            records,
-            log_likelihood or class_log_likelihood(logits, settings.floor),
-            logits,
-            settings.momentum,
-            settings.weight_decay,
-            settings.batch_size,
-            settings.batch_norm,
+    check_choice("outcome", outcome, OUTCOMES)
+    if log_likelihood is not None and settings.floor is not None:
+        raise InputError(
+            f"floor={settings.floor!r} is for classifiers; with log_likelihood= the loss is "
+            "yours, so set floor=None and bound it there."
         )
-        self.bound: float | None = None
-        if log_likelihood is None:
-            classes = count_classes(logits, self.trained.module, records)
-            if settings.floor is not None:
-                self.bound = loss_bound(settings.floor, classes)
+    if log_likelihood is None and outcome != "discrete":
+        raise InputError(f"outcome={outcome!r} needs log_likelihood=, a density's logarithm.")
+    device = next(module.parameters()).device
+    records = Records(inputs, truth, device, classes=log_likelihood is None)
+    trained = Trained(
+        copy.deepcopy(module),
+        records,
+        log_likelihood or class_log_likelihood(logits, settings.floor),
+        logits,
+        settings.momentum,
+        settings.weight_decay,
+        settings.batch_size,
+        settings.batch_norm,
+    )
+    bound = None
+    if log_likelihood is None:
+        classes = count_classes(logits, trained.module, records)
+        if settings.floor is not None:
+            bound = loss_bound(settings.floor, classes)
+    given, secret = draw_seed is not None, noise_seed(draw_seed)
+    parts = checkpoints or Checkpoints()
+    return _Run(settings, trained, seed, secret, given, outcome, bound, parts, progress).six_steps()
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of the mechanism.
+
+    Attributes:
+        settings: what to do.
+        trained: the copy of the module that is worked on, with its records.
+        seed: of training and measuring.
+        secret: seed of the released draw.
+        given: whether the caller gave that.
+        outcome: ``discrete`` or ``density``.
+        bound: of the loss, or None.
+        checkpoints: of finished parts.
+        progress: is told (step, done, of).
+    """
+
+    settings: ReleaseSettings
+    trained: Trained
+    seed: int
+    secret: int
+    given: bool
+    outcome: str
+    bound: float | None
+    checkpoints: Checkpoints
+    progress: Progress | None
 
     def six_steps(self) -> Mechanism:
         """All of it, top to bottom."""
@@ -350,22 +268,22 @@ class _Run:
 
     def _fit(self, name: str, stream: tuple[int, ...], epochs: int, weights: Float | None) -> Named:
         """Steps 2 and 5: SGD to a local optimum."""
-        done = self.keeper.load(name)
+        done = self.checkpoints.load(name)
         if done is not None:
             self.trained.put(done)
             return done
         phase = Phase(name, (self.seed, *stream), epochs, self.settings.rate)
-        self.trained.train(phase, weights, self.keeper, progress=self.progress)
+        self.trained.train(phase, weights, self.checkpoints, progress=self.progress)
         done = self.trained.snapshot()
-        self.keeper.keep(name, done)
-        self.keeper.forget(f"{name}.")
+        self.checkpoints.save(name, done)
+        self.checkpoints.delete(f"{name}.")
         return done
 
     def _sample(self, name: str, stream: tuple[int, ...], weights: Float | None) -> Posterior:
         """Steps 3 and 6: SGD on at a constant, higher rate, one collection an epoch."""
         settings = self.settings
         device = str(self.trained.records.device)
-        done = kept_posterior(self.keeper, name, settings, device)
+        done = saved_posterior(self.checkpoints, name, settings, device)
         if done is not None:
             return done
         posterior = empty_posterior(self.trained.parameters, settings)
@@ -381,9 +299,9 @@ class _Run:
             noise,
             (self.secret, *stream),
         )
-        self.trained.train(phase, weights, self.keeper, posterior.collect, self.progress)
-        keep_posterior(self.keeper, name, posterior)
-        self.keeper.forget(f"{name}.")
+        self.trained.train(phase, weights, self.checkpoints, posterior.collect, self.progress)
+        save_posterior(self.checkpoints, name, posterior)
+        self.checkpoints.delete(f"{name}.")
         return posterior
 
     def _measure(
@@ -391,22 +309,22 @@ class _Run:
     ) -> Float:
         """(S, N) log-likelihoods of all records under draws."""
         rows = []
-        done = self.keeper.load(name)
+        done = self.checkpoints.load(name)
         if done is not None:
             return np.asarray(done["log_likelihoods"].numpy())
         for number in range(count):
             if self.progress is not None:
                 self.progress(name, number, count)
-            one = self.keeper.load(f"{name}.{number:05d}")
+            one = self.checkpoints.load(f"{name}.{number:05d}")
             if one is None:
                 posterior.draw_into(self.trained.parameters, seed, number, scale=scale)
                 values = self.trained.log_likelihoods()
                 one = {"log_likelihoods": torch.from_numpy(values)}
-                self.keeper.keep(f"{name}.{number:05d}", one)
+                self.checkpoints.save(f"{name}.{number:05d}", one)
             rows.append(one["log_likelihoods"].numpy())
         values = np.stack(rows)
-        self.keeper.keep(name, {"log_likelihoods": torch.from_numpy(values)})
-        self.keeper.forget(f"{name}.")
+        self.checkpoints.save(name, {"log_likelihoods": torch.from_numpy(values)})
+        self.checkpoints.delete(f"{name}.")
         return values
 
     def _weights(self, risk: Float) -> Float:
@@ -497,3 +415,149 @@ def child_seed(seed: int, *words: int) -> int:
     """A 128-bit seed from another and what it is for."""
     low, high = np.random.SeedSequence([seed, *words]).generate_state(2, np.uint64).tolist()
     return int(high) << 64 | int(low)
+
+
+_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class DrawMethod:
+    """Trains each model by the six steps of `swag_ppm` on its own records, and takes one draw.
+
+    Attributes:
+        settings: of the mechanism; epochs, rates and batches come from the recipe where it has
+            them, see `for_recipe`.
+    """
+
+    settings: ReleaseSettings
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values that decide the models."""
+        return {"method": "swag-ppm", **asdict(self.settings)}
+
+    def refuses(self, recipe: Recipe) -> str | None:
+        """The mechanism needs a torch classifier without batch statistics."""
+        if not isinstance(recipe, TorchRecipe):
+            return "a posterior draw needs a torch recipe"
+        if recipe.task != "classification":
+            return "the estimate needs the log-likelihood of classes; a regression has none here"
+        if recipe.augment is not None or recipe.patience is not None:
+            return "the six steps train on the records as they are, for a fixed number of epochs"
+        module = build_module(recipe.make_module, 0)
+        if any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in module.modules()):
+            return "batch normalisation mixes records; use GroupNorm or LayerNorm"
+        return None
+
+    def for_recipe(self, recipe: TorchRecipe) -> ReleaseSettings:
+        """Passes, batches and, for SGD, the rate of the recipe; draws at twice the rate."""
+        rate = recipe.learning_rate if recipe.optimizer == "sgd" else self.settings.rate
+        return replace(
+            self.settings,
+            fit_epochs=recipe.epochs,
+            refit_epochs=recipe.epochs,
+            batch_size=recipe.batch_size,
+            rate=rate,
+            swag_rate=max(2 * rate, self.settings.swag_rate),
+            weight_decay=recipe.weight_decay,
+        )
+
+    def train(self, work: Work) -> Iterator[NDArray[np.float32]]:
+        """See `Method`."""
+        assert isinstance(work.recipe, TorchRecipe)
+        settings = self.for_recipe(work.recipe)
+        inputs = torch.from_numpy(np.array(work.features, np.float32))
+        for row, seed in zip(work.members, work.seeds, strict=True):
+            own = np.flatnonzero(row)
+            made = swag_ppm(
+                build_module(work.recipe.make_module, seed),
+                inputs[torch.from_numpy(own)],
+                np.asarray(work.labels)[own],
+                settings,
+                seed,
+                draw_seed=child_seed(seed, RELEASE),
+            )
+            with torch.no_grad():
+                parts = [made.module(part) for part in torch.split(inputs, _ROWS)]
+            outputs: NDArray[np.float32] = torch.cat(parts).numpy()
+            yield outputs
+
+
+@dataclass(frozen=True)
+class PosteriorDraw:
+    """A draw from the SWAG pseudo posterior as a candidate of an audit.
+
+    Attributes:
+        epsilon: target of the *estimated* local epsilon, > 0; never a differential privacy claim.
+        relation: that the estimate is under, ``add/remove`` or ``replace-one``.
+        floor: m in (0, 1) of the loss floor; None leaves losses unbounded.
+        weighting: see `ReleaseSettings`.
+        needs_weights: never: each model makes its own weights.
+    """
+
+    epsilon: float
+    relation: str = "replace-one"
+    floor: float | None = 0.01
+    weighting: str = "target"
+    needs_weights: bool = False
+
+    @property
+    def name(self) -> str:
+        """Unique name of the candidate."""
+        kind = {"target": "swag-ppm"}.get(self.weighting, f"swag-{self.weighting}")
+        return f"{kind}-{self.epsilon:g}"
+
+    @property
+    def title(self) -> str:
+        """What is done, in words."""
+        who = {"target": "risky records count less", "scalar": "all records count less, alike"}
+        return f"one draw from a posterior in which {who.get(self.weighting, self.weighting)}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Its numbers, plain values."""
+        return {
+            "target_local_epsilon": self.epsilon,
+            "relation": self.relation,
+            "loss_floor": self.floor,
+            "weighting": self.weighting,
+        }
+
+    def treatment(
+        self, weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
+    ) -> Treatment:
+        """The six steps in the place of the recipe's loop."""
+        asked = ReleaseSettings(
+            self.epsilon,
+            self.relation,
+            weighting=self.weighting,
+            floor=self.floor,
+            scales=(),
+            rounds=2,
+            reweight="lower",
+        )
+        return Treatment(method=DrawMethod(asked))
+
+    def guarantee(self, pool: NDArray[np.bool_] | None = None) -> Guarantee:
+        """`asymptotic`: the weights aim at the estimate, which a release measures for itself."""
+        label = Guarantee(
+            "asymptotic",
+            {"target_local_epsilon": self.epsilon},
+            self.relation,
+            "record",
+            (
+                "the number is the target of an estimate, not an epsilon of differential privacy; "
+                "lethe.mitigations.swag_release measures the estimate on the draw that is released",
+                "a draw from SWAG is like one from the exact weighted posterior",
+                "one draw leaves, and nothing else of the training",
+            ),
+            (
+                "weights that come from the private records, as these do",
+                "more draws than were measured, or a second release",
+                "records or parameters that the estimate has not seen",
+            ),
+        )
+        return from_seeded_noise(label, given=True)
+
+    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
+        """Nothing further."""
+        return {}

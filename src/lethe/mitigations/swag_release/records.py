@@ -1,8 +1,11 @@
-"""The private records, and the log-likelihood of each under a model."""
+"""What a release is made from: settings, private records, their log-likelihood under a model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,11 +13,142 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from lethe.errors import InputError
-from lethe.mitigations.batch_statistics import forward_batch
-from lethe.mitigations.loss_floor import floored_log_likelihood
+from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.mitigations.clipping.selfcheck import evaluating
+from lethe.mitigations.pseudo_posterior import NEIGHBOURS
+from lethe.mitigations.swag import PRECISIONS
 from lethe.training.fingerprint import digest, hash_value
+
+WEIGHTINGS = ("target", "linear", "scalar", "bound", "none")
+REWEIGHTS = ("raise", "lower")
+SAMPLERS = ("swag", "sgld")
+BATCH_NORMS = ("refuse", "frozen", "recompute")
+
+
+@dataclass(frozen=True)
+class ReleaseSettings:
+    """Numbers of the pseudo-posterior mechanism (Chew et al. 2025, arXiv 2503.21528).
+
+    Attributes:
+        epsilon: target of the estimated epsilon, of all released draws together, > 0.
+        relation: ``add/remove`` or ``replace-one``; there is no default, since every epsilon
+            means another thing under the other relation.
+        weighting: ``target`` (form a), ``linear`` (form b), ``scalar`` (form c, the tempered
+            posterior), ``bound`` (one weight from the loss bound alone, so that no data enter
+            it; needs `floor`), or ``none``.
+        linear: scale and shift of form b.
+        floor: m in (0, 1): the training loss itself is -log((1 - m) p + m / C), at most
+            ln(C / m). None leaves the loss without a bound.
+        fit_epochs: passes of step 2.
+        refit_epochs: passes of step 5.
+        swag_epochs: passes of steps 3 and 6, each with one collection; >= 2.
+        rate: learning rate of steps 2 and 5, > 0.
+        swag_rate: constant learning rate of steps 3 and 6, >= `rate`.
+        momentum: of SGD, in [0, 1); 0 for the ``sgld`` sampler.
+        weight_decay: Gaussian prior of precision weight_decay x records, >= 0.
+        batch_size: records a step aimed at.
+        rank: deviations that SWAG keeps.
+        scale: of SWAG's covariance; 1/2 is its authors'.
+        draws: S of step 4, which give the risks.
+        final_draws: S' of step 6, which give the epsilon; it grows with them.
+        rounds: how often the weights are changed after step 6 and steps 5 and 6 repeated.
+        reweight: ``raise`` gives weight back to over-protected records, at the same epsilon on
+            the same draws (arXiv 2006.01230); ``lower`` takes weight from those that are above
+            the target on the final draws, until none is.
+        below: k of `lethe.mitigations.pseudo_posterior.raise_weights`.
+        releases: draws that may ever leave; the epsilon is for all together.
+        scales: scales of the draw at which the epsilon is measured again; empty for none.
+        batch_norm: ``refuse``; ``frozen``: running statistics stay as they are given, in training
+            too; ``recompute``: on the private records, which voids every claim.
+        precision: of SWAG's deviations, ``full`` or ``bfloat16``.
+        sampler: ``swag``, or ``sgld`` (Welling and Teh 2011) as comparator.
+    """
+
+    epsilon: float
+    relation: str
+    weighting: str = "target"
+    linear: tuple[float, float] = (1.0, 0.0)
+    floor: float | None = None
+    fit_epochs: int = 10
+    refit_epochs: int = 10
+    swag_epochs: int = 20
+    rate: float = 0.01
+    swag_rate: float = 0.05
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    batch_size: int = 32
+    rank: int = 20
+    scale: float = 0.5
+    draws: int = 20
+    final_draws: int = 20
+    rounds: int = 0
+    reweight: str = "raise"
+    below: float = 0.95
+    releases: int = 1
+    scales: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0)
+    batch_norm: str = "refuse"
+    precision: str = "full"
+    sampler: str = "swag"
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "rate", "swag_rate", "scale"):
+            check_between(name, getattr(self, name), 0, math.inf, open_low=True, open_high=True)
+        for scale in self.scales:
+            check_between("scales", scale, 0, math.inf, open_low=True, open_high=True)
+        check_choice("relation", self.relation, NEIGHBOURS)
+        check_choice("weighting", self.weighting, WEIGHTINGS)
+        check_choice("reweight", self.reweight, REWEIGHTS)
+        check_choice("batch_norm", self.batch_norm, BATCH_NORMS)
+        check_choice("precision", self.precision, PRECISIONS)
+        check_choice("sampler", self.sampler, SAMPLERS)
+        check_between("momentum", self.momentum, 0, 1, open_high=True)
+        check_between("weight_decay", self.weight_decay, 0, math.inf, open_high=True)
+        check_between("below", self.below, 0, 1, open_low=True, open_high=True)
+        for name, low in _WHOLE.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise InputError(f"{name}={value!r} must be a whole number.")
+            check_at_least(name, value, low)
+        if self.floor is not None:
+            check_between("floor", self.floor, 0, 1, open_low=True, open_high=True)
+        if self.weighting == "bound" and self.floor is None:
+            raise InputError(
+                "weighting='bound' needs a bounded loss, and floor=None leaves it without one; "
+                "set floor=, such as 0.01."
+            )
+        if self.swag_rate < self.rate:
+            raise InputError(
+                f"swag_rate={self.swag_rate!r} must be at least rate={self.rate!r}: the draws "
+                "would lie almost on one point."
+            )
+        if self.sampler == "sgld":
+            self._check_sgld()
+
+    def _check_sgld(self) -> None:
+        if self.momentum != 0:
+            raise InputError(f"sampler='sgld' needs momentum=0, got {self.momentum!r}.")
+        for name in ("draws", "final_draws", "releases"):
+            if getattr(self, name) > self.swag_epochs:
+                raise InputError(
+                    f"sampler='sgld' has one draw an epoch: {name}={getattr(self, name)} must be "
+                    f"at most swag_epochs={self.swag_epochs}."
+                )
+
+
+_WHOLE = {
+    "fit_epochs": 0,
+    "refit_epochs": 0,
+    "swag_epochs": 2,
+    "batch_size": 1,
+    "rank": 1,
+    "draws": 1,
+    "final_draws": 1,
+    "rounds": 0,
+    "releases": 1,
+}
+
 
 Inputs = Tensor | NDArray[Any] | Mapping[str, Any]
 Logits = Callable[[nn.Module, Any], Tensor]
@@ -121,16 +255,117 @@ def class_log_likelihood(logits: Logits, floor: float | None) -> LogLikelihood:
 
 def count_classes(logits: Logits, module: nn.Module, records: Records) -> int:
     """C, read off the model's scores of the first record; refused if truth does not fit."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.train(False)
-    try:
-        with torch.no_grad():
-            scores = logits(module, records.batch(np.arange(1))[0])
-    finally:
-        for part, mode in modes:
-            part.training = mode
+    with evaluating(module), torch.no_grad():
+        scores = logits(module, records.batch(np.arange(1))[0])
     classes = int(scores.shape[-1])
     largest = int(records.truth.max())
     if largest >= classes:
         raise InputError(f"truth has the class {largest}, the model only 0 to {classes - 1}.")
     return classes
+
+
+def check_floor(floor: float, classes: int) -> None:
+    """Refuse a floor m outside (0, 1), or fewer than 2 classes."""
+    check_between("floor", floor, 0, 1, open_low=True, open_high=True)
+    check_at_least("classes", classes, 2)
+
+
+def loss_bound(floor: float, classes: int) -> float:
+    """ln(C / m): no record costs more when m of every prediction is spread over C classes.
+
+    Guarantee: |log((1 - m) p + m / C)| <= ln(C / m) for every p in [0, 1]; no data enter.
+
+    >>> round(loss_bound(0.1, 10), 4)
+    4.6052
+    """
+    check_floor(floor, classes)
+    return math.log(classes / floor)
+
+
+def floored_log_likelihood(logits: Tensor, labels: Tensor, floor: float) -> Tensor:
+    """log((1 - m) p + m / C) of each record's class; differentiable, the training loss itself.
+
+    Minimise ``-(alpha * floored_log_likelihood(...)).sum()`` in training and use the same values
+    for Delta: then |log p'| <= ln(C / m) for every parameter and every record.
+
+    Args:
+        logits: (..., C) scores of the classes, before the softmax.
+        labels: (...) class codes, int64.
+        floor: m in (0, 1), the share of the uniform distribution.
+
+    Returns:
+        (...) log-likelihoods in [-ln(C/m), 0].
+
+    Raises:
+        InputError: m outside (0, 1), or fewer than 2 classes.
+
+    >>> uniform = floored_log_likelihood(torch.zeros(1, 4), torch.tensor([2]), 0.1)
+    >>> uniform.exp().round(decimals=4)
+    tensor([0.2500])
+    """
+    classes = logits.shape[-1]
+    check_floor(floor, classes)
+    chosen = F.log_softmax(logits, -1).gather(-1, labels[..., None])[..., 0]
+    uniform = torch.full_like(chosen, math.log(floor / classes))
+    return torch.logaddexp(chosen + math.log1p(-floor), uniform)
+
+
+def forward_batch(module: nn.Module, batch: Any) -> object:
+    """Call a module on one batch of `Records`.
+
+    Args:
+        module: the model.
+        batch: a tensor, or a mapping, whose entries go in by name; those that `forward` does not
+            take are left out.
+    """
+    if not isinstance(batch, Mapping):
+        return module(batch)
+    taken = inspect.signature(module.forward).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
+        return module(**batch)
+    known = {str(name): value for name, value in batch.items() if name in taken}
+    if not known:
+        raise InputError(
+            f"no entry of the batch ({', '.join(map(str, batch))}) is an argument of the "
+            "model's forward; give logits=, a function of (module, batch)."
+        )
+    return module(**known)
+
+
+@torch.no_grad()
+def recalculate_statistics(
+    module: nn.Module, batches: Iterable[Any], forward: Callable[[nn.Module, Any], object]
+) -> None:
+    """Recompute running means and variances of all batch-normalisation layers.
+
+    A draw's own statistics are needed, since those of training belong to other parameters (Maddox
+    et al. 2019, section 3.2). Batches count by their size; all other layers, dropout too, stay in
+    evaluation mode.
+
+    Guarantee: none. This step reads its records with full weight, whatever weight they had in
+        training, and no accounting counts it: a model released afterwards tells about them beyond
+        any claim for its parameters.
+    """
+    layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+    momenta = [layer.momentum for layer in layers]
+    seen = dict.fromkeys(layers, 0)
+
+    def weigh(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        assert isinstance(layer, _BatchNorm)
+        rows = inputs[0].numel() // inputs[0].shape[1]
+        seen[layer] += rows
+        layer.momentum = rows / seen[layer]
+
+    hooks = [layer.register_forward_pre_hook(weigh) for layer in layers]
+    try:
+        with evaluating(module):
+            for layer in layers:
+                layer.reset_running_stats()
+                layer.train()
+            for batch in batches:
+                forward(module, batch)
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,21 +17,25 @@ from torch import Tensor, nn
 
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee, from_seeded_noise, noise_seed
-from lethe.mitigations.swag_files import write_state
-from lethe.mitigations.swag_release.keeper import FolderKeeper, private_folder
+from lethe.files import write_for_owner
 from lethe.mitigations.swag_release.mechanism import Mechanism, swag_ppm
 from lethe.mitigations.swag_release.records import (
     Inputs,
     Logits,
     LogLikelihood,
     Records,
+    ReleaseSettings,
     model_logits,
 )
-from lethe.mitigations.swag_release.settings import ReleaseSettings
-from lethe.mitigations.swag_release.training import Progress
+from lethe.mitigations.swag_release.training import FolderCheckpoints, Progress
+from lethe.mitigations.swag_state import write_state
 from lethe.training.fingerprint import hash_value
+from lethe.training.folder import lock_folder
 
 FORMAT = "lethe-released-draw-1"
+
+_STATE_FORMAT = "lethe-release-state-1"
+_STATE = "state.json"
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,7 @@ def release_draw(
             log_likelihood=log_likelihood,
             outcome=outcome,
             progress=progress,
-            keeper=FolderKeeper(place / "private"),
+            checkpoints=FolderCheckpoints(place / "private"),
         )
         # The folder's own secret is given to the mechanism too, and is a secret all the same.
         label = from_seeded_noise(mechanism.guarantee, given=bool(known["draw_seed_given"]))
@@ -212,3 +219,80 @@ def read_release(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"{path} is no released draw: {error!r}.") from error
     return tensors, label
+
+
+@contextlib.contextmanager
+def private_folder(
+    folder: Path, asked: Mapping[str, Any], fresh: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Open or begin the folder of one release, held by one process at a time.
+
+    Args:
+        folder: created if absent.
+        asked: what the release depends on, plain values; the first call writes it, and every
+            later one must ask for the same.
+        fresh: what stands at the first call for values of `asked` that are None; later calls
+            may leave these None, which means: as it was at the first call.
+
+    Yields:
+        What was asked at the first call.
+
+    Raises:
+        InputError: the folder holds another release or other files, or is in use.
+        RunFailed: it cannot be written.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"folder={str(folder)!r} is a file; name a folder.")
+    file = folder / _STATE
+    if folder.is_dir() and not file.exists():
+        foreign = [one.name for one in folder.iterdir() if not _leftover(one)]
+        if foreign:
+            raise InputError(
+                f"{folder} holds {foreign[0]!r} but no {_STATE}, so it is no release; "
+                "name an empty folder."
+            )
+    # Only the owner may read what is in here.
+    lock = lock_folder(folder, "name another folder", private=True)
+    try:
+        for left in folder.glob(".*.part"):
+            left.unlink()
+        if not file.exists():
+            settled = {n: fresh.get(n) if v is None else v for n, v in asked.items()}
+            text = json.dumps({"format": _STATE_FORMAT, "asked": settled}, indent=1)
+            write_for_owner(file, text.encode() + b"\n")
+        yield _same(file, asked, fresh)
+    finally:
+        os.close(lock)
+
+
+def _leftover(path: Path) -> bool:
+    return path.name == ".lock" or bool(re.fullmatch(r"\..*\.part", path.name))
+
+
+def _same(file: Path, asked: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_bytes())
+        known = dict(found["asked"])
+        right = found["format"] == _STATE_FORMAT
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{file} is damaged ({error!r}); begin in a new folder.") from error
+    if not right:
+        raise InputError(f"{file} is of another version; begin in a new folder.")
+    plain = json.loads(json.dumps(dict(asked)))
+    differ = [
+        name if name in fresh else f"{name} ({_short(known.get(name))} there, {_short(value)} now)"
+        for name, value in plain.items()
+        if known.get(name) != value and not (name in fresh and value is None)
+    ]
+    if differ:
+        raise InputError(
+            f"{file.parent} holds another release; it differs in {', '.join(differ)}. A second "
+            "draw costs a second epsilon: ask for it beforehand with releases=2, or begin anew "
+            "in another folder and count both."
+        )
+    return known
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text[:8] if re.fullmatch(r"[0-9a-f]{64}", text) else text

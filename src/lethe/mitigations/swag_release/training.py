@@ -1,7 +1,7 @@
 """SGD epochs that give the same weights whatever ran before them in the process.
 
 Each epoch's order, dropout and noise depend on the seed, the step of the mechanism, the round
-and the epoch alone. After each epoch the state is kept, so that a killed run goes on from it.
+and the epoch alone. After each epoch the state is saved, so that a killed run goes on from it.
 """
 
 from __future__ import annotations
@@ -9,18 +9,90 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lethe.errors import InputError
-from lethe.mitigations.batch_statistics import recalculate_statistics
-from lethe.mitigations.swag_release.keeper import Keeper
-from lethe.mitigations.swag_release.records import Logits, LogLikelihood, Records
-from lethe.training.seeding import seeded
+from lethe.files import write_whole
+from lethe.mitigations.swag import Swag
+from lethe.mitigations.swag_release.records import (
+    Logits,
+    LogLikelihood,
+    Records,
+    ReleaseSettings,
+    recalculate_statistics,
+)
+from lethe.training.design import seed_of
+from lethe.training.users_code import seeded
+
+
+class Checkpoints:
+    """Keeps nothing: the run lives in memory."""
+
+    def load(self, name: str) -> dict[str, Tensor] | None:
+        """Tensors that were kept under a name, or None."""
+        return None
+
+    def save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        """Keep tensors under a name."""
+
+    def delete(self, prefix: str) -> None:
+        """Drop everything whose name begins with the prefix."""
+
+    def path(self, name: str) -> Path | None:
+        """File for something that writes itself, or None."""
+        return None
+
+
+class FolderCheckpoints(Checkpoints):
+    """Keeps each thing as one safetensors file of a folder.
+
+    Args:
+        folder: a folder that exists.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def load(self, name: str) -> dict[str, Tensor] | None:
+        """Tensors of a finished file, or None without one.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        file = self.folder / f"{name}.safetensors"
+        try:
+            return dict(load_tensors(file.read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (OSError, SafetensorError) as error:
+            raise InputError(
+                f"{file} is damaged: {error}. Delete it; its part of the work is then done again."
+            ) from error
+
+    def save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        """Write one file, whole or not at all."""
+        solid = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        write_whole(self.folder / f"{name}.safetensors", save_tensors(solid))
+
+    def delete(self, prefix: str) -> None:
+        """Delete the files whose name begins with the prefix."""
+        for file in self.folder.glob(f"{prefix}*.safetensors"):
+            file.unlink()
+
+    def path(self, name: str) -> Path | None:
+        """The file of that name."""
+        return self.folder / f"{name}.safetensors"
+
 
 Progress = Callable[[str, int, int], None]
 Named = dict[str, Tensor]
@@ -48,14 +120,7 @@ class Phase:
 
 
 class Momentum:
-    """SGD with momentum, as torch has it; its own would load a compiler of several seconds.
-
-    Args:
-        parameters: to be trained.
-        rate: learning rate.
-        momentum: in [0, 1).
-        weight_decay: >= 0.
-    """
+    """SGD with momentum, as torch has it; its own would load a compiler of several seconds."""
 
     def __init__(
         self,
@@ -92,10 +157,7 @@ class Trained:
         records: all private records.
         log_likelihood: (module, batch, truth) -> (B,) log p; the loss is minus that.
         forward: how to call the model on a batch where batch statistics are recomputed.
-        momentum: of SGD.
-        weight_decay: of SGD.
-        batch_size: records a step aimed at.
-        batch_norm: see `ReleaseSettings`.
+        momentum, weight_decay, batch_size, batch_norm: see `ReleaseSettings`.
 
     Raises:
         InputError: nothing to train, or batch normalisation that was not allowed.
@@ -142,7 +204,7 @@ class Trained:
         self,
         phase: Phase,
         weights: NDArray[np.float64] | None,
-        keeper: Keeper,
+        checkpoints: Checkpoints,
         collect: Callable[[Mapping[str, Tensor]], None] | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -151,21 +213,21 @@ class Trained:
         Args:
             phase: what to do.
             weights: (N,) alpha_i; None counts every record fully.
-            keeper: of the state after each epoch, under the phase's name.
+            checkpoints: of the state after each epoch, under the phase's name.
             collect: is handed the parameters after each epoch, also those of epochs that an
                 earlier process did.
             progress: is told (name, epochs done, epochs).
         """
         optimizer = Momentum(self.parameters, phase.rate, self.momentum, self.weight_decay)
-        done = self._resume(phase, keeper, optimizer, collect)
+        done = self._resume(phase, checkpoints, optimizer, collect)
         for epoch in range(done, phase.epochs):
             if progress is not None:
                 progress(phase.name, epoch, phase.epochs)
             self._epoch(optimizer, phase, epoch, weights)
             if collect is not None:
                 collect(self.parameters)
-                keeper.keep(f"{phase.name}.collection-{epoch:05d}", self.parameters)
-            keeper.keep(f"{phase.name}.part", self._state(optimizer, epoch + 1))
+                checkpoints.save(f"{phase.name}.collection-{epoch:05d}", self.parameters)
+            checkpoints.save(f"{phase.name}.part", self._state(optimizer, epoch + 1))
         if progress is not None:
             progress(phase.name, phase.epochs, phase.epochs)
 
@@ -177,17 +239,17 @@ class Trained:
     def _resume(
         self,
         phase: Phase,
-        keeper: Keeper,
+        checkpoints: Checkpoints,
         optimizer: Momentum,
         collect: Callable[[Mapping[str, Tensor]], None] | None,
     ) -> int:
-        state = keeper.load(f"{phase.name}.part")
+        state = checkpoints.load(f"{phase.name}.part")
         if state is None:
             return 0
         done = int(state["epochs"])
         if collect is not None:
             for epoch in range(done):
-                collected = keeper.load(f"{phase.name}.collection-{epoch:05d}")
+                collected = checkpoints.load(f"{phase.name}.collection-{epoch:05d}")
                 if collected is None:
                     raise InputError(
                         f"collection {epoch} of {phase.name} is missing from the folder; "
@@ -213,7 +275,7 @@ class Trained:
             norm.train(self.recompute)
         # A record counts alpha_i an epoch, whatever batch it falls into.
         size = self.records.count / self.steps
-        with seeded(_number(*phase.stream, epoch, 1)):
+        with seeded(seed_of(np.random.SeedSequence((*phase.stream, epoch, 1)))):
             for rows in np.array_split(order, self.steps):
                 if weights is not None:
                     rows = rows[weights[rows] > 0]  # 0 x infinity is no number
@@ -301,6 +363,88 @@ def _allowed_norms(module: nn.Module, batch_norm: str) -> list[_BatchNorm]:
     return list(norms.values())
 
 
-def _number(*stream: int) -> int:
-    """A 63-bit seed from some numbers."""
-    return int(np.random.SeedSequence(stream).generate_state(1, np.uint64)[0] >> np.uint64(1))
+# What draws come from: the Gaussian of SWAG, or the samples of a Langevin chain.
+
+
+class Posterior(Protocol):
+    """Something that models are drawn from."""
+
+    def collect(self, parameters: Mapping[str, Tensor]) -> None:
+        """Take in the parameters as they are now."""
+
+    def draw_into(
+        self,
+        parameters: Mapping[str, Tensor],
+        seed: int,
+        number: int = 0,
+        *,
+        scale: float | None = None,
+    ) -> None:
+        """Write a draw, which depends on the seed and its number alone, into parameters."""
+
+
+class Samples:
+    """States of a chain, each a draw; a seed decides their order.
+
+    Two draws of one seed are never the same sample.
+    """
+
+    def __init__(self) -> None:
+        self.states: list[dict[str, Tensor]] = []
+
+    def collect(self, parameters: Mapping[str, Tensor]) -> None:
+        """Keep a copy."""
+        self.states.append({name: value.detach().clone() for name, value in parameters.items()})
+
+    @torch.no_grad()
+    def draw_into(
+        self,
+        parameters: Mapping[str, Tensor],
+        seed: int,
+        number: int = 0,
+        *,
+        scale: float | None = None,
+    ) -> None:
+        """Write one of the states into the parameters; a chain has no scale to change."""
+        if scale is not None:
+            raise InputError(f"scale={scale!r} has no meaning for the draws of a chain.")
+        if number >= len(self.states):
+            raise InputError(f"draw {number} of a chain of {len(self.states)} states.")
+        state = self.states[np.random.default_rng(seed).permutation(len(self.states))[number]]
+        for name, value in parameters.items():
+            value.copy_(state[name])
+
+
+def empty_posterior(parameters: Mapping[str, Tensor], settings: ReleaseSettings) -> Posterior:
+    """A posterior of the kind asked for, before its first collection."""
+    if settings.sampler == "sgld":
+        return Samples()
+    return Swag(parameters, settings.rank, settings.scale, precision=settings.precision)
+
+
+def saved_posterior(
+    checkpoints: Checkpoints, name: str, settings: ReleaseSettings, device: str
+) -> Posterior | None:
+    """The posterior that `save_posterior` finished under a name, or None."""
+    if settings.sampler == "sgld":
+        tensors = checkpoints.load(name)
+        if tensors is None:
+            return None
+        samples = Samples()
+        for state in range(settings.swag_epochs):
+            samples.states.append({key: value[state] for key, value in tensors.items()})
+        return samples
+    file = checkpoints.path(name)
+    return Swag.load(file, device=device) if file is not None and file.exists() else None
+
+
+def save_posterior(checkpoints: Checkpoints, name: str, posterior: Posterior) -> None:
+    """Keep a whole posterior, so that its collections are needed no more."""
+    file = checkpoints.path(name)
+    if isinstance(posterior, Swag) and file is not None:
+        posterior.save(file)
+    elif isinstance(posterior, Samples):
+        names = posterior.states[0]
+        checkpoints.save(
+            name, {n: torch.stack([one[n] for one in posterior.states]) for n in names}
+        )

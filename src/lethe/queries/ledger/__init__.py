@@ -1,4 +1,1 @@
-"""A durable, append-only record of privacy spending.
-
-``open_ledger`` of `lethe.queries.ledger.opening` gives a `lethe.queries.ledger.contract.Ledger`.
-"""
+"""A durable, append-only record of privacy spending: see `lethe.queries.ledger.ledger`."""

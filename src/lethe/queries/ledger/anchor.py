@@ -19,6 +19,7 @@ from pathlib import Path
 
 from lethe.files import write_for_owner
 from lethe.queries.ledger.contract import Damaged, Entry, NoLedger, Unavailable
+from lethe.queries.ledger.rows import Rows
 
 _RECORD = 256  # bytes: a half or a quarter of a disk's sector, which is written whole
 _PARTS = (20, 64, 64)  # number, hash of the entry, hash of the data set's name; then the name
@@ -63,6 +64,19 @@ class Anchor:
             if entry.number > number:
                 os.pwrite(file, _record(entry), at * _RECORD)
 
+    def missing_from(self, rows: Rows) -> str:
+        """What of it a ledger lacks, in words; or nothing."""
+        ends = {key_of_name(name): name for name, _, _ in rows.heads()}
+        for key, (number, hashed) in self.read().items():
+            entry = rows.entry(ends[key], number) if key in ends else None
+            if entry is None or entry.hash != hashed:
+                whose = f"{ends[key]!r}" if key in ends else "a data set that is gone"
+                return (
+                    f"entry {number} of {whose}, which the anchor {self.path} names, is not in "
+                    "it: its end was cut, or an old copy was put back"
+                )
+        return ""
+
     @contextlib.contextmanager
     def _file(self, flags: int) -> Iterator[int]:
         try:
@@ -98,8 +112,8 @@ def _record(entry: Entry) -> bytes:
 
 def _records(file: int, path: Path) -> Iterator[tuple[str, tuple[int, int, str]]]:
     content = os.pread(file, os.fstat(file).st_size, 0)
-    for at in range(-(-len(content) // _RECORD)):
-        parts = content[at * _RECORD : (at + 1) * _RECORD].split(b" ")
+    for place in range(-(-len(content) // _RECORD)):
+        parts = content[place * _RECORD : (place + 1) * _RECORD].split(b" ")
         if tuple(map(len, parts[:3])) != _PARTS or not parts[0].isdigit():
             raise Damaged(f"{path} is no anchor of a ledger, or is damaged.")
-        yield parts[2].decode(), (at, int(parts[0]), parts[1].decode())
+        yield parts[2].decode(), (place, int(parts[0]), parts[1].decode())

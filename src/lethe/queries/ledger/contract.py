@@ -1,21 +1,14 @@
-"""What a ledger of privacy spending is: its values, its errors, and what it promises.
-
-A ledger holds data sets; each has a budget in one currency (`lethe.queries.charge.RULES`) that
-was fixed when it was entered. An answer may leave only after `Ledger.spend` has returned.
-"""
+"""What a ledger of privacy spending gives back, and its errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from lethe.errors import InputError, LetheError, RunFailed
-from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import Charge
+from lethe.queries.charge import Charge, charge_json
 
-RELATIONS = ("add/remove", "replace-one")
 UNITS = ("record", "user")
 KINDS = ("create", "grant", "raise", "spend", "answer", "accept")
 
@@ -74,33 +67,6 @@ class Receipt:
     charge: Charge
     left: Charge | None
     hash: str
-
-
-@dataclass(frozen=True)
-class Balance:
-    """What an analyst may know of a ledger: the own account, and what is public of the data set.
-
-    Attributes:
-        dataset: name.
-        analyst: name.
-        relation: which data sets count as neighbours.
-        unit: whose contribution is protected.
-        limit: own budget; None where only the data set's budget counts.
-        spent: by this analyst so far.
-        left: of `limit`; None without one.
-        queries: asked so far.
-        most_queries: allowed in all; None without a limit.
-    """
-
-    dataset: str
-    analyst: str
-    relation: str
-    unit: str
-    limit: Charge | None
-    spent: Charge
-    left: Charge | None
-    queries: int
-    most_queries: int | None
 
 
 @dataclass(frozen=True)
@@ -265,175 +231,3 @@ class Verification:
     def ok(self) -> bool:
         """Whether nothing contradicts."""
         return not self.problems
-
-
-class Ledger(Protocol):
-    """A durable, append-only record of spending; safe to share between threads and processes.
-
-    Guarantee: the sum of all charges never exceeds the budget of the data set, nor that of the
-    analyst, by a unit; a charge is on disk when `spend` returns.
-    Assumes: all answers about the data go through this ledger, and its disk keeps what it says
-    it has written.
-
-    Every method raises `NoLedger` where there is none, `Damaged` where it cannot be trusted, and
-    `Unavailable` where it is locked, full or out of reach.
-    """
-
-    def create(
-        self,
-        dataset: str,
-        budget: Charge,
-        *,
-        fingerprint: str,
-        relation: str,
-        unit: str,
-        analysts: Mapping[str, Charge] | None = None,
-        queries: int | None = None,
-        schema: str = "",
-    ) -> None:
-        """Enter a data set; rule, neighbours, unit and schema are fixed for good.
-
-        Args:
-            dataset: name.
-            budget: in all.
-            fingerprint: keyed hash of the data; empty binds the budget to no content. It is kept
-                and compared, and never shown.
-            relation: of `RELATIONS`.
-            unit: of `UNITS`.
-            analysts: own budgets by name; None lets anybody ask who can open the ledger.
-            queries: most queries an analyst.
-            schema: as declared, JSON; empty for none.
-
-        Raises:
-            InputError: a value breaks a rule, or the data set is there already.
-        """
-
-    def grant(
-        self, dataset: str, analyst: str, limit: Charge, *, queries: int | None = None
-    ) -> None:
-        """Give an analyst a budget, or another one than before; what was spent stays spent.
-
-        The first grant of a data set that was open to anybody closes it to all others.
-
-        Raises:
-            InputError: a value breaks a rule.
-        """
-
-    def raise_budget(self, dataset: str, budget: Charge, *, reason: str) -> None:
-        """Raise what may be spent in all: an entry of its own, shown wherever the budget is.
-
-        Raises:
-            InputError: not above the present budget, another rule, or no reason.
-        """
-
-    def spend(
-        self, *, dataset: str, analyst: str, query: str, guarantee: Guarantee, fingerprint: str
-    ) -> Receipt:
-        """Pay for one query; it is on disk when this returns.
-
-        Args:
-            dataset: name.
-            analyst: who asks.
-            query: canonical text: the same question must be the same text.
-            guarantee: of the answer.
-            fingerprint: of the data that the answer is drawn from.
-
-        Raises:
-            BudgetExhausted: does not fit; the analyst's own budget is looked at first.
-            UnknownAnalyst: no grant.
-            QueryLimit: no more queries.
-            Mismatch: relation, unit or fingerprint differ.
-            InputError: a cost that the rule cannot add up.
-        """
-
-    def answered(self, receipt: Receipt, answer: str) -> None:
-        """Store the noisy answer of a query that was paid for; once.
-
-        Args:
-            receipt: of `spend`.
-            answer: JSON.
-
-        Raises:
-            InputError: no such entry, answered already, or not JSON.
-        """
-
-    def stored(self, dataset: str, analyst: str, query: str) -> str | None:
-        """The stored answer if this analyst has asked this before; it costs nothing."""
-
-    def paid(self, dataset: str, analyst: str, query: str) -> bool:
-        """Whether this analyst has paid for this question, be it answered or not."""
-
-    def balance(self, dataset: str, analyst: str) -> Balance:
-        """What this analyst may know.
-
-        Raises:
-            UnknownAnalyst: no grant, and none asks without one.
-        """
-
-    def check(self) -> None:
-        """Refuse a ledger that was cut or put back, as far as that can be told; cheap.
-
-        Raises:
-            Damaged: the file beside it or the anchor says so, or is missing.
-        """
-
-    def accept(self, reason: str) -> str:
-        """Go on with a ledger that `check` refuses: an entry in every chain, shown wherever the
-        budgets are, says what was wrong and why that is accepted. An anchor is written anew.
-
-        Returns:
-            What was wrong.
-
-        Raises:
-            InputError: nothing is wrong, or no reason.
-        """
-
-    @property
-    def anchored(self) -> bool:
-        """Whether a head that is kept elsewhere was compared."""
-
-    def write_anchor(self, path: Path) -> None:
-        """Keep the heads of all data sets elsewhere; see `lethe.queries.ledger.anchor`.
-
-        Raises:
-            Damaged: there is an anchor, and this ledger is not the one it was taken from.
-        """
-
-    def datasets(self) -> Sequence[str]:
-        """Names of the data sets, sorted."""
-
-    def status(self, dataset: str) -> Status:
-        """Where the budget stands."""
-
-    def entries(self, dataset: str) -> Iterator[Entry]:
-        """All entries in their order."""
-
-    def verify(self, heads: Sequence[str] = ()) -> Verification:
-        """Read and check every entry.
-
-        A chain of hashes finds what was changed, left out or added in the middle, and the kept
-        head finds a cut tail. It cannot find a ledger that somebody has written anew from some
-        entry on, or put back from an old copy: for that, keep a head elsewhere and give it here.
-
-        Args:
-            heads: hashes kept elsewhere; each must be in one of the chains.
-        """
-
-    def export(self, dataset: str) -> Iterator[dict[str, Any]]:
-        """Entries as plain values with `body` and `state` parsed, for JSON Lines and csv.
-
-        The fingerprint of the data is left out, so hashes are checked by `verify`, not from this.
-        """
-
-    def close(self) -> None:
-        """Let go of the file or the connection."""
-
-
-def charge_json(charge: Charge) -> dict[str, Any]:
-    """Plain values of a charge."""
-    return {
-        "amount": charge.amount,
-        "delta": charge.delta,
-        "units": charge.units,
-        "delta_units": charge.delta_units,
-    }

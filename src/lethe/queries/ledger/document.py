@@ -16,11 +16,10 @@ from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.rules import QUERY_METRICS, Rule, parse_rule
 from lethe.evidence.spending import CONFIDENCE, counted
-from lethe.queries.charge import Charge
+from lethe.queries.charge import Charge, charge_json, in_words
 from lethe.queries.ledger.chain import Accounts
-from lethe.queries.ledger.contract import Entry, Ledger, Status, Verification, charge_json
-from lethe.queries.ledger.limits import in_words
-from lethe.queries.ledger.opening import rollback_assumption
+from lethe.queries.ledger.contract import Entry, Status, Verification
+from lethe.queries.ledger.ledger import Ledger, rollback_assumption
 from lethe.queries.ledger.words import budget_words
 
 Json = dict[str, Any]

@@ -7,14 +7,12 @@ for ``synchronous_commit`` and a server with ``fsync`` switched off is refused.
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from lethe.errors import InputError, require
+from lethe.errors import InputError, LetheError, require
 from lethe.queries.ledger.contract import Damaged, NoLedger, Unavailable
-from lethe.queries.ledger.rows import TABLES, Rows
+from lethe.queries.ledger.rows import TABLES, Rows, Store
 
 if TYPE_CHECKING:
     import psycopg
@@ -50,7 +48,7 @@ TRIGGERS = {
 }
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """See `lethe.queries.ledger.rows.Store`.
 
     Args:
@@ -61,11 +59,9 @@ class PostgresStore:
     """
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         self._driver = require("psycopg", "postgres")
         self._url = url
-        self._connection: psycopg.Connection[Any] | None = None
-        self._inherited: list[Any] = []
-        self._owner, self._mutex = os.getpid(), threading.RLock()
 
     def prepare(self) -> None:
         """Make the tables if there are none."""
@@ -125,14 +121,6 @@ class PostgresStore:
             there = {row[0] for row in self._ledger().execute(said)}
         return [f"the trigger {name} is missing or off" for name in TRIGGERS if name not in there]
 
-    def close(self) -> None:
-        """Let go of the connection."""
-        if self._owner == os.getpid():
-            with self._mutex:
-                if self._connection is not None:
-                    self._connection.close()
-                    self._connection = None
-
     def _ledger(self) -> psycopg.Connection[Any]:
         connection = self._connected()
         if not _is_ledger(connection):
@@ -159,28 +147,19 @@ class PostgresStore:
                 fresh.close()
                 raise
             self._connection = fresh
-        return self._connection
+        connected: psycopg.Connection[Any] = self._connection
+        return connected
 
-    @contextlib.contextmanager
-    def _speaking(self) -> Iterator[None]:
-        """One thread at a time, and every error of the driver in Lethe's voice."""
-        if self._owner != os.getpid():  # forked: two processes cannot share one conversation
-            self._inherited.append(self._connection)
-            self._connection = None
-            self._owner, self._mutex = os.getpid(), threading.RLock()
+    def _said(self, error: Exception) -> LetheError | None:
         errors = self._driver.errors
-        with self._mutex:
-            try:
-                yield
-            except (errors.RaiseException, errors.IntegrityError, errors.DataError) as error:
-                raise Damaged(
-                    f"the ledger contradicts itself: {_first(error)} Nothing was spent."
-                ) from error
-            except self._driver.Error as error:
-                raise Unavailable(
-                    f"the ledger's server cannot be used: {_first(error)} No answer may leave; "
-                    "if the connection broke at the very end, the cost may have been recorded."
-                ) from error
+        if isinstance(error, (errors.RaiseException, errors.IntegrityError, errors.DataError)):
+            return Damaged(f"the ledger contradicts itself: {_first(error)} Nothing was spent.")
+        if isinstance(error, self._driver.Error):
+            return Unavailable(
+                f"the ledger's server cannot be used: {_first(error)} No answer may leave; "
+                "if the connection broke at the very end, the cost may have been recorded."
+            )
+        return None
 
 
 def _rows(connection: psycopg.Connection[Any]) -> Rows:

@@ -1,13 +1,18 @@
-"""The statements of a ledger, once for SQLite and for PostgreSQL."""
+"""What SQLite and PostgreSQL share: the statements of a ledger, and how a connection is used."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
-from lethe.queries.ledger.chain import fields_of, genesis, hash_of
-from lethe.queries.ledger.contract import Damaged, Entry
+from lethe.errors import LetheError, did_you_mean
+from lethe.queries.ledger.chain import Account, Accounts, fields_of, genesis, trusted
+from lethe.queries.ledger.contract import Damaged, Entry, NoLedger
 
 FIELDS = "dataset, number, kind, time, analyst, key, answers, body, state, previous, hash"
 TABLES = (
@@ -64,6 +69,40 @@ class Rows:
         return self._one(
             "dataset = ? AND analyst = ? ORDER BY number DESC LIMIT 1", (dataset, analyst)
         )
+
+    def last(self, dataset: str) -> tuple[Entry, Accounts]:
+        """The last entry of a data set, and where its accounts stand.
+
+        Raises:
+            NoLedger: no such data set.
+            Damaged: it is not the entry that the head names.
+        """
+        head = self.head(dataset)
+        if head is None:
+            known = [name for name, _, _ in self.heads()]
+            raise NoLedger(
+                f"dataset={dataset!r} is not in this ledger.{did_you_mean(dataset, known)} "
+                "`lethe budget create` enters it."
+            )
+        entries, expected = head
+        if not isinstance(entries, int):
+            raise Damaged(
+                f"the head of {dataset!r} is no number; `lethe budget verify` tells more."
+            )
+        last = trusted(self.entry(dataset, entries - 1), f"the last entry of {dataset!r}")
+        if last.hash != expected:
+            raise Damaged(
+                f"the last entry of {dataset!r} is not the one the head names. Nothing was spent; "
+                "`lethe budget verify` tells more."
+            )
+        return last, Accounts.from_text(last.state)
+
+    def account(self, dataset: str, analyst: str) -> Account | None:
+        """Where an analyst stands; None for one who was granted nothing and never asked."""
+        found = self.latest(dataset, analyst)
+        if found is None:
+            return None
+        return Accounts.from_text(trusted(found, f"the account of {analyst!r}").state).own
 
     def answer(self, dataset: str, analyst: str, key: str) -> Entry | None:
         """The last stored answer to a query."""
@@ -134,9 +173,18 @@ class Rows:
             yield Entry(*row)
 
 
-class Store(Protocol):
-    """Where the rows are kept."""
+class Store(ABC):
+    """Where the rows are kept: one connection, one thread at a time, never that of a parent."""
 
+    def __init__(self) -> None:
+        self._connection: Any = None
+        self._inherited: list[Any] = []
+        self._start()
+
+    def _start(self) -> None:
+        self._owner, self._mutex = os.getpid(), threading.RLock()
+
+    @abstractmethod
     def prepare(self) -> None:
         """Make the tables if there is no ledger yet.
 
@@ -144,9 +192,11 @@ class Store(Protocol):
             InputError: something else is there.
         """
 
+    @abstractmethod
     def reading(self) -> AbstractContextManager[Rows]:
         """One view that stays the same."""
 
+    @abstractmethod
     def writing(self, dataset: str) -> AbstractContextManager[Rows]:
         """Alone with a data set; on leaving everything is on disk, after an error nothing is.
 
@@ -154,37 +204,44 @@ class Store(Protocol):
             Damaged: the ledger was put back or cut, as far as the store itself can tell.
         """
 
+    @abstractmethod
     def accepting(self) -> AbstractContextManager[Rows]:
         """Alone with all data sets, also where `writing` would refuse; repairs what it asks for."""
 
+    @abstractmethod
     def rollback(self) -> str:
         """What says that the ledger was put back or cut, or that this is not known; or nothing."""
 
+    @abstractmethod
     def problems(self) -> list[str]:
         """What is wrong with the file or the tables themselves."""
 
+    @abstractmethod
+    def _said(self, error: Exception) -> LetheError | None:
+        """An error of the driver in Lethe's voice; None for any other."""
+
     def close(self) -> None:
         """Let go."""
+        if self._owner == os.getpid():
+            with self._mutex:
+                if self._connection is not None:
+                    self._connection.close()
+                    self._connection = None
 
-
-def trusted(entry: Entry | None, what: str) -> Entry:
-    """Return the entry if it is there and fits its own hash.
-
-    Raises:
-        Damaged: it does not.
-    """
-    if entry is None or not fits_hash(entry):
-        why = "is missing" if entry is None else "does not fit its hash"
-        raise Damaged(
-            f"{what} {why}: the ledger was changed by something else. Nothing was spent; "
-            "`lethe budget verify` tells more."
-        )
-    return entry
-
-
-def fits_hash(entry: Entry) -> bool:
-    """Whether an entry is as it was written; a value of another type does not fit either."""
-    try:
-        return hash_of(entry) == entry.hash
-    except (TypeError, ValueError):
-        return False
+    @contextlib.contextmanager
+    def _speaking(self) -> Iterator[None]:
+        """One thread at a time, and every error of the driver in Lethe's voice."""
+        if self._owner != os.getpid():
+            # Forked: two processes cannot share one conversation, and SQLite forbids to close the
+            # parent's, so it is kept as it is.
+            self._inherited.append(self._connection)
+            self._connection = None
+            self._start()
+        with self._mutex:
+            try:
+                yield
+            except Exception as error:
+                said = self._said(error)
+                if said is None:
+                    raise
+                raise said from error

@@ -14,7 +14,6 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +21,8 @@ from pathlib import Path
 from lethe.errors import InputError, LetheError
 from lethe.files import keep_private
 from lethe.queries.ledger.contract import Damaged, NoLedger, Unavailable
-from lethe.queries.ledger.refusals import refused
-from lethe.queries.ledger.rows import TABLES, Rows
+from lethe.queries.ledger.rows import TABLES, Rows, Store
+from lethe.queries.ledger.words import refused
 
 APPLICATION = 0x4C657468  # "Leth"
 PATIENCE = 30.0  # seconds to wait for other writers
@@ -47,7 +46,7 @@ TRIGGERS = (
     "(SELECT 1 FROM lethe_heads WHERE dataset = NEW.dataset) "
     "BEGIN SELECT RAISE(ABORT, 'a data set is entered once'); END",
 )
-_FULL, _CORRUPT = (sqlite3.SQLITE_FULL,), (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _AWAY = (
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -60,7 +59,7 @@ _AWAY = (
 )
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """See `lethe.queries.ledger.rows.Store`.
 
     Args:
@@ -68,13 +67,8 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self.path = path
-        self._inherited: list[sqlite3.Connection] = []
-        self._connection: sqlite3.Connection | None = None
-        self._start()
-
-    def _start(self) -> None:
-        self._owner, self._mutex = os.getpid(), threading.RLock()
 
     def prepare(self) -> None:
         """Make file and tables if there are none.
@@ -179,7 +173,7 @@ class SqliteStore:
         with self._speaking():
             connection, known = self._connected(), self._known()
             found = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]
-            wrong = [] if found == ["ok"] else [f"the file is damaged: {one}" for one in found]
+            wrong = [] if found == ["ok"] else [f"the file is damaged: {fault}" for fault in found]
             made = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql > ''"))
             due = {_named(statement): statement for statement in (*TABLES, *TRIGGERS)}
             wrong += [
@@ -188,14 +182,6 @@ class SqliteStore:
                 if made.get(name) != due.get(name)
             ]
             return [*wrong, *filter(None, [self._wrong(_total(connection), known)])]
-
-    def close(self) -> None:
-        """Let go of the file."""
-        if self._owner == os.getpid():
-            with self._mutex:
-                if self._connection is not None:
-                    self._connection.close()
-                    self._connection = None
 
     def _there(self) -> bool:
         """Whether the file is a ledger already; refuses a database of something else."""
@@ -225,7 +211,8 @@ class SqliteStore:
                 connection.close()
                 raise
             self._connection = connection
-        return self._connection
+        connected: sqlite3.Connection = self._connection
+        return connected
 
     def _open(self, mode: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -250,29 +237,15 @@ class SqliteStore:
             raise
         return connection
 
-    @contextlib.contextmanager
-    def _speaking(self) -> Iterator[None]:
-        """One thread at a time, and every error of SQLite in Lethe's voice."""
-        if self._owner != os.getpid():  # forked: SQLite forbids to use or close the parent's
-            if self._connection is not None:
-                self._inherited.append(self._connection)
-                self._connection = None
-            self._start()
-        with self._mutex:
-            try:
-                yield
-            except sqlite3.Error as error:
-                raise self._said(error) from error
-            except UnicodeDecodeError as error:  # of a damaged text, in a message of SQLite
-                raise self._damaged("is damaged", error) from error
-            except OSError as error:
-                raise Unavailable(
-                    f"{self.path} cannot be used: {error.strerror or error}. {_NOTHING}"
-                ) from error
-
-    def _said(self, error: sqlite3.Error) -> LetheError:
+    def _said(self, error: Exception) -> LetheError | None:
+        if isinstance(error, UnicodeDecodeError):  # of a damaged text, in a message of SQLite
+            return self._damaged("is damaged", error)
+        if isinstance(error, OSError):
+            return Unavailable(f"{self.path} cannot be used: {error.strerror or error}. {_NOTHING}")
+        if not isinstance(error, sqlite3.Error):
+            return None
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in _FULL:
+        if code == sqlite3.SQLITE_FULL:
             return Unavailable(
                 f"{self.path} cannot be written: the disk is full. {_NOTHING} Free some space "
                 "and ask again."

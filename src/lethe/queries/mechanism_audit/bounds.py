@@ -3,32 +3,41 @@
 The runs are parted in the order they were made: on the first part scores are learned, on the
 second a score and a threshold are chosen, and the last part, which neither has seen, is bounded at
 that one event and its opposite. So no choice needs a correction; several pairs share the level.
+
+The second half says what a number of runs can show at all, and how often it would catch noise that
+is too small.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import xlog1py, xlogy
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, xlog1py, xlogy
 
 from lethe.errors import check_at_least
 from lethe.evidence.epsilon import best_ratio, epsilon_bound, gdp_bound, mu_of
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.thresholds import Fixed, bounded_rates
-from lethe.queries.mechanism_audit.claim import Claim
-from lethe.queries.mechanism_audit.outcomes import Outcomes
+from lethe.evidence.gdp import gdp_delta, last_true
+from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.thresholds import Fixed, bounded_rates, lower_limit, upper_limit
+from lethe.queries.mechanism_audit.runs import Outcomes
+from lethe.queries.mechanism_audit.settings import FEWEST, Claim
 from lethe.queries.mechanism_audit.statistics import Statistic, learn
 
 Float = NDArray[np.float64]
 LEARN, CHOOSE = 0.3, 0.2  # shares of the runs; the rest is bounded
-FEWEST = 100  # runs on each input
 _CANDIDATES = 256
 _NEARLY = 0.95  # of the best score: an easier one is taken that shows this much
 _ANY_DELTA = 1e-6  # `gdp_bound` wants one; mu does not depend on it
 _ORDERS = np.concatenate([[1.0], np.geomspace(1.01, 1000, 120)])
+ENOUGH = 0.95  # power from which on a limit below the claim counts as a pass
+HALF = 2.0  # times too little noise: half of it
+_DRAWS = 2000
+_MOST_RUNS = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +98,11 @@ def bound_pair(
     statistics = learn(first.part(0, learned), second.part(0, learned), seed)
     merit = merit_of(claim)
     sides = [side.part(learned, chosen) for side in (first, second)]
-    tried = [_choose(one, sides[0], sides[1], 1 - confidence, merit) for one in statistics]
+    tried = [
+        _choose(statistic, sides[0], sides[1], 1 - confidence, merit) for statistic in statistics
+    ]
     most = max(shown for shown, _, _ in tried)
-    _, threshold, best = next(one for one in tried if one[0] >= min(most, _NEARLY * most))
+    _, threshold, best = next(choice for choice in tried if choice[0] >= min(most, _NEARLY * most))
     rest = [best.scores(side.part(chosen, len(side))) for side in (first, second)]
     limit = _limit(rest[0], rest[1], threshold, claim, confidence, relation)
     shares = float((rest[0] >= threshold).mean()), float((rest[1] >= threshold).mean())
@@ -204,3 +215,93 @@ def _accused(shares: tuple[float, float], claim: Claim) -> bool:
     if claim.measure != "epsilon" or first <= second:
         return True
     return (first - claim.delta) * (1 - first) >= second * (1 - second - claim.delta)
+
+
+def largest(claim: Claim, runs: int, level: float) -> float:
+    """The largest limit that so many runs can prove, of answers that give the input away.
+
+    Args:
+        claim: the measure.
+        runs: on each input, in all.
+        level: 1 - confidence of one pair.
+    """
+    n = bounded_runs(runs)
+    high = np.atleast_1d(lower_limit(n, n, level / 2))
+    low = np.atleast_1d(upper_limit(0, n, level / 2))
+    return max(0.0, float(merit_of(claim)(high, low)[0]))
+
+
+def power(claim: Claim, less: float, runs: int, level: float, seed: int = 0) -> Estimate:
+    """How often a mechanism with too little noise would be caught, on its worst pair.
+
+    The Laplace mechanism stands for a pure epsilon, the Gaussian for a delta above 0, rho and mu;
+    the event is its best. Simulated from the two binomial counts alone.
+
+    Args:
+        claim: with a value.
+        less: how many times too small the noise is, >= 1.
+        runs: on each input, in all.
+        level: 1 - confidence of one pair.
+        seed: of the simulation.
+    """
+    assert claim.value is not None
+    n = bounded_runs(runs)
+    high, low = _best_event(claim, less, n, level)
+    rng = np.random.default_rng(seed)
+    hits, alarms = rng.binomial(n, high, _DRAWS), rng.binomial(n, low, _DRAWS)
+    found = _merit(claim, hits, alarms, n, level)
+    return clopper_pearson(int((found > claim.value).sum()), _DRAWS)
+
+
+def smallest(claim: Claim, runs: int, level: float) -> float | None:
+    """Times by which noise must be too small to be caught with power 0.95; None beyond 1,000."""
+
+    def missed(log_less: float) -> bool:
+        return (power(claim, math.exp(log_less), runs, level).value or 0.0) < ENOUGH
+
+    if missed(math.log(1000)):
+        return None
+    low, high = 0.0, math.log(1000)
+    for _ in range(12):
+        middle = (low + high) / 2
+        low, high = (middle, high) if missed(middle) else (low, middle)
+    return math.exp(high)
+
+
+def runs_needed(claim: Claim, level: float) -> int | None:
+    """Runs on each input that catch half the noise with power 0.95; None beyond ten million."""
+    runs = float(FEWEST)
+    while runs <= _MOST_RUNS:
+        if (power(claim, HALF, round(runs), level).value or 0.0) >= ENOUGH:
+            return math.ceil(runs / 100) * 100
+        runs *= 1.2
+    return None
+
+
+def _best_event(claim: Claim, less: float, n: int, level: float) -> tuple[float, float]:
+    """Its probabilities under both inputs."""
+    high, low = _curve(claim, less)
+    shown = _merit(claim, np.round(n * high), np.round(n * low), n, level)
+    best = int(np.argmax(shown))
+    return float(high[best]), float(low[best])
+
+
+def _curve(claim: Claim, less: float) -> tuple[Float, Float]:
+    """Probabilities of events under both inputs of a mechanism with `less` times less noise."""
+    assert claim.value is not None
+    if claim.measure == "epsilon" and claim.delta == 0:
+        # Below the first of two centres: half, and half of e^-epsilon; further out both shrink.
+        high = 0.5 * np.geomspace(1, 0.01, 40)
+        return high, high * math.exp(-less * claim.value)
+    mu = claim.value
+    if claim.measure == "rho":
+        mu = math.sqrt(2 * claim.value)
+    elif claim.measure == "epsilon":
+        epsilon, delta = claim.value, claim.delta
+        mu = last_true(lambda mu: gdp_delta(mu, epsilon) <= delta)
+    cut = np.linspace(-4, 4, 161)
+    return ndtr(less * mu - cut), ndtr(-cut)
+
+
+def _merit(claim: Claim, hits: ArrayLike, alarms: ArrayLike, n: int, level: float) -> Float:
+    return merit_of(claim)(lower_limit(hits, n, level / 2), upper_limit(alarms, n, level / 2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lethe.assess.run import Facts, Subject, Verdict, attack, check, run
 from lethe.evidence.estimate import Estimate, Measured
@@ -13,12 +13,12 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import empirical_only
 from lethe.evidence.rules import FAIL, Rule, joint_outcome, judge
-from lethe.queries.mechanism_audit import reach
-from lethe.queries.mechanism_audit.claim import Claim
-from lethe.queries.mechanism_audit.reach import ENOUGH
-from lethe.queries.mechanism_audit.reuse import MOST
-from lethe.queries.mechanism_audit.settings import REUSE, MechanismSettings
-from lethe.queries.mechanism_audit.study import Measurement, Study
+from lethe.queries.mechanism_audit import bounds as reach
+from lethe.queries.mechanism_audit.bounds import ENOUGH
+from lethe.queries.mechanism_audit.settings import MOST, REUSE, Claim, MechanismSettings
+
+if TYPE_CHECKING:
+    from lethe.queries.mechanism_audit.audit import Measurement, Study
 
 Json = dict[str, Any]
 _APART = 0.01  # of the shares of an odd answer on both inputs, from which on it is told

@@ -118,13 +118,14 @@ def users_pairs(make: Callable[[], Any], reference: str) -> list[Pair]:
             "neighbour) or (name, data, neighbour), at least one."
         )
     pairs = []
-    for at, one in enumerate(made, start=1):
-        if isinstance(one, tuple) and len(one) == 3 and isinstance(one[0], str):
-            pairs.append(Pair(*one))
-        elif isinstance(one, tuple) and len(one) == 2:
-            pairs.append(Pair(f"pair {at}", *one))
+    for place, pair in enumerate(made, start=1):
+        if isinstance(pair, tuple) and len(pair) == 3 and isinstance(pair[0], str):
+            pairs.append(Pair(*pair))
+        elif isinstance(pair, tuple) and len(pair) == 2:
+            pairs.append(Pair(f"pair {place}", *pair))
         else:
             raise InputError(
-                f"{reference}: entry {at} is no tuple (data, neighbour) or (name, data, neighbour)."
+                f"{reference}: entry {place} is no tuple (data, neighbour) or "
+                "(name, data, neighbour)."
             )
     return pairs

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.queries.mechanism_audit.outcomes import NUMBER, Outcomes
+from lethe.queries.mechanism_audit.runs import NUMBER, Outcomes
 
 Float = NDArray[np.float64]
 Own = tuple[str, tuple[float, ...]]  # pattern and numbers of an answer that repeats
@@ -126,8 +126,8 @@ def lowest_bits(outcomes: Outcomes) -> Outcomes:
     fraction, exponent = np.frexp(np.where(missing, 0.0, numbers))
     whole = np.abs(fraction * 2.0**53).astype(np.int64)
     bit = np.log2(np.maximum(whole & -whole, 1)).astype(np.int64) + exponent - 53
-    told = np.where(whole == 0, "zero", np.char.add("2^", bit.astype(np.str_)))
-    patterns = np.where(missing, outcomes.patterns, told)
+    lowest = np.where(whole == 0, "zero", np.char.add("2^", bit.astype(np.str_)))
+    patterns = np.where(missing, outcomes.patterns, lowest)
     return Outcomes(patterns, np.full((len(outcomes), 1), np.nan))
 
 
@@ -180,9 +180,9 @@ def learn(first: Outcomes, second: Outcomes, seed: int) -> list[Statistic]:
     if first.scalar:
         return [*_value(first, second), learn_cells(first, second), *_bits(first, second)]
     found: list[Statistic] = [learn_cells(first, second)]
-    for at in range(min(first.numbers.shape[1], PLACES)):
-        sides = first.column(at), second.column(at)
-        found += [*_value(*sides, at), learn_cells(*sides, at), *_bits(*sides, at)]
+    for place in range(min(first.numbers.shape[1], PLACES)):
+        sides = first.column(place), second.column(place)
+        found += [*_value(*sides, place), learn_cells(*sides, place), *_bits(*sides, place)]
     return [*found, *_classifiers(first, second, seed)]
 
 
@@ -272,8 +272,8 @@ def _classifiers(first: Outcomes, second: Outcomes, seed: int) -> list[Statistic
     seen = Seen(
         tuple(pattern for pattern, _ in common),
         tuple(
-            (at, word)
-            for at, counted in enumerate(words[:PLACES])
+            (place, word)
+            for place, counted in enumerate(words[:PLACES])
             for word, _ in counted
             if word not in (None, NUMBER)
         ),
@@ -286,15 +286,15 @@ def _classifiers(first: Outcomes, second: Outcomes, seed: int) -> list[Statistic
             max_iter=40, max_leaf_nodes=8, early_stopping=False, random_state=seed
         ),
     }
-    return [Classifier(name, one.fit(table, label), seen) for name, one in made.items()]
+    return [Classifier(name, model.fit(table, label), seen) for name, model in made.items()]
 
 
 def _features(outcomes: Outcomes, seen: Seen) -> Float:
     """Numbers (0 where there is none), an indicator of each pattern and of each word in a place."""
     places = [_split(pattern) for pattern in outcomes.patterns.tolist()]
     columns = [outcomes.patterns == pattern for pattern in seen.patterns]
-    for at, word in seen.words:
-        columns.append(np.asarray([len(row) > at and row[at] == word for row in places]))
+    for place, word in seen.words:
+        columns.append(np.asarray([len(row) > place and row[place] == word for row in places]))
     indicators = np.stack(columns, axis=1).astype(np.float64)
     return np.concatenate([np.nan_to_num(outcomes.numbers), indicators], axis=1)
 

@@ -6,7 +6,6 @@ what OpenDP's privacy map gives.
 
 from __future__ import annotations
 
-from lethe.queries.mechanisms.above_threshold import AboveThreshold
 from lethe.queries.mechanisms.additive import (
     discrete_gaussian,
     discrete_laplace,
@@ -20,9 +19,9 @@ from lethe.queries.mechanisms.choosing import (
     noisy_max,
     permute_and_flip_probabilities,
 )
-from lethe.queries.mechanisms.finding_keys import found_keys
 from lethe.queries.mechanisms.responding import randomized_response
-from lethe.queries.mechanisms.spend import Neighbours, Spend
+from lethe.queries.mechanisms.threshold import AboveThreshold, found_keys
+from lethe.queries.privacy import Neighbours, Spend
 
 __all__ = [
     "AboveThreshold",

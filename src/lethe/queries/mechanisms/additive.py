@@ -8,20 +8,218 @@ textbook samplers (Mironov 2012).
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lethe.errors import InputError, check_between
-from lethe.evidence.gdp import gdp_mu
-from lethe.queries.answer import Answer
-from lethe.queries.mechanisms.law import Law
-from lethe.queries.mechanisms.library import fitted, opendp, scalar, vector
-from lethe.queries.mechanisms.spend import Neighbours, Spend
+import numpy as np
+from scipy.special import ndtri
 
+from lethe.errors import InputError, check_between, check_choice, require
+from lethe.evidence.gdp import gdp_mu, last_true
+from lethe.queries.answer import Answer
+from lethe.queries.privacy import Neighbours, Spend
+
+_LEAST, _MOST = 1e-9, 1e100  # of a scale, in units of the value
 _WHOLE = 2**62  # exact values beyond are clamped, which moves no two of them apart
 _EXACT = 2**53  # the same for noise on real numbers
+LAWS = ("laplace", "discrete laplace", "gaussian", "discrete gaussian")
+_OUT = 1 + 1e-12  # limits are rounded outwards
+_SUMMED = 1e4  # sd up to which the discrete Gaussian is summed term by term
+_APART = 1.02  # scales of a sum of Laplace noises are widened until they differ by this
+
+
+@functools.cache
+def opendp() -> Any:
+    """The library, with the features on that its constructors ask for.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    prelude = require("opendp.prelude", "queries")
+    prelude.enable_features("contrib")
+    return prelude
+
+
+def scalar(kind: str) -> tuple[Any, Any]:
+    """Domain and metric of one number, ``i64`` or ``f64``."""
+    return _atom(kind), opendp().absolute_distance(T=kind)
+
+
+def vector(kind: str, norm: str) -> tuple[Any, Any]:
+    """Domain and metric of many numbers; `norm` is ``l1`` or ``l2``."""
+    dp = opendp()
+    metric = dp.l1_distance(T=kind) if norm == "l1" else dp.l2_distance(T="f64")
+    return dp.vector_domain(_atom(kind)), metric
+
+
+def _atom(kind: str) -> Any:
+    dp = opendp()
+    return dp.atom_domain(T=kind, nan=False) if kind == "f64" else dp.atom_domain(T=kind)
+
+
+def _built(law: str, kind: str, space: str, scale: float) -> Any:
+    dp = opendp()
+    if law in ("laplace", "gaussian"):
+        make = dp.m.make_laplace if law == "laplace" else dp.m.make_gaussian
+        return make(*(scalar(kind) if space == "scalar" else vector(kind, space)), scale=scale)
+    pure = law == "report noisy max"
+    divergence = dp.max_divergence() if pure else dp.zero_concentrated_divergence()
+    domain = dp.vector_domain(_atom(kind))
+    metric = dp.linf_distance(T=kind, monotonic=space == "monotone")
+    return dp.m.make_noisy_max(domain, metric, divergence, scale=scale)
+
+
+@functools.lru_cache(maxsize=256)
+def fitted(
+    law: str, kind: str, space: str, scale: float, distance: float, most: float
+) -> tuple[Any, float]:
+    """A measurement of about this scale whose map was seen to be within `most`.
+
+    The map rounds up, so that the scale of the formula may miss by a last digit: it grows by as
+    much as is needed. A measurement holds no state and no seed: the next question with the same
+    cost draws from it again.
+
+    Args:
+        law: "laplace", "gaussian", "exponential" or "report noisy max".
+        kind: of the exact values: ``i64`` or ``f64``.
+        space: "scalar", "l1" or "l2" of numbers; "monotone" or "any" of scores.
+        scale: by the formula.
+        distance: of neighbours, as the map wants it.
+        most: of the loss, in the measure's own currency.
+
+    Returns:
+        The measurement and its scale.
+
+    Raises:
+        InputError: a scale out of all proportion.
+    """
+    check_between("scale of the noise", scale, _LEAST, _MOST)
+    grow = 2.0**-52
+    while grow < 1e-3:
+        measurement = _built(law, kind, space, scale)
+        if measurement.map(distance) <= most:
+            return measurement, scale
+        scale, grow = scale * (1 + grow), 2 * grow
+    raise InputError(
+        f"no noise of about scale {scale:g} was seen to cost at most {most:g}: "
+        "ask for a larger epsilon, rho or mu."
+    )
+
+
+@dataclass(frozen=True)
+class Law:
+    """A symmetric noise law.
+
+    Attributes:
+        name: one of `LAWS`; the discrete ones live on whole numbers.
+        scale: b of P(x) ~ exp(-|x|/b), or sigma of P(x) ~ exp(-x^2 / (2 sigma^2)).
+
+    >>> Law("laplace", 1.0).reach(0.95) > 2.9957
+    True
+    >>> Law("discrete laplace", 1.0).reach(0.95)
+    3.0
+    """
+
+    name: str
+    scale: float
+
+    def __post_init__(self) -> None:
+        check_choice("law", self.name, LAWS)
+        check_between("scale", self.scale, 0, math.inf, open_low=True, open_high=True)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether it lives on whole numbers."""
+        return self.name.startswith("discrete")
+
+    @property
+    def label(self) -> str:
+        """For `Answer.mechanism`."""
+        return f"{self.name} (OpenDP)"
+
+    @property
+    def variance(self) -> float:
+        """Of the continuous law; of a discrete one an upper limit."""
+        return (2 if "laplace" in self.name else 1) * self.scale**2
+
+    def reach(self, confidence: float) -> float:
+        """The least q with P(|noise| > q) <= 1 - confidence, rounded outwards."""
+        check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+        miss = 1 - confidence
+        if self.name == "laplace":
+            return -self.scale * math.log(miss) * _OUT
+        if self.name == "discrete laplace":
+            return float(_discrete_laplace(self.scale, miss))
+        if self.name == "gaussian":
+            return float(-ndtri(miss / 2)) * self.scale * _OUT
+        return float(_discrete_gaussian(self.scale, miss))
+
+    def reach_of_sum(self, weights: Sequence[float], confidence: float) -> float:
+        """The same of a weighted sum of independent draws; an upper limit within 2 % or so.
+
+        The tail of a sum of Laplace noises with different scales b_i is the sum of
+        e^(-t/b_i) times the product of b_i^2 / (b_i^2 - b_j^2) over the others; equal scales are
+        widened until they differ, which only widens the sum. A discrete law stays within one
+        step of its continuous one when both are drawn by quantiles, which is added.
+
+        Args:
+            weights: any signs; at most 8 for the Laplace laws.
+            confidence: in (0, 1).
+        """
+        sizes = np.sort(np.abs(np.asarray(weights, dtype=np.float64)))
+        sizes = sizes[sizes > 1e-12 * sizes[-1]] if len(sizes) else sizes
+        if not len(sizes):
+            return 0.0
+        if len(sizes) == 1:
+            return self.reach(confidence) * float(sizes[0]) * _OUT
+        steps = 2 * float(sizes.sum()) if self.discrete else 0.0
+        if "gaussian" in self.name:
+            spread = self.scale * math.sqrt(float(sizes @ sizes))
+            return Law("gaussian", spread).reach(confidence) + steps
+        if len(sizes) > 8:
+            raise InputError(f"a sum of {len(sizes)} Laplace noises is too long: at most 8.")
+        return _sum_of_laplaces(self.scale * sizes, 1 - confidence) * _OUT + steps
+
+
+def _discrete_laplace(scale: float, miss: float) -> int:
+    """P(|X| > q) = 2 r^(q+1) / (1 + r), r = e^(-1/scale)."""
+    spare = math.log(2) - math.log1p(math.exp(-1 / scale)) - math.log(miss) + 1e-12
+    return max(0, math.ceil(scale * spare) - 1)
+
+
+def _discrete_gaussian(sigma: float, miss: float) -> int:
+    """By exact sums; for a large sigma by P(X >= m) <= P(N >= m - 1).
+
+    Canonne, Kamath and Steinke (2020), proposition 25.
+    """
+    if sigma > _SUMMED:
+        return math.ceil(float(-ndtri(miss / 2)) * sigma * _OUT)
+    far = math.ceil(40 * sigma) + 2
+    mass = np.exp(-0.5 * (np.arange(far + 1) / sigma) ** 2)
+    tail = 2 * np.cumsum(mass[::-1])[::-1]  # of |X| >= k, for k >= 1
+    whole = tail[1] + mass[0]
+    beyond = np.append(tail[1:], 0.0) / whole  # of |X| > k
+    return int(np.flatnonzero(beyond <= miss * (1 - 1e-12))[0])
+
+
+def _sum_of_laplaces(scales: np.ndarray[tuple[int], np.dtype[np.float64]], miss: float) -> float:
+    apart = scales.copy()
+    for i in range(1, len(apart)):
+        apart[i] = max(apart[i], _APART * apart[i - 1])
+    squares = (apart / apart[-1]) ** 2
+    between = squares[:, None] - squares[None, :]
+    np.fill_diagonal(between, 1.0)
+    ratios = squares[:, None] / between
+    np.fill_diagonal(ratios, 1.0)
+    parts = ratios.prod(axis=1)
+
+    def tail(distance: float) -> float:
+        return float(parts @ np.exp(-distance / (apart / apart[-1])))
+
+    return float(apart[-1]) * last_true(lambda t: tail(t) > miss) * _OUT
 
 
 @dataclass(frozen=True)
@@ -55,25 +253,16 @@ def noised(exact: Sequence[int], *, l1: int, l2: float, spend: Spend) -> Noised:
     """
     check_between("l2", l2, 0, math.inf, open_low=True, open_high=True)
     check_whole("l1", l1)
-    dp = opendp()
     if spend.epsilon is not None and spend.delta is None:
-        space = vector("i64", "l1")
-        measure, scale = fitted(
-            lambda s: dp.m.make_laplace(*space, scale=s), l1 / spend.epsilon, l1, spend.epsilon
-        )
+        scale = l1 / spend.epsilon
+        measure, scale = fitted("laplace", "i64", "l1", scale, l1, spend.epsilon)
         return _drawn(measure, exact, "discrete laplace", scale)
     if spend.rho is not None:
-        space = vector("i64", "l2")
-        measure, scale = fitted(
-            lambda s: dp.m.make_gaussian(*space, scale=s),
-            l2 / math.sqrt(2 * spend.rho),
-            l2,
-            spend.rho,
-        )
+        scale = l2 / math.sqrt(2 * spend.rho)
+        measure, scale = fitted("gaussian", "i64", "l2", scale, l2, spend.rho)
         return _drawn(measure, exact, "discrete gaussian", scale)
-    space = vector("f64", "l2")
     mu = _mu(spend)
-    measure, scale = fitted(lambda s: dp.m.make_gaussian(*space, scale=s), l2 / mu, l2, mu * mu / 2)
+    measure, scale = fitted("gaussian", "f64", "l2", l2 / mu, l2, mu * mu / 2)
     clamped = [float(max(-_EXACT, min(_EXACT, x))) for x in exact]
     return Noised(tuple(measure(clamped)), Law("gaussian", scale))
 
@@ -100,10 +289,9 @@ def laplace(
         epsilon-DP, by OpenDP's map.
     """
     spend = Spend(epsilon=epsilon)
-    dp, space = opendp(), scalar("f64")
     check_between("sensitivity", sensitivity, 0, math.inf, open_low=True, open_high=True)
     measure, scale = fitted(
-        lambda s: dp.m.make_laplace(*space, scale=s), sensitivity / epsilon, sensitivity, epsilon
+        "laplace", "f64", "scalar", sensitivity / epsilon, float(sensitivity), epsilon
     )
     drawn = float(measure(check_finite(value)))
     return stated(drawn, Law("laplace", scale), spend, whose, confidence)
@@ -130,15 +318,10 @@ def gaussian(
         As spent: rho by OpenDP's map; mu and (epsilon, delta) by sensitivity / sigma, for noise on
         a lattice of 2^-1074 that differs from the continuous one by less than one part in 10^600.
     """
-    dp, space = opendp(), scalar("f64")
     check_between("sensitivity", sensitivity, 0, math.inf, open_low=True, open_high=True)
     rho = spend.rho if spend.rho is not None else _mu(spend) ** 2 / 2
-    measure, scale = fitted(
-        lambda s: dp.m.make_gaussian(*space, scale=s),
-        sensitivity / math.sqrt(2 * rho),
-        sensitivity,
-        rho,
-    )
+    scale = sensitivity / math.sqrt(2 * rho)
+    measure, scale = fitted("gaussian", "f64", "scalar", scale, float(sensitivity), rho)
     drawn = float(measure(check_finite(value)))
     return stated(drawn, Law("gaussian", scale), spend, whose, confidence)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,8 @@ from scipy.special import logsumexp, ndtr
 
 from lethe.errors import InputError, check_between
 from lethe.queries.answer import Answer, Scalar
-from lethe.queries.mechanisms.additive import check_whole
-from lethe.queries.mechanisms.library import fitted, opendp, scores
-from lethe.queries.mechanisms.spend import Neighbours, Spend
+from lethe.queries.mechanisms.additive import check_whole, fitted
+from lethe.queries.privacy import Neighbours, Spend
 
 Score = Sequence[int] | Sequence[float]
 _OUT = 1 + 1e-12
@@ -59,27 +58,20 @@ def exponential(
     Returns:
         An answer without an interval: see `exponential_probabilities` and `shortfall`.
     """
-    whose = whose or Neighbours()
-    _check(candidates, utility, sensitivity, monotone, whose)
-    spend, epsilon = _price(spend)
-    dp, space, numbers, distance = _prepared(utility, sensitivity, monotone)
-    measure, scale = fitted(
-        lambda s: dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=s),
-        _factor(monotone) * sensitivity / epsilon,
-        distance,
-        spend.rho if spend.rho is not None else epsilon * epsilon / 8,
+    price, epsilon = _price(spend)
+    most = price.rho if price.rho is not None else epsilon * epsilon / 8
+    law = "exponential mechanism (OpenDP, Gumbel noise)"
+    answer = _drawn(
+        candidates,
+        utility,
+        sensitivity,
+        monotone,
+        whose,
+        ("exponential", epsilon, most),
+        price,
+        law,
     )
-    drawn = candidates[measure(numbers)]
-    return Answer(
-        drawn,
-        None,
-        None,
-        0.95,
-        "exponential mechanism (OpenDP, Gumbel noise)",
-        scale,
-        whose.guarantee(spend, "the candidates do not depend on the data"),
-        notes=(*notes, _about(scale, len(candidates))),
-    )
+    return replace(answer, notes=(*notes, *answer.notes))
 
 
 def noisy_max(
@@ -96,27 +88,10 @@ def noisy_max(
     Guarantee:
         epsilon-DP, by OpenDP's map.
     """
-    whose = whose or Neighbours()
-    _check(candidates, utility, sensitivity, monotone, whose)
-    spend = Spend(epsilon=epsilon)
-    dp, space, numbers, distance = _prepared(utility, sensitivity, monotone)
-    measure, scale = fitted(
-        lambda s: dp.m.make_noisy_max(*space, dp.max_divergence(), scale=s),
-        _factor(monotone) * sensitivity / epsilon,
-        distance,
-        epsilon,
-    )
-    drawn = candidates[measure(numbers)]
-    return Answer(
-        drawn,
-        None,
-        None,
-        0.95,
-        "report noisy max (OpenDP, exponential noise: permute-and-flip)",
-        scale,
-        whose.guarantee(spend, "the candidates do not depend on the data"),
-        notes=(_about(scale, len(candidates)),),
-    )
+    law = "report noisy max (OpenDP, exponential noise: permute-and-flip)"
+    drawn = ("report noisy max", epsilon, epsilon)
+    price = Spend(epsilon=epsilon)
+    return _drawn(candidates, utility, sensitivity, monotone, whose, drawn, price, law)
 
 
 def exponential_probabilities(
@@ -177,13 +152,6 @@ def shortfall(scale: float, candidates: int, confidence: float = 0.95) -> float:
     return scale * (math.log(candidates) - math.log(1 - confidence)) * _OUT
 
 
-def _about(scale: float, candidates: int) -> str:
-    return (
-        f"with probability 0.95 the chosen one's utility is within "
-        f"{shortfall(scale, candidates):.4g} of the best"
-    )
-
-
 def _factor(monotone: bool) -> int:
     return 1 if monotone else 2
 
@@ -200,14 +168,36 @@ def _price(spend: Spend) -> tuple[Spend, float]:
     return Spend(epsilon=spend.epsilon), spend.epsilon
 
 
-def _prepared(
-    utility: Score, sensitivity: float, monotone: bool
-) -> tuple[Any, tuple[Any, Any], list[Any], Any]:
+def _drawn(
+    candidates: Sequence[Scalar],
+    utility: Score,
+    sensitivity: float,
+    monotone: bool,
+    whose: Neighbours | None,
+    law: tuple[str, float, float],
+    spend: Spend,
+    label: str,
+) -> Answer:
+    """One candidate by a law of `fitted`, its epsilon, and what it may cost in its own currency."""
+    whose = whose or Neighbours()
+    _check(candidates, utility, sensitivity, monotone, whose)
+    name, epsilon, most = law
     whole = all(isinstance(u, int) for u in utility) and sensitivity == int(sensitivity)
-    kind = "i64" if whole else "f64"
-    numbers = [int(u) if whole else float(u) for u in utility]
-    distance = int(sensitivity) if whole else float(sensitivity)
-    return opendp(), scores(kind, monotone), numbers, distance
+    measure, scale = fitted(
+        name,
+        "i64" if whole else "f64",
+        "monotone" if monotone else "any",
+        _factor(monotone) * sensitivity / epsilon,
+        int(sensitivity) if whole else float(sensitivity),
+        most,
+    )
+    chosen = candidates[measure([int(u) if whole else float(u) for u in utility])]
+    note = (
+        f"with probability 0.95 the chosen one's utility is within "
+        f"{shortfall(scale, len(candidates)):.4g} of the best"
+    )
+    guarantee = whose.guarantee(spend, "the candidates do not depend on the data")
+    return Answer(chosen, None, None, 0.95, label, scale, guarantee, notes=(note,))
 
 
 def _check(

@@ -11,7 +11,7 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.intervals import clopper_pearson
 from lethe.queries.answer import Scalar
-from lethe.queries.mechanisms.library import opendp
+from lethe.queries.mechanisms.additive import opendp
 
 
 @dataclass(frozen=True)

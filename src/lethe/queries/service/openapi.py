@@ -1,11 +1,12 @@
-"""The service's OpenAPI document: what a client may send, and what comes back."""
+"""The service's requests and its OpenAPI document: what a client may send, and what comes back."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from lethe.queries.service.served import MOST_ROWS
+from lethe.queries.service.query_service import MOST_ROWS
 
 MOST_BYTES = 4 * 2**20
 
@@ -32,8 +33,168 @@ _REFUSALS = {
 _ALWAYS = ("401", "429", "503")
 
 
+_TEXT: Json = {"type": "string"}
+_LIST: Json = {"type": "array", "items": {"type": "object"}}
+_ROWS: Json = {
+    "type": "object",
+    "required": ["rows"],
+    "additionalProperties": False,
+    "properties": {
+        "rows": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": MOST_ROWS,
+            "items": {"type": "array", "items": {"type": "number"}},
+        }
+    },
+}
+
+
+def _object(properties: Json) -> Json:
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+def _question_schema(*, again: bool) -> Json:
+    properties: Json = {
+        "table": {"type": "string", "minLength": 1},
+        "query": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 20_000,
+            "examples": ["mean(age) in [18, 100] by county"],
+        },
+        **{
+            name: {"type": ["number", "null"], "description": words}
+            for name, words in _COST.items()
+        },
+    }
+    if again:
+        properties["again"] = {
+            "type": "boolean",
+            "description": "pay once more for a question that was paid for and not answered",
+        }
+    return {
+        "type": "object",
+        "required": ["table", "query"],
+        "additionalProperties": False,
+        "properties": properties,
+    }
+
+
+@dataclass(frozen=True)
+class Request:
+    """One thing that a client may ask for, as the routes and the OpenAPI document have it.
+
+    Attributes:
+        method, path: of HTTP.
+        name: of the operation.
+        words: what it does.
+        answer: schema of what comes back.
+        refusals: statuses beside those of `_ALWAYS`.
+        body: schema of what is sent; None for nothing.
+        free: whether it needs no token.
+    """
+
+    method: str
+    path: str
+    name: str
+    words: str
+    answer: Json
+    refusals: tuple[str, ...] = ()
+    body: Json | None = None
+    free: bool = False
+
+    def described(self) -> Json:
+        """As the OpenAPI document says it."""
+        refusals = self.refusals if self.free else (*_ALWAYS, *self.refusals)
+        error = {"$ref": "#/components/schemas/Error"}
+        made: Json = {
+            "operationId": self.name,
+            "summary": self.words,
+            "responses": {
+                "200": {"description": "the answer", "content": _content(self.answer)},
+                **{
+                    status: {"description": _REFUSALS[status], "content": _content(error)}
+                    for status in sorted(refusals)
+                },
+            },
+        }
+        if "{" in self.path:
+            name = self.path.partition("{")[2].partition("}")[0]
+            made["parameters"] = [{"name": name, "in": "path", "required": True, "schema": _TEXT}]
+        if self.body is not None:
+            made["requestBody"] = {"required": True, "content": _content(self.body)}
+        if self.free:
+            made["security"] = []
+        if self.name == "health":
+            made["responses"]["503"]["content"] = _content(self.answer)
+        return made
+
+
+def _content(schema: Json) -> Json:
+    return {"application/json": {"schema": schema}}
+
+
+_BODY = ("400", "404", "408", "413", "415")
+REQUESTS = (
+    Request(
+        "GET",
+        "/health",
+        "health",
+        "Whether it can answer",
+        _object({"status": _TEXT}),
+        ("503",),
+        free=True,
+    ),
+    Request("GET", "/openapi.json", "openapi", "This document", {"type": "object"}, free=True),
+    Request("GET", "/v1/tables", "tables", "Tables and their columns", _object({"tables": _LIST})),
+    Request(
+        "GET",
+        "/v1/tables/{table}/budget",
+        "budget",
+        "What you have spent, and what is left of your own budget; null without one",
+        {"type": "object"},
+        ("403", "404"),
+    ),
+    Request(
+        "POST",
+        "/v1/plan",
+        "plan",
+        "What an answer would cost and how far off it would be; spends nothing",
+        {"type": "object"},
+        _BODY,
+        _question_schema(again=False),
+    ),
+    Request(
+        "POST",
+        "/v1/queries",
+        "ask",
+        "Pay and answer",
+        {"$ref": "#/components/schemas/Reply"},
+        (*_BODY, "403", "409"),
+        _question_schema(again=True),
+    ),
+    Request(
+        "GET",
+        "/v1/models",
+        "models",
+        "Models, and the rows you may still have answered",
+        _object({"models": _LIST}),
+    ),
+    Request(
+        "POST",
+        "/v1/models/{model}",
+        "predict",
+        "Have a model answer rows",
+        _object({"answers": {"type": "array"}, "left": {"type": "integer"}}),
+        (*_BODY, "403"),
+        _ROWS,
+    ),
+)
+
+
 def document() -> Json:
-    """The OpenAPI 3.1 document, as plain values."""
+    """The OpenAPI 3.1 document: what a client may send, and what comes back; as plain values."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -46,68 +207,7 @@ def document() -> Json:
         },
         "security": [{"bearer": []}],
         "paths": {
-            "/health": {
-                "get": _operation(
-                    "health",
-                    "Whether it can answer",
-                    _object({"status": _TEXT}),
-                    ("503",),
-                    security=[],
-                )
-            },
-            "/openapi.json": {
-                "get": _operation("openapi", "This document", {"type": "object"}, (), security=[])
-            },
-            "/v1/tables": {
-                "get": _operation(
-                    "tables", "Tables and their columns", _object({"tables": _LIST}), _ALWAYS
-                )
-            },
-            "/v1/tables/{table}/budget": {
-                "get": _operation(
-                    "budget",
-                    "What you have spent, and what is left of your own budget; null without one",
-                    {"type": "object"},
-                    (*_ALWAYS, "403", "404"),
-                    path="table",
-                )
-            },
-            "/v1/plan": {
-                "post": _operation(
-                    "plan",
-                    "What an answer would cost and how far off it would be; spends nothing",
-                    {"type": "object"},
-                    (*_ALWAYS, "400", "404", "408", "413", "415"),
-                    body=_question(again=False),
-                )
-            },
-            "/v1/queries": {
-                "post": _operation(
-                    "ask",
-                    "Pay and answer",
-                    {"$ref": "#/components/schemas/Reply"},
-                    tuple(_REFUSALS),
-                    body=_question(again=True),
-                )
-            },
-            "/v1/models": {
-                "get": _operation(
-                    "models",
-                    "Models, and the rows you may still have answered",
-                    _object({"models": _LIST}),
-                    _ALWAYS,
-                )
-            },
-            "/v1/models/{model}": {
-                "post": _operation(
-                    "predict",
-                    "Have a model answer rows",
-                    _object({"answers": {"type": "array"}, "left": {"type": "integer"}}),
-                    (*_ALWAYS, "400", "403", "404", "408", "413", "415"),
-                    path="model",
-                    body=_ROWS,
-                )
-            },
+            request.path: {request.method.lower(): request.described()} for request in REQUESTS
         },
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
@@ -140,89 +240,3 @@ def document() -> Json:
             },
         },
     }
-
-
-_TEXT: Json = {"type": "string"}
-_LIST: Json = {"type": "array", "items": {"type": "object"}}
-_ROWS: Json = {
-    "type": "object",
-    "required": ["rows"],
-    "additionalProperties": False,
-    "properties": {
-        "rows": {
-            "type": "array",
-            "minItems": 1,
-            "maxItems": MOST_ROWS,
-            "items": {"type": "array", "items": {"type": "number"}},
-        }
-    },
-}
-
-
-def _object(properties: Json) -> Json:
-    return {"type": "object", "required": list(properties), "properties": properties}
-
-
-def _question(*, again: bool) -> Json:
-    properties: Json = {
-        "table": {"type": "string", "minLength": 1},
-        "query": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": 20_000,
-            "examples": ["mean(age) in [18, 100] by county"],
-        },
-        **{
-            name: {"type": ["number", "null"], "description": words}
-            for name, words in _COST.items()
-        },
-    }
-    if again:
-        properties["again"] = {
-            "type": "boolean",
-            "description": "pay once more for a question that was paid for and not answered",
-        }
-    return {
-        "type": "object",
-        "required": ["table", "query"],
-        "additionalProperties": False,
-        "properties": properties,
-    }
-
-
-def _operation(
-    name: str,
-    words: str,
-    answer: Json,
-    refusals: tuple[str, ...],
-    *,
-    path: str | None = None,
-    body: Json | None = None,
-    security: list[Json] | None = None,
-) -> Json:
-    def content(schema: Json) -> Json:
-        return {"application/json": {"schema": schema}}
-
-    made: Json = {
-        "operationId": name,
-        "summary": words,
-        "responses": {
-            "200": {"description": "the answer", "content": content(answer)},
-            **{
-                status: {
-                    "description": _REFUSALS[status],
-                    "content": content({"$ref": "#/components/schemas/Error"}),
-                }
-                for status in sorted(refusals)
-            },
-        },
-    }
-    if path is not None:
-        made["parameters"] = [{"name": path, "in": "path", "required": True, "schema": _TEXT}]
-    if body is not None:
-        made["requestBody"] = {"required": True, "content": content(body)}
-    if security is not None:
-        made["security"] = security
-        if name == "health":
-            made["responses"]["503"]["content"] = content(answer)
-    return made

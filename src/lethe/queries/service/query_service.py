@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lethe.errors import InputError, RunFailed, did_you_mean
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import (
+    InputError,
+    RunFailed,
+    check_at_least,
+    check_between,
+    check_choice,
+    did_you_mean,
+)
 from lethe.queries.ask import Reply, answer
-from lethe.queries.ledger.contract import Ledger, QueryLimit
-from lethe.queries.ledger.opening import rollback_assumption
+from lethe.queries.ledger.contract import QueryLimit
+from lethe.queries.ledger.ledger import Ledger, rollback_assumption
 from lethe.queries.parse import parse
 from lethe.queries.plan import Plan, make_plan
 from lethe.queries.privacy import Privacy
 from lethe.queries.registration import find
 from lethe.queries.service.access import RowCounter
-from lethe.queries.service.served import Served
 from lethe.queries.table import Table
 
+Predict = Callable[[NDArray[np.float64]], Any]
+KINDS = ("label", "smoothed")
+MOST_ROWS = 1_000
 KEPT = 256 * 2**20
 """Bytes of a file whose rows are held in memory; larger files are read for every question."""
 
@@ -54,6 +66,82 @@ class DatasetConfig:
     person: str | None = None
     rows: int | None = None
     inside: str | None = None
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model that answers rows.
+
+    Attributes:
+        name: in the URL.
+        predict: rows (n, d) -> scores (n, C), or values (n,) of a regression.
+        kind: "label": the index of the largest score, nothing else; "smoothed": the scores with
+            normal noise, drawn anew for every answer.
+        features: d.
+        queries: rows that each analyst may have answered in all.
+        sigma: standard deviation of the noise, in units of the scores; above 0 for "smoothed".
+
+    Guarantee:
+        None: what is answered was measured at most (empirical-only). The same row asked M times
+        has its noise averaged away like 1/sqrt(M); the count of rows is what limits M.
+    """
+
+    name: str
+    predict: Predict
+    kind: str
+    features: int
+    queries: int
+    sigma: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
+        check_at_least("features", self.features, 1)
+        check_at_least("queries", self.queries, 1)
+        check_between("sigma", self.sigma, 0, float("inf"), open_high=True)
+        if (self.kind == "smoothed") is not (self.sigma > 0):
+            raise InputError(
+                f"sigma={self.sigma:g} with kind={self.kind!r}: noise belongs to 'smoothed', and "
+                "has a sigma above 0 there."
+            )
+
+    def rows(self, given: Any) -> NDArray[np.float64]:
+        """Rows of a request as an array.
+
+        Raises:
+            InputError: not 1 to `MOST_ROWS` lists of `features` finite numbers.
+        """
+        fits = isinstance(given, list) and 0 < len(given) <= MOST_ROWS
+        if not fits or not all(self._is_row(row) for row in given):
+            raise InputError(
+                f"rows must be 1 to {MOST_ROWS} lists of {self.features} finite numbers each."
+            )
+        return np.array(given, dtype=np.float64)
+
+    def answer(self, rows: NDArray[np.float64]) -> list[Any]:
+        """Labels, or scores with noise, one entry a row.
+
+        Raises:
+            InputError: the model gave something else than scores.
+        """
+        scores = np.asarray(self.predict(rows), dtype=np.float64)
+        if scores.ndim not in (1, 2) or len(scores) != len(rows) or not np.isfinite(scores).all():
+            raise InputError("the model did not give finite scores, one line a row.")
+        if self.kind == "label":
+            if scores.ndim != 2:
+                raise InputError("labels need scores (n, C).")
+            return [int(label) for label in scores.argmax(axis=1)]
+        # From the operating system, not from a seed: no one may draw the same noise again.
+        noise = np.random.default_rng().normal(0.0, self.sigma, scores.shape)
+        noisy: list[Any] = (scores + noise).tolist()
+        return noisy
+
+    def _is_row(self, row: Any) -> bool:
+        return (
+            isinstance(row, Sequence)
+            and not isinstance(row, str)
+            and len(row) == self.features
+            and all(map(_is_number, row))
+        )
 
 
 @dataclass
@@ -178,7 +266,7 @@ class QueryService:
             "left": None if own.left is None else own.left.amount,
             "delta_left": None if own.left is None else own.left.delta,
             "queries": own.queries,
-            "most_queries": own.most_queries,
+            "most_queries": own.most,
         }
 
     def predict(self, model: str, rows: Any, analyst: str) -> tuple[list[Any], int]:
@@ -297,3 +385,13 @@ def _opened(config: DatasetConfig) -> Table:
     registered = find(config.path, config.inside)
     small = registered.rows.is_file() and registered.rows.stat().st_size <= KEPT
     return Table(registered, threads=1 if small else None, keep=small)
+
+
+def _is_number(value: Any) -> bool:
+    # Whole numbers of JSON have any size, and those beyond a float cannot be converted.
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) <= 1e300
+        and value == value
+    )

@@ -1,7 +1,7 @@
 """The service over HTTP: requests in, JSON out, every refusal in one form.
 
 What an analyst is sent depends on the question, the schema and the analyst's own account: the
-sentences of refusals are those of `lethe.queries.ledger.refusals` and of this module, and those
+sentences of refusals are those of `lethe.queries.ledger.words` and of this module, and those
 about a question are made from its text and the schema alone. Whatever fails inside is one sentence,
 with the rest in the log.
 """
@@ -29,9 +29,9 @@ from lethe.queries.ledger.contract import (
     QueryLimit,
     UnknownAnalyst,
 )
-from lethe.queries.ledger.refusals import PAID_UNANSWERED
+from lethe.queries.ledger.words import PAID_UNANSWERED
 from lethe.queries.service.access import AuditLog, RateLimiter, Tokens
-from lethe.queries.service.openapi import MOST_BYTES, document
+from lethe.queries.service.openapi import MOST_BYTES, REQUESTS, document
 from lethe.queries.service.query_service import NotFound, QueryService
 
 if TYPE_CHECKING:
@@ -196,16 +196,23 @@ def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: Audi
         request.state.error = error
         return await guarded(nothing, False)(request)
 
+    free = {"health": health, "openapi": openapi}
+    handlers: dict[str, Handler] = {
+        "tables": tables,
+        "budget": budget,
+        "plan": plan,
+        "ask": ask,
+        "models": models,
+        "predict": predict,
+    }
     app = Starlette(
         routes=[
-            Route("/health", health, methods=["GET"]),
-            Route("/openapi.json", openapi, methods=["GET"]),
-            Route("/v1/tables", guarded(tables, False), methods=["GET"]),
-            Route("/v1/tables/{table}/budget", guarded(budget, False), methods=["GET"]),
-            Route("/v1/plan", guarded(plan, True), methods=["POST"]),
-            Route("/v1/queries", guarded(ask, True), methods=["POST"]),
-            Route("/v1/models", guarded(models, False), methods=["GET"]),
-            Route("/v1/models/{model}", guarded(predict, True), methods=["POST"]),
+            Route(
+                request.path,
+                free.get(request.name) or guarded(handlers[request.name], request.body is not None),
+                methods=[request.method],
+            )
+            for request in REQUESTS
         ],
         exception_handlers={HTTPException: no_route},
     )

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, require
-from lethe.training.adapters.arrays import checked_labels, told
-from lethe.training.modules import build_module
+from lethe.training.adapters import checked_labels, plain_settings
 from lethe.training.recipe import CallableRecipe, Predict
+from lethe.training.users_code import build_module
 
 EXTRA = "huggingface"
 OURS = {
@@ -95,7 +95,7 @@ class HuggingFaceTrain:
             "kind": "huggingface",
             "encodings": ", ".join(sorted(self.encodings)),
             "weighted": self.weighted,
-            **told(self.arguments),
+            **plain_settings(self.arguments),
         }
 
     def __call__(self, rows: NDArray[np.int64], weights: NDArray[np.float32], seed: int) -> Predict:

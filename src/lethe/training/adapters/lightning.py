@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_known_keys, require
-from lethe.training.adapters.arrays import checked_labels, told
-from lethe.training.modules import build_module
+from lethe.training.adapters import checked_labels, plain_settings
 from lethe.training.recipe import CallableRecipe, Predict
+from lethe.training.users_code import build_module
 
 NAMES = ("lightning.pytorch", "pytorch_lightning")
 OURS = (
@@ -116,7 +116,7 @@ class LightningTrain:
             "epochs": self.epochs,
             "batch_size": self.batch_size,
             "weighted": self.weighted,
-            **told(self.trainer_options),
+            **plain_settings(self.trainer_options),
         }
 
     def __call__(self, rows: NDArray[np.int64], weights: NDArray[np.float32], seed: int) -> Predict:

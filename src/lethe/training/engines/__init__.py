@@ -8,27 +8,26 @@ yields how many models each job trained, as they finish. Closing it stops what s
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from lethe.errors import InputError, check_at_least, check_choice, check_known_keys, require
-from lethe.training.engines.environment import default_workers, worker_environment
-from lethe.training.engines.processes import run_in_processes, stop_processes
-
-if TYPE_CHECKING:
-    from lethe.training.shadows import ChunkJob
-
-__all__ = [
-    "ENGINES",
-    "Engine",
-    "choose_engine",
-    "default_workers",
-    "run_in_processes",
-    "stop_processes",
-    "train_in_processes",
-    "worker_environment",
-]
+from lethe.errors import (
+    InputError,
+    RunFailed,
+    check_at_least,
+    check_between,
+    check_choice,
+    check_known_keys,
+    require,
+)
+from lethe.training.engines.processes import run_in_processes
+from lethe.training.environment import default_workers
+from lethe.training.folder import RunFolder
+from lethe.training.recipe import Layout, TorchRecipe
+from lethe.training.shadows import ChunkJob, Spec
 
 ENGINES: dict[str, dict[str, type]] = {
     "processes": {},
@@ -86,8 +85,6 @@ def choose_engine(
 
         return SlurmEngine(folder, workers, **given)
     if chosen == "by-hand":
-        from lethe.training.engines.by_hand import ByHand
-
         return ByHand(folder)
     return functools.partial(train_in_processes, workers=workers or default_workers(), say=say)
 
@@ -136,3 +133,96 @@ def _read(key: str, value: str, kind: type) -> Any:
     except ValueError:
         words = "a whole number" if kind is int else "a number"
         raise InputError(f"engine option {key}={value!r} must be {words}.") from None
+
+
+def settled_layout(
+    folder: RunFolder, spec: Spec, workers: int, memory: float | None = None
+) -> Layout | None:
+    """How a run trains its models: tried out once, in a worker process, and kept in the manifest.
+
+    Args:
+        folder: an open run folder.
+        spec: recipe and data.
+        workers: processes that will train side by side.
+        memory: GiB that all of them may take together; half of the machine's by default.
+
+    Returns:
+        None for a recipe that is no torch module.
+
+    Raises:
+        InputError: `memory` is not above 0.
+    """
+    if memory is not None:
+        check_between("memory", memory, 0, float("inf"), open_low=True)
+    recipe = spec.recipe
+    if not isinstance(recipe, TorchRecipe):
+        return None
+    if "layout" not in folder.manifest:
+        # Late: it needs torch, which recipes of other kinds do without.
+        from lethe.training.calibrate import Trial, calibrate, half_of_memory
+
+        limit = half_of_memory() if memory is None else int(memory * 2**30)
+        trial = Trial(recipe, spec.features, spec.labels, spec.pool, spec.seed, workers, limit)
+        (found,) = run_in_processes([trial], calibrate, workers)
+        folder.settle("layout", found)
+    return Layout.from_json(folder.manifest["layout"])
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """Stops with the commands that train what is missing.
+
+    Attributes:
+        folder: the run folder.
+    """
+
+    folder: Path
+
+    def __call__(
+        self, jobs: Sequence[ChunkJob], work: Callable[[ChunkJob], int]
+    ) -> Generator[int, None, None]:
+        """Nothing to yield when no chunk is missing.
+
+        Raises:
+            RunFailed: chunks are missing; the message lists them as commands.
+        """
+        missing: dict[str, list[int]] = {}
+        for job in jobs:
+            missing.setdefault(candidate_of(job), []).append(job.chunk)
+        if missing:
+            lines = "\n".join(
+                f"  {shadow_command(self.folder, name)} --index N    # N = {_ranges(chunks)}"
+                for name, chunks in missing.items()
+            )
+            raise RunFailed(
+                f"{len(jobs)} chunks are to be trained by hand, in any order and at the same "
+                f"time (N is an array job's index):\n{lines}\n"
+                "Then run the same command again: it gathers them and goes on."
+            )
+        yield from ()
+
+
+def candidate_of(job: ChunkJob) -> str:
+    """The candidate that a chunk belongs to; its folder is named after it."""
+    return job.folder.name.rpartition("-")[0]
+
+
+def shadow_command(folder: Path, candidate: str) -> str:
+    """The command that trains chunks of a candidate, without its index."""
+    chosen = [] if candidate == "baseline" else ["--candidate", candidate]
+    return shlex.join(["lethe", "shadow", str(folder), *chosen])
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Numbers as array jobs take them.
+
+    >>> _ranges([0, 1, 2, 5, 7, 8])
+    '0-2,5,7-8'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ",".join("-".join(map(str, run)) for run in runs)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, TypeVar
 
 from lethe.errors import RunFailed
-from lethe.training.engines.environment import with_environment, worker_environment
+from lethe.training.environment import with_environment, worker_environment
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

@@ -7,17 +7,14 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lethe.errors import InputError, LetheError, RunFailed, require
 from lethe.files import write_whole
-from lethe.training.engines.environment import ONE_THREAD, worker_environment
 from lethe.training.engines.parcels import Parcel, Sender
+from lethe.training.environment import ONE_THREAD, worker_environment
+from lethe.training.shadows import ChunkJob
 from lethe.training.shards import shard_path
-
-if TYPE_CHECKING:
-    from lethe.training.shadows import ChunkJob
-
 
 # Chunks trained where the run folder is out of reach: the shard comes back as bytes or by a store.
 #

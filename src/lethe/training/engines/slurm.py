@@ -11,17 +11,15 @@ import traceback
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, LetheError, RunFailed, require
-from lethe.training.engines.environment import ONE_THREAD, with_environment, worker_environment
 from lethe.training.engines.parcels import Parcel, Sender
-
-if TYPE_CHECKING:
-    from lethe.training.shadows import ChunkJob
+from lethe.training.environment import ONE_THREAD, with_environment, worker_environment
+from lethe.training.shadows import ChunkJob
 
 RESTARTS = 2
 """Times in a row that lost jobs are submitted again although none was finished in between."""

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lethe.training.engines.environment import wide_vectors
+from lethe.training.environment import wide_vectors
 from lethe.training.networks.parameters import Block
 
 aten = torch.ops.aten

@@ -1,14 +1,20 @@
-"""All parameters of K models in one flat tensor, and their gradients in another."""
+"""What holds K models, and moves them: one flat tensor of parameters, one of gradients.
+
+The kernels behind torch.optim are called directly: an optimiser object imports a compiler
+that costs every worker process more than a second and is not used.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+
+from lethe.training.batches import noise_seed
 
 _ALIGN = 16
 """Blocks begin at multiples of 64 bytes, and no vectorised loop has a tail."""
@@ -116,3 +122,169 @@ def buffers_of(modules: Sequence[nn.Module], device: torch.device | str) -> dict
     for name in named[0]:
         stacked[name] = torch.stack([one[name].detach() for one in named]).to(device)
     return stacked
+
+
+class Network(Protocol):
+    """K models of one architecture that take their steps together.
+
+    Attributes:
+        parameters: of all models.
+        even: whether all models must have equally many rows in a step (no padding).
+        predict_cells: rows times models to predict at once.
+    """
+
+    parameters: Parameters
+    even: bool
+    predict_cells: int
+
+    def forward(self, x: Tensor, rows: Sequence[int]) -> Tensor:
+        """(K, B, ...) inputs of a training step -> (K, B, C) float32 outputs.
+
+        Args:
+            x: inputs; may be overwritten.
+            rows: how many of the B rows are each model's own; the others are padding.
+        """
+        ...
+
+    def backward(self, slope: Tensor) -> None:
+        """(K, B, C) gradient of the outputs -> gradients of all parameters."""
+        ...
+
+    def predict(self, x: Tensor, shared: bool) -> Tensor:
+        """Outputs in evaluation mode, (K, n, C), of shared (n, ...) or own (K, n, ...) inputs."""
+        ...
+
+    def tensors(self) -> list[Tensor]:
+        """Everything that training changes, each (K, ...), for a snapshot of some models."""
+        ...
+
+
+class Noise:
+    """One draw a step for every trainable value of every model.
+
+    What a model gets depends on its seed alone, not on how it is held or what is stacked with it.
+
+    Args:
+        parameters: of K models.
+        deviation: standard deviation, >= 0; at 0 nothing is drawn.
+        seeds: K model seeds.
+    """
+
+    def __init__(self, parameters: Parameters, deviation: float, seeds: Sequence[int]) -> None:
+        self.parameters, self.deviation = parameters, deviation
+        device = parameters.grad.device
+        self._streams = [torch.Generator(device).manual_seed(noise_seed(seed)) for seed in seeds]
+        size = parameters.size if deviation > 0 else 0
+        self._noise = torch.empty(len(seeds), size, device=device)
+
+    def add(self) -> None:
+        """Add the noise of one step to the gradients."""
+        if self.deviation == 0:
+            return
+        for one, stream in zip(self._noise, self._streams, strict=True):
+            one.normal_(generator=stream)
+        self.parameters.add_noise(self._noise, self.deviation)
+
+
+def all_outputs(network: Network, inputs: Tensor) -> Tensor:
+    """(K, N, C) outputs in evaluation mode of (N, ...) records on the device of the models."""
+    rows = max(1, network.predict_cells // network.parameters.models)
+    return torch.cat([network.predict(part, True) for part in torch.split(inputs, rows)], dim=1)
+
+
+def loss_slope(
+    kind: str, outputs: Tensor, truth: Tensor, share: Tensor, smoothing: float
+) -> Tensor:
+    """d/d outputs of sum_b share_b * loss_b.
+
+    Args:
+        kind: ``cross-entropy`` or ``squared-error``.
+        outputs: (K, B, C) logits, or (K, B, 1) predictions.
+        truth: (K, B) class codes, or float targets.
+        share: (K, B) weight of each row in its batch's mean; 0 where padded.
+        smoothing: label smoothing of cross-entropy, as in torch: the target is
+            (1 - smoothing) on the true class and smoothing/C on every class.
+    """
+    if kind == "squared-error":
+        return (outputs - truth[..., None]).mul_(2 * share[..., None])
+    slope = torch.softmax(outputs, 2)
+    if smoothing > 0:
+        slope -= smoothing / outputs.shape[2]
+    slope.scatter_add_(2, truth[..., None], torch.full_like(slope[..., :1], smoothing - 1.0))
+    return slope.mul_(share[..., None])
+
+
+def mean_loss(kind: str, outputs: Tensor, truth: Tensor, share: Tensor) -> Tensor:
+    """(K,) sum_b share_b * loss_b without smoothing; share sums to 1."""
+    if kind == "squared-error":
+        return ((outputs[..., 0] - truth).square() * share).sum(1)
+    log = torch.log_softmax(outputs, 2)
+    return -(log.gather(2, truth[..., None])[..., 0] * share).sum(1)
+
+
+_BETAS, _EPS = (0.9, 0.999), 1e-8
+
+
+class Optimizer:
+    """SGD, Adam or AdamW on one flat tensor, with torch.optim's defaults and arithmetic.
+
+    Args:
+        kind: ``sgd``, ``adam`` or ``adamw``.
+        flat: parameters; changed in place.
+        grad: gradients.
+        momentum: of SGD.
+        nesterov: of SGD.
+        weight_decay: added to the gradient, or decoupled in AdamW.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        flat: Tensor,
+        grad: Tensor,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+    ) -> None:
+        self.kind, self.flat, self.grad = kind, flat, grad
+        self.momentum, self.nesterov, self.weight_decay = momentum, nesterov, weight_decay
+        self._first = torch.zeros_like(flat) if kind != "sgd" or momentum > 0 else None
+        self._second = torch.zeros_like(flat) if kind != "sgd" else None
+        self._steps = torch.zeros((), device=flat.device)
+        self._begun = False
+
+    @torch.no_grad()
+    def step(self, learning_rate: float) -> None:
+        """Move the parameters once."""
+        if self.kind == "sgd":
+            torch._fused_sgd_(
+                [self.flat],
+                [self.grad],
+                [] if self._first is None else [self._first],
+                weight_decay=self.weight_decay,
+                momentum=self.momentum,
+                lr=learning_rate,
+                dampening=0.0,
+                nesterov=self.nesterov,
+                maximize=False,
+                is_first_step=not self._begun,
+            )
+            self._begun = True
+            return
+        self._steps += 1
+        update: Any = torch._fused_adam_ if self.kind == "adam" else torch._fused_adamw_
+        update(
+            [self.flat],
+            [self.grad],
+            [self._first],
+            [self._second],
+            [],
+            [self._steps],
+            lr=learning_rate,
+            beta1=_BETAS[0],
+            beta2=_BETAS[1],
+            weight_decay=self.weight_decay,
+            eps=_EPS,
+            amsgrad=False,
+            maximize=False,
+        )

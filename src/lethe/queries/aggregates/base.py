@@ -1,0 +1,169 @@
+"""What every aggregate of the query grammar is: one class from its words to its noisy answers.
+
+A subclass reads its own part of a question, checks its columns, says which whole numbers of a row
+it needs, how far a person can move their sums, and puts noise on them. Only through its mechanisms
+(`lethe.queries.mechanisms`) do numbers get out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from lethe.data.schema import Schema
+from lethe.errors import InputError
+from lethe.queries import bind
+from lethe.queries.answer import Answer, Answers, Scalar
+from lethe.queries.grammar import Bounds, Key
+from lethe.queries.lattice import Exact, Groups, Layout, check_extent
+from lethe.queries.privacy import Neighbours, Spend
+
+if TYPE_CHECKING:
+    from lethe.queries.parse import Reader
+
+Names = Sequence[Mapping[str, Scalar]]
+"""Values of the group columns, by column, one a group."""
+
+
+class Aggregate(ABC):
+    """A frozen dataclass whose text is the one way to write it.
+
+    Attributes:
+        EXAMPLES: a question for each word that begins it.
+        rows_matter: whether the noise of the answer depends on how many rows a group has.
+        counts_rows: whether noisy counts of the groups are the answer already.
+    """
+
+    EXAMPLES: ClassVar[Mapping[str, str]]
+    rows_matter: ClassVar[bool] = False
+    counts_rows: ClassVar[bool] = False
+
+    @classmethod
+    @abstractmethod
+    def read(cls, word: str, reader: Reader) -> Aggregate:
+        """Read what follows `word` and its opening bracket, up to the end of the aggregate."""
+
+    @property
+    def clamped(self) -> tuple[tuple[str, Bounds], ...]:
+        """Columns of numbers, with the bounds that their values are clamped to."""
+        return ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that it is about."""
+        return tuple(name for name, _ in self.clamped)
+
+    def bound(self, schema: Schema) -> Self:
+        """The same with literals as the columns' types have them.
+
+        Raises:
+            InputError: a column or a literal of the wrong type, bounds that no lattice fits.
+        """
+        for name in self.columns:
+            bind.check_numeric(schema[name])
+        for _, bounds in self.clamped:
+            check_extent(bounds.low, bounds.high)
+        return self
+
+    @abstractmethod
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
+        """How it is put to DuckDB in the groups of `keys`; reads no row.
+
+        Raises:
+            InputError: bounds for which no lattice is fine enough.
+        """
+
+    @abstractmethod
+    def sensitivity(self, whose: Neighbours, grouped: bool) -> str:
+        """How far one person can move the exact numbers before noise, in words."""
+
+    def explained(self) -> Iterator[str]:
+        """What happens to the values, in sentences."""
+        for column, bounds in self.clamped:
+            low, high = str(bounds)[1:-1].split(", ")
+            yield (
+                f"Values of {column!r} below {low} count as {low} and those above {high} as "
+                f"{high}: wide bounds make the noise large, narrow ones distort the values. "
+                "Choose them without looking at the table."
+            )
+
+    @abstractmethod
+    def answered(
+        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+    ) -> tuple[Answer, ...]:
+        """The answers of one group, with noise that costs `spend` in all."""
+
+    def released(
+        self, groups: Groups, names: Names, layout: Layout, spend: Spend, whose: Neighbours
+    ) -> Answers:
+        """The answers of all groups, whose names are public.
+
+        Args:
+            groups: exact numbers, at least one group.
+            names: of the groups, in their order.
+            layout: how they were added up.
+            spend: for all of them together.
+            whose: neighbours.
+        """
+        if not any(names):
+            (exact,) = groups.values()
+            rows = self.answered(exact, layout, spend, whose)
+            return Answers(rows, rows[0].guarantee)
+        share = spend.in_groups(whose.relation)
+        parts = [self.answered(exact, layout, share, whose) for exact in groups.values()]
+        together = over_groups([part[0] for part in parts], names, spend, whose)
+        rows = tuple(
+            replace(row, key={**name, **row.key})
+            for name, part in zip(names, parts, strict=True)
+            for row in part
+        )
+        return Answers(rows, together.guarantee)
+
+    def made_up(self, layout: Layout, rows: int) -> Exact:
+        """A group of rows that nobody has, to try the mechanism on."""
+        sums = tuple(rows * _evenly(terms, layout) for terms in layout.sums)
+        return Exact(rows, sums, (rows // max(layout.cells, 1),) * layout.cells)
+
+
+def _evenly(terms: str, layout: Layout) -> int:
+    """Mean of u0, u0 * u0, u0 * u1, ... where values lie evenly between the bounds."""
+    factors = terms.split(" * ")
+    product = 1
+    for factor in factors:
+        product *= layout.lattices[int(factor[1:])].width
+    if len(factors) == 2 and len(set(factors)) == 1:
+        return product // 3
+    return product >> len(factors)
+
+
+def over_groups(answers: Sequence[Answer], keys: Names, spend: Spend, whose: Neighbours) -> Answers:
+    """Answers of disjoint groups, under one guarantee.
+
+    Under add/remove all groups together cost what one costs (parallel composition): a person's
+    rows lie in some groups, and noise for `whose.rows` rows in each covers any split of them.
+    Under replace-one a person may leave one group and join another, which costs two groups; each
+    was given half by `Spend.in_groups`.
+
+    Args:
+        answers: one a group, each of `spend.in_groups(whose.relation)`.
+        keys: of the groups, public: listed beforehand or found by `noisy_keys`.
+        spend: for all groups together.
+        whose: neighbours.
+
+    Raises:
+        InputError: an answer that cost more than a group may.
+    """
+    if len(answers) != len(keys):
+        raise InputError(f"{len(answers)} answers for {len(keys)} groups: give one to each.")
+    allowed = spend.in_groups(whose.relation).parameters
+    for answer in answers:
+        given = answer.guarantee.parameters
+        if any(given[name] > allowed.get(name, 0.0) for name in given):
+            raise InputError(
+                f"a group cost {dict(given)} and may cost {dict(allowed)}: "
+                "ask each with spend.in_groups(whose.relation)."
+            )
+    rows = tuple(replace(answer, key=dict(key)) for answer, key in zip(answers, keys, strict=True))
+    return Answers(rows, whose.guarantee(spend, "the groups are disjoint and their names public"))

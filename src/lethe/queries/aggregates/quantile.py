@@ -1,0 +1,218 @@
+"""Quantiles by the exponential mechanism over a public grid, and why not minimum and maximum.
+
+The smallest value of a column is some person's value: one row more can move it across the whole
+range, so noise that hides that hides the minimum too. The same holds for every percentile: its
+sensitivity is the range as well. What does not move much is the rank: one row more changes how
+many rows lie below a point by one. So each point of a grid gets minus its distance in rank from
+the quantile as utility, and one point is chosen (Smith 2011). For the ends of the data ask for the
+1 % and 99 % quantiles: near the very ends few rows stand against the noise in rank.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from lethe.data.schema import Schema
+from lethe.errors import InputError, check_between
+from lethe.queries import lattice as lattices
+from lethe.queries.aggregates.base import Aggregate
+from lethe.queries.answer import Answer
+from lethe.queries.grammar import MOST_BINS, Bounds, Key, Number, name_text, number_text
+from lethe.queries.lattice import QUANTILE_CELLS, Exact, Lattice, Layout
+from lethe.queries.mechanisms import choosing
+from lethe.queries.privacy import Neighbours, Spend
+
+if TYPE_CHECKING:
+    from lethe.queries.parse import Reader
+
+MOST_PARTS = 1000  # of a share of rows: utilities stay whole numbers of 63 bits
+
+
+@dataclass(frozen=True)
+class Quantile(Aggregate):
+    """The value below which a share of the rows lies, out of candidates within the bounds.
+
+    Attributes:
+        column: of numbers.
+        share: in (0, 1); 0.5 is the median.
+        bounds: of the candidates.
+        step: the candidates are its multiples; None lets the bounds choose a power of two.
+    """
+
+    EXAMPLES = {
+        "median": "median(age) in [18, 100]",
+        "quantile": "quantile(age, 0.9) in [18, 100] step 1",
+    }
+    column: str
+    share: Number
+    bounds: Bounds
+    step: Number | None = None
+
+    def __str__(self) -> str:
+        inside = f"{name_text(self.column)}, {number_text(self.share)}"
+        step = "" if self.step is None else f" step {number_text(self.step)}"
+        return f"quantile({inside}) in {self.bounds}{step}"
+
+    @classmethod
+    def read(cls, word: str, reader: Reader) -> Quantile:
+        column = reader.column()
+        share: Number = 0.5
+        if word == "quantile":
+            reader.must(",", "the column")
+            start = reader.next
+            share = reader.number()
+            if not 0 < share < 1:
+                raise reader.wrong(
+                    "the share of a quantile lies in (0, 1); 0.5 is the median, and 0 and 1, the "
+                    "smallest and largest value, are refused.",
+                    start,
+                )
+        reader.must(")", "the column")
+        bounds = reader.bounds()
+        return cls(column, share, bounds, _step(reader, bounds) if reader.has("step") else None)
+
+    @property
+    def clamped(self) -> tuple[tuple[str, Bounds], ...]:
+        return ((self.column, self.bounds),)
+
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
+        low, high, scale, cells = self.bounds.low, self.bounds.high, 1.0, QUANTILE_CELLS
+        if self.step is not None:
+            scale = float(self.step)
+            cells = max(16, math.ceil((high - low) / scale))
+        grid = Lattice(low / scale, high / scale, cells)
+        unit = lattices.grid_sql(schema[self.column], grid, scale)
+        return Layout(keys, (unit,), (self.column,), (), 0, grid.width + 1, (grid,), scale)
+
+    def sensitivity(self, whose: Neighbours, grouped: bool) -> str:
+        return f"one person moves the rank of a candidate by at most {whose.rows}"
+
+    def explained(self) -> Iterator[str]:
+        yield (
+            f"The answer is one of the candidates in {self.bounds}, the likelier the closer its "
+            f"rank is to {self.share:.4g}; values outside count as the nearest bound."
+        )
+
+    def answered(
+        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+    ) -> tuple[Answer, ...]:
+        (grid,) = layout.lattices
+        chosen = noisy_quantile(exact.cells, grid, float(self.share), spend, whose)
+        assert isinstance(chosen.value, int | float)
+        step = number_text(grid.step * layout.scale)
+        clamped = f"values clamped to {self.bounds} and rounded to multiples of {step}"
+        value, notes = chosen.value * layout.scale, (clamped, *chosen.notes[1:])
+        return (replace(chosen, value=value, notes=notes),)
+
+
+def _step(reader: Reader, bounds: Bounds) -> Number:
+    start = reader.next
+    step, width = reader.number(), bounds.high - bounds.low
+    if not step > 0 or not width / step <= MOST_BINS:
+        raise reader.wrong(
+            f"the step must be above 0 and cut the bounds into at most {MOST_BINS} parts.", start
+        )
+    if step > width:
+        raise reader.wrong("the step must not be wider than the bounds.", start)
+    return step
+
+
+def noisy_quantile(
+    cells: Sequence[int],
+    lattice: Lattice,
+    alpha: float | Fraction,
+    spend: Spend,
+    whose: Neighbours | None = None,
+    *,
+    confidence: float = 0.95,
+) -> Answer:
+    """A point of the lattice near the alpha-quantile of clamped values.
+
+    Args:
+        cells: `lattice.width + 1` exact counts: rows at each lattice unit.
+        lattice: with `QUANTILE_CELLS` or so: the finer, the more points compete.
+        alpha: from 0.001 to 0.999, a fraction with a denominator up to 1000: 0.25, 0.125,
+            Fraction(1, 3) or the float nearest to it. Any other share is refused, never rounded.
+        spend: epsilon, rho or mu.
+        whose: neighbours.
+        confidence: of the statement about ranks in the notes.
+
+    Returns:
+        An answer without an interval, as its width would be read off the data; the notes say how
+        many rows lie between it and the quantile at most.
+
+    Guarantee:
+        As of `lethe.queries.mechanisms.choosing.exponential`.
+    """
+    whose = whose or Neighbours()
+    if len(cells) != lattice.width + 1:
+        raise InputError(
+            f"{len(cells)} cells for a lattice of {lattice.width + 1} points: give one to each."
+        )
+    part, whole = exact_share(alpha)
+    utility = rank_utility(cells, part, whole)
+    moved = max(part, whole - part) if whose.relation == "add/remove" else whole
+    answer = choosing.exponential(
+        range(len(cells)),
+        utility,
+        sensitivity=moved * whose.rows,
+        spend=spend,
+        whose=whose,
+    )
+    assert isinstance(answer.value, int) and answer.scale is not None
+    ranks = choosing.shortfall(answer.scale, len(cells), confidence) / whole
+    value = min(lattice.high, max(lattice.low, lattice.value(answer.value)))
+    note = (
+        f"with probability {confidence:g} fewer than {ranks:.4g} rows lie between it and "
+        f"the point of the grid that is closest in rank"
+    )
+    return replace(
+        answer,
+        value=value,
+        confidence=confidence,
+        scale=answer.scale / whole,
+        notes=(lattice.note(), note, "scale is in rows"),
+    )
+
+
+def exact_share(alpha: float | Fraction) -> tuple[int, int]:
+    """Numerator and denominator of a share, exactly as it was asked for.
+
+    Raises:
+        InputError: outside [0.001, 0.999], or no fraction with a denominator up to 1000.
+
+    >>> exact_share(0.25), exact_share(1 / 3)
+    ((1, 4), (1, 3))
+    """
+    check_between("alpha", float(alpha), 0, 1, open_low=True, open_high=True)
+    share = Fraction(alpha).limit_denominator(MOST_PARTS)
+    same = share == alpha if isinstance(alpha, Fraction) else float(share) == alpha
+    if not (same and 0 < share < 1):
+        raise InputError(
+            f"alpha={alpha!r} must be a fraction of two whole numbers up to {MOST_PARTS}, from "
+            f"{1 / MOST_PARTS:g} to {1 - 1 / MOST_PARTS:g}, such as 0.25 or 0.999."
+        )
+    return share.numerator, share.denominator
+
+
+def rank_utility(cells: Sequence[int], part: int, whole: int) -> list[int]:
+    """Minus the distance of part/whole of the rows from [rows below, rows up to] each point.
+
+    In units of 1/whole of a row, so that it is a whole number; 0 at a quantile. A row more moves
+    it by max(part, whole - part) at most, a row exchanged by `whole`.
+
+    >>> rank_utility([0, 2, 0, 2], 1, 2)
+    [-4, 0, 0, 0]
+    """
+    upto = list(itertools.accumulate(map(int, cells)))
+    wanted = part * upto[-1]
+    below = [0, *upto[:-1]]
+    return [
+        -max(0, whole * under - wanted, wanted - whole * to)
+        for under, to in zip(below, upto, strict=True)
+    ]

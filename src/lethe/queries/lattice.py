@@ -1,0 +1,270 @@
+"""Real numbers on a lattice of whole steps, so that sums are exact; in Python and in SQL.
+
+The sum of floating-point numbers depends on their order, and one row more can move it by more than
+that row (Casacuberta et al. 2022). Whole numbers have neither fault: each value is clamped to
+bounds that were given, rounded to a whole number of steps, and only then summed. `Layout` says
+which whole numbers of a row a question needs, and `Exact` holds their sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.data.casts import quoted
+from lethe.data.schema import Column
+from lethe.errors import InputError
+from lethe.queries.answer import Scalar
+from lethe.queries.grammar import Bounds, Key
+
+MEAN_CELLS = 2**24
+VARIANCE_CELLS = 2**12  # squares of units must fit with many rows
+QUANTILE_CELLS = 2**10
+CLOSEST, FURTHEST = 1e-30, 1e30
+_LARGEST = 2**36  # of a bound in steps: 10^8 rows of it still fit in 63 bits
+
+
+def check_number(name: str, bound: Any) -> None:
+    """Refuse a bound or an edge that is no finite number; True and False are none.
+
+    Raises:
+        InputError: another kind of value, NaN or infinity.
+    """
+    if isinstance(bound, bool) or not isinstance(bound, int | float | np.integer | np.floating):
+        raise InputError(
+            f"{name} {bound!r} must be a number that is known without the data: "
+            "the smallest and largest value of the data would give a person away."
+        )
+    if not math.isfinite(bound):
+        raise InputError(f"{name} {bound!r} must be finite.")
+
+
+def check_extent(low: float, high: float) -> None:
+    """Refuse bounds between which floating-point numbers could overflow or vanish.
+
+    Within these limits the step of every lattice, its inverse, and all products with them are
+    ordinary numbers, so that no value of a cell can make the arithmetic fail.
+
+    Raises:
+        InputError: reversed, equal as floating-point numbers, too close or too far out.
+    """
+    if not float(low) < float(high):
+        raise InputError(f"bounds are reversed or equal: {low!r}, {high!r}.")
+    if float(high) - float(low) < CLOSEST or max(abs(low), abs(high)) > FURTHEST:
+        raise InputError(
+            f"bounds {low!r} and {high!r} must be at least {CLOSEST:g} apart and at most "
+            f"{FURTHEST:g} in size. Choose bounds that values of the column can have."
+        )
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Whole steps from `low` to `high`.
+
+    Attributes:
+        low: lower bound, chosen without looking at the data.
+        high: upper bound.
+        cells: at most this many steps between them; the step is a power of two, so there are
+            more than half as many.
+
+    Raises:
+        InputError: bounds that are missing, not finite or reversed, or so far from zero that no
+            lattice is fine enough.
+
+    >>> ages = Lattice(18, 100, 1024)
+    >>> ages.step, ages.width
+    (0.125, 656)
+    >>> ages.units([18, 20.1, 200]).tolist()
+    [0, 17, 656]
+    """
+
+    low: float
+    high: float
+    cells: int = MEAN_CELLS
+
+    def __post_init__(self) -> None:
+        check_number("lower bound", self.low)
+        check_number("upper bound", self.high)
+        check_extent(self.low, self.high)
+        object.__setattr__(self, "low", float(self.low))
+        object.__setattr__(self, "high", float(self.high))
+        whole = isinstance(self.cells, int) and not isinstance(self.cells, bool)
+        if not whole or self.cells < 16:
+            raise InputError(f"cells={self.cells!r} must be a whole number of at least 16.")
+        far = max(abs(self.low), abs(self.high)) / self.step
+        if not math.isfinite(self.high - self.low) or far > _LARGEST:
+            raise InputError(
+                f"bounds {self.low!r} and {self.high!r} are too close together for their size: "
+                "subtract a known number from the column first."
+            )
+
+    @property
+    def step(self) -> float:
+        """A power of two: the distance of two lattice points, in units of the value."""
+        return math.ldexp(1.0, math.ceil(math.log2((self.high - self.low) / self.cells)))
+
+    @property
+    def first(self) -> int:
+        """The lattice point of `low`, in steps from zero: at `low` or the next one below."""
+        return math.floor(self.low / self.step)
+
+    @property
+    def width(self) -> int:
+        """The unit of `high`, rounded up: no row has more."""
+        return math.ceil(self.high / self.step) - self.first
+
+    def units(self, values: Any) -> NDArray[np.int64]:
+        """Clamped and rounded: whole steps above `first`, each in [0, `width`].
+
+        Args:
+            values: numbers of any shape.
+
+        Raises:
+            InputError: NaN among them, or no numbers.
+        """
+        numbers = np.asarray(values)
+        if numbers.dtype.kind not in "iuf":
+            raise InputError(f"values of type {numbers.dtype} are not numbers.")
+        numbers = numbers.astype(np.float64)
+        if np.isnan(numbers).any():
+            raise InputError(
+                "values hold NaN: leave those rows out, or give them a stated value within the "
+                "bounds, before asking."
+            )
+        clipped = np.clip(numbers, self.low, self.high)
+        return np.asarray(np.rint(clipped / self.step).astype(np.int64) - self.first)
+
+    def value(self, units: float) -> float:
+        """The number that so many steps above `first` stand for."""
+        return (self.first + units) * self.step
+
+    def note(self) -> str:
+        """What a reader must know."""
+        return (
+            f"values clamped to [{self.low:g}, {self.high:g}] and rounded to multiples of "
+            f"{self.step:g}"
+        )
+
+
+def lattice_of(bounds: Bounds, column: Column, cells: int) -> Lattice:
+    """The lattice of a column: whole numbers on their own where there are few enough of them.
+
+    Bounds that are close together but far from zero get a coarser one, so that sums fit.
+    """
+    low, high = bounds.low, bounds.high
+    whole = column.type in ("whole", "bool") and isinstance(low, int) and isinstance(high, int)
+    if whole and high - low <= cells:
+        cells = int(high - low)
+    far = max(abs(low), abs(high), high - low)
+    return Lattice(low, high, max(16, min(cells, int(2.0**35 * ((high - low) / far)))))
+
+
+def steps_sql(column: Column, lattice: Lattice) -> str:
+    """A number clamped to the bounds and rounded, in whole steps of the lattice from zero.
+
+    Whole numbers on a lattice of step 1 stay whole numbers all the way, which is faster; the
+    bounds of a lattice are far within 64 bits, so what is clamped to them fits.
+    """
+    low, high = lattice.low, lattice.high
+    is_whole = column.type in ("whole", "bool")
+    if is_whole and lattice.step == 1 and low.is_integer() and high.is_integer():
+        number = quoted(column.name)
+        if column.type == "bool":
+            number = f"CAST({number} AS BIGINT)"
+        clamped = f"least(greatest({number}, {int(low)}), {int(high)})"
+        return f"CAST({clamped} AS BIGINT)" if column.wide else clamped
+    clamped = _within(_number(column), low, high)
+    return f"CAST(round({clamped} * {_double(1 / lattice.step)}) AS BIGINT)"
+
+
+def from_first_sql(column: Column, lattice: Lattice) -> str:
+    """The same counted from the lattice's first point: in [0, width]."""
+    return f"({steps_sql(column, lattice)} - ({lattice.first}))"
+
+
+def bin_sql(column: Column, bounds: Bounds, bins: int) -> str:
+    """Number of the bin, 0 to bins - 1; beyond the bounds it is the first or the last one."""
+    low, high = float(bounds.low), float(bounds.high)
+    above = f"({_number(column)} - {_double(low)})"
+    share = f"floor({above} * {_double(bins)} / {_double(high - low)})"
+    return f"CAST({_within(share, 0, bins - 1)} AS INTEGER)"
+
+
+def grid_sql(column: Column, lattice: Lattice, scale: float) -> str:
+    """A number in units of `scale`, clamped and rounded to steps of the lattice from its first."""
+    inside = _within(f"{_number(column)} / {_double(scale)}", lattice.low, lattice.high)
+    steps = f"CAST(round({inside} * {_double(1 / lattice.step)}) AS BIGINT)"
+    return f"({steps} - ({lattice.first}))"
+
+
+def _number(column: Column) -> str:
+    """A number as DOUBLE."""
+    name = quoted(column.name)
+    if column.type == "number":
+        return name
+    return f"CAST({name} AS DOUBLE)"
+
+
+def _within(number: str, low: float, high: float) -> str:
+    """Clamped; NULL for NULL and for NaN, which comes after infinity here."""
+    lowest, highest = _double(low), _double(high)
+    return (
+        f"CASE WHEN {number} BETWEEN {lowest} AND {highest} THEN {number} "
+        f"WHEN {number} < {lowest} THEN {lowest} "
+        f"WHEN {number} <= 'inf'::DOUBLE THEN {highest} END"
+    )
+
+
+def _double(number: float) -> str:
+    """A number of a question, which is no text: exact, where a plain one would be a decimal."""
+    return f"'{float(number)!r}'::DOUBLE"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a question is put to DuckDB.
+
+    Attributes:
+        keys: columns that are grouped by in SQL; the last one is the cells' where they have names.
+        units: SQL of the whole numbers u0, u1, ... of a row.
+        numbers: columns that must hold a number.
+        sums: of u0, u1, ...
+        shift: what each row's first sum is too much by.
+        cells: how many there are; 0 without.
+        lattices: of the numbers.
+        scale: what the numbers were divided by before they were put on the lattice.
+        places: cell of a value of u0, where that is not the cell itself.
+    """
+
+    keys: tuple[Key, ...]
+    units: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
+    shift: int = 0
+    cells: int = 0
+    lattices: tuple[Lattice, ...] = ()
+    scale: float = 1.0
+    places: Mapping[Scalar, int] | None = None
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Exact numbers of one group; private.
+
+    Attributes:
+        rows: used.
+        sums: of whole steps, as `Layout.sums` has them.
+        cells: rows by cell; empty where nothing is counted by cells.
+    """
+
+    rows: int
+    sums: tuple[int, ...] = ()
+    cells: tuple[int, ...] = ()
+
+
+Groups = Mapping[tuple[Scalar, ...], Exact]

@@ -1,0 +1,270 @@
+"""Models of any architecture by autograd: one alone, or K at once by torch.func.vmap."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from lethe.training.networks.images import channels_last
+from lethe.training.networks.parameters import Parameters, buffers_of
+
+
+def half_products(on: bool, device: str) -> contextlib.AbstractContextManager[Any]:
+    """Products and convolutions in bfloat16 where asked for; all else stays float32."""
+    return torch.autocast(device, dtype=torch.bfloat16) if on else contextlib.nullcontext()
+
+
+class Alone:
+    """A single model; see `base.Network`.
+
+    Args:
+        module: moved to the device; its parameters become views of one flat tensor.
+        dropout: the model's random stream; seeds torch's global one around every step.
+        device: where it is trained.
+        half: compute products and convolutions in bfloat16.
+        images_last: hand images over channels-last; a forward method that takes `view` of an
+            image may not stand it.
+    """
+
+    even = False
+    predict_cells = 1024
+
+    def __init__(
+        self,
+        module: nn.Module,
+        dropout: torch.Generator,
+        device: torch.device | str = "cpu",
+        half: bool = False,
+        images_last: bool = False,
+    ) -> None:
+        self.module, self._half, self._images_last = module, half, images_last
+        self._device = torch.device(device)
+        self.parameters = Parameters([module], device, images_last)
+        module.to(device)
+        trained = [p for p in module.parameters() if p.requires_grad]
+        for parameter, block in zip(trained, self.parameters.blocks, strict=True):
+            parameter.data = block.value[0]
+            parameter.grad = block.slope[0]
+        self._state = _random_state(dropout, self._device)
+        self._logits: Tensor | None = None
+
+    def own_randomness(self) -> contextlib.AbstractContextManager[None]:
+        """Passes through `module` in this context draw from the model's own stream."""
+        return _own_randomness(self._state, self._device)
+
+    def given(self, x: Tensor) -> Tensor:
+        """Rows (n, ...) as the module takes them."""
+        return channels_last(x) if self._images_last and x.ndim == 4 else x
+
+    def forward(self, x: Tensor, rows: Sequence[int]) -> Tensor:
+        """See `Network`."""
+        self._rows = rows[0]
+        self._shape = x.shape[1]
+        self.module.train()
+        if self._rows == 0:
+            self._logits = None
+            with torch.no_grad(), half_products(self._half, self._device.type):
+                self.module.train(False)
+                return torch.zeros_like(self.module(self.given(x[0])).float())[None]
+        with torch.enable_grad(), self.own_randomness():
+            with half_products(self._half, self._device.type):
+                self._logits = self.module(self.given(x[0, : self._rows]))
+            own = self._logits.detach().float()
+        padding = own.new_zeros(self._shape - self._rows, *own.shape[1:])
+        return torch.cat([own, padding])[None] if len(padding) else own[None]
+
+    def backward(self, slope: Tensor) -> None:
+        """See `Network`; a parameter that the loss does not reach gets a gradient of 0."""
+        self.parameters.grad.zero_()
+        if self._logits is not None:
+            torch.autograd.backward(self._logits, slope[0, : self._rows].to(self._logits.dtype))
+            self._logits = None
+
+    def predict(self, x: Tensor, shared: bool) -> Tensor:
+        """See `Network`."""
+        self.module.train(False)
+        with torch.no_grad(), half_products(self._half, self._device.type):
+            found: Tensor = self.module(self.given(x if shared else x[0]))
+        return found.float()[None]
+
+    def tensors(self) -> list[Tensor]:
+        """See `Network`."""
+        own = [block.value for block in self.parameters.blocks]
+        return own + [buffer[None] for buffer in self.module.buffers()]
+
+
+class _own_randomness(contextlib.AbstractContextManager[None]):
+    """Lets the model draw from its own stream, and gives the global one back as it was."""
+
+    def __init__(self, state: list[Tensor], device: torch.device) -> None:
+        self._own, self._device = state, device
+
+    def __enter__(self) -> None:
+        self._before = _states(self._device)
+        _set_states(self._own, self._device)
+
+    def __exit__(self, *error: object) -> None:
+        self._own[:] = _states(self._device)
+        _set_states(self._before, self._device)
+
+
+def _random_state(stream: torch.Generator, device: torch.device) -> list[Tensor]:
+    """States of the CPU's and the device's generator, seeded alike."""
+    states = [torch.Generator().manual_seed(stream.initial_seed()).get_state()]
+    if device.type == "cuda":
+        states.append(torch.Generator(device).manual_seed(stream.initial_seed()).get_state())
+    return states
+
+
+def _states(device: torch.device) -> list[Tensor]:
+    own = [torch.random.get_rng_state()]
+    return [*own, torch.cuda.get_rng_state(device)] if device.type == "cuda" else own
+
+
+def _set_states(states: list[Tensor], device: torch.device) -> None:
+    torch.random.set_rng_state(states[0])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states[1], device)
+
+
+class Vmapped:
+    """K copies of a module; see `base.Network`.
+
+    Running statistics are each model's own, and so are dropout masks; other randomness in a
+    forward method is refused by vmap.
+
+    Args:
+        modules: K modules of one architecture.
+        dropout: one random stream a model, on the device.
+        device: where they are trained.
+        half: compute products and convolutions in bfloat16.
+    """
+
+    even = True
+    predict_cells = 2048
+
+    def __init__(
+        self,
+        modules: Sequence[nn.Module],
+        dropout: Sequence[torch.Generator],
+        device: torch.device | str = "cpu",
+        half: bool = False,
+    ) -> None:
+        self.parameters = Parameters(modules, device)
+        self._device, self._half = torch.device(device), half
+        self._buffers = buffers_of(modules, device)
+        self.module = modules[0].to(device)
+        names = [name for name, p in self.module.named_parameters() if p.requires_grad]
+        self._leaves: dict[str, Tensor] = {}
+        for name, block in zip(names, self.parameters.blocks, strict=True):
+            leaf = block.value.detach().requires_grad_()
+            leaf.grad = block.slope
+            self._leaves[name] = leaf
+        _draw_apart(self.module, dropout)
+        self._logits: Tensor | None = None
+
+    def _call(self, x: Tensor, over: int | None) -> Tensor:
+        def one(values: dict[str, Tensor], rest: dict[str, Tensor], rows: Tensor) -> Tensor:
+            out: Tensor = functional_call(self.module, (values, rest), (rows,))
+            return out
+
+        with half_products(self._half, self._device.type), _plain_attention():
+            every = torch.func.vmap(one, in_dims=(0, 0, over), randomness="error")
+            found: Tensor = every(self._leaves, self._buffers, x)
+        return found
+
+    def forward(self, x: Tensor, rows: Sequence[int]) -> Tensor:
+        """See `Network`."""
+        self.module.train()
+        with torch.enable_grad():
+            self._logits = self._call(x, 0)
+        return self._logits.detach().float()
+
+    def backward(self, slope: Tensor) -> None:
+        """See `Network`; a parameter that the loss does not reach gets a gradient of 0."""
+        assert self._logits is not None
+        self.parameters.grad.zero_()
+        torch.autograd.backward(self._logits, slope.to(self._logits.dtype))
+        self._logits = None
+
+    def predict(self, x: Tensor, shared: bool) -> Tensor:
+        """See `Network`."""
+        self.module.train(False)
+        with torch.no_grad():
+            return self._call(x, None if shared else 0).float()
+
+    def tensors(self) -> list[Tensor]:
+        """See `Network`."""
+        return [block.value for block in self.parameters.blocks] + list(self._buffers.values())
+
+
+@contextlib.contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Attention in its plain form: vmap has no rules for the fused kernels."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "There is a performance drop because")
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _draw_apart(module: nn.Module, streams: Sequence[torch.Generator]) -> None:
+    """Replace the dropout layers by such that draw from each model's own stream."""
+    for name, child in module.named_children():
+        if type(child) is nn.Dropout:
+            setattr(module, name, _Dropout(child.p, streams))
+        else:
+            _draw_apart(child, streams)
+
+
+class _Dropout(nn.Module):
+    def __init__(self, p: float, streams: Sequence[torch.Generator]) -> None:
+        super().__init__()
+        self.p, self.streams = p, streams
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        draw: Callable[..., Tensor] = _Mask.apply
+        return x * draw(x.detach(), self)
+
+
+class _Mask(torch.autograd.Function):
+    """A dropout mask; under vmap each model's part comes from its own stream."""
+
+    @staticmethod
+    def forward(x: Tensor, layer: _Dropout) -> Tensor:
+        return _masks(x[None], layer)[0]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Any) -> tuple[None, None]:
+        return None, None
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, x: Tensor, layer: _Dropout) -> tuple[Tensor, int]:
+        if dims[0] is None:  # what is dropped does not depend on the model; the masks do
+            x = x.expand(info.batch_size, *x.shape)
+        else:
+            x = x.movedim(dims[0], 0)
+        return _masks(x, layer), 0
+
+
+def _masks(x: Tensor, layer: _Dropout) -> Tensor:
+    mask = torch.empty_like(x, memory_format=torch.contiguous_format)
+    for one, stream in zip(mask, layer.streams, strict=True):
+        one.bernoulli_(1 - layer.p, generator=stream)
+    return mask.div_(1 - layer.p) if layer.p < 1 else mask
