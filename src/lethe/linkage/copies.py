@@ -19,7 +19,7 @@ from lethe.linkage.codes import classes_of
 from lethe.linkage.mixed import Mixed
 from lethe.linkage.nearest import nearest_distance
 from lethe.linkage.risk import Risk, Trials, rate_of, risk
-from lethe.linkage.way import paired_change
+from lethe.linkage.utility import paired_change
 
 
 def identical(
@@ -131,7 +131,7 @@ def closest(
     nearer, farther = mine < theirs, theirs < mine
     blind = Estimate(0.5, 0.5, 0.5, confidence, "closed form", pairs)
     main, other = (clopper_pearson(int(hit.sum()), pairs, confidence) for hit in (nearer, farther))
-    excess = paired_change(nearer, farther, confidence)
+    excess = paired_change(now=nearer, before=farther, confidence=confidence)
     works = excess.low is not None and excess.low > 0
     return Risk(main, other, blind, excess, works), distances(mine, theirs, confidence)
 

@@ -13,7 +13,7 @@ from lethe.columns import as_text, check_column
 from lethe.errors import InputError
 from lethe.linkage.anonymity import Journalist, journalist
 from lethe.linkage.codes import Int, classes_of, count
-from lethe.linkage.recoding import Ladder
+from lethe.linkage.recoding import Hierarchy
 from lethe.loaders.coded import Coded, Codes, Grouped, encode
 
 Columns = Mapping[str, NDArray[Any] | Coded]
@@ -21,7 +21,7 @@ _NONE = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Crowd:
+class PopulationTable:
     """A population table in the terms of the released one.
 
     Attributes:
@@ -38,7 +38,7 @@ class Crowd:
 
     def risk(
         self,
-        ladders: Sequence[Ladder],
+        hierarchies: Sequence[Hierarchy],
         steps: Sequence[int],
         kept: NDArray[np.bool_],
         times: Int | None = None,
@@ -52,7 +52,7 @@ class Crowd:
         whom the release does not tell apart; who is in no group makes F smaller, the risk larger.
 
         Args:
-            ladders: of the release's quasi-identifiers.
+            hierarchies: of the release's quasi-identifiers.
             steps: of each.
             kept: (rows,) which rows are released.
             times: (rows,) how many equal rows each row stands for; None = one each.
@@ -61,10 +61,10 @@ class Crowd:
         Raises:
             InputError: a released person is not in the population.
         """
-        released = [one.at(step)[kept] for one, step in zip(ladders, steps, strict=True)]
+        released = [one.at(step)[kept] for one, step in zip(hierarchies, steps, strict=True)]
         people = [
             self._groups(at, one, step)[self.theirs[at].codes]
-            for at, (one, step) in enumerate(zip(ladders, steps, strict=True))
+            for at, (one, step) in enumerate(zip(hierarchies, steps, strict=True))
         ]
         inside = np.logical_and.reduce([groups >= 0 for groups in people])
         joint = [
@@ -81,7 +81,7 @@ class Crowd:
         _, first = np.unique(classes.of_row, return_index=True)
         return journalist(classes, held[mine[first]], confidence=confidence)
 
-    def _groups(self, at: int, one: Ladder, step: int) -> Int:
+    def _groups(self, at: int, one: Hierarchy, step: int) -> Int:
         """(population levels,) the group of each value; -1 = none."""
         of_level, exact = one.steps[step].astype(np.int64), self.exact[at]
         if step and not of_level.any():
@@ -101,7 +101,9 @@ class Crowd:
         return found
 
 
-def crowd_of(columns: Columns, quasi: Sequence[str], population: Columns | Grouped) -> Crowd:
+def population_table(
+    columns: Columns, quasi: Sequence[str], population: Columns | Grouped
+) -> PopulationTable:
     """Number a population's values as those of the release.
 
     Raises:
@@ -128,7 +130,7 @@ def crowd_of(columns: Columns, quasi: Sequence[str], population: Columns | Group
         mine.append(sides[0])
         theirs.append(sides[1])
         exact.append(level[joint.codes[sides[0].levels :]])
-    return Crowd(tuple(mine), tuple(theirs), tuple(exact), times)
+    return PopulationTable(tuple(mine), tuple(theirs), tuple(exact), times)
 
 
 def _nearest(values: NDArray[Any], wanted: NDArray[Any]) -> Int:

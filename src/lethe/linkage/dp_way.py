@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from lethe.data.source import TypedColumn
 from lethe.evidence.estimate import Measured
 from lethe.linkage.anonymity import Float
-from lethe.linkage.answers import answers_kept
+from lethe.linkage.answers import answer_overlap
 from lethe.linkage.codes import Int, classes_of, counted
 from lethe.linkage.domains import plain, schema_of
 from lethe.linkage.dp_rows import DpRows, dp_rows
-from lethe.linkage.kept import counts_kept
-from lethe.linkage.table_way import Bench, Measurement, concluded, taken
-from lethe.linkage.worth import Worth, counted_worth
+from lethe.linkage.kept import count_overlap
+from lethe.linkage.table_way import Context, linkage_results, listed, taken
+from lethe.linkage.utility import Utility, counted_utility
+from lethe.linkage.way import Measurement
 from lethe.loaders.coded import encode
 
 
@@ -38,15 +39,12 @@ def dp_name(epsilon: float) -> str:
     return f"dp-synthetic-{epsilon:g}"
 
 
-def measure_synthetic(
-    bench: Bench, epsilon: float, base: Measurement
-) -> tuple[Measurement, DpRows]:
+def measure_synthetic(context: Context, epsilon: float) -> tuple[Measurement, DpRows]:
     """Make synthetic rows and look how far they agree with the people of the table.
 
     Args:
-        bench: of the table.
+        context: of the table.
         epsilon: of the rows.
-        base: the table as it is.
 
     Returns:
         The candidate, and the rows: these, and no others, are what was measured.
@@ -58,9 +56,9 @@ def measure_synthetic(
         InputError: domains that do not fit.
         NotMeasurable: a column with too many different values.
     """
-    table, settings = bench.table, bench.settings
+    table, settings = context.table, context.settings
     columns: dict[str, NDArray[Any] | TypedColumn] = {**table.plain, **table.typed}
-    made = _made(bench, columns, epsilon)
+    made = _made(context, columns, epsilon)
     rows, sure = table.rows, settings.confidence
     place = {one.name: at for at, one in enumerate(made.domains)}
     mine = [made.domains[place[name]].place(columns[name]) for name in table.quasi]
@@ -89,10 +87,17 @@ def measure_synthetic(
         details["blind"] = counted(most, rows, sure).to_json()
     words = f"synthetic rows, ({epsilon:g}, {settings.delta:g})-differentially private"
     chosen = {"epsilon": epsilon, "delta": settings.delta}
-    worth = _worth(bench, made, epsilon)
-    name, proof = dp_name(epsilon), made.guarantee
-    one = concluded(bench, name, words, chosen, evidence, details, worth, base, (), proof)
-    return one, made
+    release = Measurement(
+        dp_name(epsilon),
+        words,
+        chosen,
+        linkage_results(evidence),
+        _utility_of(context, made, epsilon),
+        evidence,
+        details | listed(evidence),
+        proof=made.guarantee,
+    )
+    return release, made
 
 
 def agreement(
@@ -120,10 +125,10 @@ def agreement(
 
 
 def _made(
-    bench: Bench, columns: Mapping[str, NDArray[Any] | TypedColumn], epsilon: float
+    context: Context, columns: Mapping[str, NDArray[Any] | TypedColumn], epsilon: float
 ) -> DpRows:
-    settings = bench.settings
-    schema = settings.schema or schema_of(bench.table.plain)
+    settings = context.settings
+    schema = settings.schema or schema_of(context.table.plain)
     return dp_rows(columns, schema, epsilon, settings.delta, bins=settings.bins, seed=settings.seed)
 
 
@@ -164,24 +169,24 @@ def _told(own: Int, secret: Int, drawn: Int, told: Int) -> tuple[float, float]:
     return float(certain.mean()), float(right.mean())
 
 
-def _worth(bench: Bench, made: DpRows, epsilon: float) -> Worth:
-    table, settings = bench.table, bench.settings
+def _utility_of(context: Context, made: DpRows, epsilon: float) -> Utility:
+    table, settings = context.table, context.settings
     original = table.plain
-    if bench.use is not None:
+    if context.use is not None:
         # Rows made of all rows know the held-out ones; these are made anew without them.
         columns: dict[str, NDArray[Any] | TypedColumn] = {**original, **table.typed}
-        learnt = _made(bench, _some(columns, ~bench.held_out), epsilon)
-        held_out = taken(original, bench.held_out)
+        learnt = _made(context, _some(columns, ~context.held_out), epsilon)
+        held_out = taken(original, context.held_out)
         rng = np.random.default_rng([settings.seed, 81])
         written = {}
         for domain in learnt.domains:
-            cells = domain.place(_some(columns, bench.held_out)[domain.name])
+            cells = domain.place(_some(columns, context.held_out)[domain.name])
             drawn = domain.draw(cells, rng)
             written[domain.name] = plain(drawn, domain.column, gaps=domain.column.missing)
-        return bench.use.worth(learnt.plain(), held_out, written)
+        return context.use.utility(learnt.plain(), held_out, written)
     if settings.queries:
-        value = answers_kept(original, made.plain(), settings.queries)
-        return counted_worth(value, table.rows, settings.confidence, "released rows")
+        value = answer_overlap(original, made.plain(), settings.queries)
+        return counted_utility(value, table.rows, settings.confidence, "released rows")
     names = [*table.quasi, *(() if table.sensitive is None else (table.sensitive,))]
     place = {one.name: at for at, one in enumerate(made.domains)}
     codes, released, groups = [], [], []
@@ -194,5 +199,5 @@ def _worth(bench: Bench, made: DpRows, epsilon: float) -> Worth:
         codes.append(column.codes)
         released.append(new[made.cells[place[name]]])
         groups.append(of_level)
-    value = counts_kept(codes, released, groups)
-    return counted_worth(value, table.rows, settings.confidence, "released rows")
+    value = count_overlap(codes, released, groups)
+    return counted_utility(value, table.rows, settings.confidence, "released rows")

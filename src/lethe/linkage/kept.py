@@ -25,7 +25,7 @@ def pairs_of_columns(columns: int) -> list[tuple[int, ...]]:
     return [(a, b) for a in range(columns) for b in range(a + 1, columns)]
 
 
-def counts_kept(
+def count_overlap(
     original: Sequence[Codes],
     released: Sequence[Codes],
     groups: Sequence[Codes],
@@ -52,14 +52,14 @@ def counts_kept(
         InputError: other numbers of columns, no rows, or a scale below 0.
 
     >>> column = np.array([0, 0, 1, 1])
-    >>> counts_kept([column], [np.zeros(4, int)], [np.zeros(2, int)])  # one group for both
+    >>> count_overlap([column], [np.zeros(4, int)], [np.zeros(2, int)])  # one group for both
     1.0
-    >>> counts_kept([column], [column[:3]], [np.arange(2)])  # a row is missing
+    >>> count_overlap([column], [column[:3]], [np.arange(2)])  # a row is missing
     0.75
     """
     check_at_least("scale", scale, 0)
     if not len(original) == len(released) == len(groups) or not original or not len(original[0]):
-        raise InputError("counts_kept needs the same columns on both sides, with 1 row at least.")
+        raise InputError("count_overlap needs the same columns on both sides, with 1 row at least.")
     found = [
         _overlap(
             [original[at] for at in table],

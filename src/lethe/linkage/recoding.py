@@ -1,8 +1,8 @@
 """k-anonymity by global recoding and suppression (Datafly: Sweeney 1997, 2002).
 
-Each column has a ladder: its values, then ever fewer groups of them, then one group for all. While
-too many rows are in small classes, the column with the most values left goes one step up; what is
-still in small classes at the end is not released.
+Each column has a hierarchy: its values, then ever fewer groups of them, then one group for all.
+While too many rows are in small classes, the column with the most values left goes one step up;
+what is still in small classes at the end is not released.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REST, ALL = "other", "*"
 
 
 @dataclass(frozen=True, eq=False)
-class Ladder:
+class Hierarchy:
     """One column and how it can be made coarser.
 
     Attributes:
@@ -52,7 +52,7 @@ class Recoded:
     """A table after recoding.
 
     Attributes:
-        steps: of each ladder, the step that was taken.
+        steps: of each hierarchy, the step that was taken.
         kept: (rows,) whether the row is released.
         k: asked for; every class of released rows has at least as many.
     """
@@ -62,14 +62,14 @@ class Recoded:
     k: int
 
 
-def ladder(name: str, column: NDArray[Any] | Coded, times: Int | None = None) -> Ladder:
-    """The ladder of a column, by its type and by how many rows have each value.
+def hierarchy(name: str, column: NDArray[Any] | Coded, times: Int | None = None) -> Hierarchy:
+    """The hierarchy of a column, by its type and by how many rows have each value.
 
     Numbers and times are ordered; text of digits, all of one length, loses its last digits; other
     text and bool are categories. A missing value of an ordered column stays a group of its own
     until the last step.
 
-    >>> [len(np.unique(step)) for step in ladder("age", np.arange(10)).steps]
+    >>> [len(np.unique(step)) for step in hierarchy("age", np.arange(10)).steps]
     [10, 8, 4, 2, 1]
     """
     read = encode(column)
@@ -85,16 +85,16 @@ def ladder(name: str, column: NDArray[Any] | Coded, times: Int | None = None) ->
         if groups.max() < steps[-1].max():
             steps.append(groups)
     small = tuple(step.astype(narrow(int(step.max()) + 1)) for step in steps)
-    return Ladder(name, read.codes, small, kind)
+    return Hierarchy(name, read.codes, small, kind)
 
 
 def recode(
-    ladders: Sequence[Ladder], k: int, suppress: float = 0.05, times: Int | None = None
+    hierarchies: Sequence[Hierarchy], k: int, suppress: float = 0.05, times: Int | None = None
 ) -> Recoded:
     """Recode until at most a share of the rows is in classes smaller than k; leave those out.
 
     Args:
-        ladders: of the quasi-identifiers.
+        hierarchies: of the quasi-identifiers.
         k: smallest class, at least 2.
         suppress: largest share of rows that may be left out, in [0, 1).
         times: (rows,) how many equal rows each row stands for; None = one each.
@@ -109,28 +109,30 @@ def recode(
     """
     check_at_least("k", k, 2)
     check_between("suppress", suppress, 0, 1, open_high=True)
-    if not ladders:
+    if not hierarchies:
         raise InputError("recode needs at least 1 column.")
-    rows = len(ladders[0].codes) if times is None else int(times.sum())
+    rows = len(hierarchies[0].codes) if times is None else int(times.sum())
     if rows < k:
         raise NotMeasurable(f"k={k} needs at least {k} rows, got {rows}.")
-    steps = [0] * len(ladders)
+    steps = [0] * len(hierarchies)
     while True:
-        found = classes_of([one.at(step) for one, step in zip(ladders, steps, strict=True)], times)
+        found = classes_of(
+            [one.at(step) for one, step in zip(hierarchies, steps, strict=True)], times
+        )
         if found.size[found.size < k].sum() / rows <= suppress:
             return Recoded(tuple(steps), found.of_size >= k, k)
-        left = [int(one.steps[step].max()) for one, step in zip(ladders, steps, strict=True)]
+        left = [int(one.steps[step].max()) for one, step in zip(hierarchies, steps, strict=True)]
         steps[int(np.argmax(left))] += 1
 
 
-def coarsen(ladders: Sequence[Ladder], times: int) -> tuple[int, ...]:
+def coarsen(hierarchies: Sequence[Hierarchy], times: int) -> tuple[int, ...]:
     """Every column the same number of steps up, or to its last step."""
-    return tuple(min(times, len(one.steps) - 1) for one in ladders)
+    return tuple(min(times, len(one.steps) - 1) for one in hierarchies)
 
 
 def released_columns(
     columns: Mapping[str, NDArray[Any]],
-    ladders: Sequence[Ladder],
+    hierarchies: Sequence[Hierarchy],
     steps: Sequence[int],
     kept: NDArray[np.bool_],
 ) -> dict[str, NDArray[Any]]:
@@ -140,19 +142,19 @@ def released_columns(
     begin with and "*", or "other"; a column on its last step as "*", a number as its mean.
 
     Args:
-        columns: all columns of the table, (rows,) each; those without a ladder stay as they are.
-        ladders: of the quasi-identifiers.
-        steps: of each ladder.
+        columns: all columns of the table, (rows,) each; those without a hierarchy stay as they are.
+        hierarchies: of the quasi-identifiers.
+        steps: of each hierarchy.
         kept: (rows,) which rows are released.
     """
-    taken = {one.name: (one, step) for one, step in zip(ladders, steps, strict=True)}
+    taken = {one.name: (one, step) for one, step in zip(hierarchies, steps, strict=True)}
     return {
         name: (_written(column, *taken[name]) if name in taken else column)[kept]
         for name, column in columns.items()
     }
 
 
-def _written(column: NDArray[Any], one: Ladder, step: int) -> NDArray[Any]:
+def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
     groups = one.at(step)
     if step == 0:
         return column

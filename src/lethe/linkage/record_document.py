@@ -74,7 +74,7 @@ def account_of_records(study: RecordStudy, settings: RecordSettings) -> Account:
             settings, "counts by item and value, and by item and month, that are still right"
         ),
         risk="top-1: share of people named rightly by the best guess of the strongest attacker",
-        ways=study.ways,
+        candidates=study.candidates,
         skipped=study.skipped,
         checks=_checks(study, settings),
         words=plain_words(study, settings),
@@ -122,14 +122,14 @@ def _fingerprint(study: RecordStudy) -> str:
 
 def plain_words(study: RecordStudy, settings: RecordSettings) -> list[str]:
     """What was found, for somebody who reads nothing else."""
-    first, base, aux = study.simulated[0], study.ways[0], study.aux
+    first, base, aux = study.simulated[0], study.candidates[0], study.aux
     rh = first.by["scoreboard-rh"]
     words = [
         f"The strongest attack ({strongest(base.attacks).attack}) identifies the record of "
         f"{of_1000(base.risk)} of 1,000 people by its best guess, of {study.facts.people:,}.",
         f"Who knows {first.name} and answers {_rule_words(settings)}, identifies "
-        f"{of_1000(base.evidence['match'])} of 1,000 and names a record for "
-        f"{of_1000(base.evidence['false-match'])} of 1,000 people who are not in the release; "
+        f"{of_1000(base.measures['match'])} of 1,000 and names a record for "
+        f"{of_1000(base.measures['false-match'])} of 1,000 people who are not in the release; "
         f"Scoreboard-RH from an eccentricity of {COMPARED:g} on identifies "
         f"{of_1000(rh.at(COMPARED).recall)} and names one for "
         f"{of_1000(rh.at(COMPARED).false_match)}.",
@@ -140,11 +140,11 @@ def plain_words(study: RecordStudy, settings: RecordSettings) -> list[str]:
         words.append(f"Half of the people are named from {study.needed.half} such fact(s).")
     if aux is not None:
         words += _linked_words(aux, settings)
-    lowest = min(study.ways, key=lambda way: getattr(way.risk, "value", 1.0))
-    if lowest is not study.ways[0]:
+    lowest = min(study.candidates, key=lambda candidate: getattr(candidate.risk, "value", 1.0))
+    if lowest is not study.candidates[0]:
         words.append(
             f"Of the releases that were tried, {lowest.name} ({lowest.mitigation}) is found least: "
-            f"{of_1000(lowest.risk)} of 1,000, at {utility_left(lowest, study.ways[0])}."
+            f"{of_1000(lowest.risk)} of 1,000, at {utility_left(lowest, study.candidates[0])}."
         )
     return words
 
@@ -233,7 +233,7 @@ def _not_run(study: RecordStudy, aux: Auxiliary | None) -> list[Json]:
 
 def _checks(study: RecordStudy, settings: RecordSettings) -> list[Json]:
     first = study.simulated[0]
-    match = study.ways[0].evidence["match"]
+    match = study.candidates[0].measures["match"]
     answered = isinstance(match, Estimate) and match.value != 0
     held = np.bincount(study.facts.person, minlength=study.facts.people)
     few = int((held < first.adversary.total).sum())

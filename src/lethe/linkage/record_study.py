@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Refusal
+from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
 from lethe.linkage.adversary import Adversary, draw_targets, simulate
 from lethe.linkage.attackers import COMPARED, Calibrated, outside, share_out
@@ -20,11 +21,11 @@ from lethe.linkage.facts import Facts, index_of
 from lethe.linkage.matching import PHIS, Bits, FactsNeeded, Point, bits, curve, facts_needed
 from lethe.linkage.record_changes import changes
 from lethe.linkage.record_utility import Value
-from lethe.linkage.record_way import Aim, Measurement, family_of, measure, named_rightly
+from lethe.linkage.record_way import Aim, Attacked, family_of, measure, named_rightly, risk_change
 from lethe.linkage.scoreboard import NO_MATCH, Links, joined, link
 from lethe.linkage.settings import RecordSettings
 from lethe.linkage.uniqueness import Unicity, unicity
-from lethe.linkage.way import BASELINE, Way, strongest
+from lethe.linkage.way import BASELINE, strongest
 from lethe.linkage.worst_case import WorstCase, worst_case
 from lethe.loaders.sorted_ratings import Release
 
@@ -92,7 +93,7 @@ class RecordStudy:
         needed: facts that it takes, of the first with its strongest attacker.
         unicity: by number of items known without value or time, people who are alone with them.
         worst: the same for the items that give most away.
-        ways: the release as it is, then the candidates.
+        candidates: the release as it is, then the candidates.
         skipped: name and reason of what could not be measured.
         aux: people of a real auxiliary table; None without one.
         confidence: of all limits on shares named rightly, so that they hold at once.
@@ -104,7 +105,7 @@ class RecordStudy:
     needed: FactsNeeded
     unicity: dict[int, Unicity]
     worst: WorstCase
-    ways: tuple[Way, ...]
+    candidates: tuple[Candidate, ...]
     skipped: Mapping[str, str]
     aux: Auxiliary | None
     confidence: float
@@ -156,7 +157,7 @@ def study_records(
         ),
         _unicity(facts, settings, skipped),
         _worst(facts, settings),
-        tuple(_ways(sheet, ratings, listed, settings, skipped)),
+        tuple(_candidates(sheet, ratings, listed, settings, skipped)),
         skipped,
         looked,
         sure,
@@ -258,27 +259,31 @@ def _worst(facts: Facts, settings: RecordSettings) -> WorstCase:
     return worst_case(facts, people, confidence=settings.confidence)
 
 
-def _ways(
+def _candidates(
     sheet: Sheet,
     ratings: Release,
     aims: Sequence[Aim],
     settings: RecordSettings,
     skipped: dict[str, str],
-) -> Iterator[Way]:
+) -> Iterator[Candidate]:
     plans: dict[str, tuple[str, Change]] = {
         BASELINE: ("the records as they are", lambda s, _: as_it_is(s)),
         **changes(settings),
     }
     value = Value(sheet, ratings, settings)
-    base: Measurement | None = None
+    sure = family_of(aims, settings)
+    baseline: Attacked | None = None
     for at, (name, (words, change)) in enumerate(plans.items()):
         try:
             rng = partial(np.random.default_rng, [settings.seed, 77, at])
             made = change(sheet, rng())
-            worth = value.of(made, change, rng)
-            measured = measure(name, words, sheet, made, worth, aims, settings, base)
+            utility = value.of(made, change, rng)
+            release = measure(name, words, sheet, made, utility, aims, settings)
         except NotMeasurable as error:
             skipped[name] = str(error)
             continue
-        base = base or measured
-        yield measured.way
+        moved = None
+        if baseline is not None:
+            moved = risk_change(baseline=baseline, release=release, confidence=sure)
+        yield release.candidate(settings.confidence, baseline=baseline, risk_change=moved)
+        baseline = baseline or release

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.linkage.answers import answers_kept
+from lethe.linkage.answers import answer_overlap
 from lethe.linkage.coarsening import MONTH, Change, Coarsened, Sheet
 from lethe.linkage.codes import Int
-from lethe.linkage.kept import counts_kept
+from lethe.linkage.kept import count_overlap
 from lethe.linkage.settings import RecordSettings
 from lethe.linkage.use import Use, split, use_of
-from lethe.linkage.worth import Worth, counted_worth
+from lethe.linkage.utility import Utility, counted_utility
 from lethe.loaders.sorted_ratings import Release
 
 
@@ -40,7 +40,9 @@ class Value:
         # No column is needed: predictions are refused for facts.
         object.__setattr__(self, "use", use_of(self.settings, {}))
 
-    def of(self, made: Coarsened, change: Change, rng: Callable[[], np.random.Generator]) -> Worth:
+    def of(
+        self, made: Coarsened, change: Change, rng: Callable[[], np.random.Generator]
+    ) -> Utility:
         """Utility of one release.
 
         Args:
@@ -54,11 +56,11 @@ class Value:
         if self.use is None:
             value = utility_of(self.sheet, made, self.ratings, self.settings.queries)
             rows = len(self.sheet.item)
-            return counted_worth(value, rows, self.settings.confidence, "facts")
+            return counted_utility(value, rows, self.settings.confidence, "facts")
         out = split(len(self.sheet.item), self.settings)
         rest = as_it_stands(change(self.sheet.take(~out), rng()), self.ratings)
         held_out = as_it_stands(self.sheet.take(out), self.ratings)
-        return self.use.worth(rest, held_out, held_out)
+        return self.use.utility(rest, held_out, held_out)
 
 
 def utility_of(
@@ -67,7 +69,7 @@ def utility_of(
     """1 = all counts, or all answers, are as before.
 
     Without queries: mean overlap of the counts by item and value, and by item and month, see
-    `counts_kept`; by item, where neither is released. With queries: 1 - their mean error.
+    `count_overlap`; by item, where neither is released. With queries: 1 - their mean error.
 
     Args:
         sheet: the original facts.
@@ -77,7 +79,7 @@ def utility_of(
     """
     if queries:
         whole = as_it_stands(sheet, ratings)
-        return answers_kept(whole, as_it_stands(made, ratings), queries)
+        return answer_overlap(whole, as_it_stands(made, ratings), queries)
     new = made.sheet
     original, released = [sheet.item], [new.item]
     groups, tables = [np.arange(sheet.items)], []
@@ -103,7 +105,7 @@ def utility_of(
         released.append(given)
         groups.append(group)
         tables.append((0, len(original) - 1))
-    return counts_kept(original, released, groups, tables or [(0,)], scale=1 / made.share)
+    return count_overlap(original, released, groups, tables or [(0,)], scale=1 / made.share)
 
 
 def as_it_stands(made: Sheet | Coarsened, ratings: Release) -> dict[str, NDArray[np.generic]]:

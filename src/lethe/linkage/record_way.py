@@ -9,7 +9,7 @@ that record, not the person: `exposed` is the share of the person's facts that l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,8 @@ from lethe.linkage.coarsening import Coarsened, Sheet
 from lethe.linkage.facts import Facts, Float, Int, Known, without
 from lethe.linkage.scoreboard import NO_MATCH, Links, Scoreboard, link
 from lethe.linkage.settings import RecordSettings
-from lethe.linkage.way import FEWEST, Way, paired_change, strongest
-from lethe.linkage.worth import Worth, lost, mean_share
+from lethe.linkage.utility import Utility, mean_share, paired_change
+from lethe.linkage.way import FEWEST, Measurement, strongest
 
 _ASSUMED = (
     "targets are drawn at random from people with enough facts, and what is known of them too",
@@ -72,18 +72,14 @@ class Aim:
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
-    """A candidate, and what later ones are compared with.
+class Attacked(Measurement):
+    """A release, and what the risk of later ones is compared with.
 
     Attributes:
-        way: the candidate.
         right: by attack, the adversary and (Q,) whether each target's best guess is right.
-        worth: its utility.
     """
 
-    way: Way
-    right: Mapping[str, tuple[str, NDArray[np.bool_]]]
-    worth: Worth
+    right: Mapping[str, tuple[str, NDArray[np.bool_]]] = field(default_factory=dict)
 
 
 def family_of(aims: Sequence[Aim], settings: RecordSettings) -> float:
@@ -98,11 +94,10 @@ def measure(
     words: str,
     sheet: Sheet,
     made: Coarsened,
-    worth: Worth,
+    utility: Utility,
     aims: Sequence[Aim],
     settings: RecordSettings,
-    base: Measurement | None,
-) -> Measurement:
+) -> Attacked:
     """Attack a release. Shares are of all targets, those whose record is not released included.
 
     Args:
@@ -110,10 +105,9 @@ def measure(
         words: what is done.
         sheet: the original facts.
         made: the release.
-        worth: its utility.
+        utility: what it is still good for.
         aims: adversaries; the first also answers from the threshold of the audit on.
         settings: of the audit.
-        base: the release as it is; None for itself.
 
     Raises:
         NotMeasurable: nothing that can be attacked is left.
@@ -157,17 +151,12 @@ def measure(
         "people": len(np.unique(made.owners[~made.out])),
         "records": int((~made.out).sum()),
     }
-    loss = change = None
-    if base is not None:
-        loss = lost(base.worth, worth, settings.confidence)
-        evidence["utility-loss"] = loss
-        change = _change(results, right, base, sure)
     assumed = _ASSUMED if made.owner is None else (*_ASSUMED, _UNLINKED)
-    way = Way(
-        name, words, {}, tuple(results), worth.utility, loss, change, evidence, details, assumed
+    release = Attacked(
+        name, words, {}, tuple(results), utility, evidence, details, assumed, right=right
     )
-    evidence["top-1"] = way.risk
-    return Measurement(way, right, worth)
+    evidence["top-1"] = release.risk
+    return release
 
 
 def named_rightly(
@@ -225,20 +214,15 @@ def thresholds_of(absent: Mapping[str, Links], settings: RecordSettings) -> dict
     return phi
 
 
-def _change(
-    results: Sequence[AttackResult],
-    right: Mapping[str, tuple[str, NDArray[np.bool_]]],
-    base: Measurement,
-    sure: float,
-) -> Estimate | None:
-    """Risk now minus risk before: paired where both are about the same people."""
-    now, before = strongest(results), strongest(base.way.attacks)
+def risk_change(*, baseline: Attacked, release: Attacked, confidence: float) -> Estimate | None:
+    """Risk of the release minus the baseline's: paired where both are about the same people."""
+    now, before = strongest(release.attacks), strongest(baseline.attacks)
     after, earlier = now.estimate, before.estimate
     if not (isinstance(after, Estimate) and isinstance(earlier, Estimate)):
         return None
-    mine, theirs = right.get(now.attack), base.right.get(before.attack)
+    mine, theirs = release.right.get(now.attack), baseline.right.get(before.attack)
     if mine is not None and theirs is not None and mine[0] == theirs[0]:
-        return paired_change(mine[1], theirs[1], sure)
+        return paired_change(now=mine[1], before=theirs[1], confidence=confidence)
     assert after.value is not None and after.low is not None and after.high is not None
     assert earlier.value is not None and earlier.low is not None and earlier.high is not None
     limits = after.low - earlier.high, after.high - earlier.low

@@ -21,7 +21,7 @@ class CommonSettings:
         confidence: of all intervals.
         margin: loss of utility that counts as none.
         queries: SQL over the table `release`; utility is 1 - their mean error. Without any it is
-            the share of counts that stay right, see `counts_kept`.
+            the share of counts that stay right, see `count_overlap`.
         predict: column that a model of the released rows predicts: utility is its accuracy, or R2,
             on original rows that were held out; None = none.
         utility_model: a function, or ``file.py:name`` of one, that says how good released rows

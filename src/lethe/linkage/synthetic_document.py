@@ -76,7 +76,7 @@ def account_of_synthetic(
             settings, "two-way counts that are still right, numbers in 8 groups"
         ),
         risk="excess over the control, of the attack with the highest lower limit",
-        ways=study.ways,
+        candidates=study.candidates,
         skipped=study.skipped,
         checks=_checks(study),
         words=plain_words(study),
@@ -115,10 +115,10 @@ def account_of_synthetic(
 
 def plain_words(study: SyntheticStudy) -> list[str]:
     """What was found, for somebody who reads nothing else."""
-    best = strongest(study.ways[0].attacks)
+    best = strongest(study.candidates[0].attacks)
     words = [
         f"The strongest attack is {best.attack}: its excess over the control is "
-        f"{study.ways[0].risk}."
+        f"{study.candidates[0].risk}."
     ]
     people, rows = (
         study.attacks.get(f"identical, {kind} rows") for kind in ("original", "synthetic")
@@ -145,7 +145,7 @@ def plain_words(study: SyntheticStudy) -> list[str]:
         )
         text += "." if found.works else "; it does not beat a blind guess, so it says little."
         words.append(text)
-    weak = [result for result in study.ways[0].attacks if not result.powered]
+    weak = [result for result in study.candidates[0].attacks if not result.powered]
     words += [
         f"{result.attack} is underpowered ({result.why}): it limits nothing." for result in weak
     ]
@@ -167,7 +167,7 @@ def _checks(study: SyntheticStudy) -> list[Json]:
             else f"it does not beat the blind guess of {blind:.3f} beyond doubt"
         )
         rows.append(check(f"{result.attack} works", "pass" if found.works else "warn", detail))
-    most = study.ways[1].risk
+    most = study.candidates[1].risk
     seen = isinstance(most, Estimate) and most.low is not None and most.low > 0
     detail = f"{LEAKY}, in place of the synthetic ones: excess of the strongest attack {most}"
     return [*rows, check("a known leak is seen", "pass" if seen else "warn", detail, "original")]

@@ -12,19 +12,20 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Measured, Refusal
+from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult, family_confidence, risk_of
-from lethe.linkage.answers import answers_kept
+from lethe.linkage.answers import answer_overlap
 from lethe.linkage.copies import Distances, closest, identical
-from lethe.linkage.kept import counts_kept
+from lethe.linkage.kept import count_overlap
 from lethe.linkage.mixed import Mixed, mix
 from lethe.linkage.nearest import inference, linkability
-from lethe.linkage.recoding import ladder
+from lethe.linkage.recoding import hierarchy
 from lethe.linkage.risk import Risk
 from lethe.linkage.settings import SyntheticSettings
 from lethe.linkage.singling_out import singling_out
 from lethe.linkage.use import use_of
-from lethe.linkage.way import BASELINE, FEWEST, Way
-from lethe.linkage.worth import Worth, counted_worth, lost
+from lethe.linkage.utility import Utility, counted_utility
+from lethe.linkage.way import BASELINE, FEWEST, Measurement
 
 LEAKY = "the original rows themselves"
 KINDS = ("singling-out", "linkability", "inference", "identical", "closest")
@@ -42,7 +43,7 @@ class SyntheticStudy:
         distances: to the closest synthetic row, of original and control rows.
         leaky: the same attacks on the original rows in place of the synthetic ones: what a
             release without any protection would show.
-        ways: the synthetic rows, and the original ones for comparison.
+        candidates: the synthetic rows, and the original ones for comparison.
         skipped: name and reason of attacks that could not be run.
         rows: original, synthetic and control ones.
         columns: names.
@@ -52,7 +53,7 @@ class SyntheticStudy:
     knows: dict[str, str]
     distances: Distances
     leaky: dict[str, Risk]
-    ways: tuple[Way, ...]
+    candidates: tuple[Candidate, ...]
     skipped: Mapping[str, str]
     rows: tuple[int, int, int]
     columns: tuple[str, ...]
@@ -91,15 +92,17 @@ def study_synthetic(
     attacks, near = _run(planned, inside, made, outside, settings, skipped)
     leaky, _ = _run(planned, inside, inside, outside, settings, {})
     knows = {name: words for name, (words, _) in planned.items()}
-    made_worth, whole_worth = (
-        _worth(original, released, control, settings) for released in (synthetic, original)
+    synthetic_utility, original_utility = (
+        _utility_of(original, released, control, settings) for released in (synthetic, original)
     )
-    ways = (
-        _way(BASELINE, "the synthetic rows", attacks, knows, made_worth, settings, None),
-        _way("original", LEAKY, leaky, knows, whole_worth, settings, made_worth),
+    baseline = _measured(BASELINE, "the synthetic rows", attacks, knows, synthetic_utility)
+    twin = _measured("original", LEAKY, leaky, knows, original_utility)
+    candidates = (
+        baseline.candidate(settings.confidence, baseline=None),
+        twin.candidate(settings.confidence, baseline=baseline),
     )
     sizes = (len(inside), len(made), len(outside))
-    return SyntheticStudy(attacks, knows, near, leaky, ways, skipped, sizes, inside.names)
+    return SyntheticStudy(attacks, knows, near, leaky, candidates, skipped, sizes, inside.names)
 
 
 Attack = Callable[[Mixed, Mixed, Mixed, float], tuple[Risk, Distances | None]]
@@ -206,15 +209,13 @@ def _run(
     return found, near
 
 
-def _way(
+def _measured(
     name: str,
     words: str,
     attacks: Mapping[str, Risk],
     knows: Mapping[str, str],
-    worth: Worth,
-    settings: SyntheticSettings,
-    base: Worth | None,
-) -> Way:
+    utility: Utility,
+) -> Measurement:
     results = results_of(attacks, knows)
     kinds: dict[str, Measured] = {}
     for kind in KINDS:
@@ -223,24 +224,16 @@ def _way(
             worst = risk_of(own)
             kinds[kind] = worst if isinstance(worst, Refusal) else worst.estimate
     risk = risk_of(results)
-    loss = None
-    if base is not None:
-        loss = lost(base, worth, settings.confidence)
-        kinds["utility-loss"] = loss
-    return Way(
+    return Measurement(
         name,
         words,
         {},
         results,
-        worth.utility,
-        loss,
-        None,
+        utility,
         {**kinds, "excess": risk if isinstance(risk, Refusal) else risk.estimate},
         {
             "strongest": "" if isinstance(risk, Refusal) else risk.attack,
-            "excess": {
-                kind: one.to_json() for kind, one in kinds.items() if kind != "utility-loss"
-            },
+            "excess": {kind: excess.to_json() for kind, excess in kinds.items()},
         },
         (
             "original and control rows are drawn alike",
@@ -249,19 +242,19 @@ def _way(
     )
 
 
-def _worth(
+def _utility_of(
     original: Mapping[str, NDArray[Any]],
     released: Mapping[str, NDArray[Any]],
     control: Mapping[str, NDArray[Any]],
     settings: SyntheticSettings,
-) -> Worth:
+) -> Utility:
     """A model is tested on the control rows, which no synthetic row was made from."""
     use = use_of(settings, original)
     if use is not None:
-        return use.worth(released, control, control)
+        return use.utility(released, control, control)
     value = _utility(original, released, settings)
     rows = len(next(iter(original.values())))
-    return counted_worth(value, rows, settings.confidence, "released rows")
+    return counted_utility(value, rows, settings.confidence, "released rows")
 
 
 def _utility(
@@ -271,12 +264,12 @@ def _utility(
 ) -> float:
     """Overlap of two-way counts as shares, numbers in 8 groups of the original's neighbours."""
     if settings.queries:
-        return answers_kept(original, released, settings.queries)
+        return answer_overlap(original, released, settings.queries)
     first = len(next(iter(original.values())))
     mine, theirs, groups = [], [], []
     for name, column in original.items():
         together = np.concatenate([column, released[name]])
-        one = ladder(name, together)
+        one = hierarchy(name, together)
         fine = [step for step, of in enumerate(one.steps) if of.max() > _BINS]
         step = min(len(fine), len(one.steps) - 1) if one.kind == "ordered" else 0
         coarse = one.at(step)
@@ -284,4 +277,4 @@ def _utility(
         theirs.append(coarse[first:])
         groups.append(np.arange(int(coarse.max()) + 1))
     scale = first / len(theirs[0])
-    return counts_kept(mine, theirs, groups, scale=scale)
+    return count_overlap(mine, theirs, groups, scale=scale)

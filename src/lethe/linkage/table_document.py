@@ -50,14 +50,14 @@ def account_of_table(study: TableStudy, settings: TableSettings) -> Account:
         data={
             "records": table.rows,
             "columns": len(table.columns),
-            "quasi": {one.name: len(one.steps[0]) for one in study.ladders},
+            "quasi": {one.name: len(one.steps[0]) for one in study.hierarchies},
             "fingerprint": fingerprint_of(study),
         },
         attacks=_attacks(study, settings),
         not_run=_not_run(study),
         utility=utility_in_words(settings, "two-way counts that are still right"),
         risk="marketer risk: share of rows that a linkage of everybody gets right",
-        ways=study.ways,
+        candidates=study.candidates,
         skipped=study.skipped,
         checks=[check(f"column {name}", "warn", detail) for name, detail in warnings_of(study)]
         or [check("columns", "pass", "no quasi-identifier is constant, unique or incomplete")],
@@ -120,28 +120,28 @@ def plain_words(study: TableStudy) -> list[str]:
             f"{of_1000(told.guessed[0].value)}, without the table's classes in "
             f"{of_1000(told.blind.value)}."
         )
-    made = [way for way in study.ways if way.name.startswith("k-")]
+    made = [candidate for candidate in study.candidates if candidate.name.startswith("k-")]
     if made:
-        way = made[-1]
+        candidate = made[-1]
         text = (
-            f"Made {way.details['k']}-anonymous, the table keeps "
-            f"{utility_left(way, study.ways[0])} and a linkage of everybody "
-            f"gets {of_1000(getattr(way.risk, 'value', 0.0))} of 1,000 right"
+            f"Made {candidate.details['k']}-anonymous, the table keeps "
+            f"{utility_left(candidate, study.candidates[0])} and a linkage of everybody "
+            f"gets {of_1000(getattr(candidate.risk, 'value', 0.0))} of 1,000 right"
         )
-        if study.disclosure is not None and way.details["certain"]["value"]:
+        if study.disclosure is not None and candidate.details["certain"]["value"]:
             text += (
                 f"; yet {study.table.sensitive} is still certain in "
-                f"{of_1000(way.details['certain']['value'])} of 1,000 rows"
+                f"{of_1000(candidate.details['certain']['value'])} of 1,000 rows"
             )
         words.append(text + ". That is no proof of privacy.")
     words += [
-        f"The synthetic rows {way.name} keep {utility_left(way, study.ways[0])}; who takes those "
-        "that agree with a person for copies gets at most "
-        f"{of_1000(getattr(way.risk, 'value', 0.0))} of 1,000 right. They are proven to be "
-        f"({way.settings['epsilon']:g}, {way.settings['delta']:g})-differentially private, under "
-        "the assumptions that are listed."
-        for way in study.ways
-        if way.name in study.synthetic
+        f"The synthetic rows {candidate.name} keep {utility_left(candidate, study.candidates[0])}; "
+        "who takes those that agree with a person for copies gets at most "
+        f"{of_1000(getattr(candidate.risk, 'value', 0.0))} of 1,000 right. They are proven to be "
+        f"({candidate.settings['epsilon']:g}, {candidate.settings['delta']:g})-differentially "
+        "private, under the assumptions that are listed."
+        for candidate in study.candidates
+        if candidate.name in study.synthetic
     ]
     return words
 

@@ -10,6 +10,7 @@ import numpy as np
 from lethe.columns import as_text, missing
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Refusal
+from lethe.evidence.frontier import Candidate
 from lethe.linkage.anonymity import (
     Anonymity,
     Diversity,
@@ -22,12 +23,12 @@ from lethe.linkage.dp_rows import DpRows
 from lethe.linkage.dp_way import dp_name, measure_synthetic
 from lethe.linkage.homogeneity import Disclosure, disclosure
 from lethe.linkage.population import PopulationUniqueness, population_uniqueness
-from lethe.linkage.recoding import Ladder, coarsen, recode
+from lethe.linkage.recoding import Hierarchy, coarsen, recode
 from lethe.linkage.settings import TableSettings
 from lethe.linkage.table_rows import Table
-from lethe.linkage.table_way import Bench, Measurement, Plan, bench_of, measure_recoded
+from lethe.linkage.table_way import Context, Plan, compared, context_of, measure_recoded
 from lethe.linkage.uniqueness import Uniqueness, uniqueness
-from lethe.linkage.way import BASELINE, Way
+from lethe.linkage.way import BASELINE, Measurement
 from lethe.loaders.coded import encode
 from lethe.training.fingerprint import digest, hash_array
 
@@ -38,27 +39,27 @@ class TableStudy:
 
     Attributes:
         table: what is released.
-        ladders: of its quasi-identifiers.
+        hierarchies: of its quasi-identifiers.
         anonymity: as it is.
         diversity: of the sensitive column; None without one.
         disclosure: likewise.
         uniqueness: of subsets of the quasi-identifiers.
         population: under a model; None where no size was told.
         journalist: against a population table; None without one.
-        ways: the table as it is, then the candidates.
+        candidates: the table as it is, then the candidates.
         skipped: name and reason of candidates that could not be made.
         synthetic: rows of the candidates that are synthetic, by name: those that were measured.
     """
 
     table: Table
-    ladders: tuple[Ladder, ...]
+    hierarchies: tuple[Hierarchy, ...]
     anonymity: Anonymity
     diversity: Diversity | None
     disclosure: Disclosure | None
     uniqueness: Uniqueness
     population: PopulationUniqueness | Refusal | None
     journalist: Journalist | None
-    ways: tuple[Way, ...]
+    candidates: tuple[Candidate, ...]
     skipped: Mapping[str, str]
     synthetic: Mapping[str, DpRows]
 
@@ -70,9 +71,9 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
         InputError: columns that cannot be read, or a population without the table's people.
     """
     sure = settings.confidence
-    bench = bench_of(table, settings)
-    ladders, secret = bench.ladders, bench.secret
-    codes = [one.codes for one in ladders]
+    context = context_of(table, settings)
+    hierarchies, secret = context.hierarchies, context.secret
+    codes = [one.codes for one in hierarchies]
     found = anonymity(codes, confidence=sure, times=table.times)
     population: PopulationUniqueness | Refusal | None = None
     if settings.population is not None:
@@ -82,13 +83,13 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
             )
         except NotMeasurable as error:
             population = Refusal(str(error))
-    everyone, stay = np.ones(len(codes[0]), bool), (0,) * len(ladders)
-    base = measure_recoded(bench, (BASELINE, "the table as it is", stay, everyone), None)
+    everyone, stay = np.ones(len(codes[0]), bool), (0,) * len(hierarchies)
+    base = measure_recoded(context, Plan(BASELINE, "the table as it is", stay, everyone))
     skipped: dict[str, str] = {}
     made: dict[str, DpRows] = {}
     return TableStudy(
         table,
-        ladders,
+        hierarchies,
         found,
         None if secret is None else diversity(found.of_class, secret, distance=settings.distance),
         None
@@ -97,9 +98,9 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
         uniqueness(codes, settings.most, confidence=sure, times=table.times),
         population,
         None
-        if bench.crowd is None
-        else bench.crowd.risk(ladders, stay, everyone, table.times, sure),
-        tuple(_ways(bench, base, skipped, made)),
+        if context.people is None
+        else context.people.risk(hierarchies, stay, everyone, table.times, sure),
+        tuple(_candidates(context, base, skipped, made)),
         skipped,
         made,
     )
@@ -111,7 +112,7 @@ def fingerprint_of(study: TableStudy) -> str:
     one_of = np.empty(len(classes.size), np.int64)
     one_of[classes.of_row] = np.arange(len(classes.of_row))
     parts = [hash_array(classes.size)]
-    for column in study.ladders:
+    for column in study.hierarchies:
         values = encode(study.table.columns[column.name]).values
         codes = column.codes[one_of].astype(np.int64)
         parts += [column.name, hash_array(as_text(values)), hash_array(codes)]
@@ -121,7 +122,7 @@ def fingerprint_of(study: TableStudy) -> str:
 def warnings_of(study: TableStudy) -> list[tuple[str, str]]:
     """Columns whose role should be looked at, with the reason."""
     rows, found = study.table.rows, []
-    for one in study.ladders:
+    for one in study.hierarchies:
         levels = len(one.steps[0])
         if levels == rows:
             found.append(
@@ -142,59 +143,62 @@ def _gaps(table: Table, name: str) -> int:
     return int(count(column.codes, column.levels, table.times)[-1])
 
 
-def _ways(
-    bench: Bench, base: Measurement, skipped: dict[str, str], made: dict[str, DpRows]
-) -> Iterator[Way]:
-    yield base.way
-    for plan in _plans(bench.table.times, bench.ladders, bench.settings, skipped):
-        name, _, _, kept = plan
-        if not kept.any():
-            skipped[name] = "no row would be left"
+def _candidates(
+    context: Context, base: Measurement, skipped: dict[str, str], made: dict[str, DpRows]
+) -> Iterator[Candidate]:
+    yield base.candidate(context.settings.confidence, baseline=None)
+    for plan in _plans(context.table.times, context.hierarchies, context.settings, skipped):
+        if not plan.released.any():
+            skipped[plan.name] = "no row would be left"
             continue
         try:
-            yield measure_recoded(bench, plan, base).way
+            yield compared(context, measure_recoded(context, plan), base)
         except NotMeasurable as error:
-            skipped[name] = str(error)
-    for epsilon in bench.settings.epsilon:
+            skipped[plan.name] = str(error)
+    for epsilon in context.settings.epsilon:
         try:
-            one, rows = measure_synthetic(bench, epsilon, base)
+            release, rows = measure_synthetic(context, epsilon)
         except NotMeasurable as error:
             skipped[dp_name(epsilon)] = str(error)
             continue
-        made[one.way.name] = rows
-        yield one.way
+        made[release.name] = rows
+        yield compared(context, release, base)
 
 
 def _plans(
-    times: Int | None, ladders: Sequence[Ladder], settings: TableSettings, skipped: dict[str, str]
+    times: Int | None,
+    hierarchies: Sequence[Hierarchy],
+    settings: TableSettings,
+    skipped: dict[str, str],
 ) -> Iterator[Plan]:
-    everyone = np.ones(len(ladders[0].codes), bool)
-    stay = (0,) * len(ladders)
+    everyone = np.ones(len(hierarchies[0].codes), bool)
+    stay = (0,) * len(hierarchies)
     for up in (1, 2, 3):
-        steps = coarsen(ladders, up)
-        yield f"coarser-{up}", f"every column {up} step(s) coarser", steps, everyone
-    if len(ladders) > 1:
-        at = _most_identifying(ladders)
-        steps = tuple(len(one.steps) - 1 if at == j else 0 for j, one in enumerate(ladders))
-        name = ladders[at].name
-        yield f"without-{name}", f"column {name!r} is not released", steps, everyone
-    of_size = classes_of([one.codes for one in ladders], times).of_size
+        steps = coarsen(hierarchies, up)
+        yield Plan(f"coarser-{up}", f"every column {up} step(s) coarser", steps, everyone)
+    if len(hierarchies) > 1:
+        at = _most_identifying(hierarchies)
+        steps = tuple(len(one.steps) - 1 if at == j else 0 for j, one in enumerate(hierarchies))
+        name = hierarchies[at].name
+        yield Plan(f"without-{name}", f"column {name!r} is not released", steps, everyone)
+    of_size = classes_of([one.codes for one in hierarchies], times).of_size
     for k in settings.ks:
-        yield f"suppress-{k}", f"rows in classes below {k} are not released", stay, of_size >= k
+        words = f"rows in classes below {k} are not released"
+        yield Plan(f"suppress-{k}", words, stay, of_size >= k)
     for k in settings.ks:
         try:
-            made = recode(ladders, k, settings.suppress, times)
+            made = recode(hierarchies, k, settings.suppress, times)
         except NotMeasurable as error:
             skipped[f"k-{k}"] = str(error)
             continue
         words = f"{k}-anonymous by global recoding and suppression of at most {settings.suppress:g}"
-        yield f"k-{k}", words, made.steps, made.kept
+        yield Plan(f"k-{k}", words, made.steps, made.kept)
 
 
-def _most_identifying(ladders: Sequence[Ladder]) -> int:
+def _most_identifying(hierarchies: Sequence[Hierarchy]) -> int:
     """The column without which the fewest classes are left."""
     left = [
-        len(classes_of([one.codes for j, one in enumerate(ladders) if j != at]).size)
-        for at in range(len(ladders))
+        len(classes_of([one.codes for j, one in enumerate(hierarchies) if j != at]).size)
+        for at in range(len(hierarchies))
     ]
     return int(np.argmin(left))

@@ -159,7 +159,7 @@ def unicity(
 ) -> Unicity:
     """Intersect the lists of people who have each known fact.
 
-    De Montjoye et al., "Unique in the Crowd", 2013, for facts drawn at random.
+    De Montjoye et al., "Unique in the PopulationTable", 2013, for facts drawn at random.
 
     Args:
         facts: the release.

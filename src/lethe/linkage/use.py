@@ -18,7 +18,7 @@ from lethe.columns import check_column
 from lethe.errors import InputError, NotMeasurable
 from lethe.linkage.predicting import is_class, predict_rows
 from lethe.linkage.settings import CommonSettings
-from lethe.linkage.worth import Worth, mean_worth, single_worth
+from lethe.linkage.utility import Utility, mean_utility, single_utility
 from lethe.training.models import load_callable
 from lethe.training.seeding import seeded
 from lethe.training.users_code import users_code
@@ -47,10 +47,10 @@ class Use:
     """A utility that needs held-out rows.
 
     Attributes:
-        worth: of released rows, held-out original rows, and those as the release writes them.
+        utility: of released rows, held-out original rows, and those as the release writes them.
     """
 
-    worth: Callable[[Columns, Columns, Columns], Worth]
+    utility: Callable[[Columns, Columns, Columns], Utility]
 
 
 def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
@@ -69,11 +69,11 @@ def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
         check_column("predict", column, columns, "the table")
         named = is_class(columns[column])
 
-        def predicted(released: Columns, held_out: Columns, written: Columns) -> Worth:
+        def predicted(released: Columns, held_out: Columns, written: Columns) -> Utility:
             of_row = predict_rows(
                 released, held_out, written, column, classes=named, seed=settings.seed
             )
-            return mean_worth(of_row, sure)
+            return mean_utility(of_row, sure)
 
         return Use(predicted)
     if settings.utility_model is None:
@@ -82,7 +82,7 @@ def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
     model = load_callable(given) if isinstance(given, str) else given
     name = given if isinstance(given, str) else str(getattr(given, "__qualname__", "utility_model"))
 
-    def judged(released: Columns, held_out: Columns, written: Columns) -> Worth:
+    def judged(released: Columns, held_out: Columns, written: Columns) -> Utility:
         return _ask(model, name, released, held_out, written, settings)
 
     return Use(judged)
@@ -112,7 +112,7 @@ def _ask(
     held_out: Columns,
     written: Columns,
     settings: CommonSettings,
-) -> Worth:
+) -> Utility:
     rows = len(next(iter(held_out.values())))
     more = {"written": _copied(written)} if _wants_written(model) else {}
     # Copies: a model that changes its columns must not change the next candidate's.
@@ -127,8 +127,8 @@ def _ask(
     if not np.isfinite(numbers).all():
         raise InputError(f"the utility model {name} returns a number that is not finite.")
     if numbers.shape == ():
-        return single_worth(float(numbers), rows, settings.confidence)
-    return mean_worth(numbers, settings.confidence)
+        return single_utility(float(numbers), rows, settings.confidence)
+    return mean_utility(numbers, settings.confidence)
 
 
 def _wants_written(model: Callable[..., Any]) -> bool:
