@@ -7,9 +7,9 @@ import pytest
 
 from lethe.errors import InputError
 from lethe.linkage.audit import audit_table
-from lethe.linkage.crowd import population_table
-from lethe.linkage.recoding import Hierarchy, hierarchy
 from lethe.linkage.settings import TableSettings
+from lethe.linkage.table.population import population_table
+from lethe.linkage.table.recoding import Hierarchy, hierarchy
 from lethe.loaders.coded import Coded, Grouped
 
 

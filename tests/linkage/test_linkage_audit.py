@@ -11,7 +11,7 @@ import pytest
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.findings import Findings, schema
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
-from lethe.linkage.coarsening import (
+from lethe.linkage.records.coarsening import (
     Sheet,
     coarser_times,
     noisy_times,

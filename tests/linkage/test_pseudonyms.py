@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.adversary import Adversary, simulate
-from lethe.linkage.attackers import outside, pick
-from lethe.linkage.coarsening import (
+from lethe.linkage.records.adversary import Adversary, simulate
+from lethe.linkage.records.attackers import outside, pick
+from lethe.linkage.records.candidates import Aim, measure, released
+from lethe.linkage.records.coarsening import (
     Coarsened,
     Sheet,
     as_it_is,
@@ -18,10 +19,9 @@ from lethe.linkage.coarsening import (
     value_steps,
     without_popular,
 )
-from lethe.linkage.facts import Known
-from lethe.linkage.record_changes import dealt_pseudonyms, new_pseudonyms
-from lethe.linkage.record_way import Aim, measure, released
-from lethe.linkage.scoreboard import RH
+from lethe.linkage.records.facts import Known
+from lethe.linkage.records.mitigations import dealt_pseudonyms, new_pseudonyms
+from lethe.linkage.records.scoreboard import RH
 from lethe.linkage.settings import RecordSettings
 from lethe.linkage.utility import counted_utility
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.anonymity import anonymity
 from lethe.linkage.answers import answer_overlap, ask, error_of
-from lethe.linkage.kept import count_overlap
-from lethe.linkage.recoding import coarsen, hierarchy, recode, released_columns
+from lethe.linkage.counts import count_overlap
+from lethe.linkage.table.anonymity import anonymity
+from lethe.linkage.table.recoding import coarsen, hierarchy, recode, released_columns
 
 
 def text(*cells: str) -> np.ndarray:

@@ -10,9 +10,9 @@ import pytest
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
+from lethe.linkage.held_out import split
 from lethe.linkage.predicting import is_class, predict_rows
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.linkage.use import split
 from lethe.linkage.utility import (
     counted_utility,
     mean_share,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError
-from lethe.linkage.facts import index_facts
+from lethe.linkage.records.facts import index_facts
 from lethe.loaders import sorted_ratings
 from lethe.loaders.ratings import Ratings, load_ratings
 from lethe.loaders.sorted_ratings import SortedRatings, sort_ratings

@@ -16,8 +16,8 @@ from lethe.data.source import SUFFIXES, TypedColumn, infer_schema, read_typed
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
-from lethe.linkage.domains import as_declared, domains_of
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
+from lethe.linkage.table.domains import as_declared, domains_of
 from lethe.loaders.coded import Grouped
 from lethe.loaders.large import read_facts, read_table
 from lethe.loaders.rows import read_rows

@@ -12,7 +12,7 @@ from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
 from lethe.linkage.codes import Int, classes_of, counted, whole_codes
-from lethe.linkage.facts import Facts, Known
+from lethe.linkage.records.facts import Facts, Known
 from lethe.loaders.coded import Codes
 
 LARGEST = 200_000  # subsets in one search

@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson, clustered_share
-from lethe.linkage.facts import Float
+from lethe.linkage.records.facts import Float
 
 _ALONE = "one number, without an interval"
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable, check_at_least, check_between
-from lethe.linkage.mixed import Mixed
-from lethe.linkage.risk import Risk, Trials, rate_of, risk
+from lethe.linkage.synthetic.nearest import Mixed
+from lethe.linkage.synthetic.risk import Risk, Trials, rate_of, risk
 
 EQUAL, AT_MOST, AT_LEAST = 0, 1, 2
 _TRIES = 100  # draws for each statement wanted: most do not single out a synthetic row

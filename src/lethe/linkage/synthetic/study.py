@@ -15,17 +15,16 @@ from lethe.evidence.estimate import Measured, Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult, family_confidence, risk_of
 from lethe.linkage.answers import answer_overlap
-from lethe.linkage.copies import Distances, closest, identical
-from lethe.linkage.kept import count_overlap
-from lethe.linkage.mixed import Mixed, mix
-from lethe.linkage.nearest import inference, linkability
-from lethe.linkage.recoding import hierarchy
-from lethe.linkage.risk import Risk
+from lethe.linkage.counts import count_overlap
+from lethe.linkage.held_out import use_of
+from lethe.linkage.measurement import BASELINE, FEWEST, Measurement
 from lethe.linkage.settings import SyntheticSettings
-from lethe.linkage.singling_out import singling_out
-from lethe.linkage.use import use_of
+from lethe.linkage.synthetic.copies import Distances, closest, identical
+from lethe.linkage.synthetic.nearest import Mixed, inference, linkability, mix
+from lethe.linkage.synthetic.risk import Risk
+from lethe.linkage.synthetic.singling_out import singling_out
+from lethe.linkage.table.recoding import hierarchy
 from lethe.linkage.utility import Utility, counted_utility
-from lethe.linkage.way import BASELINE, FEWEST, Measurement
 
 LEAKY = "the original rows themselves"
 KINDS = ("singling-out", "linkability", "inference", "identical", "closest")

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from lethe.errors import NotMeasurable, check_at_least
-from lethe.linkage.coarsening import (
+from lethe.linkage.records.coarsening import (
     MONTH,
     Change,
     Coarsened,
@@ -23,7 +23,7 @@ from lethe.linkage.coarsening import (
     without_popular,
     without_rare,
 )
-from lethe.linkage.facts import Int
+from lethe.linkage.records.facts import Int
 from lethe.linkage.settings import RecordSettings
 
 # Pseudonyms that change: a person's facts are split over several records.

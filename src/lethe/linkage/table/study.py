@@ -11,24 +11,30 @@ from lethe.columns import as_text, missing
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
-from lethe.linkage.anonymity import (
+from lethe.linkage.codes import Int, classes_of, count
+from lethe.linkage.measurement import BASELINE, Measurement
+from lethe.linkage.settings import TableSettings
+from lethe.linkage.table.anonymity import (
     Anonymity,
     Diversity,
     Journalist,
     anonymity,
     diversity,
 )
-from lethe.linkage.codes import Int, classes_of, count
-from lethe.linkage.dp_rows import DpRows
-from lethe.linkage.dp_way import dp_name, measure_synthetic
-from lethe.linkage.homogeneity import Disclosure, disclosure
-from lethe.linkage.population import PopulationUniqueness, population_uniqueness
-from lethe.linkage.recoding import Hierarchy, coarsen, recode
-from lethe.linkage.settings import TableSettings
-from lethe.linkage.table_rows import Table
-from lethe.linkage.table_way import Context, Plan, compared, context_of, measure_recoded
+from lethe.linkage.table.candidates import (
+    Context,
+    Plan,
+    Table,
+    compared,
+    context_of,
+    measure_recoded,
+)
+from lethe.linkage.table.dp_rows import DpRows
+from lethe.linkage.table.homogeneity import Disclosure, disclosure
+from lethe.linkage.table.population import PopulationUniqueness, population_uniqueness
+from lethe.linkage.table.recoding import Hierarchy, coarsen, recode
+from lethe.linkage.table.synthetic import dp_name, measure_synthetic
 from lethe.linkage.uniqueness import Uniqueness, uniqueness
-from lethe.linkage.way import BASELINE, Measurement
 from lethe.loaders.coded import encode
 from lethe.training.fingerprint import digest, hash_array
 

@@ -13,20 +13,27 @@ from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
-from lethe.linkage.adversary import Adversary, draw_targets, simulate
-from lethe.linkage.attackers import COMPARED, Calibrated, outside, share_out
-from lethe.linkage.auxiliary import Auxiliary, link_auxiliary
-from lethe.linkage.coarsening import Change, Sheet, as_it_is
-from lethe.linkage.facts import Facts, index_of
-from lethe.linkage.matching import PHIS, Bits, FactsNeeded, Point, bits, curve, facts_needed
-from lethe.linkage.record_changes import changes
-from lethe.linkage.record_utility import Value
-from lethe.linkage.record_way import Aim, Attacked, family_of, measure, named_rightly, risk_change
-from lethe.linkage.scoreboard import NO_MATCH, Links, joined, link
+from lethe.linkage.measurement import BASELINE, strongest
+from lethe.linkage.records.adversary import Adversary, draw_targets, simulate
+from lethe.linkage.records.attackers import COMPARED, Calibrated, outside, share_out
+from lethe.linkage.records.auxiliary import Auxiliary, link_auxiliary
+from lethe.linkage.records.candidates import (
+    Aim,
+    Attacked,
+    family_of,
+    measure,
+    named_rightly,
+    risk_change,
+)
+from lethe.linkage.records.coarsening import Change, Sheet, as_it_is
+from lethe.linkage.records.facts import Facts, index_of
+from lethe.linkage.records.matching import PHIS, Bits, FactsNeeded, Point, bits, curve, facts_needed
+from lethe.linkage.records.mitigations import changes
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, joined, link
+from lethe.linkage.records.utility import Value
+from lethe.linkage.records.worst_case import WorstCase, worst_case
 from lethe.linkage.settings import RecordSettings
 from lethe.linkage.uniqueness import Unicity, unicity
-from lethe.linkage.way import BASELINE, strongest
-from lethe.linkage.worst_case import WorstCase, worst_case
 from lethe.loaders.sorted_ratings import Release
 
 

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 
 from lethe.data.source import TypedColumn
 from lethe.evidence.estimate import Measured
-from lethe.linkage.anonymity import Float
 from lethe.linkage.answers import answer_overlap
 from lethe.linkage.codes import Int, classes_of, counted
-from lethe.linkage.domains import plain, schema_of
-from lethe.linkage.dp_rows import DpRows, dp_rows
-from lethe.linkage.kept import count_overlap
-from lethe.linkage.table_way import Context, linkage_results, listed, taken
+from lethe.linkage.counts import count_overlap
+from lethe.linkage.measurement import Measurement
+from lethe.linkage.table.anonymity import Float
+from lethe.linkage.table.candidates import Context, linkage_results, listed, taken
+from lethe.linkage.table.domains import plain, schema_of
+from lethe.linkage.table.dp_rows import DpRows, dp_rows
 from lethe.linkage.utility import Utility, counted_utility
-from lethe.linkage.way import Measurement
 from lethe.loaders.coded import encode
 
 

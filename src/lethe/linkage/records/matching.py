@@ -12,8 +12,8 @@ from scipy.special import stdtrit
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
-from lethe.linkage.facts import Facts, Float, Int, Known
-from lethe.linkage.scoreboard import RH, Links, Scoreboard, check_known, link
+from lethe.linkage.records.facts import Facts, Float, Int, Known
+from lethe.linkage.records.scoreboard import RH, Links, Scoreboard, check_known, link
 
 PHIS = (0.0, 0.13, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 

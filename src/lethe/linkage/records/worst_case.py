@@ -17,7 +17,7 @@ from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
 from lethe.linkage.codes import Int
-from lethe.linkage.facts import Facts, facts_of
+from lethe.linkage.records.facts import Facts, facts_of
 
 LIMIT = 50_000_000  # cells of person and item looked at for one person
 _LOOK = 5_000  # what a step costs even where nobody is left, in cells
@@ -64,7 +64,7 @@ def worst_case(
     Raises:
         InputError: nobody, or a person without a fact.
 
-    >>> from lethe.linkage.facts import index_facts
+    >>> from lethe.linkage.records.facts import index_facts
     >>> found = worst_case(index_facts([0, 0, 1, 1, 2, 2], [0, 1, 1, 2, 0, 2]), [0, 1, 2])
     >>> found.needed.tolist()  # any two items name a person, none alone does
     [2, 2, 2]

@@ -19,13 +19,20 @@ from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import AttackResult, family_confidence
-from lethe.linkage.attackers import ATTACKERS, Calibrated, boards_of, outside, share_out, together
-from lethe.linkage.coarsening import Coarsened, Sheet
-from lethe.linkage.facts import Facts, Float, Int, Known, without
-from lethe.linkage.scoreboard import NO_MATCH, Links, Scoreboard, link
+from lethe.linkage.measurement import FEWEST, Measurement, strongest
+from lethe.linkage.records.attackers import (
+    ATTACKERS,
+    Calibrated,
+    boards_of,
+    outside,
+    share_out,
+    together,
+)
+from lethe.linkage.records.coarsening import Coarsened, Sheet
+from lethe.linkage.records.facts import Facts, Float, Int, Known, without
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, Scoreboard, link
 from lethe.linkage.settings import RecordSettings
 from lethe.linkage.utility import Utility, mean_share, paired_change
-from lethe.linkage.way import FEWEST, Measurement, strongest
 
 _ASSUMED = (
     "targets are drawn at random from people with enough facts, and what is known of them too",

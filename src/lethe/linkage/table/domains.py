@@ -31,7 +31,7 @@ from lethe.data.schema import (
 )
 from lethe.data.source import TypedColumn
 from lethe.errors import InputError, NotMeasurable, check_at_least
-from lethe.linkage.facts import Int
+from lethe.linkage.records.facts import Int
 
 BINS = 32  # of a column with bounds
 MOST_TEXTS = 2000  # that are read off a column without a schema

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.linkage.answers import answer_overlap
-from lethe.linkage.coarsening import MONTH, Change, Coarsened, Sheet
 from lethe.linkage.codes import Int
-from lethe.linkage.kept import count_overlap
+from lethe.linkage.counts import count_overlap
+from lethe.linkage.held_out import Use, split, use_of
+from lethe.linkage.records.coarsening import MONTH, Change, Coarsened, Sheet
 from lethe.linkage.settings import RecordSettings
-from lethe.linkage.use import Use, split, use_of
 from lethe.linkage.utility import Utility, counted_utility
 from lethe.loaders.sorted_ratings import Release
 

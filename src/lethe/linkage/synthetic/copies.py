@@ -16,9 +16,8 @@ from lethe.errors import NotMeasurable, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
 from lethe.linkage.codes import classes_of
-from lethe.linkage.mixed import Mixed
-from lethe.linkage.nearest import nearest_distance
-from lethe.linkage.risk import Risk, Trials, rate_of, risk
+from lethe.linkage.synthetic.nearest import Mixed, nearest_distance
+from lethe.linkage.synthetic.risk import Risk, Trials, rate_of, risk
 from lethe.linkage.utility import paired_change
 
 

@@ -16,7 +16,7 @@ from lethe.linkage.document import (
     utility_left,
 )
 from lethe.linkage.settings import TableSettings
-from lethe.linkage.table_study import TableStudy, fingerprint_of, warnings_of
+from lethe.linkage.table.study import TableStudy, fingerprint_of, warnings_of
 
 Json = dict[str, Any]
 _SIZES = (1, 2, 3, 5, 10, 20, 50, 100)

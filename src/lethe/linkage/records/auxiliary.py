@@ -12,7 +12,8 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import family_confidence
-from lethe.linkage.attackers import (
+from lethe.linkage.measurement import FEWEST
+from lethe.linkage.records.attackers import (
     COMPARED,
     Calibrated,
     Naming,
@@ -23,12 +24,11 @@ from lethe.linkage.attackers import (
     some_facts_of,
     together,
 )
-from lethe.linkage.facts import NOT_RELEASED, Facts, Int, Known, facts_of, index_of
-from lethe.linkage.matching import PHIS, Point, curve
-from lethe.linkage.record_way import Aim
-from lethe.linkage.scoreboard import NO_MATCH, Links, link
+from lethe.linkage.records.candidates import Aim
+from lethe.linkage.records.facts import NOT_RELEASED, Facts, Int, Known, facts_of, index_of
+from lethe.linkage.records.matching import PHIS, Point, curve
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, link
 from lethe.linkage.settings import RecordSettings
-from lethe.linkage.way import FEWEST
 from lethe.loaders.sorted_ratings import Release
 
 _OUTSIDE = 1000  # released people looked for without their own record, at most

@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 from lethe.assess.run import attack, check
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.linkage.attackers import ATTACKERS, COMPARED, Calibrated
-from lethe.linkage.auxiliary import Answers, Auxiliary, pairs_of
 from lethe.linkage.document import (
     Account,
     of_1000,
     utility_in_words,
     utility_left,
 )
-from lethe.linkage.matching import Point
-from lethe.linkage.record_study import RecordStudy, Simulated
+from lethe.linkage.measurement import strongest
+from lethe.linkage.records.attackers import ATTACKERS, COMPARED, Calibrated
+from lethe.linkage.records.auxiliary import Answers, Auxiliary, pairs_of
+from lethe.linkage.records.matching import Point
+from lethe.linkage.records.study import RecordStudy, Simulated
 from lethe.linkage.settings import RecordSettings
-from lethe.linkage.way import strongest
 from lethe.training.fingerprint import digest, hash_array
 
 Json = dict[str, Any]

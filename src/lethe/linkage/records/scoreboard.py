@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_choice, require
-from lethe.linkage.facts import Facts, Float, Int, Known
+from lethe.linkage.records.facts import Facts, Float, Int, Known
 
 RULES = ("sum", "minimum", "fitting")
 SIMILARITIES = ("exponential", "threshold")
@@ -137,7 +137,7 @@ def link(
         raise InputError(f"true needs {len(known)} records below {facts.people}, or -1.")
     check_choice("backend", backend, BACKENDS)
     if hidden is None and _fast(facts, known, board, backend):
-        from lethe.linkage.scoreboard_numba import judge_all
+        from lethe.linkage.records.scoreboard_numba import judge_all
 
         table = judge_all(
             facts,
@@ -240,7 +240,7 @@ def _fast(facts: Facts, known: Known, board: Scoreboard, backend: str) -> bool:
         return False
     if backend == "auto" and find_spec("numba") is None:
         return False
-    from lethe.linkage.scoreboard_numba import fits
+    from lethe.linkage.records.scoreboard_numba import fits
 
     if backend == "numba":
         require("numba", "fast")

@@ -18,7 +18,7 @@ from lethe.data.source import TypedColumn
 from lethe.errors import require
 from lethe.evidence.guarantee import Guarantee
 from lethe.linkage.codes import Int
-from lethe.linkage.domains import (
+from lethe.linkage.table.domains import (
     BINS,
     Domain,
     columns_of,
@@ -26,7 +26,7 @@ from lethe.linkage.domains import (
     plain,
     written,
 )
-from lethe.linkage.noisy_marginals import NoisyCounts, measure, promise, rho_of
+from lethe.linkage.table.noisy_marginals import NoisyCounts, measure, promise, rho_of
 from lethe.training.seeding import seeded
 
 _STEPS = 1000  # of mirror descent
@@ -56,7 +56,7 @@ class DpRows:
         return len(self.cells[0])
 
     def plain(self) -> dict[str, NDArray[Any]]:
-        """By name, arrays for measurements; see `lethe.linkage.domains.plain`."""
+        """By name, arrays for measurements; see `lethe.linkage.table.domains.plain`."""
         return {
             domain.name: plain(self.columns[domain.name], domain.column, gaps=domain.column.missing)
             for domain in self.domains

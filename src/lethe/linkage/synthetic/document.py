@@ -8,10 +8,10 @@ from typing import Any
 from lethe.assess.run import attack, check
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.document import Account, of_1000, utility_in_words
-from lethe.linkage.risk import Risk
+from lethe.linkage.measurement import FEWEST, strongest
 from lethe.linkage.settings import SyntheticSettings
-from lethe.linkage.synthetic_study import LEAKY, SyntheticStudy, results_of
-from lethe.linkage.way import FEWEST, strongest
+from lethe.linkage.synthetic.risk import Risk
+from lethe.linkage.synthetic.study import LEAKY, SyntheticStudy, results_of
 
 Json = dict[str, Any]
 _PAPER = "Giomi et al. (Anonymeter), PoPETs 2023"

@@ -12,8 +12,8 @@ import numpy as np
 
 from lethe.errors import check_at_least
 from lethe.evidence.estimate import Estimate
-from lethe.linkage.anonymity import Float, pairs_of
 from lethe.linkage.codes import Classes, Int, counted
+from lethe.linkage.table.anonymity import Float, pairs_of
 from lethe.loaders.coded import Codes
 
 

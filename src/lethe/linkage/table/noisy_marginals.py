@@ -18,7 +18,7 @@ from lethe.errors import InputError, NotMeasurable, check_between, require
 from lethe.evidence.gdp import last_true
 from lethe.evidence.guarantee import Guarantee
 from lethe.linkage.codes import Int
-from lethe.linkage.facts import Float
+from lethe.linkage.records.facts import Float
 
 MOST_CELLS = 200_000  # of a pair that may be counted
 _SLACK = 1 - 1e-9  # of each part of the budget: what is spent is rounded up, never down

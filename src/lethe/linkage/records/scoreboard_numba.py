@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lethe.linkage.facts import Facts, Float, Int, Known
+from lethe.linkage.records.facts import Facts, Float, Int, Known
 from lethe.training.jit import INSTALLED, compiled
 
 Near = Callable[[Float], Float]

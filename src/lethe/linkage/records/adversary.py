@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lethe.errors import InputError, check_at_least, check_choice
-from lethe.linkage.facts import Facts, Float, Int, Known, facts_of
+from lethe.linkage.records.facts import Facts, Float, Int, Known, facts_of
 
 WRONG = ("fact", "details")
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable, check_at_least, check_between
-from lethe.linkage.facts import Facts, Float, Int, index_facts
+from lethe.linkage.records.facts import Facts, Float, Int, index_facts
 from lethe.loaders.coded import Codes
 
 MONTH = 28  # days; a year of 13 months is 364, so that each step is a whole number of the last

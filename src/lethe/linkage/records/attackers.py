@@ -20,8 +20,8 @@ from scipy.special import betaincinv
 
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate, Refusal
-from lethe.linkage.facts import Facts, Float, Int, Known, facts_of
-from lethe.linkage.scoreboard import NO_MATCH, Links, Scoreboard, link
+from lethe.linkage.records.facts import Facts, Float, Int, Known, facts_of
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, Scoreboard, link
 
 COMPARED = 1.5
 """Threshold of the paper, shown beside the calibrated one."""
