@@ -33,7 +33,7 @@ from pathlib import Path
 import duckdb, numba, pyarrow.parquet, scipy.optimize, scipy.stats
 import lethe.report
 from lethe.cli import run
-from lethe.linkage.record_study import index_of
+from lethe.linkage.records.study import index_of
 from lethe.data.sorted_records import sort_ratings
 
 def status(key):

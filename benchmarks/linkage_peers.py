@@ -43,14 +43,13 @@ from common import RESULTS, load, median_ratio, save
 from linkage import power_law, subsets
 
 from lethe.data.columns import encode
-from lethe.linkage.adversary import Adversary, draw_targets, simulate
-from lethe.linkage.anonymity import anonymity, diversity
-from lethe.linkage.facts import Facts, Known, index_facts
-from lethe.linkage.mixed import mix
-from lethe.linkage.nearest import inference, nearest_rows, right
-from lethe.linkage.scoreboard import RH, link
-from lethe.linkage.singling_out import singling_out
-from lethe.linkage.worst_case import worst_case
+from lethe.linkage.records.adversary import Adversary, draw_targets, simulate
+from lethe.linkage.records.facts import Facts, Known, index_facts
+from lethe.linkage.records.scoreboard import RH, link
+from lethe.linkage.records.worst_case import worst_case
+from lethe.linkage.synthetic.nearest import inference, mix, nearest_rows, right
+from lethe.linkage.synthetic.singling_out import singling_out
+from lethe.linkage.table.anonymity import anonymity, diversity
 
 PEERS = Path(__file__).parent / "peers"
 CLASSES = {"coarse": (5, 5, 4, 3, 2), "fine": (20, 20, 10, 10, 5)}

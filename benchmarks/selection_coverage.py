@@ -29,7 +29,7 @@ from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.roc import auc_of, rate_at, roc
 from lethe.evidence.twoway import TwoWayBootstrap, clusters_of, share_estimate, symmetric_estimate
-from lethe.linkage.population import population_uniqueness
+from lethe.linkage.table.population import population_uniqueness
 from lethe.membership.exposure import expose
 from lethe.membership.scoring import rescored, score
 from lethe.training.design import membership

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from lethe.data.schema import Schema
 from lethe.data.source import read_typed
-from lethe.linkage.dp_rows import dp_rows
+from lethe.linkage.table.dp_rows import dp_rows
 
 SCHEMA = Schema.of(
     {

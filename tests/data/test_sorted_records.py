@@ -15,7 +15,7 @@ from lethe.data import sorted_records as sorted_ratings
 from lethe.data.records import Ratings, load_ratings
 from lethe.data.sorted_records import SortedRatings, sort_ratings
 from lethe.errors import InputError
-from lethe.linkage.facts import index_facts
+from lethe.linkage.records.facts import index_facts
 
 MEMORY = 2**27
 WAYS = {

@@ -10,8 +10,8 @@ from scipy.stats import beta
 
 from lethe.data.records import Ratings, from_columns
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.adversary import Adversary, draw_targets, simulate
-from lethe.linkage.attackers import (
+from lethe.linkage.records.adversary import Adversary, draw_targets, simulate
+from lethe.linkage.records.attackers import (
     Calibrated,
     boards_of,
     calibrate,
@@ -21,9 +21,9 @@ from lethe.linkage.attackers import (
     share_out,
     together,
 )
-from lethe.linkage.auxiliary import link_auxiliary, pairs_of
-from lethe.linkage.facts import facts_of, index_facts, known_of, without
-from lethe.linkage.scoreboard import Links, Scoreboard, link, scores, stand_out
+from lethe.linkage.records.auxiliary import link_auxiliary, pairs_of
+from lethe.linkage.records.facts import facts_of, index_facts, known_of, without
+from lethe.linkage.records.scoreboard import Links, Scoreboard, link, scores, stand_out
 from lethe.linkage.settings import RecordSettings
 
 

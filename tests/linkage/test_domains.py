@@ -16,7 +16,7 @@ from linkage.test_synthetic_neighbours import DECLARED, HOSTILE, stored
 from lethe.data.schema import TYPES, Column, Schema
 from lethe.data.source import TypedColumn, read_typed
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.domains import (
+from lethe.linkage.table.domains import (
     MOST_TEXTS,
     cast,
     columns_of,

@@ -14,10 +14,10 @@ from lethe.data.schema import Column, Schema
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
 from lethe.linkage.audit import audit_table
-from lethe.linkage.domains import columns_of
-from lethe.linkage.dp_rows import DpRows, dp_rows
-from lethe.linkage.dp_way import _told, agreement
 from lethe.linkage.settings import TableSettings
+from lethe.linkage.table.domains import columns_of
+from lethe.linkage.table.dp_rows import DpRows, dp_rows
+from lethe.linkage.table.synthetic import _told, agreement
 from lethe.report import render
 from lethe.training.folder import RunFolder
 
@@ -114,7 +114,7 @@ def test_synthetic_rows_stand_beside_the_recoded_ones(tmp_path) -> None:
 
 
 def test_a_model_of_synthetic_rows_never_saw_the_held_out_ones(monkeypatch) -> None:
-    from lethe.linkage import dp_way
+    from lethe.linkage.table import synthetic as dp_way
 
     seen = []
     real = dp_way.dp_rows

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError
-from lethe.linkage.facts import Known, facts_of, index_facts, known_of, without
+from lethe.linkage.records.facts import Known, facts_of, index_facts, known_of, without
 
 
 def triples(facts):

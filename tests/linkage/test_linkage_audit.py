@@ -12,7 +12,7 @@ from lethe.data.records import from_columns
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.findings import Findings, schema
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
-from lethe.linkage.coarsening import (
+from lethe.linkage.records.coarsening import (
     Sheet,
     coarser_times,
     noisy_times,
@@ -22,7 +22,7 @@ from lethe.linkage.coarsening import (
     without_rare,
 )
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.linkage.way import paired_change
+from lethe.linkage.utility import paired_change
 from lethe.report import render
 
 AGE = np.array([30, 30, 30, 41, 41, 52])
@@ -362,8 +362,8 @@ def test_coarser_sheets_by_hand() -> None:
 
 def test_a_change_of_paired_shares_keeps_a_width() -> None:
     now, before = np.array([True, True, False, False]), np.array([True, False, True, True])
-    assert paired_change(now, before).value == -0.25
-    same = paired_change(now, now)
+    assert paired_change(now=now, before=before).value == -0.25
+    same = paired_change(now=now, before=now)
     assert same.value == 0 and same.low is not None and same.low < 0 < (same.high or 0)
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Refusal
-from lethe.linkage.adversary import Adversary, draw_targets, eligible, popular, simulate
-from lethe.linkage.facts import facts_of, index_facts, known_of, without
-from lethe.linkage.matching import bits, curve, facts_needed
-from lethe.linkage.scoreboard import NO_MATCH, Links, link
+from lethe.linkage.records.adversary import Adversary, draw_targets, eligible, popular, simulate
+from lethe.linkage.records.facts import facts_of, index_facts, known_of, without
+from lethe.linkage.records.matching import bits, curve, facts_needed
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, link
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.linkage.mixed import Mixed, mix
-from lethe.linkage.nearest import by_chance, inference, linkability, right
-from lethe.linkage.singling_out import singling_out
+from lethe.linkage.synthetic.nearest import Mixed, by_chance, inference, linkability, mix, right
+from lethe.linkage.synthetic.singling_out import singling_out
 
 
 def independent(rows: int, seed: int) -> tuple[Mixed, ...]:

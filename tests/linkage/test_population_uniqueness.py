@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.population import log_likelihood, population_uniqueness
+from lethe.linkage.table.population import log_likelihood, population_uniqueness
 
 
 def seating(people, alpha, theta, rng):

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.adversary import Adversary, simulate
-from lethe.linkage.attackers import outside, pick
-from lethe.linkage.coarsening import (
+from lethe.linkage.records.adversary import Adversary, simulate
+from lethe.linkage.records.attackers import outside, pick
+from lethe.linkage.records.candidates import Aim, measure, released
+from lethe.linkage.records.coarsening import (
     Coarsened,
     Sheet,
     as_it_is,
@@ -18,12 +19,11 @@ from lethe.linkage.coarsening import (
     value_steps,
     without_popular,
 )
-from lethe.linkage.facts import Known
-from lethe.linkage.record_changes import dealt_pseudonyms, new_pseudonyms
-from lethe.linkage.record_way import Aim, measure, released
-from lethe.linkage.scoreboard import RH
+from lethe.linkage.records.facts import Known
+from lethe.linkage.records.mitigations import dealt_pseudonyms, new_pseudonyms
+from lethe.linkage.records.scoreboard import RH
 from lethe.linkage.settings import RecordSettings
-from lethe.linkage.worth import counted_worth
+from lethe.linkage.utility import counted_utility
 
 
 def sheet() -> Sheet:
@@ -86,8 +86,8 @@ def test_what_cannot_be_split() -> None:
 def attacked(made: Coarsened, whole: Sheet, targets: np.ndarray) -> dict:
     known = simulate(whole.index(), targets, Adversary(3, value_error=None, time_error=None))
     aims = [Aim("three items", targets, known)]
-    worth = counted_worth(1.0, len(whole.item), 0.95, "facts")
-    return measure("x", "x", whole, made, worth, aims, RecordSettings(phi=1.5), None).way.details
+    worth = counted_utility(1.0, len(whole.item), 0.95, "facts")
+    return measure("x", "x", whole, made, worth, aims, RecordSettings(phi=1.5)).details
 
 
 def test_any_own_pseudonym_is_right_and_gives_away_its_own_facts_only() -> None:

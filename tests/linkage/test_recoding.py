@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.anonymity import anonymity
-from lethe.linkage.answers import answers_kept, ask, error_of
-from lethe.linkage.kept import counts_kept
-from lethe.linkage.recoding import coarsen, ladder, recode, released_columns
+from lethe.linkage.answers import answer_overlap, ask, error_of
+from lethe.linkage.counts import count_overlap
+from lethe.linkage.table.anonymity import anonymity
+from lethe.linkage.table.recoding import coarsen, hierarchy, recode, released_columns
 
 
 def text(*cells: str) -> np.ndarray:
@@ -21,13 +21,13 @@ def text(*cells: str) -> np.ndarray:
 
 
 def test_a_ladder_goes_from_all_apart_to_all_together() -> None:
-    zips = ladder("zip", text("15213", "15217", "15106", "94110"))
+    zips = hierarchy("zip", text("15213", "15217", "15106", "94110"))
     assert zips.kind == "prefix"
     assert [len(np.unique(step)) for step in zips.steps] == [4, 3, 2, 1]
-    names = ladder("town", text("a", "a", "b", "c", "b", "a"))
+    names = hierarchy("town", text("a", "a", "b", "c", "b", "a"))
     assert names.kind == "categories"
     assert [step.tolist() for step in names.steps] == [[0, 1, 2], [0, 1, 1], [0, 0, 0]]
-    ages = ladder("age", np.array([30.0, 31, 32, 33, np.nan]))
+    ages = hierarchy("age", np.array([30.0, 31, 32, 33, np.nan]))
     assert ages.kind == "ordered"
     # Two neighbours each, the missing one by itself; then all together.
     assert [step.tolist() for step in ages.steps[1:]] == [[0, 0, 1, 1, 2], [0, 0, 0, 0, 0]]
@@ -39,13 +39,13 @@ def test_the_released_table_says_what_a_group_stands_for() -> None:
         "age": np.array([20, 22, 40, 44]),
         "sick": np.array([0, 1, 0, 1]),
     }
-    ladders = [ladder(name, columns[name]) for name in ("zip", "age")]
+    hierarchies = [hierarchy(name, columns[name]) for name in ("zip", "age")]
     kept = np.array([True, True, True, False])
-    found = released_columns(columns, ladders, coarsen(ladders, 1), kept)
+    found = released_columns(columns, hierarchies, coarsen(hierarchies, 1), kept)
     assert found["zip"].tolist() == ["1521*", "1521*", "15106"]
     assert found["age"].tolist() == [21.0, 21.0, 42.0]
     assert found["sick"].tolist() == [0, 1, 0]
-    whole = released_columns(columns, ladders, coarsen(ladders, 99), kept)
+    whole = released_columns(columns, hierarchies, coarsen(hierarchies, 99), kept)
     assert whole["zip"].tolist() == ["*"] * 3
     assert whole["age"].tolist() == [31.5] * 3
 
@@ -60,23 +60,23 @@ def test_recoded_rows_are_k_anonymous_and_few_are_left_out(
     rows: list[tuple[int, int]], k: int, suppress: float
 ) -> None:
     numbers, letters = zip(*rows, strict=True)
-    ladders = [
-        ladder("n", np.array(numbers)),
-        ladder("l", text(*(f"value {letter}" for letter in letters))),
+    hierarchies = [
+        hierarchy("n", np.array(numbers)),
+        hierarchy("l", text(*(f"value {letter}" for letter in letters))),
     ]
-    found = recode(ladders, k, suppress)
+    found = recode(hierarchies, k, suppress)
     assert (~found.kept).mean() <= suppress
-    groups = [one.at(step)[found.kept] for one, step in zip(ladders, found.steps, strict=True)]
+    groups = [one.at(step)[found.kept] for one, step in zip(hierarchies, found.steps, strict=True)]
     assert anonymity(groups).k >= k
     # Each step merges groups of the last one and never splits one.
-    for one in ladders:
+    for one in hierarchies:
         for fine, coarse in zip(one.steps, one.steps[1:], strict=False):
             pairs = np.unique(np.stack([fine, coarse]), axis=1)
             assert len(np.unique(pairs[0])) == pairs.shape[1]
 
 
 def test_recoding_refuses_what_cannot_be() -> None:
-    one = ladder("n", np.arange(3))
+    one = hierarchy("n", np.arange(3))
     with pytest.raises(NotMeasurable, match="k=4 needs at least 4 rows, got 3"):
         recode([one], 4)
     with pytest.raises(InputError, match="at least 1 column"):
@@ -106,25 +106,25 @@ def test_counts_kept_is_the_overlap_of_the_tables(seed: int) -> None:
     kept = rng.random(40) < 0.7
     kept[0] = True
     released = [group[column][kept] for group, column in zip(groups, original, strict=True)]
-    found = counts_kept(original, released, groups)
+    found = count_overlap(original, released, groups)
     assert found == pytest.approx(naive(original, released, groups))
     assert 0 <= found <= kept.mean() + 1e-12
     whole = [np.arange(size) for size in levels]
-    assert counts_kept(original, original, whole) == 1.0
+    assert count_overlap(original, original, whole) == 1.0
 
 
 def test_counts_kept_by_hand() -> None:
     column = np.array([0, 0, 0, 1])
     together = np.zeros(2, int)
     # 4 rows spread over 2 values: 2 of the 3, and 1 of the 1, are right.
-    assert counts_kept([column], [np.zeros(4, int)], [together]) == 0.75
+    assert count_overlap([column], [np.zeros(4, int)], [together]) == 0.75
     # Half of the rows, known to be half: 1 of 3 drawn stands for 2, 1 of 1 for 2.
     half = np.array([0, 1])
-    assert counts_kept([column], [half], [np.arange(2)], scale=2.0) == 0.75
+    assert count_overlap([column], [half], [np.arange(2)], scale=2.0) == 0.75
     # A value that the original does not have is nowhere right.
-    assert counts_kept([column], [np.array([0, 0, -1, 1])], [np.arange(2)]) == 0.75
+    assert count_overlap([column], [np.array([0, 0, -1, 1])], [np.arange(2)]) == 0.75
     with pytest.raises(InputError, match="same columns on both sides"):
-        counts_kept([column], [], [])
+        count_overlap([column], [], [])
 
 
 def test_error_of_answers_by_hand() -> None:
@@ -142,7 +142,7 @@ def test_queries_are_answered_by_duckdb_and_see_nothing_else(tmp_path) -> None:
     found = ask(columns, "SELECT sex, count(*), avg(pay) FROM release GROUP BY sex")
     assert found == {("f",): [2.0, 2.0], ("m",): [1.0, 2.0]}
     fewer = {name: column[:2] for name, column in columns.items()}
-    assert answers_kept(columns, fewer, ["SELECT count(*) FROM release"]) == pytest.approx(2 / 3)
+    assert answer_overlap(columns, fewer, ["SELECT count(*) FROM release"]) == pytest.approx(2 / 3)
     with pytest.raises(InputError, match="Ask the table 'release'"):
         ask(columns, "SELECT count(*) FROM elsewhere")
     with pytest.raises(InputError, match="gives no number"):

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError
-from lethe.linkage.facts import Known, index_facts, known_of
-from lethe.linkage.scoreboard import (
+from lethe.linkage.records.facts import Known, index_facts, known_of
+from lethe.linkage.records.scoreboard import (
     NO_MATCH,
     RH,
     Scoreboard,

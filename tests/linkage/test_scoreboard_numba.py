@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.linkage import scoreboard_numba
-from lethe.linkage.adversary import Adversary, draw_targets, simulate
-from lethe.linkage.facts import Facts, Known, index_facts, known_of
-from lethe.linkage.scoreboard import Scoreboard, link
+from lethe.linkage.records import scoreboard_numba
+from lethe.linkage.records.adversary import Adversary, draw_targets, simulate
+from lethe.linkage.records.facts import Facts, Known, index_facts, known_of
+from lethe.linkage.records.scoreboard import Scoreboard, link
 
 
 def power_law(seed: int, people: int = 200, values: bool = True, times: bool = True) -> Facts:

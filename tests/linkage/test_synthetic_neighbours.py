@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from lethe.data.schema import Column, Schema
 from lethe.data.source import TypedColumn, read_typed
-from lethe.linkage import dp_rows as rows_module
-from lethe.linkage import noisy_marginals
-from lethe.linkage.domains import Domain, columns_of
-from lethe.linkage.noisy_marginals import NoisyCounts
+from lethe.linkage.table import dp_rows as rows_module
+from lethe.linkage.table import noisy_marginals
+from lethe.linkage.table.domains import Domain, columns_of
+from lethe.linkage.table.noisy_marginals import NoisyCounts
 
 HOSTILE: tuple[Any, ...] = (
     *(None, "", " ", math.nan, math.inf, -math.inf, -0.0, 0.0, 0.5, 1, 2, -1, 7, True, False),

@@ -12,10 +12,16 @@ from hypothesis import strategies as st
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.intervals import clopper_pearson
-from lethe.linkage.mixed import mix
-from lethe.linkage.nearest import by_chance, inference, linkability, nearest_rows, right
-from lethe.linkage.risk import Trials, rate_of, risk
-from lethe.linkage.singling_out import (
+from lethe.linkage.synthetic.nearest import (
+    by_chance,
+    inference,
+    linkability,
+    mix,
+    nearest_rows,
+    right,
+)
+from lethe.linkage.synthetic.risk import Trials, rate_of, risk
+from lethe.linkage.synthetic.singling_out import (
     AT_LEAST,
     AT_MOST,
     EQUAL,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError
-from lethe.linkage.facts import Known, index_facts, known_of
+from lethe.linkage.records.facts import Known, index_facts, known_of
 from lethe.linkage.uniqueness import unicity, uniqueness
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError
-from lethe.linkage.facts import Facts, index_facts
-from lethe.linkage.worst_case import worst_case
+from lethe.linkage.records.facts import Facts, index_facts
+from lethe.linkage.records.worst_case import worst_case
 
 
 def by_trying(facts: Facts, person: int, most: int) -> int:

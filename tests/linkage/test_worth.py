@@ -11,10 +11,16 @@ from lethe.data.records import from_columns
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
+from lethe.linkage.held_out import split
 from lethe.linkage.predicting import is_class, predict_rows
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.linkage.use import split
-from lethe.linkage.worth import counted_worth, lost, mean_share, mean_worth, single_worth
+from lethe.linkage.utility import (
+    counted_utility,
+    mean_share,
+    mean_utility,
+    single_utility,
+    utility_loss,
+)
 
 
 def people(rows: int = 400, seed: int = 0) -> dict[str, np.ndarray]:
@@ -31,27 +37,34 @@ def by_name(findings: Findings) -> dict:
 
 
 def test_a_loss_is_paired_where_rows_are() -> None:
-    before = mean_worth(np.ones(50), 0.95)
-    now = mean_worth(np.r_[np.zeros(25), np.ones(25)], 0.95)
-    gone = lost(before, now, 0.95)
+    before = mean_utility(np.ones(50), 0.95)
+    now = mean_utility(np.r_[np.zeros(25), np.ones(25)], 0.95)
+    gone = utility_loss(baseline=before, released=now, confidence=0.95)
     assert gone.value == pytest.approx(0.5) and gone.method == "paired, exact"
     assert gone.low is not None and gone.high is not None
     assert 0.25 < gone.low < 0.5 < gone.high < 0.75
     # Numbers: Student's interval of the differences, by hand.
     one, other = np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.0, 3.0])
-    loss = lost(mean_worth(one, 0.95), mean_worth(other, 0.95), 0.95)
+    loss = utility_loss(
+        baseline=mean_utility(one, 0.95), released=mean_utility(other, 0.95), confidence=0.95
+    )
     half = 4.302653 * 0.5 / 3**0.5
     assert loss.low == pytest.approx(0.5 - half, abs=1e-6)
     assert loss.high == pytest.approx(0.5 + half, abs=1e-6)
 
 
 def test_one_number_has_no_interval_and_counts_have_no_width() -> None:
-    alone = lost(single_worth(0.9, 10, 0.95), single_worth(0.5, 10, 0.95), 0.95)
+    alone = utility_loss(
+        baseline=single_utility(0.9, 10, 0.95),
+        released=single_utility(0.5, 10, 0.95),
+        confidence=0.95,
+    )
     assert alone.value == pytest.approx(0.4) and alone.low is None and alone.high is None
-    counted = lost(*(counted_worth(value, 10, 0.95, "rows") for value in (1.0, 0.75)), 0.95)
+    whole, part = (counted_utility(value, 10, 0.95, "rows") for value in (1.0, 0.75))
+    counted = utility_loss(baseline=whole, released=part, confidence=0.95)
     assert counted.low == counted.high == 0.25
     with pytest.raises(NotMeasurable, match="at least 2"):
-        mean_worth(np.ones(1), 0.95)
+        mean_utility(np.ones(1), 0.95)
 
 
 def test_the_interval_of_a_mean_share_covers() -> None:

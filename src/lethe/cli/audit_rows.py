@@ -30,8 +30,8 @@ from lethe.data.sorted_records import read_facts
 from lethe.data.source import SUFFIXES, TypedColumn, infer_schema, read_typed
 from lethe.errors import InputError
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
-from lethe.linkage.domains import as_declared, domains_of
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
+from lethe.linkage.table.domains import as_declared, domains_of
 from lethe.training.fingerprint import digest
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ def error_of(right: Answer, given: Answer) -> float:
     return float(np.mean(wrong)) if wrong else 1.0
 
 
-def answers_kept(
+def answer_overlap(
     original: Mapping[str, NDArray[Any]],
     released: Mapping[str, NDArray[Any]],
     queries: Sequence[str],

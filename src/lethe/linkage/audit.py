@@ -19,15 +19,15 @@ from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.linkage.document import Account, RowsSubject
-from lethe.linkage.domains import as_declared
-from lethe.linkage.record_document import account_of_records
-from lethe.linkage.record_study import study_records
+from lethe.linkage.records.document import account_of_records
+from lethe.linkage.records.study import study_records
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.linkage.synthetic_document import account_of_synthetic
-from lethe.linkage.synthetic_study import study_synthetic
-from lethe.linkage.table_document import account_of_table
-from lethe.linkage.table_rows import Table
-from lethe.linkage.table_study import study_table
+from lethe.linkage.synthetic.document import account_of_synthetic
+from lethe.linkage.synthetic.study import study_synthetic
+from lethe.linkage.table.candidates import Table
+from lethe.linkage.table.document import account_of_table
+from lethe.linkage.table.domains import as_declared
+from lethe.linkage.table.study import study_table
 from lethe.training.fingerprint import digest, hash_array
 from lethe.training.folder import RunFolder, write_personal
 
@@ -67,7 +67,7 @@ def audit_table(
 
     Guarantee:
         None: all candidates are labelled ``empirical-only``, the k-anonymous ones too, but for the
-        synthetic rows of `TableSettings.epsilon`, see `lethe.linkage.dp_rows.dp_rows`.
+        synthetic rows of `TableSettings.epsilon`, see `lethe.linkage.table.dp_rows.dp_rows`.
 
     Assumes:
         The adversary knows nothing but the quasi-identifiers; each row is another person's.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,6 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.linkage.way import Way
 
 Json = dict[str, Any]
 Settings = TableSettings | RecordSettings | SyntheticSettings
@@ -36,7 +34,7 @@ class Account:
         not_run: name and why.
         utility: what it is.
         risk: what it is.
-        ways: candidates, the baseline first.
+        candidates: the baseline first.
         skipped: candidates and attacks that could not be measured, with the reason.
         checks: self-checks.
         words: what was found, for somebody who reads nothing else.
@@ -55,7 +53,7 @@ class Account:
     not_run: Sequence[Json]
     utility: str
     risk: str
-    ways: Sequence[Way]
+    candidates: Sequence[Candidate]
     skipped: Mapping[str, str]
     checks: Sequence[Json]
     words: Sequence[str]
@@ -78,11 +76,7 @@ class RowsSubject(Subject):
         return run(self, self.settings.rules(), self.settings.release)
 
     def candidates(self) -> Sequence[Candidate]:
-        return self._candidates
-
-    @functools.cached_property
-    def _candidates(self) -> Sequence[Candidate]:
-        return [way.candidate() for way in self.account.ways]
+        return self.account.candidates
 
     def words(self, verdict: Verdict) -> Sequence[str]:
         return [outcome_words(verdict), *self.account.words]
@@ -141,7 +135,7 @@ def utility_in_words(settings: Settings, counts: str) -> str:
     return "answers to the queries that are still right" if settings.queries else counts
 
 
-def utility_left(now: Way, base: Way) -> str:
+def utility_left(now: Candidate, base: Candidate) -> str:
     """How much of its use a release keeps: a share of it where the original has all of it."""
     value, whole = now.utility.value or 0.0, base.utility.value or 0.0
     if whole == 1:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lethe.data.columns import as_text, is_text
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.facts import Float
+from lethe.linkage.records.facts import Float
 
 Columns = Mapping[str, NDArray[Any]]
 MOST_CLASSES = 20  # whole numbers with more values are predicted as numbers

@@ -9,7 +9,7 @@ from typing import Any
 from lethe.data.schema import Schema
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.rules import RECORD_METRICS, SYNTHETIC_METRICS, TABLE_METRICS, Rule, parse_rule
-from lethe.linkage.anonymity import DISTANCES
+from lethe.linkage.table.anonymity import DISTANCES
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class TableSettings(CommonSettings):
         epsilon: also try synthetic rows made of noisy counts, differentially private, each above 0;
             the rows that are measured are written to the run folder.
         delta: of the same, in (0, 1).
-        schema: of the same, see `lethe.linkage.domains.domains_of`; its columns are those of the
-            rows. None = read off the table and taken to be public, which the guarantee then says.
+        schema: of the same, see `lethe.linkage.table.domains.domains_of`; its columns are those of
+            the rows. None = read off the table and public, which the guarantee then says.
         bins: of the same, cells of a column whose schema has bounds.
     """
 
@@ -146,7 +146,7 @@ class RecordSettings(CommonSettings):
         pseudonyms: that each person's facts are dealt to in one candidate.
         sought: people of the auxiliary table that are looked for, at most.
         false_matches: share of people outside the release for whom some attacker may name a
-            record at the calibrated thresholds, see `lethe.linkage.attackers.share_out`.
+            record at the calibrated thresholds, see `lethe.linkage.records.attackers.share_out`.
         pairs: also print who of an auxiliary table was named as whom, the first 20; personal data,
             so it needs keep_records.
     """

@@ -13,7 +13,7 @@ from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
 from lethe.linkage.codes import Int, classes_of, counted, whole_codes
-from lethe.linkage.facts import Facts, Known
+from lethe.linkage.records.facts import Facts, Known
 
 LARGEST = 200_000  # subsets in one search
 
@@ -159,7 +159,7 @@ def unicity(
 ) -> Unicity:
     """Intersect the lists of people who have each known fact.
 
-    De Montjoye et al., "Unique in the Crowd", 2013, for facts drawn at random.
+    De Montjoye et al., "Unique in the PopulationTable", 2013, for facts drawn at random.
 
     Args:
         facts: the release.

@@ -1,0 +1,1 @@
+"""Sparse records: how few facts identify a person, before and after mitigations."""

@@ -1,0 +1,287 @@
+"""Attackers on sparse records, in one registry, and the thresholds from which they answer.
+
+Each scores every record for what is known of a person, see `Scoreboard`, and may guess the best.
+It answers from a threshold on. The 1.5 of the paper was found on 480,189 people; where there are
+fewer, or where whole records are known, some record nearly always stands out by that much, so the
+limit is measured: people are taken out of the release, looked for all the same, and how far the
+records stand out that are then named, wrongly all of them, sets it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+
+from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
+from lethe.evidence.estimate import Estimate, Refusal
+from lethe.linkage.records.facts import Facts, Float, Int, Known, facts_of
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, Scoreboard, link
+
+COMPARED = 1.5
+"""Threshold of the paper, shown beside the calibrated one."""
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """A way to look for a person.
+
+    Attributes:
+        name: in documents.
+        title: in words.
+        paper: where it is from.
+        knows: beside the facts of the person: what it must know or rely on.
+        few: whether, of whole records, it is given a few facts only, drawn at random.
+    """
+
+    name: str
+    title: str
+    paper: str
+    knows: str
+    few: bool = False
+
+
+_PAPER = "Narayanan and Shmatikov, IEEE S&P 2008"
+ATTACKERS: Mapping[str, Attacker] = {
+    attacker.name: attacker
+    for attacker in (
+        Attacker(
+            "fitting",
+            "The record that most of a few known facts fit; an answer needs each fact to fit",
+            f"{_PAPER}, the plain Scoreboard with a threshold",
+            "how far values and times may be off, and how many facts may be wrong",
+            few=True,
+        ),
+        Attacker(
+            "scoreboard-rh",
+            "Scoreboard-RH: the sum of similarities, rare items counting more",
+            _PAPER,
+            "nothing of the errors: a wrong fact costs, and does not exclude",
+        ),
+        Attacker(
+            "scoreboard",
+            "Scoreboard: the smallest similarity of a known fact",
+            _PAPER,
+            "no known fact is wrong",
+            few=True,
+        ),
+    )
+}
+"""By name, in the order in which their answers are taken."""
+
+
+def boards_of(
+    scales: tuple[float, float], within: tuple[float, float], wrong: int = 0
+) -> dict[str, Scoreboard]:
+    """How each attacker of the registry scores.
+
+    Args:
+        scales: of values and times: rho0 and d0 of the paper.
+        within: by which right values and times may be off.
+        wrong: known facts that are wrong; the plain Scoreboard is left out where there are some,
+            for any of them defeats it.
+    """
+    boards = {
+        "fitting": Scoreboard("fitting", "threshold", *within, wrong=wrong),
+        "scoreboard-rh": Scoreboard("sum", "exponential", *scales),
+        "scoreboard": Scoreboard("minimum", "exponential", *scales),
+    }
+    return {name: board for name, board in boards.items() if name != "scoreboard" or not wrong}
+
+
+def share_out(
+    absent: Mapping[str, Links], rate: float = 0.01, confidence: float = 0.95
+) -> dict[str, Calibrated | Refusal]:
+    """A threshold for each attacker, so that all of them together name few people outside.
+
+    The false matches that are allowed, `rate`, are shared out evenly, what is left over to the
+    first attackers.
+
+    Args:
+        absent: by attacker, people looked for in a release without them, see `outside`.
+        rate: share of people outside for whom some attacker may name a record, in (0, 1).
+        confidence: of the intervals, in (0, 1).
+
+    Returns:
+        The threshold of each, or why there is none.
+
+    Guarantee:
+        The chance that any attacker names a record for a person who is not released is at most
+        `rate`, over the people looked for and one more (union bound over `calibrate`).
+
+    Assumes:
+        Whoever is looked for without being in the release is drawn as those people were.
+    """
+    found: dict[str, Calibrated | Refusal] = {}
+    for at, (name, links) in enumerate(absent.items()):
+        count = len(links.best)
+        allowed = math.floor(rate * (count + 1) + 1e-9)
+        part = allowed // len(absent) + (at < allowed % len(absent))
+        if not part:
+            need = math.ceil((at + 1) / rate) - 1
+            found[name] = Refusal(
+                f"a threshold with {rate:g} false matches in all needs at least {need} people "
+                f"outside the release, got {count}. Look for more people, or allow more."
+            )
+            continue
+        found[name] = calibrate(links.eccentricity, part / (count + 1), confidence)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Naming:
+    """Answers of all attackers together.
+
+    Attributes:
+        record: (Q,) the record that is named: by the first attacker that answers; NO_MATCH = none.
+        attacker: (Q,) its place among the attackers; -1 = none.
+        score: (Q,) how far the record stands out; 0 = none.
+    """
+
+    record: Int
+    attacker: Int
+    score: Float
+
+
+def together(links: Mapping[str, Links], phi: Mapping[str, float | None]) -> Naming:
+    """What the attackers answer, each from its own threshold on; None = it stays silent."""
+    count = len(next(iter(links.values())).best)
+    record, attacker = np.full(count, NO_MATCH), np.full(count, -1)
+    score = np.zeros(count)
+    for at, (name, found) in enumerate(links.items()):
+        least = phi[name]
+        if least is None:
+            continue
+        named = np.where(attacker < 0, found.matched(least), NO_MATCH)
+        new = named >= 0
+        record[new], attacker[new], score[new] = named[new], at, found.eccentricity[new]
+    return Naming(record, attacker, score)
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A threshold of eccentricity, and what it lets through.
+
+    Attributes:
+        phi: an answer is given from here on.
+        false_match: chance that a record is named for a person who is not in the release.
+    """
+
+    phi: float
+    false_match: Estimate
+
+
+def calibrate(eccentricity: Float, rate: float = 0.01, confidence: float = 0.95) -> Calibrated:
+    """The lowest threshold at which at most `rate` of other people outside are expected a record.
+
+    Just above the k-th largest of n eccentricities; the chance that the next one is larger has the
+    distribution Beta(k, n + 1 - k) of an order statistic, or less where several are equal (Wilks,
+    Annals of Mathematical Statistics 1941). So its mean k / (n + 1) is at most `rate`.
+
+    Args:
+        eccentricity: (n,) of people outside the release; 0 where no record was named.
+        rate: share of false matches, in (0, 1).
+        confidence: of the interval, in (0, 1).
+
+    Guarantee:
+        The chance of a false match, over the n people and one more, is at most `rate`.
+
+    Assumes:
+        Whoever is looked for without being in the release is drawn as the n people were.
+
+    Raises:
+        InputError: no eccentricities.
+        NotMeasurable: fewer than 1 / rate - 1 people.
+
+    >>> made = calibrate(np.arange(199.0))
+    >>> 197 < made.phi < 198 and made.false_match.value == 0.01
+    True
+    """
+    check_between("rate", rate, 0, 1, open_low=True, open_high=True)
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    found = np.sort(np.asarray(eccentricity, np.float64))[::-1]
+    if found.ndim != 1 or not (found >= 0).all():
+        raise InputError("eccentricity must be one column of numbers of at least 0.")
+    count, k = len(found), math.floor(rate * (len(found) + 1) + 1e-9)
+    if k < 1:
+        raise NotMeasurable(
+            f"a threshold with {rate:g} false matches needs at least {math.ceil(1 / rate - 1)} "
+            f"people outside the release, got {count}. Look for more people, or allow more."
+        )
+    eps = float(np.finfo(np.float64).eps)
+    tail = (1 - confidence) / 2
+    low, high = (float(betaincinv(k, count + 1 - k, at)) for at in (tail, 1 - tail))
+    chance = Estimate(k / (count + 1), low, high, confidence, "order statistic (Beta)", count)
+    return Calibrated(float(found[k - 1]) * (1 + 64 * eps) + eps, chance)
+
+
+def outside(
+    facts: Facts,
+    known: Mapping[str, Known],
+    people: Int,
+    boards: Mapping[str, Scoreboard],
+    owner: Int | None = None,
+) -> dict[str, Links]:
+    """By attacker, people looked for in a release that their own records are not in.
+
+    An empty record stands for each of theirs: how far a record stands out depends on how many
+    there are, and a person who is really outside is looked for among as many.
+
+    Args:
+        facts: the release with them.
+        known: by attacker, what is known of each.
+        people: (Q,) persons.
+        boards: by attacker, how records are scored.
+        owner: (N,) person behind each record; None = record i is person i.
+    """
+    hidden = people, np.arange(facts.people) if owner is None else owner
+    return {
+        name: link(facts, known[name], board, hidden=hidden, entropy=False)
+        for name, board in boards.items()
+    }
+
+
+def pick(known: Known, rows: NDArray[np.integer[Any]]) -> Known:
+    """What is known of some targets, in that order."""
+    spans = [np.arange(known.start[at], known.start[at + 1]) for at in rows]
+    return _taken(known, spans)
+
+
+def records_like(facts: Facts, people: Int, counts: Int, seed: int = 0) -> Known:
+    """Facts of released people as an auxiliary table would have them.
+
+    Args:
+        facts: the release.
+        people: (Q,) different persons.
+        counts: facts that each person of the auxiliary table has, at least one above 0. Each of
+            `people` keeps as many as one of them has, or all where there are fewer.
+        seed: of who keeps how many, and which.
+    """
+    check_at_least("counts", int(counts.max(initial=0)), 1)
+    own, rng = facts_of(facts, people), np.random.default_rng([seed, 85])
+    kept = rng.choice(counts[counts > 0], len(people))
+    return some_facts_of(own, kept, rng)
+
+
+def some_facts_of(known: Known, counts: Int, rng: np.random.Generator) -> Known:
+    """At most as many facts of each target as `counts` says, drawn at random."""
+    spans = [
+        rng.permutation(np.arange(first, last))[:most]
+        for first, last, most in zip(known.start[:-1], known.start[1:], counts, strict=True)
+    ]
+    return _taken(known, spans)
+
+
+def _taken(known: Known, spans: Sequence[Int]) -> Known:
+    held = np.concatenate([*spans, np.zeros(0, np.int64)]).astype(np.int64)
+    return Known(
+        np.concatenate([[0], np.cumsum([len(span) for span in spans])]).astype(np.int64),
+        known.item[held],
+        None if known.value is None else known.value[held],
+        None if known.time is None else known.time[held],
+    )

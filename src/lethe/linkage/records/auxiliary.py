@@ -1,0 +1,324 @@
+"""A real auxiliary table, or a second release: who of it is in the release?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.data.sorted_records import Release
+from lethe.errors import InputError
+from lethe.evidence.estimate import Measured, Refusal
+from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.risk import family_confidence
+from lethe.linkage.measurement import FEWEST
+from lethe.linkage.records.attackers import (
+    COMPARED,
+    Calibrated,
+    Naming,
+    outside,
+    pick,
+    records_like,
+    share_out,
+    some_facts_of,
+    together,
+)
+from lethe.linkage.records.candidates import Aim
+from lethe.linkage.records.facts import NOT_RELEASED, Facts, Int, Known, facts_of, index_of
+from lethe.linkage.records.matching import PHIS, Point, curve
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, link
+from lethe.linkage.settings import RecordSettings
+
+_OUTSIDE = 1000  # released people looked for without their own record, at most
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a way of answering comes to.
+
+    Attributes:
+        answered: share of people for whom a record is named, right or wrong.
+        right: share of the known pairs that are named rightly.
+        strange: share of the others for whom a record is named.
+        counts: people, named; known pairs, named rightly; others, named; the last four None
+            without the truth.
+    """
+
+    answered: Measured
+    right: Measured
+    strange: Measured
+    counts: Mapping[str, int | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """One attacker on a real auxiliary table.
+
+    Attributes:
+        links: of everybody who was looked for.
+        calibrated: threshold from released people who were looked for without their own record,
+            with as many facts as the people of the auxiliary table have.
+        sure: answers from the threshold of the audit on; None where it stays silent.
+        compared: answers from the threshold of the paper on.
+    """
+
+    links: Links
+    calibrated: Calibrated | Refusal
+    sure: Answers | None
+    compared: Answers
+
+
+@dataclass(frozen=True, eq=False)
+class Auxiliary:
+    """A real linkage.
+
+    Attributes:
+        name: of the auxiliary table.
+        people: who was looked for, by name.
+        shared_items: items that both tables have.
+        useful: people with a fact about such an item.
+        true: (Q,) record of each; -1 = not in the release. None = not known.
+        by: what came of each attacker.
+        phi: from where on each answers; None = never, for there are too few people to set it.
+        naming: all attackers together, each from its threshold on.
+        sure: what that comes to.
+        answered: by threshold, share of people for whom Scoreboard-RH names a record.
+        points: of Scoreboard-RH by threshold, right and wrong; None without the truth.
+        clear: largest eccentricity of a wrong answer of Scoreboard-RH, and how many known pairs
+            are named beyond it. Found afterwards, so no threshold that anybody would have set.
+            None without the truth.
+        aim: the known pairs, as an adversary of each candidate; None without the truth.
+    """
+
+    name: str
+    people: NDArray[np.str_]
+    shared_items: int
+    useful: int
+    true: Int | None
+    by: Mapping[str, Looked]
+    phi: Mapping[str, float | None]
+    naming: Naming
+    sure: Answers
+    answered: dict[float, Measured]
+    points: list[Point] | None
+    clear: tuple[float, int] | None
+    aim: Aim | None
+
+
+def link_auxiliary(
+    ratings: Release,
+    facts: Facts,
+    aux: Release,
+    truth: tuple[NDArray[np.str_], NDArray[np.str_]] | None = None,
+    settings: RecordSettings | None = None,
+    simulated: int = 0,
+) -> Auxiliary:
+    """Look for everybody of an auxiliary table in the release; items are matched by name.
+
+    Attackers that take a few facts get at most `settings.facts` of each person, about items that
+    both tables have. Everybody with a known truth is among those who are looked for.
+
+    Args:
+        ratings: the release.
+        facts: the same, indexed.
+        aux: what the adversary has: names and facts, on the same scales.
+        truth: names in `aux` and names in the release of the same people; who is not listed is
+            taken to be outside the release. None = not known.
+        settings: of the audit.
+        simulated: other attacks on the release, at whose side the limits of the known pairs hold.
+
+    Raises:
+        InputError: the tables share no item, or the truth names people that there are not.
+    """
+    settings = settings or RecordSettings()
+    seed = settings.seed
+    place = _places(aux.items, ratings.items)
+    shared = int((place >= 0).sum())
+    if not shared:
+        raise InputError(
+            f"{aux.name} and {ratings.name} share no item, for example {aux.items[0]!r} and "
+            f"{ratings.items[0]!r}. Give items the same names in both."
+        )
+    true = np.full(len(aux.people), NO_MATCH)
+    if truth is not None:
+        mine, theirs = _all_there(truth[0], aux, "aux"), _all_there(truth[1], ratings, "release")
+        true[mine] = theirs
+    order = np.random.default_rng([seed, 78]).permutation(len(aux.people))
+    order = order[np.argsort(true[order] < 0, kind="stable")]  # known pairs first
+    chosen = np.sort(order[: settings.sought])
+    known = facts_of(index_of(aux), chosen)
+    known = replace(known, item=place[known.item])
+    pairs = None if truth is None else true[chosen]
+    few = np.full(len(chosen), settings.facts)
+    aim = Aim(
+        f"everybody of {aux.name}",
+        true[chosen],
+        known,
+        some_facts_of(_shared(known), few, np.random.default_rng([seed, 86])),
+        (settings.value_error, float(settings.time_error)),
+    )
+    boards = aim.boards(settings)
+    inside = np.zeros(0, np.int64) if pairs is None else np.flatnonzero(pairs >= 0)
+    size = simulated + (len(boards) if len(inside) >= FEWEST else 0)
+    sure = family_confidence(settings.confidence, max(size, 1))
+    links = {
+        name: link(facts, aim.known_by(name), board, true=pairs, entropy=False)
+        for name, board in boards.items()
+    }
+    calibrated = _calibrated(facts, aim, settings)
+    phi = {
+        name: settings.phi
+        if settings.phi is not None
+        else made.phi
+        if isinstance(made, Calibrated)
+        else None
+        for name, made in calibrated.items()
+    }
+    by = {
+        name: Looked(
+            found,
+            calibrated[name],
+            None if (least := phi[name]) is None else _answers(found.matched(least), pairs, sure),
+            _answers(found.matched(COMPARED), pairs, sure),
+        )
+        for name, found in links.items()
+    }
+    naming = together(links, phi)
+    board = links["scoreboard-rh"]
+    return Auxiliary(
+        aux.name,
+        aux.people[chosen],
+        shared,
+        int((np.diff(_shared(known).start) > 0).sum()),
+        pairs,
+        by,
+        phi,
+        naming,
+        _answers(naming.record, pairs, sure),
+        {
+            least: clopper_pearson(int((board.matched(least) >= 0).sum()), len(chosen), sure)
+            for least in PHIS
+        },
+        curve(board, pairs, PHIS, sure) if pairs is not None and len(inside) else None,
+        _clear(board, pairs) if pairs is not None and len(inside) else None,
+        None
+        if pairs is None or not len(inside)
+        else replace(
+            aim,
+            name=f"{len(inside)} known pairs with {aux.name}",
+            targets=pairs[inside],
+            known=pick(aim.known, inside),
+            few=None if aim.few is None else pick(aim.few, inside),
+        ),
+    )
+
+
+def _calibrated(
+    facts: Facts, aim: Aim, settings: RecordSettings
+) -> Mapping[str, Calibrated | Refusal]:
+    """From people of the release, each known as a person of the auxiliary table is."""
+    seed, known, boards = settings.seed, aim.known, aim.boards(settings)
+    counts = np.diff(_shared(known).start)
+    able = np.unique(facts.person).astype(np.int64)
+    people = np.sort(np.random.default_rng([seed, 87]).permutation(able)[:_OUTSIDE])
+    alike = records_like(facts, people, counts, seed)
+    alike = replace(
+        alike,
+        value=None if known.value is None else alike.value,
+        time=None if known.time is None else alike.time,
+    )
+    most = np.full(len(people), settings.facts)
+    few = some_facts_of(alike, most, np.random.default_rng([seed, 88]))
+    own = replace(aim, targets=people, known=alike, few=few)
+    absent = outside(facts, {name: own.known_by(name) for name in boards}, people, boards)
+    return share_out(absent, settings.false_matches, settings.confidence)
+
+
+def _answers(named: Int, true: Int | None, confidence: float) -> Answers:
+    answered = clopper_pearson(int((named >= 0).sum()), len(named), confidence)
+    inside = np.zeros(len(named), bool) if true is None else true >= 0
+    counts: dict[str, int | None] = {
+        "people": len(named),
+        "named": int((named >= 0).sum()),
+        "pairs": None,
+        "right": None,
+        "others": None,
+        "others_named": None,
+    }
+    if true is None or not inside.any():
+        unknown = Refusal("nobody is known to be in both tables.")
+        return Answers(answered, unknown, unknown, counts)
+    right, strange = int((named == true)[inside].sum()), int((named >= 0)[~inside].sum())
+    pairs, others = int(inside.sum()), int((~inside).sum())
+    counts |= {"pairs": pairs, "right": right, "others": others, "others_named": strange}
+    share: Measured = Refusal("everybody is known to be in both tables.")
+    if others:
+        share = clopper_pearson(strange, others, confidence)
+    return Answers(answered, clopper_pearson(right, pairs, confidence), share, counts)
+
+
+def pairs_of(found: Auxiliary, ratings: Release) -> list[dict[str, str | float | bool | None]]:
+    """Who was named as whom, by which attacker: personal data.
+
+    Every answer beyond a threshold is a row; `decides` marks the one that is taken where several
+    attackers answer. The score is how far the record stands out (its eccentricity).
+    """
+    rows: list[dict[str, str | float | bool | None]] = []
+    for at, (name, looked) in enumerate(found.by.items()):
+        phi = found.phi[name]
+        if phi is None:
+            continue
+        named = looked.links.matched(phi)
+        for person in np.flatnonzero(named >= 0).tolist():
+            rows.append(
+                {
+                    "person": str(found.people[person]),
+                    "record": str(ratings.people[named[person]]),
+                    "attacker": name,
+                    "score": float(looked.links.eccentricity[person]),
+                    "threshold": phi,
+                    "decides": bool(found.naming.attacker[person] == at),
+                    "right": None
+                    if found.true is None
+                    else bool(found.true[person] == named[person]),
+                }
+            )
+    return sorted(rows, key=lambda row: (str(row["person"]), not row["decides"]))
+
+
+def _shared(known: Known) -> Known:
+    """Known facts about items of the release alone."""
+    there = np.flatnonzero(known.item != NOT_RELEASED)
+    before = np.concatenate([[0], np.cumsum(known.item != NOT_RELEASED)])
+    return Known(
+        before[known.start],
+        known.item[there],
+        None if known.value is None else known.value[there],
+        None if known.time is None else known.time[there],
+    )
+
+
+def _clear(links: Links, true: Int) -> tuple[float, int]:
+    right = (links.best == true) & (true >= 0)
+    wrong = float(links.eccentricity[~right].max(initial=0.0))
+    return wrong, int((links.eccentricity[right] > wrong).sum())
+
+
+def _places(names: NDArray[np.str_], among: NDArray[np.str_]) -> Int:
+    """Where each name stands among ascending ones, -1 = nowhere."""
+    at = np.minimum(np.searchsorted(among, names), len(among) - 1)
+    return np.where(among[at] == names, at, NOT_RELEASED)
+
+
+def _all_there(names: NDArray[np.str_], ratings: Release, side: str) -> Int:
+    found = _places(names.astype(np.str_), ratings.people)
+    if (found < 0).any():
+        odd = names[np.argmax(found < 0)]
+        raise InputError(
+            f"truth names {str(odd)!r}, who is not in {ratings.name} ({side}). Take the pair out."
+        )
+    if len(np.unique(found)) != len(found):
+        raise InputError(f"truth names somebody of {ratings.name} twice. Name each once.")
+    return found

@@ -1,0 +1,279 @@
+"""One release of sparse records: who is found in it, and how much of their facts that gives away.
+
+The records of a release may be pseudonyms, several of one person. The attack names the record that
+fits best, and is right when that record is ANY of the person's own. (A record can only score
+through a known fact that lies in it, so it is one that holds a known fact.) What it then reads is
+that record, not the person: `exposed` is the share of the person's facts that lie in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import NotMeasurable
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.risk import AttackResult, family_confidence
+from lethe.linkage.measurement import FEWEST, Measurement, strongest
+from lethe.linkage.records.attackers import (
+    ATTACKERS,
+    Calibrated,
+    boards_of,
+    outside,
+    share_out,
+    together,
+)
+from lethe.linkage.records.coarsening import Coarsened, Sheet
+from lethe.linkage.records.facts import Facts, Float, Int, Known, without
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, Scoreboard, link
+from lethe.linkage.settings import RecordSettings
+from lethe.linkage.utility import Utility, mean_share, paired_change
+
+_ASSUMED = (
+    "targets are drawn at random from people with enough facts, and what is known of them too",
+    "the attackers of the audit; a better one may identify more",
+)
+_UNLINKED = "nobody links the pseudonyms of a person with each other; who does reads more"
+
+
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """An adversary: people who are looked for, and what is known of them.
+
+    Attributes:
+        name: what is known, in words.
+        targets: (Q,) persons who are looked for, all of the original.
+        known: what is known of them.
+        few: a few facts of each, for attackers that take no more; None = `known`.
+        within: by which right values and times may be off.
+        wrong: known facts that are wrong.
+    """
+
+    name: str
+    targets: Int
+    known: Known
+    few: Known | None = None
+    within: tuple[float, float] = (0.0, 0.0)
+    wrong: int = 0
+
+    def boards(
+        self, settings: RecordSettings, blur: tuple[float, float] = (0.0, 0.0)
+    ) -> dict[str, Scoreboard]:
+        """How each attacker scores, where released values and times are off by up to `blur`."""
+        value, time = (near + more for near, more in zip(self.within, blur, strict=True))
+        scales = settings.value_scale, settings.time_scale
+        return boards_of(scales, (value, time), self.wrong)
+
+    def known_by(self, attacker: str) -> Known:
+        """What this attacker is given."""
+        return self.few if self.few is not None and ATTACKERS[attacker].few else self.known
+
+    def label(self, attacker: str) -> str:
+        """Of a result."""
+        return f"{attacker}, {self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked(Measurement):
+    """A release, and what the risk of later ones is compared with.
+
+    Attributes:
+        right: by attack, the adversary and (Q,) whether each target's best guess is right.
+    """
+
+    right: Mapping[str, tuple[str, NDArray[np.bool_]]] = field(default_factory=dict)
+
+
+def family_of(aims: Sequence[Aim], settings: RecordSettings) -> float:
+    """Confidence of each limit, so that those of all attacks on a candidate hold at once."""
+    # One more: all attackers of the first adversary together, from their thresholds on.
+    size = 1 + sum(len(aim.boards(settings)) for aim in aims if len(aim.targets) >= FEWEST)
+    return family_confidence(settings.confidence, size)
+
+
+def measure(
+    name: str,
+    words: str,
+    sheet: Sheet,
+    made: Coarsened,
+    utility: Utility,
+    aims: Sequence[Aim],
+    settings: RecordSettings,
+) -> Attacked:
+    """Attack a release. Shares are of all targets, those whose record is not released included.
+
+    Args:
+        name: of the candidate.
+        words: what is done.
+        sheet: the original facts.
+        made: the release.
+        utility: what it is still good for.
+        aims: adversaries; the first also answers from the threshold of the audit on.
+        settings: of the audit.
+
+    Raises:
+        NotMeasurable: nothing that can be attacked is left.
+    """
+    sure, blur = family_of(aims, settings), blur_of(sheet, made)
+    facts, owner = released(made)
+    results: list[AttackResult] = []
+    right: dict[str, tuple[str, NDArray[np.bool_]]] = {}
+    links: dict[str, Links] = {}
+    for aim in aims:
+        for attacker, board in aim.boards(settings, blur).items():
+            label = aim.label(attacker)
+            found = link(facts, aim.known_by(attacker), board, entropy=False)
+            hit = _named(found.best, owner) == aim.targets
+            right[label] = aim.name, hit
+            results.append(named_rightly(label, hit, aim.name, attacker, sure))
+            if aim is aims[0]:
+                links[attacker] = found
+    first, count = aims[0], len(aims[0].targets)
+    match, strange = _answers(facts, owner, links, first, blur, settings, sure)
+    if isinstance(match, Estimate):
+        label = f"all attackers beyond their thresholds, {first.name}"
+        results.append(AttackResult(label, match, knows=first.name, powered=count >= FEWEST))
+    own = [result for result in results if result.attack in map(first.label, links)]
+    best = strongest(own)
+    attacker = next(one for one in links if first.label(one) == best.attack)
+    named = links[attacker].best
+    read = np.where(right[best.attack][1], _read(named, facts, sheet, first.targets), 0.0)
+    evidence: dict[str, Measured] = {
+        "match": match,
+        "exposed": mean_share(read, settings.confidence),
+        "false-match": strange,
+    }
+    details: dict[str, Any] = {
+        key.replace("-", "_"): evidence[key].to_json() for key in ("match", "false-match")
+    }
+    details |= {
+        "exposed": evidence["exposed"].to_json(),
+        "exposed_where_right": float(read[read > 0].mean()) if read.any() else None,
+        "facts": len(made.sheet.item),
+        "people": len(np.unique(made.owners[~made.out])),
+        "records": int((~made.out).sum()),
+    }
+    assumed = _ASSUMED if made.owner is None else (*_ASSUMED, _UNLINKED)
+    release = Attacked(
+        name, words, {}, tuple(results), utility, evidence, details, assumed, right=right
+    )
+    evidence["top-1"] = release.risk
+    return release
+
+
+def named_rightly(
+    label: str, right: NDArray[np.bool_], aim: str, attacker: str, confidence: float
+) -> AttackResult:
+    """Share of people whose record the best guess names; too few people show nothing."""
+    count = len(right)
+    return AttackResult(
+        label,
+        clopper_pearson(int(right.sum()), count, confidence)
+        if count
+        else Refusal("nobody is known to be in the release."),
+        knows=f"{aim}; {ATTACKERS[attacker].knows}",
+        powered=count >= FEWEST,
+        why="" if count >= FEWEST else f"{count} people, at least {FEWEST} are needed",
+    )
+
+
+def _answers(
+    facts: Facts,
+    owner: Int,
+    links: Mapping[str, Links],
+    aim: Aim,
+    blur: tuple[float, float],
+    settings: RecordSettings,
+    sure: float,
+) -> tuple[Measured, Measured]:
+    """People named rightly from the threshold of the audit on, and people outside who are named."""
+    boards = aim.boards(settings, blur)
+    known = {name: aim.known_by(name) for name in boards}
+    absent = outside(facts, known, aim.targets, boards, owner)
+    try:
+        phi = thresholds_of(absent, settings)
+    except NotMeasurable as error:
+        return Refusal(str(error)), Refusal(str(error))
+    named = together(links, phi).record
+    match = clopper_pearson(int((_named(named, owner) == aim.targets).sum()), len(named), sure)
+    strange = int((together(absent, phi).record >= 0).sum())
+    return match, clopper_pearson(strange, len(named), settings.confidence)
+
+
+def thresholds_of(absent: Mapping[str, Links], settings: RecordSettings) -> dict[str, float | None]:
+    """By attacker, from where on it answers: the calibrated threshold, or that of the settings.
+
+    Raises:
+        NotMeasurable: too few people to set the threshold of any attacker.
+    """
+    if settings.phi is not None:
+        return dict.fromkeys(absent, settings.phi)
+    made = share_out(absent, settings.false_matches, settings.confidence)
+    phi = {name: one.phi if isinstance(one, Calibrated) else None for name, one in made.items()}
+    refused = [str(one.reason) for one in made.values() if isinstance(one, Refusal)]
+    if len(refused) == len(made):
+        raise NotMeasurable(refused[0])
+    return phi
+
+
+def risk_change(*, baseline: Attacked, release: Attacked, confidence: float) -> Estimate | None:
+    """Risk of the release minus the baseline's: paired where both are about the same people."""
+    now, before = strongest(release.attacks), strongest(baseline.attacks)
+    after, earlier = now.estimate, before.estimate
+    if not (isinstance(after, Estimate) and isinstance(earlier, Estimate)):
+        return None
+    mine, theirs = release.right.get(now.attack), baseline.right.get(before.attack)
+    if mine is not None and theirs is not None and mine[0] == theirs[0]:
+        return paired_change(now=mine[1], before=theirs[1], confidence=confidence)
+    assert after.value is not None and after.low is not None and after.high is not None
+    assert earlier.value is not None and earlier.low is not None and earlier.high is not None
+    limits = after.low - earlier.high, after.high - earlier.low
+    method = "limits of both, simultaneous"
+    return Estimate(after.value - earlier.value, *limits, after.confidence, method, after.n)
+
+
+def blur_of(sheet: Sheet, made: Coarsened) -> tuple[float, float]:
+    """How far released values and times are from the original ones, at most; 0 where left out.
+
+    The adversary knows the mitigation, so it allows for as much.
+    """
+    new = made.sheet
+    if new.value is sheet.value and new.time is sheet.time:
+        return 0.0, 0.0
+    mine = sheet.person.astype(np.int64) * sheet.items + sheet.item
+    theirs = made.owners[new.person] * np.int64(sheet.items) + new.item
+    order = np.argsort(mine)
+    at = order[np.searchsorted(mine, theirs, sorter=order)]
+    pairs = ((sheet.value, new.value), (sheet.time, new.time))
+    value, time = (
+        0.0
+        if old is None or now is None or not len(at)
+        else float(np.abs(np.asarray(now, np.float64) - old[at]).max())
+        for old, now in pairs
+    )
+    return value * (1 + 1e-12), time
+
+
+def released(made: Coarsened) -> tuple[Facts, Int]:
+    """The release as an index, and the person behind each of its records."""
+    facts = made.sheet.index()
+    if not made.out.any():
+        return facts, made.owners
+    facts, kept = without(facts, np.flatnonzero(made.out))
+    return facts, made.owners[kept]
+
+
+def _named(best: Int, owner: Int) -> Int:
+    """(Q,) the person behind each named record; NO_MATCH where none is named."""
+    return np.where(best >= 0, owner[best], NO_MATCH)
+
+
+def _read(best: Int, facts: Facts, sheet: Sheet, targets: Int) -> Float:
+    """(Q,) facts in the named record, as a share of the target's in the original."""
+    held = np.bincount(facts.person, minlength=facts.people)[best]
+    return held / np.bincount(sheet.person, minlength=sheet.people)[targets]

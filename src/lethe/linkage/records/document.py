@@ -1,0 +1,392 @@
+"""What the findings say of sparse records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.assess.run import attack, check
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.linkage.document import (
+    Account,
+    of_1000,
+    utility_in_words,
+    utility_left,
+)
+from lethe.linkage.measurement import strongest
+from lethe.linkage.records.attackers import ATTACKERS, COMPARED, Calibrated
+from lethe.linkage.records.auxiliary import Answers, Auxiliary, pairs_of
+from lethe.linkage.records.matching import Point
+from lethe.linkage.records.study import RecordStudy, Simulated
+from lethe.linkage.settings import RecordSettings
+from lethe.training.fingerprint import digest, hash_array
+
+Json = dict[str, Any]
+_PAPER = "Narayanan and Shmatikov, IEEE S&P 2008"
+PUBLISHED: list[Json] = [
+    {"facts": "2", "days": 3, "top_1": 0.680},
+    {"facts": "3 of 4", "days": 3, "top_1": 0.906},
+    {"facts": "6 of 8", "days": 3, "top_1": 0.996},
+    {"facts": "2", "days": 14, "top_1": 0.432},
+    {"facts": "3 of 4", "days": 14, "top_1": 0.773},
+    {"facts": "6 of 8", "days": 14, "top_1": 0.986},
+]
+"""Netflix Prize, 480,189 people: best guess right, in an independent reproduction of the paper."""
+
+
+def account_of_records(study: RecordStudy, settings: RecordSettings) -> Account:
+    """All that is to be said."""
+    ratings, first, aux = study.ratings, study.simulated[0], study.aux
+    columns = [
+        name
+        for name, there in (("values", study.facts.value), ("times", study.facts.time))
+        if there is not None
+    ]
+    with_what = " and ".join(columns) if columns else "neither values nor times"
+    return Account(
+        name=ratings.name,
+        summary=(
+            f"{study.facts.facts:,} facts of {study.facts.people:,} people about "
+            f"{study.facts.items:,} items, with {with_what}."
+        ),
+        threat_model={
+            "goal": "linkage: find the record of a person of whom a few facts are known",
+            "knowledge": f"{first.name}; others beside it, and exact names of items",
+            "access": "the whole release",
+            "budget": f"every record is scored for each of {len(first.aim.targets)} people, by "
+            f"{len(ATTACKERS)} attackers",
+            "unit": "person",
+        },
+        data={
+            "records": study.facts.facts,
+            "people": study.facts.people,
+            "items": study.facts.items,
+            "facts_a_person": float(study.facts.facts / study.facts.people),
+            "notes": list(ratings.notes),
+            "fingerprint": _fingerprint(study),
+        },
+        attacks=_attacks(study, aux, settings),
+        not_run=_not_run(study, aux),
+        utility=utility_in_words(
+            settings, "counts by item and value, and by item and month, that are still right"
+        ),
+        risk="top-1: share of people named rightly by the best guess of the strongest attacker",
+        candidates=study.candidates,
+        skipped=study.skipped,
+        checks=_checks(study, settings),
+        words=plain_words(study, settings),
+        limits=[
+            "Simulated adversaries know facts of the release itself, drawn at random. What people "
+            "really tell elsewhere is not drawn at random.",
+            "Fewer people make everybody easier to find: shares of a small sample are not those "
+            "of the whole service, and those of other data are not yours.",
+            "Counts by item do not look at whole records: new pseudonyms cost them nothing. What "
+            "follows a person over time loses: queries or a utility model show how much.",
+            "Attackers allow for how far a mitigation moves values and times; one who knows more "
+            "of it may do better.",
+        ],
+        section=_section(study, settings),
+        people=_people(first, study) if settings.keep_records else (),
+        pairs=pairs_of(aux, ratings) if settings.keep_records and aux is not None else None,
+        settings={
+            name: getattr(settings, name)
+            for name in (
+                "targets",
+                "phi",
+                "facts",
+                "time_error",
+                "value_error",
+                "value_scale",
+                "time_scale",
+                "support",
+                "share",
+                "sought",
+                "false_matches",
+            )
+        },
+    )
+
+
+def _fingerprint(study: RecordStudy) -> str:
+    """Hash of all facts with their names, whatever the order of the file."""
+    facts = study.facts
+    arrays: tuple[NDArray[Any] | None, ...]
+    arrays = (facts.start, facts.person, facts.value, facts.values, facts.time)
+    parts = [hash_array(array) for array in arrays if array is not None]
+    names = (digest(*column.tolist()) for column in (study.ratings.people, study.ratings.items))
+    return digest(*parts, str(facts.origin), *names)
+
+
+def plain_words(study: RecordStudy, settings: RecordSettings) -> list[str]:
+    """What was found, for somebody who reads nothing else."""
+    first, base, aux = study.simulated[0], study.candidates[0], study.aux
+    rh = first.by["scoreboard-rh"]
+    words = [
+        f"The strongest attack ({strongest(base.attacks).attack}) identifies the record of "
+        f"{of_1000(base.risk)} of 1,000 people by its best guess, of {study.facts.people:,}.",
+        f"Who knows {first.name} and answers {_rule_words(settings)}, identifies "
+        f"{of_1000(base.measures['match'])} of 1,000 and names a record for "
+        f"{of_1000(base.measures['false-match'])} of 1,000 people who are not in the release; "
+        f"Scoreboard-RH from an eccentricity of {COMPARED:g} on identifies "
+        f"{of_1000(rh.at(COMPARED).recall)} and names one for "
+        f"{of_1000(rh.at(COMPARED).false_match)}.",
+    ]
+    if study.needed.half is None:
+        words.append("The facts of this adversary do not name half of the people.")
+    else:
+        words.append(f"Half of the people are named from {study.needed.half} such fact(s).")
+    if aux is not None:
+        words += _linked_words(aux, settings)
+    lowest = min(study.candidates, key=lambda candidate: getattr(candidate.risk, "value", 1.0))
+    if lowest is not study.candidates[0]:
+        words.append(
+            f"Of the releases that were tried, {lowest.name} ({lowest.mitigation}) is found least: "
+            f"{of_1000(lowest.risk)} of 1,000, at {utility_left(lowest, study.candidates[0])}."
+        )
+    return words
+
+
+def _rule_words(settings: RecordSettings) -> str:
+    if settings.phi is not None:
+        return f"from an eccentricity of {settings.phi:g} on"
+    return (
+        f"only where at most {1000 * settings.false_matches:.3g} of 1,000 people who are not in "
+        "the release are expected to be given a record"
+    )
+
+
+def _linked_words(aux: Auxiliary, settings: RecordSettings) -> list[str]:
+    counts = aux.sure.counts
+    text = (
+        f"Of {counts['people']:,} people of {aux.name}, {counts['named']:,} are named a record "
+        f"by an attacker that answers {_rule_words(settings)}"
+    )
+    if counts["pairs"] is not None:
+        text += (
+            f": {counts['right']} of the {counts['pairs']} who are known to be in both, rightly, "
+            f"and {counts['others_named']} of the {counts['others']} others"
+        )
+    words = [f"{text}."]
+    if aux.sure.counts["named"] and settings.keep_records:
+        words.append("Who was named as whom is in the kept table of records: personal data.")
+    rh = aux.by["scoreboard-rh"].compared.counts
+    if rh["pairs"] is not None:
+        words.append(
+            f"For comparison, Scoreboard-RH from {COMPARED:g} on: {rh['right']} of "
+            f"{rh['pairs']} rightly, and {rh['others_named']} of the {rh['others']} others."
+        )
+    return words
+
+
+def _attacks(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings) -> list[Json]:
+    scales = {"value_scale": settings.value_scale, "time_scale": settings.time_scale}
+    rows = [
+        attack(
+            f"{name} {at}",
+            ATTACKERS[name].title,
+            ATTACKERS[name].paper,
+            f"{simulated.name}; {ATTACKERS[name].knows}",
+            scales,
+        )
+        for at, simulated in enumerate(study.simulated, start=1)
+        for name in simulated.by
+    ]
+    rows.append(
+        attack(
+            "unicity",
+            "Items that only one person has together",
+            "De Montjoye et al., Scientific Reports 2013",
+            "a few items of a person, without values or times",
+            {"items": [int(m) for m in study.unicity]},
+        )
+    )
+    if aux is not None:
+        rows += [
+            attack(
+                f"{name}, auxiliary",
+                f"{ATTACKERS[name].title}; everybody of {aux.name}",
+                ATTACKERS[name].paper,
+                f"a real table of the same items; {ATTACKERS[name].knows}",
+                {"people": len(aux.people), "shared_items": aux.shared_items, **scales},
+            )
+            for name in aux.by
+        ]
+    return rows
+
+
+def _not_run(study: RecordStudy, aux: Auxiliary | None) -> list[Json]:
+    rows = [{"name": name, "why": why} for name, why in study.skipped.items()]
+    if aux is None:
+        rows.append({"name": "real auxiliary data", "why": "none was given (--aux)"})
+    if any("scoreboard" not in simulated.by for simulated in study.simulated):
+        rows.append(
+            {
+                "name": "plain scoreboard of adversaries with wrong facts",
+                "why": "one wrong fact defeats it",
+            }
+        )
+    return rows
+
+
+def _checks(study: RecordStudy, settings: RecordSettings) -> list[Json]:
+    first = study.simulated[0]
+    match = study.candidates[0].measures["match"]
+    answered = isinstance(match, Estimate) and match.value != 0
+    held = np.bincount(study.facts.person, minlength=study.facts.people)
+    few = int((held < first.adversary.total).sum())
+    rows = [
+        check(
+            "somebody is named",
+            "pass" if answered else "warn",
+            "the thresholds let answers through"
+            if answered
+            else f"no record is named rightly from the thresholds on: {match}",
+        ),
+        check(
+            "people with few facts",
+            "warn" if few > study.facts.people / 2 else "pass",
+            f"{few} of {study.facts.people} people have fewer than {first.adversary.total} facts "
+            "and are not looked for by this adversary",
+        ),
+    ]
+    return rows + [
+        check("input", "warn", note) for note in study.ratings.notes if "left out" in note
+    ]
+
+
+def _section(study: RecordStudy, settings: RecordSettings) -> Json:
+    rh = study.simulated[0].by["scoreboard-rh"]
+    return {
+        "kind": "records",
+        "phi": COMPARED if settings.phi is None else settings.phi,
+        "rule": "calibrated" if settings.phi is None else "eccentricity",
+        "people": study.facts.people,
+        "items": study.facts.items,
+        "facts": study.facts.facts,
+        "index_bytes_a_fact": study.facts.nbytes / study.facts.facts,
+        "confidence": study.confidence,
+        "adversaries": [
+            _adversary(simulated, name, settings)
+            for simulated in study.simulated
+            for name in simulated.by
+        ],
+        "published": PUBLISHED,
+        "curve": [_point(point) for point in rh.points],
+        "needed": {
+            "shares": {str(m): one.to_json() for m, one in study.needed.identified.items()},
+            "half": study.needed.half,
+        },
+        "unicity": {str(m): one.share.to_json() for m, one in study.unicity.items()},
+        "worst": {str(k): one.to_json() for k, one in study.worst.unique.items()},
+        "auxiliary": None if study.aux is None else _auxiliary(study.aux),
+        "false_matches": settings.false_matches,
+    }
+
+
+def _adversary(simulated: Simulated, name: str, settings: RecordSettings) -> Json:
+    looked = simulated.by[name]
+    point = looked.at(COMPARED if settings.phi is None else settings.phi)
+    bits = simulated.bits
+    return {
+        "name": simulated.name,
+        "attacker": name,
+        "targets": len(simulated.aim.targets),
+        "top_1": looked.result.estimate.to_json(),
+        "match": point.recall.to_json(),
+        "precision": point.precision.to_json(),
+        "abstention": point.abstention.to_json(),
+        "false_match": point.false_match.to_json(),
+        "calibrated": _calibrated(
+            looked.calibrated,
+            {}
+            if looked.sure is None
+            else {"match": looked.sure.recall, "abstention": looked.sure.abstention},
+        ),
+        "bits": {
+            "prior": bits.prior,
+            "left": bits.left.to_json(),
+            "gained": bits.gained.to_json(),
+        }
+        if name == "scoreboard-rh"
+        else None,
+    }
+
+
+def _calibrated(found: Calibrated | Refusal, measured: Mapping[str, Measured]) -> Json:
+    if isinstance(found, Refusal):
+        return found.to_json()
+    rates = {"false_match": found.false_match, **measured}
+    return {"phi": found.phi, **{name: one.to_json() for name, one in rates.items()}}
+
+
+def _answers(found: Answers | None) -> Json | None:
+    if found is None:
+        return None
+    shares = {"answered": found.answered, "right": found.right, "strange": found.strange}
+    return {
+        **{name: share.to_json() for name, share in shares.items()},
+        "counts": dict(found.counts),
+    }
+
+
+def _point(point: Point) -> Json:
+    return {
+        "phi": point.phi,
+        "recall": point.recall.to_json(),
+        "precision": point.precision.to_json(),
+        "abstention": point.abstention.to_json(),
+        "wrong": point.wrong.to_json(),
+        "false_match": point.false_match.to_json(),
+    }
+
+
+def _auxiliary(aux: Auxiliary) -> Json:
+    return {
+        "name": aux.name,
+        "people": len(aux.people),
+        "shared_items": aux.shared_items,
+        "people_with_a_shared_item": aux.useful,
+        "known_pairs": None if aux.true is None else int((aux.true >= 0).sum()),
+        "answered": [
+            {"phi": phi, "share": one.to_json()} for phi, one in sorted(aux.answered.items())
+        ],
+        "curve": None if aux.points is None else [_point(point) for point in aux.points],
+        "clear": None
+        if aux.clear is None
+        else {"eccentricity": aux.clear[0], "known_pairs": aux.clear[1]},
+        "attackers": [
+            {
+                "name": name,
+                "knows": ATTACKERS[name].knows,
+                "calibrated": _calibrated(looked.calibrated, {}),
+                "sure": _answers(looked.sure),
+                "compared": _answers(looked.compared),
+            }
+            for name, looked in aux.by.items()
+        ],
+        "together": _answers(aux.sure),
+    }
+
+
+def _people(first: Simulated, study: RecordStudy) -> list[Json]:
+    """The people looked for, those whose record stands out most first."""
+    targets, rh = first.aim.targets, first.by["scoreboard-rh"].links
+    links = first.by[first.strongest].links
+    right = links.best == targets
+    standing = np.where(right, links.eccentricity, -1.0)
+    held = np.bincount(study.facts.person, minlength=study.facts.people)
+    return [
+        {
+            "rank": rank,
+            "id": str(study.ratings.people[targets[at]]),
+            "facts": int(held[targets[at]]),
+            "named": bool(right[at]),
+            "eccentricity": float(links.eccentricity[at]),
+            "bits_missing": float(rh.surprise[at]) if np.isfinite(rh.surprise[at]) else None,
+            "facts_needed": int(study.needed.needed[at]) or None,
+        }
+        for rank, at in enumerate(np.argsort(-standing, kind="stable").tolist(), start=1)
+    ]

@@ -1,0 +1,359 @@
+"""Scoreboard and Scoreboard-RH: how well every released record fits a few known facts.
+
+Narayanan and Shmatikov, "Robust De-anonymization of Large Sparse Datasets", IEEE S&P 2008.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError, check_at_least, check_choice, require
+from lethe.linkage.records.facts import Facts, Float, Int, Known
+
+RULES = ("sum", "minimum", "fitting")
+SIMILARITIES = ("exponential", "threshold")
+BACKENDS = ("auto", "numpy", "numba")
+NO_MATCH = -1
+_COMPILED = 20_000_000  # scores; below, numba would take longer to load than NumPy to count
+_CELLS = 2**21  # scores and similarities held at once
+
+
+@dataclass(frozen=True)
+class Scoreboard:
+    """How records are scored. The defaults are those of the paper's attack on ratings.
+
+    Attributes:
+        rule: "sum" is Scoreboard-RH, the sum over the known items of weight x similarity with
+            weight 1 / log(1 + |supp(i)|), 0 for an item that nobody has; "minimum" is the plain
+            Scoreboard, the smallest similarity over the known items, without weights; "fitting"
+            counts the known facts that fit (similarity="threshold") and answers, at any threshold
+            above 0, only where all but `wrong` of them do.
+        similarity: "exponential": exp(-|value difference| / value_scale) + exp(-|time
+            difference| / time_scale); "threshold": 1 when both differences are at most the
+            scales, else 0. What the adversary does not know is left out; of an item of which
+            nothing but its presence is known the similarity is 1.
+        value_scale: rho0 of the paper, > 0; as a threshold 0 is allowed.
+        time_scale: d0 of the paper, in steps of the release; > 0; as a threshold 0 is allowed.
+        wrong: known facts that need not fit, under the rule "fitting".
+    """
+
+    rule: str = "sum"
+    similarity: str = "exponential"
+    value_scale: float = 1.5
+    time_scale: float = 30.0
+    wrong: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("rule", self.rule, RULES)
+        check_choice("similarity", self.similarity, SIMILARITIES)
+        check_at_least("wrong", self.wrong, 0)
+        if self.rule == "fitting" and self.similarity != "threshold":
+            raise InputError("rule='fitting' counts facts that fit; take similarity='threshold'.")
+        for name in ("value_scale", "time_scale"):
+            check_at_least(name, getattr(self, name), 0)
+            if self.similarity == "exponential" and not getattr(self, name) > 0:
+                raise InputError(f"{name}=0 must be above 0; similarity='threshold' allows 0.")
+
+
+RH = Scoreboard()
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """The best record for each target, and how far it stands out.
+
+    Attributes:
+        best: (Q,) the record of the highest score; NO_MATCH (-1) where several share it.
+        eccentricity: (Q,) (highest - second) / deviation; 0 where several share the highest, and
+            where all scores are equal.
+        deviation: (Q,) standard deviation of the scores over all N records, zeros included,
+            divisor N.
+        entropy: (Q,) bits left in the answer p ~ exp(score / deviation); log2(N) where all scores
+            are equal. NaN under the other rules, whose answer is the matching set.
+        surprise: (Q,) -log2 p of the true record: bits that are missing for certainty. NaN
+            where the truth is not given, is not in the release, or under other rules.
+        people: N.
+    """
+
+    best: Int
+    eccentricity: Float
+    deviation: Float
+    entropy: Float
+    surprise: Float
+    people: int
+
+    def matched(self, phi: float = 1.5) -> Int:
+        """(Q,) the best record where its eccentricity is at least `phi`, else NO_MATCH."""
+        return np.where((self.best >= 0) & (self.eccentricity >= phi), self.best, NO_MATCH)
+
+
+_OF_TARGETS = ("best", "eccentricity", "deviation", "entropy", "surprise")
+
+
+def joined(parts: Sequence[Links]) -> Links:
+    """Several linkages as one; their releases may differ by a few people."""
+    columns = [np.concatenate([getattr(part, name) for part in parts]) for name in _OF_TARGETS]
+    return Links(columns[0], columns[1], columns[2], columns[3], columns[4], parts[0].people)
+
+
+def link(
+    facts: Facts,
+    known: Known,
+    board: Scoreboard = RH,
+    *,
+    true: NDArray[np.int64] | None = None,
+    hidden: tuple[Int, Int] | None = None,
+    entropy: bool = True,
+    backend: str = "auto",
+) -> Links:
+    """Look for each target among all released records.
+
+    Args:
+        facts: the release.
+        known: what the adversary knows of each target.
+        board: how records are scored.
+        true: (Q,) the record of each target, NO_MATCH for people who are not released; used for
+            `Links.surprise` only.
+        hidden: (Q,) the person of each target and (N,) the person behind each record: the target's
+            own records are then as empty as if they were somebody's who shares no item; None =
+            nothing is hidden. Left to NumPy.
+        entropy: False leaves `Links.entropy` and `Links.surprise` out (NaN), which takes about
+            as long as the scores.
+        backend: "numpy"; "numba" (extra `fast`), which looks only at people who share an item
+            with the target, where it can (see `scoreboard_numba.fits`); "auto" takes it where
+            there is enough to do. Both name the same records.
+
+    Raises:
+        InputError: items or persons that the release does not have, or fewer than 2 records.
+    """
+    check_known(facts, known)
+    targets = np.full(len(known), NO_MATCH) if true is None else np.asarray(true)
+    if targets.shape != (len(known),) or (targets >= facts.people).any():
+        raise InputError(f"true needs {len(known)} records below {facts.people}, or -1.")
+    check_choice("backend", backend, BACKENDS)
+    if hidden is None and _fast(facts, known, board, backend):
+        from lethe.linkage.records.scoreboard_numba import judge_all
+
+        table = judge_all(
+            facts,
+            known,
+            lambda gap: _near(gap, board.value_scale, board),
+            lambda gap: _near(gap, board.time_scale, board),
+            targets,
+            entropy,
+        )
+    else:
+        table = np.concatenate(
+            [
+                _judged(
+                    _table(facts, known, part, board, hidden), known, part, targets, board, entropy
+                )
+                for part in _parts(facts, known)
+            ],
+            axis=1,
+        )
+    best, (eccentricity, deviation, left, surprise) = table[0].astype(np.int64), table[1:]
+    return Links(best, eccentricity, deviation, left, surprise, facts.people)
+
+
+def scores(facts: Facts, known: Known, target: int, board: Scoreboard = RH) -> Float:
+    """(N,) score of every record for one target: higher = more like it.
+
+    Args:
+        facts: the release; weights come from nothing else.
+        known: of which one target is taken.
+        target: its place in `known`.
+        board: how records are scored.
+    """
+    return np.asarray(_table(facts, known, slice(target, target + 1), board)[0])
+
+
+def matching_set(record_scores: Float, alpha: float) -> Int:
+    """Records whose score is above `alpha`; the plain Scoreboard answers with all of them alike.
+
+    >>> matching_set(np.array([0.0, 1.0, 0.2, 1.0]), 0.5).tolist()
+    [1, 3]
+    """
+    return np.flatnonzero(record_scores > alpha)
+
+
+def distribution(record_scores: Float) -> Float:
+    """(N,) the entropic answer p ~ exp(score / deviation) over all records.
+
+    All records alike where the deviation is 0.
+    """
+    return _softmax(record_scores, float(np.std(record_scores)))
+
+
+def stand_out(record_scores: Float) -> tuple[int, float, float]:
+    """Best record, eccentricity and standard deviation over all N >= 2 records.
+
+    A tie at the top is no match (NO_MATCH, 0); scores within rounding of each other are tied.
+
+    >>> stand_out(np.array([0.0, 0.0, 0.0, 2.0]))[0]
+    3
+    >>> stand_out(np.array([0.0, 2.0, 2.0]))[:2]
+    (-1, 0.0)
+    """
+    best, ahead, deviation, _ = _standing(record_scores[None, :])
+    return int(best[0]), float(ahead[0]), float(deviation[0])
+
+
+def _standing(table: Float) -> tuple[Int, Float, Float, Float]:
+    """(targets,) best record, eccentricity, deviation and highest score of each row."""
+    targets = np.arange(len(table))
+    deviation, best = table.std(axis=1), table.argmax(axis=1)
+    top = table[targets, best]
+    rest = table.copy()
+    rest[targets, best] = -np.inf
+    second = rest.max(axis=1)
+    alone = top - second > 64 * np.finfo(np.float64).eps * np.abs(top)
+    ahead = np.divide(top - second, deviation, out=np.zeros(len(top)), where=alone)
+    return np.where(alone, best, NO_MATCH), ahead, deviation, top
+
+
+def check_known(facts: Facts, known: Known) -> None:
+    """Refuse items that the release does not know, and a release of fewer than 2 records.
+
+    Raises:
+        InputError: with the way out.
+    """
+    if facts.people < 2:
+        raise InputError(f"a linkage needs at least 2 released records, got {facts.people}.")
+    item = known.item
+    if len(item) and not (item.min() >= -1 and item.max() < facts.items):
+        raise InputError(
+            f"known items go from {item.min()} to {item.max()}; the release has 0 to "
+            f"{facts.items - 1}. Write -1 for an item that is not released."
+        )
+
+
+def _fast(facts: Facts, known: Known, board: Scoreboard, backend: str) -> bool:
+    if backend == "numpy" or board.rule != "sum":
+        return False
+    if backend == "auto" and len(known) * facts.people < _COMPILED:
+        return False
+    if backend == "auto" and find_spec("numba") is None:
+        return False
+    from lethe.linkage.records.scoreboard_numba import fits
+
+    if backend == "numba":
+        require("numba", "fast")
+    # Both parts at once must add up; the threshold takes the smaller.
+    alone = known.value is None or known.time is None or facts.value is None or facts.time is None
+    return (board.similarity == "exponential" or alone) and fits(facts, known)
+
+
+def _parts(facts: Facts, known: Known) -> list[slice]:
+    """Targets that are scored at once, so that neither scores nor similarities outgrow memory."""
+    if not len(known):
+        return [slice(0, 0)]
+    support = np.where(known.item >= 0, facts.support[known.item], 0)
+    held = np.concatenate([[0], np.cumsum(support)])[known.start]
+    cost = held + np.arange(len(known) + 1) * facts.people
+    parts, first = [], 0
+    while first < len(known):
+        last = int(np.searchsorted(cost, cost[first] + _CELLS, side="right")) - 1
+        parts.append(slice(first, max(last, first + 1)))
+        first = parts[-1].stop
+    return parts
+
+
+def _table(
+    facts: Facts,
+    known: Known,
+    part: slice,
+    board: Scoreboard,
+    hidden: tuple[Int, Int] | None = None,
+) -> Float:
+    """(targets, N) scores of every record for some targets."""
+    start = known.start[part.start : part.stop + 1]
+    span = np.arange(start[0], start[-1])
+    targets = len(start) - 1
+    owner = np.repeat(np.arange(targets), np.diff(start))
+    item = known.item[span]
+    support = np.where(item >= 0, facts.support[item], 0)  # an item that nobody has adds nothing
+    ends = np.cumsum(support)
+    of_fact = np.repeat(np.arange(len(span)), support)
+    inside = np.arange(len(of_fact)) - np.repeat(ends - support, support)
+    place = np.repeat(facts.start[item], support) + inside
+    if hidden is not None:
+        seen = hidden[1][facts.person[place]] != hidden[0][part][owner[of_fact]]
+        of_fact, place = of_fact[seen], place[seen]
+        support = np.bincount(of_fact, minlength=len(span))
+    cell = owner[of_fact] * facts.people + facts.person[place]
+    like = _similarity(facts, known, span[of_fact], place, board)
+    cells = targets * facts.people
+    if board.rule == "sum":
+        total = np.bincount(cell, like / np.log1p(support[of_fact]), cells).astype(np.float64)
+    else:
+        fit = cell if board.rule == "minimum" else cell[like > 0]
+        total = np.bincount(fit, minlength=cells).astype(np.float64)
+        if board.rule == "minimum":
+            least = np.repeat(np.diff(start), facts.people)
+            smallest = np.full(cells, np.inf)
+            np.minimum.at(smallest, cell, like)
+            total = np.where((total == least) & (least > 0), smallest, 0.0)
+    return total.reshape(targets, facts.people)
+
+
+def _similarity(facts: Facts, known: Known, at: Int, place: Int, board: Scoreboard) -> Float:
+    """(pairs,) similarity of the known facts `at` to the released facts `place` of their items."""
+    columns = (
+        (facts.values_at(place), known.value, board.value_scale),
+        (facts.times_at(place), known.time, board.time_scale),
+    )
+    both, none = np.zeros(len(at)), np.ones(len(at), bool)
+    smallest = np.ones(len(at))
+    for released, told, scale in columns:
+        if released is None or told is None:
+            continue
+        gap = released - told[at]
+        there = ~np.isnan(gap)
+        near = np.where(there, _near(gap, scale, board), 0.0)
+        both += near
+        smallest = np.where(there, np.minimum(smallest, near), smallest)
+        none &= ~there
+    return smallest if board.similarity == "threshold" else np.where(none, 1.0, both)
+
+
+def _judged(
+    record_scores: Float, known: Known, part: slice, true: Int, board: Scoreboard, entropic: bool
+) -> Float:
+    """(5, targets) best, eccentricity, deviation, entropy and surprise; see `stand_out`."""
+    targets = np.arange(len(record_scores))
+    best, ahead, deviation, top = _standing(record_scores)
+    table = np.full((5, len(targets)), np.nan)
+    if board.rule == "fitting":
+        facts = np.diff(known.start[part.start : part.stop + 1])
+        ahead = np.where(top >= np.maximum(facts - board.wrong, 1), ahead, 0.0)
+    table[:3] = best, ahead, deviation
+    if board.rule != "sum" or not entropic:
+        return table
+    for at in targets:
+        chance = _softmax(record_scores[at], float(deviation[at]))
+        some = chance[chance > 0]
+        table[3, at] = max(0.0, float(-(some * np.log2(some)).sum()))
+        own = int(true[part.start + at])
+        if own >= 0 and chance[own] > 0:
+            table[4, at] = -np.log2(chance[own])
+    return table
+
+
+def _softmax(record_scores: Float, deviation: float) -> Float:
+    top = float(record_scores.max())
+    if deviation <= 64 * np.finfo(np.float64).eps * abs(top):
+        return np.full(len(record_scores), 1 / len(record_scores))
+    weights = np.exp((record_scores - top) / deviation)
+    return np.asarray(weights / weights.sum(), dtype=np.float64)
+
+
+def _near(gap: Float, scale: float, board: Scoreboard) -> Float:
+    if board.similarity == "threshold":
+        return np.asarray(np.abs(gap) <= scale, dtype=np.float64)
+    return np.asarray(np.exp(-np.abs(gap) / scale), dtype=np.float64)

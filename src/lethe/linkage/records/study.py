@@ -1,0 +1,296 @@
+"""Sparse records: how few facts name a person, as they are and after each mitigation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.data.sorted_records import Release
+from lethe.errors import NotMeasurable
+from lethe.evidence.estimate import Refusal
+from lethe.evidence.frontier import Candidate
+from lethe.evidence.risk import AttackResult
+from lethe.linkage.measurement import BASELINE, strongest
+from lethe.linkage.records.adversary import Adversary, draw_targets, simulate
+from lethe.linkage.records.attackers import COMPARED, Calibrated, outside, share_out
+from lethe.linkage.records.auxiliary import Auxiliary, link_auxiliary
+from lethe.linkage.records.candidates import (
+    Aim,
+    Attacked,
+    family_of,
+    measure,
+    named_rightly,
+    risk_change,
+)
+from lethe.linkage.records.coarsening import Change, Sheet, as_it_is
+from lethe.linkage.records.facts import Facts, index_of
+from lethe.linkage.records.matching import PHIS, Bits, FactsNeeded, Point, bits, curve, facts_needed
+from lethe.linkage.records.mitigations import changes
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, joined, link
+from lethe.linkage.records.utility import Value
+from lethe.linkage.records.worst_case import WorstCase, worst_case
+from lethe.linkage.settings import RecordSettings
+from lethe.linkage.uniqueness import Unicity, unicity
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """What one attacker made of what a simulated adversary knows.
+
+    Attributes:
+        result: best guess: share of people named rightly.
+        links: of the targets.
+        points: recall, precision, abstention and false matches at each threshold.
+        calibrated: threshold at which few people outside the release are named a record, from all
+            targets looked for without their own.
+        sure: recall and silence there; None where there is no such threshold.
+    """
+
+    result: AttackResult
+    links: Links
+    points: list[Point]
+    calibrated: Calibrated | Refusal
+    sure: Point | None
+
+    def at(self, phi: float) -> Point:
+        """The point of one threshold."""
+        return next(point for point in self.points if point.phi == phi)
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """One simulated adversary and what came of it.
+
+    Attributes:
+        aim: what is known of whom.
+        adversary: how it was drawn.
+        by: what came of it, by attacker.
+        bits: left and gained, by Scoreboard-RH.
+    """
+
+    aim: Aim
+    adversary: Adversary
+    by: Mapping[str, Looked]
+    bits: Bits
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return self.aim.name
+
+    @property
+    def strongest(self) -> str:
+        """The attacker with the highest lower limit."""
+        best = strongest([looked.result for looked in self.by.values()])
+        return next(name for name, looked in self.by.items() if looked.result is best)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordStudy:
+    """All that was measured on sparse records.
+
+    Attributes:
+        ratings: what is released.
+        facts: the same, indexed.
+        simulated: adversaries; the first knows most facts and also answers from a threshold on.
+        needed: facts that it takes, of the first with its strongest attacker.
+        unicity: by number of items known without value or time, people who are alone with them.
+        worst: the same for the items that give most away.
+        candidates: the release as it is, then the candidates.
+        skipped: name and reason of what could not be measured.
+        aux: people of a real auxiliary table; None without one.
+        confidence: of all limits on shares named rightly, so that they hold at once.
+    """
+
+    ratings: Release
+    facts: Facts
+    simulated: tuple[Simulated, ...]
+    needed: FactsNeeded
+    unicity: dict[int, Unicity]
+    worst: WorstCase
+    candidates: tuple[Candidate, ...]
+    skipped: Mapping[str, str]
+    aux: Auxiliary | None
+    confidence: float
+
+
+def study_records(
+    ratings: Release,
+    settings: RecordSettings,
+    aux: Release | None = None,
+    truth: tuple[NDArray[np.str_], NDArray[np.str_]] | None = None,
+) -> RecordStudy:
+    """Simulate adversaries and look real people up, then give all of them each coarser release.
+
+    Raises:
+        InputError: see `link_auxiliary`.
+        NotMeasurable: fewer than 2 people have enough facts for the first adversary.
+    """
+    facts = index_of(ratings)
+    sheet = sheet_of(facts)
+    skipped: dict[str, str] = {}
+    aims: list[tuple[Aim, Adversary]] = []
+    for name, adversary in adversaries(facts, settings).items():
+        try:
+            aims.append((_aim(name, adversary, facts, settings), adversary))
+        except NotMeasurable as error:
+            if not aims:
+                raise
+            skipped[name] = str(error)
+    listed = [aim for aim, _ in aims]
+    looked = None
+    if aux is not None:
+        others = 1 + sum(len(aim.boards(settings)) for aim in listed)
+        looked = link_auxiliary(ratings, facts, aux, truth, settings, others)
+        if looked.aim is not None:
+            listed.append(looked.aim)
+    sure = family_of(listed, settings)
+    simulated = tuple(_simulated(aim, how, facts, settings, sure) for aim, how in aims)
+    first = simulated[0]
+    return RecordStudy(
+        ratings,
+        facts,
+        simulated,
+        facts_needed(
+            facts,
+            first.aim.known,
+            first.aim.targets,
+            first.aim.boards(settings)[first.strongest],
+            confidence=sure,
+        ),
+        _unicity(facts, settings, skipped),
+        _worst(facts, settings),
+        tuple(_candidates(sheet, ratings, listed, settings, skipped)),
+        skipped,
+        looked,
+        sure,
+    )
+
+
+def sheet_of(facts: Facts) -> Sheet:
+    """The facts as columns, in the order of the index, whatever that of the file was."""
+    everything = slice(None)
+    item = np.repeat(np.arange(facts.items, dtype=np.int32), facts.support)
+    return Sheet(
+        facts.person,
+        item,
+        facts.values_at(everything),
+        facts.times_at(everything),
+        facts.people,
+        facts.items,
+    )
+
+
+def adversaries(facts: Facts, settings: RecordSettings) -> dict[str, Adversary]:
+    """Those that are simulated, by name; the first sets the risk."""
+    value_error = None if facts.value is None else settings.value_error
+    errors: list[int | None] = [None]
+    if facts.time is not None:
+        errors = [*dict.fromkeys([settings.time_error, 3, 14]), None]
+    sizes = dict.fromkeys(
+        [settings.facts, max(settings.facts // 2, 1), max(settings.facts // 4, 1)]
+    )
+    plans = [(total, error, 0) for error in errors for total in sizes]
+    plans += [(settings.facts, None, top) for top in (100, 500) if 4 * top <= facts.items]
+    found = {}
+    for total, error, top in plans:
+        right = total - total // 4
+        known = f"{right} of {total} facts" if right < total else f"{total} facts"
+        when = "no dates" if error is None else f"within {error} days"
+        where = f", outside the {top} most popular items" if top else ""
+        found[f"{known}, {when}{where}"] = Adversary(
+            total, right, value_error, error, outside_top=top
+        )
+    return found
+
+
+def _aim(name: str, adversary: Adversary, facts: Facts, settings: RecordSettings) -> Aim:
+    targets = draw_targets(facts, adversary, settings.targets, settings.seed)
+    if len(targets) < 2:
+        raise NotMeasurable(f"{len(targets)} people have enough facts for: {name}.")
+    return Aim(
+        name,
+        targets,
+        simulate(facts, targets, adversary, settings.seed),
+        within=(adversary.value_error or 0.0, float(adversary.time_error or 0)),
+        wrong=adversary.wrong_facts,
+    )
+
+
+def _simulated(
+    aim: Aim, adversary: Adversary, facts: Facts, settings: RecordSettings, sure: float
+) -> Simulated:
+    boards, targets = aim.boards(settings), aim.targets
+    links = {
+        name: link(facts, aim.known, board, true=targets, entropy=name == "scoreboard-rh")
+        for name, board in boards.items()
+    }
+    absent = outside(facts, dict.fromkeys(boards, aim.known), targets, boards)
+    calibrated = share_out(absent, settings.false_matches, settings.confidence)
+    true = np.concatenate([targets, np.full(len(targets), NO_MATCH)])
+    by = {}
+    for name, found in links.items():
+        hit = found.best == targets
+        phis = sorted({*PHIS, COMPARED, *([] if settings.phi is None else [settings.phi])})
+        made = calibrated[name]
+        by[name] = Looked(
+            named_rightly(aim.label(name), hit, aim.name, name, sure),
+            found,
+            curve(joined([found, absent[name]]), true, phis, sure),
+            made,
+            curve(found, targets, [made.phi], sure)[0] if isinstance(made, Calibrated) else None,
+        )
+    return Simulated(aim, adversary, by, bits(links["scoreboard-rh"], settings.confidence))
+
+
+def _unicity(facts: Facts, settings: RecordSettings, skipped: dict[str, str]) -> dict[int, Unicity]:
+    found = {}
+    for total in (1, 2, 3, 4):
+        bare = Adversary(total, value_error=None, time_error=None)
+        targets = draw_targets(facts, bare, settings.targets, settings.seed)
+        if not len(targets):
+            skipped[f"{total} items known"] = "nobody has so many"
+            continue
+        known = simulate(facts, targets, bare, settings.seed)
+        found[total] = unicity(facts, known, confidence=settings.confidence)
+    return found
+
+
+def _worst(facts: Facts, settings: RecordSettings) -> WorstCase:
+    anybody = Adversary(1, value_error=None, time_error=None)
+    people = draw_targets(facts, anybody, settings.targets, settings.seed)
+    return worst_case(facts, people, confidence=settings.confidence)
+
+
+def _candidates(
+    sheet: Sheet,
+    ratings: Release,
+    aims: Sequence[Aim],
+    settings: RecordSettings,
+    skipped: dict[str, str],
+) -> Iterator[Candidate]:
+    plans: dict[str, tuple[str, Change]] = {
+        BASELINE: ("the records as they are", lambda s, _: as_it_is(s)),
+        **changes(settings),
+    }
+    value = Value(sheet, ratings, settings)
+    sure = family_of(aims, settings)
+    baseline: Attacked | None = None
+    for at, (name, (words, change)) in enumerate(plans.items()):
+        try:
+            rng = partial(np.random.default_rng, [settings.seed, 77, at])
+            made = change(sheet, rng())
+            utility = value.of(made, change, rng)
+            release = measure(name, words, sheet, made, utility, aims, settings)
+        except NotMeasurable as error:
+            skipped[name] = str(error)
+            continue
+        moved = None
+        if baseline is not None:
+            moved = risk_change(baseline=baseline, release=release, confidence=sure)
+        yield release.candidate(settings.confidence, baseline=baseline, risk_change=moved)
+        baseline = baseline or release

@@ -1,0 +1,1 @@
+"""Synthetic rows: attacks on them, against a control."""

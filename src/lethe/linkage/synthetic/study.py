@@ -1,0 +1,279 @@
+"""Synthetic rows against those they were made from: attacks, a control, a leaky twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError, NotMeasurable
+from lethe.evidence.estimate import Measured, Refusal
+from lethe.evidence.frontier import Candidate
+from lethe.evidence.risk import AttackResult, family_confidence, risk_of
+from lethe.linkage.answers import answer_overlap
+from lethe.linkage.counts import count_overlap
+from lethe.linkage.held_out import use_of
+from lethe.linkage.measurement import BASELINE, FEWEST, Measurement
+from lethe.linkage.settings import SyntheticSettings
+from lethe.linkage.synthetic.copies import Distances, closest, identical
+from lethe.linkage.synthetic.nearest import Mixed, inference, linkability, mix
+from lethe.linkage.synthetic.risk import Risk
+from lethe.linkage.synthetic.singling_out import singling_out
+from lethe.linkage.table.recoding import hierarchy
+from lethe.linkage.utility import Utility, counted_utility
+
+LEAKY = "the original rows themselves"
+KINDS = ("singling-out", "linkability", "inference", "identical", "closest")
+"""Of attacks; the first part of their names, and metrics of rules."""
+_BINS = 8  # groups of neighbours of a number, so that its counts are not all 1
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticStudy:
+    """All that was measured on synthetic rows.
+
+    Attributes:
+        attacks: risks by attack.
+        knows: by attack, what the adversary holds beside the synthetic rows.
+        distances: to the closest synthetic row, of original and control rows.
+        leaky: the same attacks on the original rows in place of the synthetic ones: what a
+            release without any protection would show.
+        candidates: the synthetic rows, and the original ones for comparison.
+        skipped: name and reason of attacks that could not be run.
+        rows: original, synthetic and control ones.
+        columns: names.
+    """
+
+    attacks: dict[str, Risk]
+    knows: dict[str, str]
+    distances: Distances
+    leaky: dict[str, Risk]
+    candidates: tuple[Candidate, ...]
+    skipped: Mapping[str, str]
+    rows: tuple[int, int, int]
+    columns: tuple[str, ...]
+
+
+def study_synthetic(
+    original: Mapping[str, NDArray[Any]],
+    synthetic: Mapping[str, NDArray[Any]],
+    control: Mapping[str, NDArray[Any]],
+    quasi: tuple[str, ...],
+    sensitive: str | None,
+    settings: SyntheticSettings,
+) -> SyntheticStudy:
+    """Attack synthetic rows, and the original ones in their place.
+
+    Args:
+        original: rows that the synthetic ones were made from.
+        synthetic: rows that are released, with the same columns.
+        control: rows from the same source that were not used.
+        quasi: columns that the adversary knows; their two halves are linked with each other, and
+            all of them with the columns that are left or those of `SyntheticSettings.linked`.
+        sensitive: column that is guessed; None leaves inference out.
+        settings: of the audit.
+
+    Raises:
+        InputError: tables that do not fit each other, or unknown columns.
+    """
+    inside, made, outside = mix(original, synthetic, control)
+    inside.places("quasi", quasi)
+    linked = settings.linked or tuple(name for name in inside.names if name not in quasi)
+    inside.places("linked", linked or quasi)
+    if shared := sorted(set(settings.linked) & set(quasi)):
+        raise InputError(f"{shared[0]!r} is in quasi and in linked. Give each column one side.")
+    skipped: dict[str, str] = {}
+    planned = dict(_planned(inside.names, quasi, linked, sensitive, settings, skipped))
+    attacks, near = _run(planned, inside, made, outside, settings, skipped)
+    leaky, _ = _run(planned, inside, inside, outside, settings, {})
+    knows = {name: words for name, (words, _) in planned.items()}
+    synthetic_utility, original_utility = (
+        _utility_of(original, released, control, settings) for released in (synthetic, original)
+    )
+    baseline = _measured(BASELINE, "the synthetic rows", attacks, knows, synthetic_utility)
+    twin = _measured("original", LEAKY, leaky, knows, original_utility)
+    candidates = (
+        baseline.candidate(settings.confidence, baseline=None),
+        twin.candidate(settings.confidence, baseline=baseline),
+    )
+    sizes = (len(inside), len(made), len(outside))
+    return SyntheticStudy(attacks, knows, near, leaky, candidates, skipped, sizes, inside.names)
+
+
+Attack = Callable[[Mixed, Mixed, Mixed, float], tuple[Risk, Distances | None]]
+
+
+def results_of(attacks: Mapping[str, Risk], knows: Mapping[str, str]) -> list[AttackResult]:
+    """Excess of each attack; too few attempts say little, and do not gate."""
+    results = []
+    for name, found in attacks.items():
+        attempts = min(found.main.n, found.control.n)
+        enough = attempts >= FEWEST
+        why = "" if enough else f"{attempts} attempts, at least {FEWEST} are needed"
+        results.append(AttackResult(name, found.excess, knows=knows[name], why=why, powered=enough))
+    return results
+
+
+def _planned(
+    names: tuple[str, ...],
+    quasi: tuple[str, ...],
+    linked: tuple[str, ...],
+    sensitive: str | None,
+    settings: SyntheticSettings,
+    skipped: dict[str, str],
+) -> Iterator[tuple[str, tuple[str, Attack]]]:
+    """By name: what the adversary knows, and the attack; told the confidence of its limits."""
+    seed, attacks = settings.seed, settings.attacks
+
+    def plain(attack: Callable[..., Risk], **options: Any) -> Attack:
+        def run(inside: Mixed, made: Mixed, outside: Mixed, sure: float) -> tuple[Risk, None]:
+            return attack(inside, made, outside, seed=seed, confidence=sure, **options), None
+
+        return run
+
+    def single(columns: int) -> Attack:
+        def run(inside: Mixed, made: Mixed, outside: Mixed, sure: float) -> tuple[Risk, None]:
+            options = {"columns": columns, "attacks": attacks, "seed": seed}
+            return singling_out(inside, made, outside, confidence=sure, **options).risk, None
+
+        return run
+
+    for columns in settings.columns:
+        name = f"singling-out, {columns} column(s)"
+        if columns > len(names):
+            skipped[name] = f"there are {len(names)} columns only"
+            continue
+        yield name, ("nothing", single(columns))
+    joined = partial(plain, linkability, neighbours=settings.neighbours, attacks=attacks)
+    half = len(quasi) // 2
+    if not half:
+        skipped["linkability, known columns"] = "needs 2 quasi-identifiers, one for each source"
+    else:
+        sides = f"{', '.join(quasi[:half])} in one source, {', '.join(quasi[half:])} in another"
+        yield "linkability, known columns", (sides, joined(left=quasi[:half], right=quasi[half:]))
+    if not linked:
+        skipped["linkability, secret columns"] = "every column is a quasi-identifier"
+    else:
+        sides = f"{', '.join(quasi)} in one source, {', '.join(linked)} in another"
+        yield "linkability, secret columns", (sides, joined(left=quasi, right=linked))
+    if sensitive is None:
+        skipped["inference"] = "no sensitive column was named"
+    else:
+        guess = plain(
+            inference,
+            known=quasi,
+            secret=sensitive,
+            tolerance=settings.tolerance,
+            attacks=attacks,
+        )
+        yield "inference", (f"{', '.join(quasi)} of a person", guess)
+    every = "every column of a person"
+    yield "identical, original rows", (every, plain(identical))
+    yield "identical, synthetic rows", ("nothing", plain(identical, released=True))
+
+    def near(
+        inside: Mixed, made: Mixed, outside: Mixed, sure: float
+    ) -> tuple[Risk, Distances | None]:
+        return closest(inside, made, outside, attacks=attacks, seed=seed, confidence=sure)
+
+    yield "closest", (every, near)
+
+
+def _run(
+    planned: Mapping[str, tuple[str, Attack]],
+    original: Mixed,
+    synthetic: Mixed,
+    control: Mixed,
+    settings: SyntheticSettings,
+    skipped: dict[str, str],
+) -> tuple[dict[str, Risk], Distances]:
+    """All attacks, with limits that hold at once, and the distances."""
+    sure = family_confidence(settings.confidence, len(planned))
+    found: dict[str, Risk] = {}
+    near: Distances | None = None
+    for name, (_, attack) in planned.items():
+        try:
+            found[name], distances = attack(original, synthetic, control, sure)
+        except NotMeasurable as error:
+            if name == "closest":
+                raise
+            skipped[name] = str(error)
+            continue
+        near = distances or near
+    assert near is not None
+    return found, near
+
+
+def _measured(
+    name: str,
+    words: str,
+    attacks: Mapping[str, Risk],
+    knows: Mapping[str, str],
+    utility: Utility,
+) -> Measurement:
+    results = results_of(attacks, knows)
+    kinds: dict[str, Measured] = {}
+    for kind in KINDS:
+        own = [result for result in results if result.attack.startswith(kind)]
+        if own:
+            worst = risk_of(own)
+            kinds[kind] = worst if isinstance(worst, Refusal) else worst.estimate
+    risk = risk_of(results)
+    return Measurement(
+        name,
+        words,
+        {},
+        results,
+        utility,
+        {**kinds, "excess": risk if isinstance(risk, Refusal) else risk.estimate},
+        {
+            "strongest": "" if isinstance(risk, Refusal) else risk.attack,
+            "excess": {kind: excess.to_json() for kind, excess in kinds.items()},
+        },
+        (
+            "original and control rows are drawn alike",
+            "copies, nearest-neighbour and single-statement attacks; stronger ones may find more",
+        ),
+    )
+
+
+def _utility_of(
+    original: Mapping[str, NDArray[Any]],
+    released: Mapping[str, NDArray[Any]],
+    control: Mapping[str, NDArray[Any]],
+    settings: SyntheticSettings,
+) -> Utility:
+    """A model is tested on the control rows, which no synthetic row was made from."""
+    use = use_of(settings, original)
+    if use is not None:
+        return use.utility(released, control, control)
+    value = _utility(original, released, settings)
+    rows = len(next(iter(original.values())))
+    return counted_utility(value, rows, settings.confidence, "released rows")
+
+
+def _utility(
+    original: Mapping[str, NDArray[Any]],
+    released: Mapping[str, NDArray[Any]],
+    settings: SyntheticSettings,
+) -> float:
+    """Overlap of two-way counts as shares, numbers in 8 groups of the original's neighbours."""
+    if settings.queries:
+        return answer_overlap(original, released, settings.queries)
+    first = len(next(iter(original.values())))
+    mine, theirs, groups = [], [], []
+    for name, column in original.items():
+        together = np.concatenate([column, released[name]])
+        one = hierarchy(name, together)
+        fine = [step for step, of in enumerate(one.steps) if of.max() > _BINS]
+        step = min(len(fine), len(one.steps) - 1) if one.kind == "ordered" else 0
+        coarse = one.at(step)
+        mine.append(coarse[:first])
+        theirs.append(coarse[first:])
+        groups.append(np.arange(int(coarse.max()) + 1))
+    scale = first / len(theirs[0])
+    return count_overlap(mine, theirs, groups, scale=scale)

@@ -1,0 +1,1 @@
+"""A table with quasi-identifiers: its classes, and recoded and synthetic releases of it."""

@@ -1,0 +1,288 @@
+"""One recoded release of a table: its classes, what they give away, and what it is good for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.data.columns import Coded, Codes, Grouped, check_column, encode
+from lethe.data.source import TypedColumn
+from lethe.errors import InputError
+from lethe.evidence.estimate import Measured
+from lethe.evidence.frontier import Candidate
+from lethe.evidence.risk import AttackResult
+from lethe.linkage.answers import answer_overlap
+from lethe.linkage.codes import Int, counted
+from lethe.linkage.counts import count_overlap
+from lethe.linkage.held_out import Use, split, use_of
+from lethe.linkage.measurement import Measurement
+from lethe.linkage.settings import TableSettings
+from lethe.linkage.table.anonymity import anonymity, diversity
+from lethe.linkage.table.domains import columns_of, domains_of
+from lethe.linkage.table.dp_rows import check_installed
+from lethe.linkage.table.homogeneity import disclosure
+from lethe.linkage.table.population import PopulationTable, population_table
+from lethe.linkage.table.recoding import Hierarchy, hierarchy, released_columns
+from lethe.linkage.utility import Utility, counted_utility
+
+# Rows that are released, one a person, and what their columns are to an adversary.
+
+Columns = Mapping[str, NDArray[Any] | Coded]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows that are released.
+
+    Attributes:
+        name: of the release.
+        columns: (rows,) each, as `lethe.data.columns.read_columns` gives them.
+        quasi: columns that an adversary may know.
+        sensitive: column that nobody should learn; None = there is none.
+        population: the quasi-identifiers of everybody the rows may be of; None = not known.
+        times: (rows,) how many equal rows each row stands for; None = one each.
+        typed: those of `columns` that were read by a schema, as it declares them.
+    """
+
+    name: str
+    columns: Columns
+    quasi: tuple[str, ...]
+    sensitive: str | None = None
+    population: Columns | Grouped | None = None
+    times: Int | None = None
+    typed: Mapping[str, TypedColumn] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.quasi:
+            check_column("quasi", name, self.columns, self.name)
+        if not self.quasi or len(set(self.quasi)) != len(self.quasi):
+            raise InputError(f"quasi needs at least 1 column, each once; got {list(self.quasi)}.")
+        if self.sensitive is not None:
+            check_column("sensitive", self.sensitive, self.columns, self.name)
+            if self.sensitive in self.quasi:
+                raise InputError(
+                    f"sensitive={self.sensitive!r} is also in quasi. Take it out of one of them."
+                )
+        lengths = {len(column) for column in self.columns.values()}
+        if len(lengths) != 1 or self.rows < 2:
+            raise InputError(f"{self.name} needs at least 2 rows in every column, as many in each.")
+
+    @property
+    def rows(self) -> int:
+        """How many are released."""
+        if self.times is not None:
+            return int(self.times.sum())
+        return len(self.columns[self.quasi[0]])
+
+    @property
+    def plain(self) -> dict[str, NDArray[Any]]:
+        """Columns with a value for every row; none where equal rows are grouped."""
+        return {
+            name: column for name, column in self.columns.items() if not isinstance(column, Coded)
+        }
+
+
+_ASSUMED = (
+    "the adversary knows the quasi-identifiers that were named, exactly, and no other column",
+    "one row a person",
+)
+_KNOWN = "the quasi-identifiers of everybody, exactly"
+_NO_PROOF = "k-anonymity is no proof of privacy: classes can share a sensitive value"
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A recoded release that is to be measured.
+
+    Attributes:
+        name: of the candidate.
+        mitigation: in words.
+        steps: of each generalisation hierarchy.
+        released: (rows,) which rows are not suppressed.
+    """
+
+    name: str
+    mitigation: str
+    steps: tuple[int, ...]
+    released: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What every candidate of a table is measured with.
+
+    Attributes:
+        table: the original.
+        hierarchies: of its quasi-identifiers.
+        secret: (rows,) codes of the sensitive column; None without one.
+        settings: of the audit.
+        people: the population table; None without one.
+        use: a model as utility; None = counts or queries.
+        held_out: (rows,) which rows the model is tested on.
+    """
+
+    table: Table
+    hierarchies: tuple[Hierarchy, ...]
+    secret: Codes | None
+    settings: TableSettings
+    people: PopulationTable | None
+    use: Use | None
+    held_out: NDArray[np.bool_]
+
+
+def context_of(table: Table, settings: TableSettings) -> Context:
+    """Code the columns, and hold rows out where a model is the utility.
+
+    Raises:
+        InputError: columns, a population or a utility model that cannot be read, or a schema that
+            does not declare what synthetic rows need.
+        NotMeasurable: too few rows to hold some out.
+        MissingExtra: synthetic rows are asked for without the libraries they need.
+    """
+    if settings.epsilon:
+        check_installed()
+        if settings.schema is not None:
+            domains_of(settings.schema, settings.bins)
+            columns_of(settings.schema, {**table.plain, **table.typed})
+            for name in (*table.quasi, *(() if table.sensitive is None else (table.sensitive,))):
+                _ = settings.schema[name]  # refuses a name that it does not have
+    secret = None if table.sensitive is None else encode(table.columns[table.sensitive]).codes
+    use = use_of(settings, table.plain)
+    return Context(
+        table,
+        tuple(hierarchy(name, table.columns[name], table.times) for name in table.quasi),
+        secret,
+        settings,
+        None
+        if table.population is None
+        else population_table(table.columns, table.quasi, table.population),
+        use,
+        np.zeros(0, bool) if use is None else split(table.rows, settings),
+    )
+
+
+def measure_recoded(context: Context, plan: Plan) -> Measurement:
+    """Everything is a share of the rows of the table, those that are not released included.
+
+    Args:
+        context: see `Context`.
+        plan: what is released.
+
+    Raises:
+        NotMeasurable: the utility model has nothing to learn from.
+    """
+    steps, kept = plan.steps, plan.released
+    table, hierarchies, settings = context.table, context.hierarchies, context.settings
+    rows, sure = table.rows, settings.confidence
+    columns = [one.at(step)[kept] for one, step in zip(hierarchies, steps, strict=True)]
+    weight = None if table.times is None else table.times[kept]
+    found = anonymity(columns, confidence=sure, times=weight)
+    alone = int((found.of_class.size == 1).sum())
+    evidence: dict[str, Measured] = {
+        "marketer": counted(found.classes / rows, rows, sure),
+        "prosecutor": counted(found.prosecutor, rows, sure),
+        "unique": counted(alone / rows, rows, sure),
+    }
+    details: dict[str, Any] = {
+        "k": found.k,
+        "classes": found.classes,
+        "released": found.of_class.rows,
+        "steps": {
+            one.name: {
+                "step": step,
+                "of": len(one.steps) - 1,
+                "groups": int(one.steps[step].max()) + 1,
+            }
+            for one, step in zip(hierarchies, steps, strict=True)
+        },
+    }
+    part = found.of_class.rows / rows
+    if context.people is not None:
+        told_of = context.people.risk(hierarchies, steps, kept, table.times, sure)
+        evidence["journalist"] = counted(told_of.highest, rows, sure)
+        mean = counted(part * (told_of.mean.value or 0.0), rows, sure)
+        evidence["population_marketer"] = mean
+    if context.secret is not None:
+        secret = context.secret[kept]
+        told = disclosure(found.of_class, secret, ruled_out=settings.ruled_out, confidence=sure)
+        varied = diversity(found.of_class, secret, distance=settings.distance)
+        evidence["certain"] = counted(part * (told.homogeneous.value or 0.0), rows, sure)
+        details |= {
+            "guessed": told.guessed[0].to_json(),
+            "blind": told.blind.to_json(),
+            "distinct_l": varied.distinct_l,
+            "entropy_l": varied.entropy_l,
+            "t": varied.t,
+            "alpha": varied.alpha,
+        }
+    taken = {
+        f"step of {one.name}": step for one, step in zip(hierarchies, steps, strict=True) if step
+    }
+    assumed = (*_ASSUMED, _NO_PROOF) if plan.name.startswith("k-") else _ASSUMED
+    return Measurement(
+        plan.name,
+        plan.mitigation,
+        taken,
+        linkage_results(evidence),
+        _utility(context, steps, kept),
+        evidence,
+        details | listed(evidence),
+        assumed,
+    )
+
+
+def linkage_results(measures: Mapping[str, Measured]) -> list[AttackResult]:
+    """Linkage of everybody, and of the population where there is a table of it."""
+    results = [AttackResult("marketer", measures["marketer"], knows=_KNOWN)]
+    if "population_marketer" in measures:
+        linked = measures["population_marketer"]
+        results.append(AttackResult("population", linked, knows=f"{_KNOWN}; a population table"))
+    return results
+
+
+def listed(measures: Mapping[str, Measured]) -> dict[str, Any]:
+    """The measures that stand among a candidate's details too, as plain values."""
+    names = ("unique", "prosecutor", "journalist", "population_marketer", "certain")
+    return {name: measures[name].to_json() for name in names if name in measures}
+
+
+def compared(context: Context, release: Measurement, base: Measurement) -> Candidate:
+    """A candidate beside the table as it is: the change of the marketer risk needs no interval."""
+    rows, sure = context.table.rows, context.settings.confidence
+    before, now = (
+        getattr(risk, "value", None) or 0.0 for risk in (base.risk, release.measures["marketer"])
+    )
+    change = counted(now - before, rows, sure)
+    return release.candidate(sure, baseline=base, risk_change=change)
+
+
+def _utility(context: Context, steps: Sequence[int], kept: NDArray[np.bool_]) -> Utility:
+    table, hierarchies, settings = context.table, context.hierarchies, context.settings
+    if context.use is not None:
+        written = released_columns(table.plain, hierarchies, steps, np.ones(len(kept), bool))
+        learnt, out = kept & ~context.held_out, context.held_out
+        held_out = taken(table.plain, out)
+        return context.use.utility(taken(written, learnt), held_out, taken(written, out))
+    if settings.queries:
+        released = released_columns(table.plain, hierarchies, steps, kept)
+        value = answer_overlap(table.plain, released, settings.queries)
+        return counted_utility(value, table.rows, settings.confidence, "released rows")
+    original = [one.codes for one in hierarchies]
+    codes = [one.at(step)[kept] for one, step in zip(hierarchies, steps, strict=True)]
+    groups = [one.steps[step] for one, step in zip(hierarchies, steps, strict=True)]
+    if context.secret is not None:
+        original.append(context.secret)
+        codes.append(context.secret[kept])
+        groups.append(np.arange(int(context.secret.max()) + 1))
+    times = None if table.times is None else (table.times, table.times[kept])
+    value = count_overlap(original, codes, groups, times=times)
+    return counted_utility(value, table.rows, settings.confidence, "released rows")
+
+
+def taken(columns: Mapping[str, NDArray[Any]], rows: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+    """Some rows."""
+    return {name: column[rows] for name, column in columns.items()}

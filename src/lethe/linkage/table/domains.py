@@ -1,0 +1,418 @@
+"""The cells that noisy counts are counts of: fixed by the schema before a row is read.
+
+Noise protects counts, not the list of what is counted. So the cells of a column, how its values
+are drawn and how they are written follow from its declaration and the public number of bins, and
+every cell of the table is placed by a total function: nothing that a row holds can change a type.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.data.columns import check_column, is_text, missing
+from lethe.data.schema import (
+    DAY,
+    EPOCH,
+    LARGEST_WHOLE,
+    SMALLEST_WHOLE,
+    Column,
+    Schema,
+    Value,
+    shown_value,
+)
+from lethe.data.source import TypedColumn
+from lethe.errors import InputError, NotMeasurable, check_at_least
+from lethe.linkage.records.facts import Int
+
+BINS = 32  # of a column with bounds
+MOST_TEXTS = 2000  # that are read off a column without a schema
+_WHOLE = re.compile(r"([+-]?[0-9]{1,38})(\.0*)?")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
+_BOOL = dict.fromkeys(("true", "t", "yes", "y", "1"), True)
+_BOOL |= dict.fromkeys(("false", "f", "no", "n", "0"), False)
+_STORED: dict[str, Any] = {
+    "whole": np.int64,
+    "number": np.float64,
+    "bool": np.bool_,
+    "text": object,
+    "date": np.int64,
+    "time": np.int64,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """The cells of one column.
+
+    Attributes:
+        column: its declaration.
+        values: (cells,) those that are a cell each; empty where there are bins.
+        starts: (cells,) smallest value of each bin, ascending; each bin ends before the next one
+            starts, the last one with the upper bound.
+    """
+
+    column: Column
+    values: tuple[Value, ...]
+    starts: NDArray[Any]
+
+    @property
+    def name(self) -> str:
+        """Of the column."""
+        return self.column.name
+
+    @property
+    def held(self) -> int:
+        """Cells of values that are there."""
+        return len(self.values) or len(self.starts)
+
+    @property
+    def cells(self) -> int:
+        """All cells: where values may be missing, the last one is for these."""
+        return self.held + self.column.missing
+
+    def place(self, column: TypedColumn | NDArray[Any]) -> Int:
+        """(rows,) the cell of each value.
+
+        What is missing or does not fit the declaration is in the last cell: the one for missing
+        values, or, where the schema says that none is missing, that of the last value or bin.
+        """
+        typed = cast(column, self.column)
+        values, there = typed.values, typed.present
+        if len(self.values):
+            if self.column.type == "text":
+                code = {value: cell for cell, value in enumerate(self.values)}
+                listed = [code.get(value, -1) for value in values.tolist()]
+                cells = np.array(listed, dtype=np.int64)
+            else:
+                known = np.array(self.values, dtype=_STORED[self.column.type])
+                order = np.argsort(known)
+                nearest = np.searchsorted(known[order], values).clip(0, len(known) - 1)
+                cells = np.where(known[order][nearest] == values, order[nearest], -1)
+        else:
+            assert self.column.bounds is not None
+            low, high = self.column.bounds
+            inside = (values >= low) & (values <= high)
+            cells = np.searchsorted(self.starts, values, side="right") - 1
+            cells = cells.clip(0, self.held - 1)
+            if self.column.outside == "missing":
+                cells = np.where(inside, cells, -1)
+        return np.where(there & (cells >= 0), cells, self.cells - 1).astype(np.int64)
+
+    def draw(self, cells: Int, rng: np.random.Generator) -> TypedColumn:
+        """A value of each cell, all values of a bin alike."""
+        there = cells < self.held
+        cells = np.where(there, cells, 0)
+        if len(self.values):
+            table = np.empty(self.held, dtype=_STORED[self.column.type])
+            table[:] = self.values
+            return TypedColumn(table[cells], there)
+        assert self.column.bounds is not None
+        high = self.column.bounds[1]
+        low = self.starts[cells]
+        if self.column.type == "number":
+            end = np.append(self.starts[1:], high)
+            drawn = rng.random(len(cells))
+            numbers = low * (1 - drawn) + end[cells] * drawn
+            last = np.append(np.nextafter(self.starts[1:], -np.inf), high)
+            return TypedColumn(np.clip(numbers, low, last[cells]) + 0.0, there)
+        last = np.append(self.starts[1:] - 1, high).astype(np.int64)
+        return TypedColumn(rng.integers(low, last[cells], endpoint=True, dtype=np.int64), there)
+
+
+def domains_of(schema: Schema, bins: int = BINS) -> tuple[Domain, ...]:
+    """The cells of every column; no row is needed.
+
+    Args:
+        schema: whole numbers, numbers, dates and times need `bounds` or `values`; text `values`.
+        bins: cells of a column with bounds, of equal width; fewer where it has fewer values.
+
+    Raises:
+        InputError: a column without a domain, or bounds beyond 64 bits.
+
+    >>> schema = Schema.of({"age": {"type": "whole", "bounds": [0, 99]}})
+    >>> [domain.cells for domain in domains_of(schema, bins=10)]  # and one for missing ages
+    [11]
+    """
+    check_at_least("bins", bins, 1)
+    return tuple(_domain(schema[name], int(bins)) for name in schema)
+
+
+def _domain(column: Column, bins: int) -> Domain:
+    none = np.zeros(0)
+    if column.values is not None:
+        return Domain(column, column.values, none)
+    if column.type == "bool":
+        return Domain(column, (False, True), none)
+    if column.bounds is None:
+        need = "values" if column.type == "text" else "bounds"
+        raise InputError(
+            f"column {column.name!r} has no {need} in the schema, so its cells would have to be "
+            f"read off the rows. Declare {need}, or take the column out of the schema."
+        )
+    low, high = column.bounds
+    if column.type == "number":
+        part = np.linspace(0.0, 1.0, bins + 1)[:-1]
+        starts = np.unique(low * (1 - part) + high * part + 0.0)
+        return Domain(column, (), starts[starts < high] if low < high else starts[:1])
+    low, high = int(low), int(high)
+    if column.wide or not (column.range[0] <= low and high <= column.range[1]):
+        raise InputError(
+            f"columns.{column.name}.bounds={column.shown_bounds()} go beyond "
+            f"{column.range[0]} to {column.range[1]}; synthetic rows need narrower ones."
+        )
+    span = high - low + 1
+    count = min(bins, span)
+    starts = np.array([low + span * at // count for at in range(count)], dtype=np.int64)
+    return Domain(column, (), starts)
+
+
+def cast(column: TypedColumn | NDArray[Any], declared: Column) -> TypedColumn:
+    """An array as values of the declared type, whatever its own: a total function of each cell.
+
+    A cell that is no value of the type is missing. `1`, `1.0`, `True` and the text `1` are the
+    same whole number; text declared as such is written as a file would have it.
+
+    Args:
+        column: (rows,) of any kind; masked cells are missing. A typed column stays as it is.
+        declared: of the column.
+
+    Raises:
+        InputError: not one value a row.
+
+    >>> cast(np.array([40.0, np.nan, 1.5]), Column("age", "whole")).present.tolist()
+    [True, False, False]
+    """
+    if isinstance(column, TypedColumn):
+        return column
+    if column.ndim != 1:
+        raise InputError(f"column {declared.name!r} has the shape {column.shape}, not (rows,).")
+    hidden = np.ma.getmaskarray(column) if isinstance(column, np.ma.MaskedArray) else None
+    plain = np.asarray(column)
+    typed = _cast(plain, declared.type)
+    return typed if hidden is None else TypedColumn(typed.values, typed.present & ~hidden)
+
+
+def _cast(column: NDArray[Any], kind: str) -> TypedColumn:
+    """Whole arrays where their dtype allows; the same as cell by cell (`_cell`)."""
+    of = column.dtype.kind
+    if of == "M":
+        # To years first: that never overflows, and what is within them fits microseconds.
+        years = column.astype("datetime64[Y]").astype(np.int64) + 1970
+        there = ~np.isnat(column) & (years >= 1) & (years <= 9999)
+        unit = "D" if kind == "date" else "us"
+        moments = np.where(there, column, np.datetime64(0, "D").astype(column.dtype))
+        moments = moments.astype(f"datetime64[{unit}]")
+        if kind in ("date", "time"):
+            return TypedColumn(moments.astype(np.int64), there)
+        moments = moments.astype(object)
+        moments[~there] = None
+        column = moments
+    elif kind == "number" and of in "biuf":
+        numbers = column.astype(np.float64) + 0.0
+        there = ~np.isnan(numbers)
+        return TypedColumn(np.where(there, numbers, 0.0), there)
+    elif kind in ("whole", "bool") and of in "biuf":
+        if of == "f":
+            numbers = column.astype(np.float64)
+            there = np.isfinite(numbers) & (np.floor(numbers) == numbers)
+            there &= (numbers >= float(SMALLEST_WHOLE)) & (numbers < float(LARGEST_WHOLE))
+            whole = np.where(there, numbers, 0.0).astype(np.int64)
+        else:
+            there = np.ones(len(column), bool)
+            if of == "u":
+                there = column <= np.uint64(LARGEST_WHOLE)
+            whole = np.where(there, column, 0).astype(np.int64)
+        if kind == "whole":
+            return TypedColumn(whole, there)
+        return TypedColumn(whole == 1, there & ((whole == 0) | (whole == 1)))
+    cells = [_cell(kind, cell) for cell in column.tolist()]
+    there = np.array([cell is not None for cell in cells], dtype=np.bool_)
+    values = np.zeros(len(cells), dtype=_STORED[kind])
+    if kind == "text":
+        values[:] = ""
+    values[there] = [cell for cell in cells if cell is not None]
+    return TypedColumn(values, there)
+
+
+def _cell(kind: str, cell: Any) -> Value | None:
+    """One cell as a value of the type; None where it is none. Text is read as in a file."""
+    if isinstance(cell, np.generic):
+        cell = cell.item()
+    if isinstance(cell, bytes):
+        cell = cell.decode(errors="replace")
+    if cell is None or cell == "" or cell != cell:
+        return None
+    if kind == "text":
+        return _text(cell)
+    if isinstance(cell, datetime.date):  # and times, which are dates too
+        return _moment(kind, cell)
+    if isinstance(cell, str):
+        cell = cell.strip(" ")
+        return _read_number(kind, cell) if kind in ("whole", "number") else _read_word(kind, cell)
+    if kind in ("date", "time") or not isinstance(cell, int | float | Decimal):
+        return None
+    try:
+        if kind == "number":
+            return float(cell) + 0.0
+        whole = int(cell) if SMALLEST_WHOLE <= cell <= LARGEST_WHOLE else None
+    except (OverflowError, ValueError, InvalidOperation):
+        return None
+    if whole is None or whole != cell:
+        return None
+    return whole if kind == "whole" else {0: False, 1: True}.get(whole)
+
+
+def _read_number(kind: str, cell: str) -> Value | None:
+    if kind == "whole":
+        digits = _WHOLE.fullmatch(cell)
+        return None if digits is None else _cell(kind, int(digits[1]))
+    try:
+        number = float(cell) if cell.isascii() else math.nan
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number + 0.0
+
+
+def _read_word(kind: str, cell: str) -> Value | None:
+    if kind == "bool":
+        return _BOOL.get(cell.lower())
+    if not (_DATE.fullmatch(cell) or (kind == "time" and _TIME.fullmatch(cell))):
+        return None
+    try:
+        return _moment(kind, datetime.datetime.fromisoformat(cell))
+    except ValueError:
+        return None
+
+
+def _text(cell: Any) -> str | None:
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float) and math.isfinite(cell) and cell == math.floor(cell):
+        return str(int(cell))
+    if isinstance(cell, datetime.datetime):
+        midnight = cell == datetime.datetime.combine(cell.date(), datetime.time(), cell.tzinfo)
+        return cell.date().isoformat() if midnight else cell.isoformat(sep=" ")
+    return str(cell) if isinstance(cell, int | float | Decimal | datetime.date) else None
+
+
+def _moment(kind: str, cell: datetime.date) -> int | None:
+    if kind not in ("date", "time"):
+        return None
+    if isinstance(cell, datetime.datetime):
+        if cell.tzinfo is not None:
+            return None
+        apart = cell - datetime.datetime(1970, 1, 1)
+        moment = (apart.days * 86_400 + apart.seconds) * 1_000_000 + apart.microseconds
+        return moment // DAY if kind == "date" else moment
+    days = (cell - EPOCH).days
+    return days if kind == "date" else days * DAY
+
+
+def plain(typed: TypedColumn, declared: Column, *, gaps: bool) -> NDArray[Any]:
+    """A typed column as the measurements read columns: NaN, NaT and '' are missing.
+
+    Args:
+        typed: the column.
+        declared: of it.
+        gaps: whether to leave room for missing values: numbers are floats then.
+    """
+    there = typed.present
+    if declared.type in ("date", "time"):
+        unit = "D" if declared.type == "date" else "us"
+        return np.where(there, typed.values.astype(f"datetime64[{unit}]"), np.datetime64("NaT"))
+    if declared.type == "text":
+        return np.where(there, typed.values, "").astype(object)
+    if declared.type == "number" or gaps:
+        return np.where(there, typed.values.astype(np.float64), np.nan)
+    return typed.values
+
+
+def as_declared(
+    schema: Schema, columns: Mapping[str, NDArray[Any] | TypedColumn]
+) -> dict[str, NDArray[Any]]:
+    """Columns of a schema as the measurements read them, so that two files of it agree."""
+    typed = {name: cast(column, schema[name]) for name, column in columns.items()}
+    return {
+        name: plain(column, schema[name], gaps=not column.present.all())
+        for name, column in typed.items()
+    }
+
+
+def written(typed: TypedColumn, declared: Column) -> list[str]:
+    """The cells of a text file, spelled by the type alone: blank where missing."""
+    values: list[Any] = typed.values.tolist()
+    if declared.type == "bool":
+        texts = ["true" if value else "false" for value in values]
+    elif declared.type in ("date", "time"):
+        texts = [str(shown_value(declared.type, value)) for value in values]
+    else:
+        texts = [value if declared.type == "text" else repr(value) for value in values]
+    there = typed.present.tolist()
+    return [text if present else "" for text, present in zip(texts, there, strict=True)]
+
+
+def schema_of(columns: Mapping[str, NDArray[Any]]) -> Schema:
+    """What arrays in memory look like, where no schema was given: `Schema.read_off` names it all.
+
+    Raises:
+        NotMeasurable: a column without any value, or of too many different texts.
+    """
+    return Schema(tuple(_guessed(name, column) for name, column in columns.items()))
+
+
+def _guessed(name: str, column: NDArray[Any]) -> Column:
+    kind = column.dtype.kind
+    if kind == "b":
+        return Column(name, "bool", read_off=("type",))
+    there = column[~missing(column)]
+    if not len(there):
+        raise NotMeasurable(f"column {name!r} has no value, so its domain must be declared.")
+    if is_text(column):
+        texts = tuple(sorted(set(map(str, there.tolist()))))
+        if len(texts) > MOST_TEXTS:
+            raise NotMeasurable(
+                f"column {name!r} has {len(texts)} different texts, more than {MOST_TEXTS}. Leave "
+                "it out, or declare fewer values for it in a schema; others count as missing."
+            )
+        return Column(name, "text", values=texts, read_off=("type", "values"))
+    if kind == "M":
+        whole_days = np.array_equal(there, there.astype("datetime64[D]"))
+        moment = "date" if whole_days else "time"
+    else:
+        moment = "whole" if kind in "iu" else "number"
+    typed = cast(there, Column(name, moment))
+    values = typed.values[typed.present]
+    if not len(values):
+        raise NotMeasurable(f"column {name!r} has no value, so its domain must be declared.")
+    few = np.unique(values)
+    if moment == "whole" and len(few) <= BINS:
+        return Column(name, moment, values=tuple(few.tolist()), read_off=("type", "values"))
+    ends = (few[0].item(), few[-1].item())
+    return Column(name, moment, bounds=ends, read_off=("type", "bounds"))
+
+
+def columns_of(schema: Schema, columns: Mapping[str, Any]) -> dict[str, TypedColumn]:
+    """The columns of the schema, each cast to its type; others are left alone.
+
+    Raises:
+        InputError: a column of the schema is not there, or lengths differ.
+    """
+    for name in schema:
+        check_column("schema", name, columns, "the table")
+    typed = {name: cast(columns[name], schema[name]) for name in schema}
+    lengths = sorted({len(column.values) for column in typed.values()})
+    if len(lengths) > 1:
+        raise InputError(f"columns have {lengths[0]} and {lengths[1]} rows; all need as many.")
+    return typed

@@ -1,0 +1,338 @@
+"""How many unique rows of a sample are unique in the population: an estimate under a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, gammaln, logit, ndtri
+
+from lethe.data.columns import Coded, Codes, Grouped, as_text, check_column, encode
+from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
+from lethe.evidence.estimate import Estimate
+from lethe.linkage.codes import Int, classes_of, count
+from lethe.linkage.table.anonymity import Journalist, journalist
+from lethe.linkage.table.recoding import Hierarchy
+
+# The people of a population table in the classes of a release, recoded ones too.
+
+Columns = Mapping[str, NDArray[Any] | Coded]
+_NONE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class PopulationTable:
+    """A population table in the terms of the released one.
+
+    Attributes:
+        mine: quasi-identifiers of the release.
+        theirs: the same of the population.
+        exact: of each (population levels,): the release's level of that value, -1 = it has none.
+        times: (rows,) how many people each row of the population stands for; None = one each.
+    """
+
+    mine: tuple[Coded, ...]
+    theirs: tuple[Coded, ...]
+    exact: tuple[Int, ...]
+    times: Int | None
+
+    def risk(
+        self,
+        hierarchies: Sequence[Hierarchy],
+        steps: Sequence[int],
+        kept: NDArray[np.bool_],
+        times: Int | None = None,
+        confidence: float = 0.95,
+    ) -> Journalist:
+        """Risk of released rows, recoded, against the people who could be behind them.
+
+        A person whose value the release does not have belongs to a group where the release writes
+        the group so: numbers and dates to that of the nearest value, texts to the group whose
+        beginning they share or to "other", and everybody to a column's last step. So F counts
+        whom the release does not tell apart; who is in no group makes F smaller, the risk larger.
+
+        Args:
+            hierarchies: of the release's quasi-identifiers.
+            steps: of each.
+            kept: (rows,) which rows are released.
+            times: (rows,) how many equal rows each row stands for; None = one each.
+            confidence: named in the estimates.
+
+        Raises:
+            InputError: a released person is not in the population.
+        """
+        released = [one.at(step)[kept] for one, step in zip(hierarchies, steps, strict=True)]
+        people = [
+            self._groups(at, one, step)[self.theirs[at].codes]
+            for at, (one, step) in enumerate(zip(hierarchies, steps, strict=True))
+        ]
+        inside = np.logical_and.reduce([groups >= 0 for groups in people])
+        joint = [
+            np.concatenate([mine, theirs[inside]])
+            for mine, theirs in zip(released, people, strict=True)
+        ]
+        of_row = classes_of(joint).of_row
+        rows = int(np.count_nonzero(kept))
+        mine, theirs = of_row[:rows], of_row[rows:]
+        classes = classes_of([mine], None if times is None else times[kept])
+        held = count(
+            theirs, int(of_row.max()) + 1, None if self.times is None else self.times[inside]
+        )
+        _, first = np.unique(classes.of_row, return_index=True)
+        return journalist(classes, held[mine[first]], confidence=confidence)
+
+    def _groups(self, at: int, one: Hierarchy, step: int) -> Int:
+        """(population levels,) the group of each value; -1 = none."""
+        of_level, exact = one.steps[step].astype(np.int64), self.exact[at]
+        if step and not of_level.any():
+            return np.zeros(len(exact), np.int64)
+        found = np.where(exact >= 0, of_level[exact], _NONE)
+        strange = np.flatnonzero(exact < 0)
+        if not step or not len(strange):
+            return found
+        mine, wanted = self.mine[at].values, self.theirs[at].values[strange]
+        if one.kind == "ordered":
+            level = _nearest(mine, wanted)
+        elif one.kind == "prefix":
+            level = _same_beginning(of_level, mine, wanted)
+        else:
+            level = _other(of_level, len(strange))
+        found[strange] = np.where(level >= 0, of_level[level], _NONE)
+        return found
+
+
+def population_table(
+    columns: Columns, quasi: Sequence[str], population: Columns | Grouped
+) -> PopulationTable:
+    """Number a population's values as those of the release.
+
+    Raises:
+        InputError: a column is missing there, or has another type.
+    """
+    everybody: Columns
+    if isinstance(population, Grouped):
+        everybody, times = population.columns, population.times
+    else:
+        everybody, times = population, None
+    mine, theirs, exact = [], [], []
+    for name in quasi:
+        check_column("quasi", name, everybody, "the population table")
+        sides = (encode(columns[name]), encode(everybody[name]))
+        types = [side.values.dtype.kind for side in sides]
+        kinds = {"number" if kind in "iuf" else str(kind) for kind in types}
+        if len({"text" if kind in "OU" else kind for kind in kinds}) != 1:
+            raise InputError(
+                f"column {name!r} has other types in table and population. Give it one type."
+            )
+        joint = encode(np.concatenate([side.values for side in sides]))
+        level = np.full(joint.levels, _NONE)
+        level[joint.codes[: sides[0].levels]] = np.arange(sides[0].levels)
+        mine.append(sides[0])
+        theirs.append(sides[1])
+        exact.append(level[joint.codes[sides[0].levels :]])
+    return PopulationTable(tuple(mine), tuple(theirs), tuple(exact), times)
+
+
+def _nearest(values: NDArray[Any], wanted: NDArray[Any]) -> Int:
+    """The level of the nearest value; none for a missing one."""
+    table, asked = _as_numbers(values), _as_numbers(wanted)
+    table = table[~np.isnan(table)]  # ascending; a missing value is the last level
+    if not len(table):
+        return np.full(len(asked), _NONE)
+    right = np.clip(np.searchsorted(table, asked), 0, len(table) - 1)
+    left = np.maximum(right - 1, 0)
+    nearer = np.where(np.abs(asked - table[left]) <= np.abs(table[right] - asked), left, right)
+    return np.where(np.isnan(asked), _NONE, nearer)
+
+
+def _as_numbers(column: NDArray[Any]) -> NDArray[np.float64]:
+    if column.dtype.kind != "M":
+        return column.astype(np.float64)
+    seconds = column.astype("datetime64[s]")
+    return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64).astype(np.float64))
+
+
+def _same_beginning(of_level: Codes, values: NDArray[Any], wanted: NDArray[Any]) -> Int:
+    """A level of the group that is written with the beginning of the text; none without one."""
+    names = as_text(values)
+    begins: dict[str, int] = {}
+    for group in range(int(of_level.max()) + 1):
+        levels = np.flatnonzero(of_level == group)
+        if len(levels) > 1:  # a group of one value is written as that value
+            begins[_beginning(names[levels].tolist())] = int(levels[0])
+    longest_first = sorted(begins, key=len, reverse=True)
+    return np.array(
+        [
+            next((begins[start] for start in longest_first if text.startswith(start)), _NONE)
+            for text in as_text(wanted).tolist()
+        ],
+        dtype=np.int64,
+    )
+
+
+def _beginning(texts: list[str]) -> str:
+    first, last = min(texts), max(texts)
+    same = 0
+    while same < min(len(first), len(last)) and first[same] == last[same]:
+        same += 1
+    return first[:same]
+
+
+def _other(of_level: Codes, wanted: int) -> Int:
+    """A level of the group "other", which holds several values; none where there is no such."""
+    rest = np.flatnonzero(of_level == of_level.max())
+    return np.full(wanted, int(rest[0]) if len(rest) > 1 else _NONE)
+
+
+Float = NDArray[np.float64]
+_EDGE = 8.0  # logit of alpha: nearer to 0 or 1 than 0.0003
+
+
+@dataclass(frozen=True)
+class PopulationUniqueness:
+    """A model of class sizes, fitted to a sample.
+
+    Attributes:
+        of_uniques: chance that a row which is unique in the sample is unique in the population.
+        of_rows: the same for any row of the sample: `of_uniques` x share of unique rows.
+        model: "Pitman", or "Ewens" where the likelihood is highest at alpha = 0; then the interval
+            holds alpha there.
+        alpha: discount of the model, in [0, 1): how heavy the tail of small classes is.
+        theta: concentration, above -alpha.
+        sample: rows, n.
+        population: people, N.
+    """
+
+    of_uniques: Estimate
+    of_rows: Estimate
+    model: str
+    alpha: float
+    theta: float
+    sample: int
+    population: int
+
+
+def population_uniqueness(
+    sizes: ArrayLike, population: int, *, confidence: float = 0.95
+) -> PopulationUniqueness:
+    """Fit Pitman's sampling formula by maximum likelihood, and follow unique rows to size N.
+
+    Person i + 1 joins the class of a given unique row with chance (1 - alpha) / (i + theta), so
+    the row stays unique from n to N people with chance
+    prod_{i = n}^{N - 1} (theta + alpha + i - 1) / (theta + i).
+
+    Assumes:
+        The sample is drawn at random from the population, and class sizes follow Pitman's model
+        (Pitman 1995; Hoshino 2001). The interval is one for the share that is realised in the
+        population: error of the fit (delta method on the logit) and chance of the rows
+        themselves, share (1 - share) / unique rows. It does not cover a wrong model.
+
+    Args:
+        sizes: (C,) rows in each equivalence class of the sample, all at least 1.
+        population: N, at least the rows of the sample.
+        confidence: of the intervals, in (0, 1).
+
+    Raises:
+        InputError: no sizes, or a population smaller than the sample.
+        NotMeasurable: no row is unique, all are, or there is only one class; or the likelihood
+            has no clear maximum.
+    """
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    counts = np.asarray(sizes)
+    if counts.ndim != 1 or counts.dtype.kind not in "iu" or not len(counts) or counts.min() < 1:
+        raise InputError("sizes needs the rows of each class, whole numbers from 1.")
+    rows, alone = int(counts.sum()), int((counts == 1).sum())
+    check_at_least("population", population, rows)
+    if alone in (0, rows) or len(counts) < 2:
+        raise NotMeasurable(
+            f"{alone} of {rows} rows are unique: the model cannot be fitted when none or all are."
+        )
+    point = _fit(counts)
+    z = float(ndtri((1 + confidence) / 2))
+    model = "Pitman" if len(point) == 2 else "Ewens"
+    where = f"{model} model, N = {population}; delta method and chance of the rows; n counts rows"
+    stay = _stays(point, rows, population)
+    value = float(expit(stay))
+    by_chance = 1 / (alone * max(value * (1 - value), 0.25 / alone))
+    spread = float(np.hypot(_spread(point, counts, rows, population), np.sqrt(by_chance)))
+    low, high = float(expit(stay - z * spread)), float(expit(stay + z * spread))
+    of_uniques = Estimate(value, low, high, confidence, where, rows)
+    share = alone / rows
+    of_rows = Estimate(value * share, low * share, high * share, confidence, where, rows)
+    alpha, theta = _parameters(point)
+    return PopulationUniqueness(of_uniques, of_rows, model, alpha, theta, rows, population)
+
+
+def log_likelihood(alpha: float, theta: float, sizes: NDArray[np.integer]) -> float:
+    """Log chance of a partition into classes of these sizes under Pitman's formula."""
+    steps = np.arange(1, len(sizes))
+    rows = int(sizes.sum())
+    value, times = np.unique(sizes, return_counts=True)
+    grown = gammaln(value - alpha) - gammaln(1 - alpha)
+    opened = np.log(theta + steps * alpha).sum()
+    return float(opened - gammaln(theta + rows) + gammaln(theta + 1) + (times * grown).sum())
+
+
+def _parameters(point: Float) -> tuple[float, float]:
+    """(alpha, theta) from free coordinates: two of Pitman's model, one of Ewens', alpha = 0."""
+    alpha = float(expit(point[0])) if len(point) == 2 else 0.0
+    return alpha, float(np.exp(point[-1]) - alpha)
+
+
+def _fit(sizes: NDArray[np.integer]) -> Float:
+    from scipy.optimize import minimize
+
+    start = np.array([0.0, np.log(len(sizes))])
+    for first in (start, start[1:]):
+        found = minimize(_loss, first, (sizes,), method="Nelder-Mead", options={"xatol": 1e-6})
+        point = np.asarray(found.x, dtype=np.float64)
+        if found.success and (len(point) == 1 or abs(point[0]) < _EDGE):
+            return point
+        if len(point) == 2 and point[0] > _EDGE:
+            break  # alpha = 1: next to all rows are unique
+    raise NotMeasurable("the likelihood of the class sizes has no clear maximum.")
+
+
+def _loss(point: Float, sizes: NDArray[np.integer]) -> float:
+    if np.abs(point).max() > 60:
+        return 1e300
+    return -log_likelihood(*_parameters(point), sizes)
+
+
+def _stays(point: Float, rows: int, population: int) -> float:
+    """Logit of the chance to stay unique from n to N people."""
+    alpha, theta = _parameters(point)
+    log = gammaln(theta + alpha + population - 1) - gammaln(theta + alpha + rows - 1)
+    log -= gammaln(theta + population) - gammaln(theta + rows)
+    return float(logit(np.clip(np.exp(log), 1e-300, 1 - 1e-15)))
+
+
+def _spread(point: Float, sizes: NDArray[np.integer], rows: int, population: int) -> float:
+    """Standard error of the logit, from the curvature of the likelihood."""
+    step = 1e-3 * np.eye(len(point))
+    curve = np.array(
+        [
+            [
+                sum(
+                    a * b * _loss(point + a * one + b * other, sizes)
+                    for a in (1, -1)
+                    for b in (1, -1)
+                )
+                / 4e-6
+                for other in step
+            ]
+            for one in step
+        ]
+    )
+    slope = np.array(
+        [
+            (_stays(point + one, rows, population) - _stays(point - one, rows, population)) / 2e-3
+            for one in step
+        ]
+    )
+    if not np.isfinite(curve).all() or np.linalg.eigvalsh(curve).min() <= 0:
+        raise NotMeasurable("the likelihood of the class sizes has no clear maximum.")
+    return float(np.sqrt(slope @ np.linalg.solve(curve, slope)))

@@ -1,0 +1,225 @@
+"""k-anonymity by global recoding and suppression (Datafly: Sweeney 1997, 2002).
+
+Each column has a hierarchy: its values, then ever fewer groups of them, then one group for all.
+While too many rows are in small classes, the column with the most values left goes one step up;
+what is still in small classes at the end is not released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.data.columns import Coded, Codes, as_text, encode, is_text, missing, narrow
+from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
+from lethe.linkage.codes import Int, classes_of, count
+
+GROUPS = (64, 32, 16, 8, 4, 2)
+REST, ALL = "other", "*"
+
+
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """One column and how it can be made coarser.
+
+    Attributes:
+        name: of the column.
+        codes: (rows,) its values, numbered.
+        steps: (levels,) each: the group of every value. The first keeps all apart, the last
+            none.
+        kind: "ordered" values are grouped with their neighbours, as many rows each; of
+            "categories" the most frequent stay and the others are one; of "prefix" texts the last
+            characters go.
+    """
+
+    name: str
+    codes: Codes
+    steps: tuple[Codes, ...]
+    kind: str
+
+    def at(self, step: int) -> Codes:
+        """(rows,) codes of the groups on a step."""
+        return self.steps[step][self.codes]
+
+
+@dataclass(frozen=True, eq=False)
+class Recoded:
+    """A table after recoding.
+
+    Attributes:
+        steps: of each hierarchy, the step that was taken.
+        kept: (rows,) whether the row is released.
+        k: asked for; every class of released rows has at least as many.
+    """
+
+    steps: tuple[int, ...]
+    kept: NDArray[np.bool_]
+    k: int
+
+
+def hierarchy(name: str, column: NDArray[Any] | Coded, times: Int | None = None) -> Hierarchy:
+    """The hierarchy of a column, by its type and by how many rows have each value.
+
+    Numbers and times are ordered; text of digits, all of one length, loses its last digits; other
+    text and bool are categories. A missing value of an ordered column stays a group of its own
+    until the last step.
+
+    >>> [len(np.unique(step)) for step in hierarchy("age", np.arange(10)).steps]
+    [10, 8, 4, 2, 1]
+    """
+    read = encode(column)
+    counts = count(read.codes, read.levels, times)
+    if read.values.dtype.kind in "iufM":
+        kind, between = "ordered", _neighbours(counts, bool(missing(read.values[-1:]).any()))
+    elif (names := _digits(read.values)) is not None:
+        kind, between = "prefix", _prefixes(names)
+    else:
+        kind, between = "categories", _most_frequent(counts)
+    steps = [np.arange(read.levels)]
+    for groups in (*between, np.zeros(read.levels, np.int64)):
+        if groups.max() < steps[-1].max():
+            steps.append(groups)
+    small = tuple(step.astype(narrow(int(step.max()) + 1)) for step in steps)
+    return Hierarchy(name, read.codes, small, kind)
+
+
+def recode(
+    hierarchies: Sequence[Hierarchy], k: int, suppress: float = 0.05, times: Int | None = None
+) -> Recoded:
+    """Recode until at most a share of the rows is in classes smaller than k; leave those out.
+
+    Args:
+        hierarchies: of the quasi-identifiers.
+        k: smallest class, at least 2.
+        suppress: largest share of rows that may be left out, in [0, 1).
+        times: (rows,) how many equal rows each row stands for; None = one each.
+
+    Guarantee:
+        Every released row agrees in all quasi-identifiers with at least k - 1 others. That is no
+        proof of privacy: see `disclosure`.
+
+    Raises:
+        InputError: no columns, or k or suppress out of range.
+        NotMeasurable: the table has fewer than k rows.
+    """
+    check_at_least("k", k, 2)
+    check_between("suppress", suppress, 0, 1, open_high=True)
+    if not hierarchies:
+        raise InputError("recode needs at least 1 column.")
+    rows = len(hierarchies[0].codes) if times is None else int(times.sum())
+    if rows < k:
+        raise NotMeasurable(f"k={k} needs at least {k} rows, got {rows}.")
+    steps = [0] * len(hierarchies)
+    while True:
+        found = classes_of(
+            [one.at(step) for one, step in zip(hierarchies, steps, strict=True)], times
+        )
+        if found.size[found.size < k].sum() / rows <= suppress:
+            return Recoded(tuple(steps), found.of_size >= k, k)
+        left = [int(one.steps[step].max()) for one, step in zip(hierarchies, steps, strict=True)]
+        steps[int(np.argmax(left))] += 1
+
+
+def coarsen(hierarchies: Sequence[Hierarchy], times: int) -> tuple[int, ...]:
+    """Every column the same number of steps up, or to its last step."""
+    return tuple(min(times, len(one.steps) - 1) for one in hierarchies)
+
+
+def released_columns(
+    columns: Mapping[str, NDArray[Any]],
+    hierarchies: Sequence[Hierarchy],
+    steps: Sequence[int],
+    kept: NDArray[np.bool_],
+) -> dict[str, NDArray[Any]]:
+    """The table that would be handed out.
+
+    A group of numbers is written as the mean of its rows, of texts as its only value, what they
+    begin with and "*", or "other"; a column on its last step as "*", a number as its mean.
+
+    Args:
+        columns: all columns of the table, (rows,) each; those without a hierarchy stay as they are.
+        hierarchies: of the quasi-identifiers.
+        steps: of each hierarchy.
+        kept: (rows,) which rows are released.
+    """
+    taken = {one.name: (one, step) for one, step in zip(hierarchies, steps, strict=True)}
+    return {
+        name: (_written(column, *taken[name]) if name in taken else column)[kept]
+        for name, column in columns.items()
+    }
+
+
+def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
+    groups = one.at(step)
+    if step == 0:
+        return column
+    if column.dtype.kind in "iuf":
+        numbers = column.astype(np.float64)
+        there = ~np.isnan(numbers)
+        weight = np.bincount(groups[there], minlength=int(groups.max()) + 1)
+        total = np.bincount(groups[there], numbers[there], minlength=int(groups.max()) + 1)
+        with np.errstate(invalid="ignore"):
+            return np.asarray((total / weight)[groups])
+    texts = as_text(column).tolist()
+    members: dict[int, set[str]] = {}
+    for group, text in zip(groups.tolist(), texts, strict=True):
+        members.setdefault(group, set()).add(text)
+    names = {group: _name(sorted(found), one.kind) for group, found in members.items()}
+    written = np.empty(len(column), dtype=object)
+    written[:] = [names[group] for group in groups.tolist()]
+    return written
+
+
+def _name(members: list[str], kind: str) -> str:
+    if len(members) == 1:
+        return members[0]
+    if kind == "ordered":
+        return f"{members[0]} to {members[-1]}"
+    if kind == "prefix":
+        same = 0
+        while all(len(text) > same and text[same] == members[0][same] for text in members):
+            same += 1
+        return members[0][:same] + ALL
+    return REST
+
+
+def _neighbours(counts: Int, gap: bool) -> list[Int]:
+    levels = len(counts) - gap
+    if levels < 1:
+        return []
+    # The middle of each value's rows decides its group, so that one frequent value is no two.
+    middle = (np.cumsum(counts[:levels]) - counts[:levels] / 2) / counts[:levels].sum()
+    found = []
+    for groups in GROUPS:
+        if groups < levels:
+            _, of_level = np.unique((middle * groups).astype(np.int64), return_inverse=True)
+            rest = np.full(len(counts) - levels, of_level.max() + 1)
+            found.append(np.concatenate([of_level, rest]).astype(np.int64))
+    return found
+
+
+def _most_frequent(counts: Int) -> list[Int]:
+    rank = np.empty(len(counts), np.int64)
+    rank[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
+    return [np.minimum(rank, groups - 1) for groups in GROUPS if groups < len(counts)]
+
+
+def _digits(values: NDArray[Any]) -> list[str] | None:
+    """The values, where all are digits of one length above 1."""
+    if not is_text(values):
+        return None
+    names: list[str] = values.tolist()
+    size = len(names[0])
+    fits = size > 1 and all(len(text) == size and text.isdecimal() for text in names)
+    return names if fits else None
+
+
+def _prefixes(names: list[str]) -> list[Int]:
+    return [
+        np.unique([text[:size] for text in names], return_inverse=True)[1].astype(np.int64)
+        for size in range(len(names[0]) - 1, 0, -1)
+    ]
