@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from reidentification_published import PUBLISHED, SHAPES, SIGMAS, readers  # noqa: E402  (the path)
 
 from lethe.reidentification.by_user import share_of_users  # noqa: E402  (as above)
-from lethe.reidentification.nearest import nearest  # noqa: E402  (as above)
+from lethe.reidentification.geometry import nearest  # noqa: E402  (as above)
 
 
 def neighbours(profiles: Any, count: int = 10_000, queries: int = 2_000) -> dict[str, Any]:

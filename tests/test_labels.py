@@ -37,7 +37,7 @@ from lethe.mitigations.private_training import PrivateSettings, train_privately
 from lethe.mitigations.swag import Swag
 from lethe.reidentification import mechanisms
 from lethe.reidentification.audit import audit_embeddings
-from lethe.reidentification.head import LinearHead
+from lethe.reidentification.released import LinearHead
 from lethe.training.recipe import TorchRecipe
 
 PACKAGE = Path(lethe.__file__).parent

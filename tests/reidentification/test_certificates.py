@@ -17,12 +17,13 @@ from lethe.evidence.gdp import gdp_epsilon
 from lethe.reidentification.certificates import (
     clip_diameter,
     closed_form,
+    exact_limit,
+    known,
     layer_norm_diameter,
     noise_dp,
+    optimal_attacker,
     pair_limits,
 )
-from lethe.reidentification.known import known
-from lethe.reidentification.optimal import exact_limit, optimal_attacker
 from lethe.reidentification.vectors import geometric_median
 
 

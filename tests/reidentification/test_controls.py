@@ -8,7 +8,7 @@ import pytest
 from lethe.errors import InputError, NotMeasurable
 from lethe.reidentification.clean import conditioning, open_set, shared_inputs
 from lethe.reidentification.gallery import split_rows
-from lethe.reidentification.nearest import nearest
+from lethe.reidentification.geometry import nearest
 
 
 def people(users, rows=8, noise=0.3, seed=0):

@@ -16,10 +16,15 @@ import lethe
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.roc import auc
-from lethe.reidentification.audit import audit_embeddings, audit_released, measure
+from lethe.reidentification.audit import (
+    VectorsSubject,
+    audit_embeddings,
+    audit_released,
+    measure,
+    people,
+)
 from lethe.reidentification.candidates import RECOMMENDED
 from lethe.reidentification.clean import RAW, split_of
-from lethe.reidentification.document import VectorsSubject, people
 from lethe.reidentification.released import Released
 
 PEOPLE = population()

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.reidentification.certificates import closed_form
-from lethe.reidentification.head import LinearHead
-from lethe.reidentification.known import known
+from lethe.reidentification.certificates import closed_form, known
 from lethe.reidentification.mechanisms import (
     AdaptiveNoise,
     ClippedNoise,
@@ -21,6 +19,7 @@ from lethe.reidentification.mechanisms import (
     clip_norm,
     free_directions,
 )
+from lethe.reidentification.released import LinearHead
 from lethe.reidentification.utility import equal_cost_levels, expected_accuracy
 
 RNG = np.random.default_rng([0, 50])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from reidentification_published import PUBLISHED, SHAPES, SIGMAS, readers
 
-from lethe.reidentification.nearest import nearest
+from lethe.reidentification.geometry import nearest
 
 USERS = 1500
 

@@ -12,7 +12,6 @@ from scipy.stats import beta
 from torch import nn
 
 from lethe.errors import InputError
-from lethe.reidentification.head import AnyHead, LinearHead, as_head
 from lethe.reidentification.radius import (
     certified_accuracy,
     draws_needed,
@@ -20,6 +19,7 @@ from lethe.reidentification.radius import (
     radius_cap,
     sampled_radii,
 )
+from lethe.reidentification.released import AnyHead, LinearHead, as_head
 
 
 def binary(seed=0, points=400, dimension=6):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError, MissingExtra
-from lethe.reidentification import ranks_numpy
+from lethe.reidentification import ranks as ranks_module
 from lethe.reidentification.ranks import ranks
 from lethe.reidentification.ranks_numba import TILES, host_tile, tile_of
 
@@ -220,8 +220,8 @@ def test_threads_change_nothing(backend):
 def test_small_blocks_change_nothing(monkeypatch):
     probes, gallery, true = tight(1e-4)
     before = ranks(probes, gallery, true, backend="numpy")
-    monkeypatch.setattr(ranks_numpy, "ROWS", 7)
-    monkeypatch.setattr(ranks_numpy, "USERS", 24)
+    monkeypatch.setattr(ranks_module, "ROWS", 7)
+    monkeypatch.setattr(ranks_module, "USERS", 24)
     after = ranks(probes, gallery, true, backend="numpy")
     assert (before.rank == after.rank).all()
 

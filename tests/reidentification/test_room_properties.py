@@ -17,7 +17,13 @@ from scipy.special import ndtr
 
 from lethe.errors import NotMeasurable
 from lethe.reidentification.attack import measure
-from lethe.reidentification.certificates import closed_form
+from lethe.reidentification.certificates import (
+    Known,
+    closed_form,
+    exact_limit,
+    known,
+    optimal_attacker,
+)
 from lethe.reidentification.gallery import (
     Split,
     gallery_means,
@@ -25,8 +31,6 @@ from lethe.reidentification.gallery import (
     split_rows,
     whitening,
 )
-from lethe.reidentification.known import Known, known
-from lethe.reidentification.optimal import exact_limit, optimal_attacker
 from lethe.reidentification.ranks import Ranks, ranks
 from lethe.reidentification.smoothing import smooth
 

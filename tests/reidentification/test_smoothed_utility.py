@@ -14,8 +14,7 @@ from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.intervals import clustered_share
 from lethe.reidentification.by_user import mean_by_user, mean_of_pools, share_of_users
-from lethe.reidentification.head import AnyHead, LinearHead
-from lethe.reidentification.pair_share import pair_share
+from lethe.reidentification.released import AnyHead, LinearHead
 from lethe.reidentification.task import drawn_utility
 from lethe.reidentification.utility import (
     average_precision,
@@ -25,6 +24,7 @@ from lethe.reidentification.utility import (
     expected_accuracy,
     expected_auc,
     expected_counts,
+    pair_share,
     smoothed_auc,
     smoothed_calibration,
 )

@@ -21,7 +21,7 @@ from lethe.evidence.guarantee import (
 from lethe.reidentification.certificates import Limit, pair_limits
 from lethe.reidentification.clean import Clean
 from lethe.reidentification.gallery import Split
-from lethe.reidentification.head import LinearHead
+from lethe.reidentification.geometry import nearest
 from lethe.reidentification.mechanisms import (
     NO_NOISE,
     AdaptiveNoise,
@@ -32,9 +32,8 @@ from lethe.reidentification.mechanisms import (
     SubspaceNoise,
     clip_norm,
 )
-from lethe.reidentification.nearest import nearest
-from lethe.reidentification.radius_study import RadiusStudy
-from lethe.reidentification.released import Released
+from lethe.reidentification.radius import RadiusStudy
+from lethe.reidentification.released import LinearHead, Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.surface import Curve, Judged, Level, OperatingPoint
 from lethe.reidentification.sweep import Battery, Game, level_at

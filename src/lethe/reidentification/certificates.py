@@ -15,14 +15,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv, ndtr, ndtri
 
 from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.gdp import gdp_delta, gdp_epsilon
 from lethe.evidence.guarantee import Guarantee, from_seeded_noise
-from lethe.reidentification.known import Known
 from lethe.reidentification.vectors import (
     Float,
     check_sigma,
@@ -30,6 +29,94 @@ from lethe.reidentification.vectors import (
     effective_sigma,
     geometric_median,
 )
+
+# The best decoder there is, played: an upper limit on every attacker's success by counting.
+#
+# Under known clean rows, chances and noise nobody names the owner more often than by the largest
+# posterior chance. So its success, with an exact upper confidence limit, limits everybody's.
+
+# What an attacker knows before the release: whose rows they are, and how likely each is.
+
+_SUM = 1e-9  # how far a distribution may be from 1
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Every clean row of every user, sorted by user; one of them is released.
+
+    Attributes:
+        rows: (R, d) the exact rows, those of one user together.
+        starts: (G,) where the rows of each user begin.
+        owner: (R,) user 0..G-1 of each row.
+        weight: (R,) P(this row is the one released); they sum to 1.
+    """
+
+    rows: Float
+    starts: NDArray[np.intp]
+    owner: NDArray[np.intp]
+    weight: Float
+
+    @property
+    def users(self) -> int:
+        """G, the people among whom the attacker names one."""
+        return len(self.starts)
+
+    @property
+    def prior(self) -> Float:
+        """(G,) P(the released row is this user's)."""
+        return np.asarray(np.add.reduceat(self.weight, self.starts))
+
+    def by_user(self, values: Float, how: np.ufunc = np.add) -> Float:
+        """Reduce the last axis from rows to users."""
+        if len(self.rows) == self.users:
+            return values
+        return np.asarray(how.reduceat(values, self.starts, axis=-1))
+
+
+def known(
+    rows: ArrayLike,
+    users: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+) -> Known:
+    """The game: a row is picked by its weight and released with noise; the attacker names its user.
+
+    For n rows of one person released together, put them behind each other: one row of n d
+    numbers (in a fixed order) is the same game.
+
+    Args:
+        rows: (R, d) the exact vectors that may be released, never means of them.
+        users: (R,) whose row each is; None if each is its own user.
+        weights: (R,) chance of each row, summing to 1. None: users are equally likely, and so are
+            the rows of one user. Probe shares as a prior: 1 / R each.
+
+    Raises:
+        InputError: fewer than 2 users, or weights that are no distribution.
+
+    >>> known([[0.0], [1.0], [2.0]], ["a", "b", "a"]).weight
+    array([0.25, 0.25, 0.5 ])
+    """
+    given = check_vectors("rows", rows)
+    names = np.arange(len(given)) if users is None else np.asarray(users)
+    if names.shape != (len(given),):
+        raise InputError(f"users of shape {names.shape} must be ({len(given)},), one for each row.")
+    place = np.unique(names, return_inverse=True)[1]
+    order = np.argsort(place, kind="stable")
+    owner = place[order]
+    counts = np.bincount(owner)
+    if len(counts) < 2:
+        raise InputError("identification needs at least 2 users, got 1.")
+    if weights is None:
+        weight = 1 / (len(counts) * counts[owner])
+    else:
+        weight = np.asarray(weights, np.float64)
+        if weight.shape != (len(given),) or not (weight >= 0).all():
+            raise InputError("weights must be one number >= 0 for each row.")
+        if not abs(float(weight.sum()) - 1) <= _SUM:
+            raise InputError(f"weights sum to {weight.sum():g}; divide them by their sum.")
+        weight = weight[order] / weight.sum()
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.intp)
+    return Known(given[order], starts, np.asarray(owner, np.intp), weight)
+
 
 _HALVINGS = 200
 KNOWS = (
@@ -94,7 +181,7 @@ def closed_form(
     Raises:
         InputError: an argument outside its range, or a centre of another dimension.
 
-    >>> from lethe.reidentification.known import known
+    >>> from lethe.reidentification.certificates import known
     >>> round(closed_form(known([[-1.0], [1.0]]), sigma=2.0).success, 4)  # Phi(1/2)
     0.6915
     """
@@ -280,3 +367,170 @@ def noise_dp(
         ("a diameter read off the data", "further rows of the same person, which add up"),
     )
     return from_seeded_noise(label)
+
+
+_CELLS = 1 << 23  # scores held at once
+
+
+def optimal_attacker(
+    game: Known,
+    sigma: ArrayLike,
+    draws: int = 1,
+    top: int = 1,
+    *,
+    trials: int = 10_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Limit:
+    """Play the maximum a posteriori decoder and put a one-sided limit on its success.
+
+    Each trial picks an owner, a row and noise anew, so hits are independent and the limit is
+    Clopper-Pearson's, exact for this count. The sufficient statistics of M draws are drawn
+    directly: their mean, and for noise levels that differ between users their spread as well.
+
+    Guarantee: with probability >= `confidence` over the trials, no attacker in the game exceeds
+        `success`.
+
+    Args:
+        game: see `known`; one row a user of equal chance makes it the nearest vector in L2.
+        sigma: noise of one draw, >= 0; or (G,) > 0 for each user in sorted order (adaptive noise,
+            whose size gives the user away).
+        draws: M >= 1.
+        top: k >= 1 names.
+        trials: plays; the limit is about z / sqrt(trials) above a middling success.
+        confidence: one-sided.
+        seed: of the plays.
+
+    Raises:
+        InputError: an argument outside its range.
+
+    >>> from lethe.reidentification.certificates import known
+    >>> limit = optimal_attacker(known([[-1.0], [1.0]]), sigma=1.0, trials=1000)
+    >>> limit.success > 0.8413  # Phi(1)
+    True
+    """
+    check_at_least("draws", draws, 1)
+    check_at_least("top", top, 1)
+    check_at_least("trials", trials, 1)
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    level = _levels(sigma, game.users)
+    if np.ndim(sigma) == 0 and level[0] == 0:
+        return exact_limit(game, game.rows, top)
+    play = np.random.default_rng([seed, 1])
+    coins = np.random.default_rng([seed, 2])
+    hits = 0
+    step = max(1, _CELLS // len(game.rows))
+    # Centred, because differences of large squares lose what separates close vectors.
+    rows = game.rows - game.rows.mean(axis=0)
+    for at in range(0, trials, step):
+        count = min(step, trials - at)
+        picked = play.choice(len(rows), count, p=game.weight)
+        true = game.owner[picked]
+        noise = play.standard_normal((count, rows.shape[1]))
+        mean = rows[picked] + (level[true] / np.sqrt(draws))[:, None] * noise
+        spread = np.zeros(count)
+        if draws > 1 and np.ndim(sigma) == 1:
+            spread = level[true] ** 2 * play.chisquare((draws - 1) * rows.shape[1], count)
+        score = _log_joint(game, rows, mean, spread, level, draws)
+        hits += int(_named(score, true, top, coins).sum())
+    high = 1.0 if hits == trials else float(betaincinv(hits + 1, trials - hits, confidence))
+    assumed = ("isotropic noise", f"the limit fails with chance {1 - confidence:.3g}")
+    noise_of = {"sigma": float(level[0])} if np.ndim(sigma) == 0 else {}
+    return Limit(
+        top,
+        high,
+        from_seeded_noise(
+            identification_bound(
+                high, top, game.users, assumed, confidence=confidence, draws=draws, **noise_of
+            )
+        ),
+        Estimate(
+            hits / trials,
+            None,
+            high,
+            confidence,
+            "one-sided Clopper-Pearson over independent plays of the best decoder",
+            trials,
+        ),
+    )
+
+
+def exact_limit(game: Known, outputs: ArrayLike, top: int = 1) -> Limit:
+    """What the best attacker reaches on a release without noise, exactly.
+
+    Of the rows that give the same output only k users can be named: the sum over distinct outputs
+    of the k largest chances. It serves vectors as they are, the logit alone and the label alone.
+
+    Guarantee: no attacker in the game exceeds `success`, and the best one reaches it.
+
+    Args:
+        game: see `known`.
+        outputs: (R,) or (R, c) what would be released for each of ``game.rows``.
+        top: k >= 1 names.
+
+    Raises:
+        InputError: another number of outputs, or top < 1.
+
+    >>> from lethe.reidentification.certificates import known
+    >>> exact_limit(known([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]).success
+    0.5
+    """
+    check_at_least("top", top, 1)
+    given = np.asarray(outputs)
+    if len(given) != len(game.rows):
+        raise InputError(f"{len(given)} outputs must be {len(game.rows)}, one for each row.")
+    place = np.unique(given.reshape(len(given), -1), axis=0, return_inverse=True)[1].ravel()
+    pair, at = np.unique(place * game.users + game.owner, return_inverse=True)
+    chance = np.bincount(at, game.weight)
+    output = pair // game.users
+    order = np.lexsort([-chance, output])
+    first = np.searchsorted(output, output)  # pairs are sorted by output
+    named = np.arange(len(pair)) - first < top
+    success = min(1.0, float(chance[order][named].sum()))
+    return Limit(
+        top,
+        success,
+        identification_bound(success, top, game.users, ("the output is a function of the row",)),
+    )
+
+
+def _levels(sigma: ArrayLike, users: int) -> Float:
+    """(G,) noise of each user."""
+    given = np.asarray(sigma, np.float64)
+    if given.ndim not in (0, 1) or (given.ndim == 1 and len(given) != users):
+        raise InputError(f"sigma of shape {given.shape} must be a number or ({users},).")
+    if not (np.isfinite(given).all() and (given >= 0).all()):
+        raise InputError("sigma must be finite and >= 0.")
+    if given.ndim == 1 and not (given > 0).all():
+        raise InputError("sigma of each user must be above 0: a user without noise is named.")
+    return np.broadcast_to(given, (users,))
+
+
+def _log_joint(
+    game: Known, rows: Float, mean: Float, spread: Float, level: Float, draws: int
+) -> Float:
+    """(T, G) log chance of each user and what was seen, up to what all users share."""
+    inverse = draws / (2 * level[game.owner] ** 2)
+    score = 2 * inverse * (mean @ rows.T) - inverse * (rows**2).sum(axis=1)
+    with np.errstate(divide="ignore"):
+        score += np.log(game.weight)
+    if level.min() < level.max():
+        seen = (mean**2).sum(axis=1) + spread / draws
+        score -= seen[:, None] * inverse + draws * rows.shape[1] * np.log(level[game.owner])
+    if len(rows) == game.users:
+        return np.asarray(score)
+    # Each user's own largest term: one for all would let the unlikely users fall together at 0.
+    largest = np.maximum(game.by_user(score, np.maximum), -1e300)
+    parts = np.exp(score - largest[:, game.owner])
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(game.by_user(parts)) + largest)
+
+
+def _named(
+    score: Float, true: NDArray[np.intp], top: int, coins: np.random.Generator
+) -> NDArray[np.bool_]:
+    """(T,) whether the true user is among the k best; ties by coin."""
+    own = score[np.arange(len(score)), true][:, None]
+    better = (score > own).sum(axis=1)
+    tied = (score == own).sum(axis=1)  # with the true user
+    return np.asarray(better + np.floor(coins.random(len(score)) * tied) < top)

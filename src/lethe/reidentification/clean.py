@@ -13,7 +13,7 @@ from lethe.errors import InputError, NotMeasurable, check_at_least, check_betwee
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.risk import family_confidence
 from lethe.reidentification.attack import Attack, measure
-from lethe.reidentification.attackers import Attacker, Panel, permuted_lift
+from lethe.reidentification.attackers import Attacker, Panel, Sight, permuted_lift, sight_of
 from lethe.reidentification.by_user import mean_by_user
 from lethe.reidentification.gallery import (
     Split,
@@ -23,8 +23,7 @@ from lethe.reidentification.gallery import (
     split_rows,
     whitening,
 )
-from lethe.reidentification.learned import Sight, sight_of
-from lethe.reidentification.nearest import nearest
+from lethe.reidentification.geometry import nearest
 from lethe.reidentification.ranks import ranks
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings

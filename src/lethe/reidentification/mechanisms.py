@@ -22,14 +22,15 @@ from lethe.evidence.guarantee import (
     noise_seed,
 )
 from lethe.reidentification.certificates import (
+    Known,
     Limit,
     clip_diameter,
+    exact_limit,
     identification_bound,
     noise_dp,
+    optimal_attacker,
 )
-from lethe.reidentification.head import Head, LinearHead, classes_of
-from lethe.reidentification.known import Known
-from lethe.reidentification.optimal import exact_limit, optimal_attacker
+from lethe.reidentification.released import Head, LinearHead, classes_of
 from lethe.reidentification.smoothing import smooth
 from lethe.reidentification.vectors import (
     Float,

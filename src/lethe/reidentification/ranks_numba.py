@@ -20,7 +20,7 @@ import numpy as np
 
 from lethe.errors import InputError, require
 from lethe.reidentification.geometry import Gallery, Probes
-from lethe.reidentification.ranks_numpy import Counts
+from lethe.reidentification.ranks import Counts
 from lethe.reidentification.vectors import Float, Float32
 from lethe.training.environment import INSTALLED, compiled
 

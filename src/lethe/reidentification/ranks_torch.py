@@ -9,7 +9,7 @@ import numpy as np
 
 from lethe.errors import require
 from lethe.reidentification.geometry import Gallery, Probes
-from lethe.reidentification.ranks_numpy import Counts
+from lethe.reidentification.ranks import Counts
 
 if TYPE_CHECKING:
     import torch

@@ -14,9 +14,7 @@ from lethe.data.columns import as_text
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.reidentification.by_user import Linear, mean_by_user, mean_of_pools
-from lethe.reidentification.head import Head, LinearHead, as_head, classes_of
-from lethe.reidentification.pair_share import pair_share
-from lethe.reidentification.released import Released
+from lethe.reidentification.released import Head, LinearHead, Released, as_head, classes_of
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.surface import largest_sigma
 from lethe.reidentification.utility import (
@@ -26,6 +24,7 @@ from lethe.reidentification.utility import (
     expected_accuracy,
     expected_counts,
     linear_auc,
+    pair_share,
     smoothed_calibration,
 )
 from lethe.reidentification.vectors import Float, check_binary, check_vectors, effective_sigma
