@@ -19,16 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
-from lethe.evidence.estimate import Estimate, Refusal
-from lethe.evidence.estimate import Measured as Known
+from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.rules import UNDECIDED, Ruling
 from lethe.reidentification.attackers import ATTACKERS
-from lethe.reidentification.by_user import scaled
-from lethe.reidentification.candidates import RECOMMENDED, Bench, Measured, Way, ways
+from lethe.reidentification.candidates import (
+    RECOMMENDED,
+    Evaluated,
+    Evaluation,
+    ModelAudit,
+    evaluate,
+)
 from lethe.reidentification.clean import attack_clean, split_of
 from lethe.reidentification.radius import study_radii
 from lethe.reidentification.released import Released, check_same_people
@@ -44,7 +48,7 @@ from lethe.reidentification.section import (
     utility_name,
 )
 from lethe.reidentification.settings import EmbeddingSettings
-from lethe.reidentification.surface import Curve, operating_point, tier
+from lethe.reidentification.surface import Curve, operating_point
 from lethe.reidentification.sweep import Battery, Say, game_of, sample_of, sweep
 from lethe.reidentification.task import Task, TaskLevel, task_of
 from lethe.reidentification.vectors import effective_sigma
@@ -61,7 +65,7 @@ MOST_PEOPLE = 100
 class VectorsSubject(Subject):
     """Representations of one or more models, measured, the baseline's model first."""
 
-    measured: Sequence[Measured]
+    measured: Sequence[ModelAudit]
     settings: EmbeddingSettings
 
     def findings(self) -> Findings:
@@ -69,11 +73,13 @@ class VectorsSubject(Subject):
         return run(self, self.settings.rules(), self.settings.release)
 
     @functools.cached_property
-    def named(self) -> dict[str, tuple[Measured, Way]]:
+    def named(self) -> dict[str, tuple[ModelAudit, Evaluated]]:
         """Every candidate by its name in the document."""
         several = len(self.measured) > 1
         return {
-            _label(one, way.name, several): (one, way) for one in self.measured for way in one.ways
+            _label(one, evaluated.candidate.name, several): (one, evaluated)
+            for one in self.measured
+            for evaluated in one.candidates
         }
 
     def candidates(self) -> Sequence[Candidate]:
@@ -82,7 +88,8 @@ class VectorsSubject(Subject):
     @functools.cached_property
     def _candidates(self) -> Sequence[Candidate]:
         return [
-            _candidate(name, one, way, self.settings) for name, (one, way) in self.named.items()
+            replace(evaluated.candidate, name=name, short_name=evaluated.candidate.name)
+            for name, (_, evaluated) in self.named.items()
         ]
 
     def recommended(self, frontier: Frontier) -> str | None:
@@ -149,62 +156,25 @@ class VectorsSubject(Subject):
         )
 
 
-def _label(one: Measured, name: str, several: bool) -> str:
+def _label(one: ModelAudit, name: str, several: bool) -> str:
     return f"{one.model.name}: {name}" if several else name
 
 
-def _candidate(name: str, one: Measured, way: Way, settings: EmbeddingSettings) -> Candidate:
-    base, users, sure = one.ways[0], len(one.split.users), settings.confidence
-    unknown = Estimate(None, None, None, sure, "not provided", 0)
-    loss = change = None
-    lift = way.judged.risk.estimate
-    top_1 = scaled(lift, 1 / users)
-    bound: Known = Refusal("nothing limits what an attacker may do with this release")
-    if way.limit is not None:
-        bound = Estimate(None, None, way.limit.success, sure, "no attacker exceeds it", 0)
-    details: Json = {
-        "tier": tier(lift),
-        "top_1": top_1.to_json(),
-        "bound": None if way.limit is None else way.limit.success,
-    }
-    if way is not base:
-        # The strongest of each was chosen: the interval allows for that.
-        both = family_confidence(sure, len(way.judged.attacks))
-        now, before = way.judged.strongest, base.judged.strongest
-        change = scaled(now.less(before, None, both), users)
-        if way.task is not None and base.task is not None and one.task is not None:
-            loss = base.task.merit.less(way.task.merit, one.task.users, sure)
-    if way.task is not None:
-        details["accuracy"] = way.task.accuracy.to_json()
-    return Candidate(
-        name,
-        way.mitigation,
-        way.settings,
-        unknown if way.task is None else way.task.value,
-        way.judged.attacks,
-        way.guarantee,
-        loss,
-        change,
-        details,
-        {"lift": lift, "top-1": top_1, "bound": bound, "utility-loss": loss},
-        way.further,
-        short_name=way.name,
-    )
-
-
-def _needs(named: Mapping[str, tuple[Measured, Way]], rulings: Sequence[Ruling]) -> list[str]:
+def _needs(
+    named: Mapping[str, tuple[ModelAudit, Evaluated]], rulings: Sequence[Ruling]
+) -> list[str]:
     """Of rules on identification that stay open: how many people would settle them at the best."""
     words = []
     for ruling in rulings:
         rule = ruling.rule
         if ruling.outcome != UNDECIDED or rule.on_width or rule.metric not in ("lift", "top-1"):
             continue
-        one, way = named[ruling.candidate]
+        one, evaluated = named[ruling.candidate]
         people = len(one.split.users)
         share = rule.limit / people if rule.metric == "lift" else rule.limit
         if not 0 < share < 1 or not isinstance(ruling.evidence, Estimate):
             continue
-        sure = family_confidence(ruling.evidence.confidence, len(way.judged.attacks))
+        sure = family_confidence(ruling.evidence.confidence, len(evaluated.judged.attacks))
         least = clopper_pearson(0, people, sure).high or 1.0
         needed = math.ceil(math.log((1 - sure) / 2) / math.log1p(-share))
         if least <= share:
@@ -223,7 +193,7 @@ def _needs(named: Mapping[str, tuple[Measured, Way]], rulings: Sequence[Ruling])
     return words
 
 
-def _data(measured: Sequence[Measured]) -> Json:
+def _data(measured: Sequence[ModelAudit]) -> Json:
     first = measured[0]
     return {
         "records": len(first.model.user_ids),
@@ -238,7 +208,7 @@ def _data(measured: Sequence[Measured]) -> Json:
     }
 
 
-def people(measured: Sequence[Measured], settings: EmbeddingSettings) -> list[Json]:
+def people(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[Json]:
     """Everybody in the clean attack with their own id, the most exposed of each model first.
 
     It is personal data: it says who is recognised.
@@ -262,7 +232,7 @@ def people(measured: Sequence[Measured], settings: EmbeddingSettings) -> list[Js
     return rows
 
 
-def _exposed(measured: Sequence[Measured], settings: EmbeddingSettings) -> list[Json]:
+def _exposed(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[Json]:
     """The most exposed people, named by rank instead of by their id."""
     most = MOST_PEOPLE // len(measured)
     return [
@@ -306,9 +276,9 @@ def _permuted(on: str, lifts: Mapping[str, Estimate]) -> list[Json]:
     return rows
 
 
-def _checks(one: Measured, several: bool, settings: EmbeddingSettings) -> list[Json]:
+def _checks(one: ModelAudit, several: bool, settings: EmbeddingSettings) -> list[Json]:
     """Self-checks of one model."""
-    on = _label(one, one.ways[0].name, several)
+    on = _label(one, one.candidates[0].candidate.name, several)
     clean = one.clean
     best = clean.attacks[settings.metric]
     beyond = [
@@ -318,13 +288,13 @@ def _checks(one: Measured, several: bool, settings: EmbeddingSettings) -> list[J
     ]
     single = {attacker.name for attacker in ATTACKERS if attacker.vectors == 1}
     above = [
-        f"{way.name} ({result.attack})"
-        for way in one.ways
-        for result in way.judged.attacks
-        if way.limit is not None
+        f"{evaluated.candidate.name} ({result.attack})"
+        for evaluated in one.candidates
+        for result in evaluated.judged.attacks
+        if evaluated.limit is not None
         and result.attack in single
         and isinstance(result.estimate, Estimate)
-        and (result.estimate.low or 0.0) > way.limit.success * len(one.split.users)
+        and (result.estimate.low or 0.0) > evaluated.limit.success * len(one.split.users)
     ]
     broken = [*beyond, *above]
     checks = [
@@ -421,7 +391,7 @@ def audit_released(
     return VectorsSubject(measured, settings).findings()
 
 
-def measure(model: Released, settings: EmbeddingSettings, say: Say) -> Measured:
+def measure(model: Released, settings: EmbeddingSettings, say: Say) -> ModelAudit:
     """One model, top to bottom."""
     split = split_of(model, settings)
     say(f"{model.name}: {len(split.probe_rows)} probes of {len(split.users)} people")
@@ -445,9 +415,9 @@ def measure(model: Released, settings: EmbeddingSettings, say: Say) -> Measured:
     radii = None if model.head is None else study_radii(model, settings)
 
     say(f"{model.name}: comparing mechanisms")
-    bench = Bench(battery, game, task, clean, settings)
-    found = tuple(ways(bench, curve, point.recommended))
-    return Measured(
+    context = Evaluation(battery, game, task, clean, settings)
+    candidates = tuple(evaluate(context, curve, point.recommended))
+    return ModelAudit(
         model,
         split,
         clean,
@@ -458,8 +428,8 @@ def measure(model: Released, settings: EmbeddingSettings, say: Say) -> Measured:
         utility,
         radii,
         point,
-        found,
-        {**clean.skipped, **battery.skipped, **bench.skipped},
+        candidates,
+        {**clean.skipped, **battery.skipped, **context.skipped},
     )
 
 

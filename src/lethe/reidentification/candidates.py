@@ -1,4 +1,4 @@
-"""Every way to make the release, measured alike: who is named, what the task keeps, what is proven.
+"""Every candidate release, measured alike: who is named, what the task keeps, what is proven.
 
 The release as it is comes first, then isotropic noise at each level that was asked for, then the
 other mechanisms of `mechanisms` at one level each, so that they stand on one frontier.
@@ -6,18 +6,22 @@ other mechanisms of `mechanisms` at one level each, so that they stand on one fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from lethe.errors import InputError, NotMeasurable
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import (
     SEED_KNOWN,
     Guarantee,
     empirical_only,
     from_seeded_noise,
 )
+from lethe.evidence.risk import family_confidence
+from lethe.reidentification.by_user import scaled
 from lethe.reidentification.certificates import Limit, pair_limits
 from lethe.reidentification.clean import Clean
 from lethe.reidentification.gallery import Split
@@ -35,7 +39,7 @@ from lethe.reidentification.mechanisms import (
 from lethe.reidentification.radius import RadiusStudy
 from lethe.reidentification.released import LinearHead, Released
 from lethe.reidentification.settings import EmbeddingSettings
-from lethe.reidentification.surface import Curve, Judged, Level, OperatingPoint
+from lethe.reidentification.surface import Curve, Judged, Level, OperatingPoint, tier
 from lethe.reidentification.sweep import Battery, Game, level_at
 from lethe.reidentification.task import Task, TaskLevel
 from lethe.reidentification.utility import equal_cost_levels
@@ -47,36 +51,28 @@ _FEW = 3  # logits below which a learned metric has nothing to turn
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
-    """One way to make the release.
+class Evaluated:
+    """A candidate of one model, with what the model's section says of it beside the frontier.
 
     Attributes:
-        name: unique for a model.
-        mitigation: in words.
-        settings: its numbers.
+        candidate: named within its model; compared to the model's release as it is.
         judged: what all attackers find on it, and the strongest of them.
         task: what a head gets out of it; None without head or labels.
-        guarantee: what it proves.
-        further: other guarantees of the same release.
         limit: upper limit on Top-1 of every attacker who sees one released vector; None where
             nothing limits it.
         sigma: of isotropic noise; None of other mechanisms.
     """
 
-    name: str
-    mitigation: str
-    settings: Mapping[str, float]
+    candidate: Candidate
     judged: Judged
     task: TaskLevel | None
-    guarantee: Guarantee
-    further: tuple[Guarantee, ...] = ()
-    limit: Limit | None = None
-    sigma: float | None = None
+    limit: Limit | None
+    sigma: float | None
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
-    """What all ways of one model are measured with.
+class Evaluation:
+    """What all candidates of one model are evaluated with.
 
     Attributes:
         battery: all attackers on its vectors.
@@ -84,7 +80,7 @@ class Bench:
         task: head and labels, if there are any.
         clean: the attack on clean vectors.
         settings: of the audit.
-        skipped: name and reason of ways that could not be taken; filled by `ways`.
+        skipped: name and reason of mechanisms that could not be evaluated; filled by `evaluate`.
     """
 
     battery: Battery
@@ -104,7 +100,61 @@ class Bench:
         """Gallery and probes."""
         return self.battery.split
 
-    def noise(self, name: str, sigma: float, level: Level) -> Way:
+    def evaluated(
+        self,
+        name: str,
+        mitigation: str,
+        settings: Mapping[str, float],
+        judged: Judged,
+        task: TaskLevel | None,
+        guarantee: Guarantee,
+        further: Sequence[Guarantee] = (),
+        limit: Limit | None = None,
+        sigma: float | None = None,
+    ) -> Evaluated:
+        """A candidate from its measurements, not yet compared to the release as it is."""
+        sure, lift = self.settings.confidence, judged.risk.estimate
+        top_1 = scaled(lift, 1 / len(self.split.users))
+        bound: Measured = Refusal("nothing limits what an attacker may do with this release")
+        if limit is not None:
+            bound = Estimate(None, None, limit.success, sure, "no attacker exceeds it", 0)
+        details = {
+            "tier": tier(lift),
+            "top_1": top_1.to_json(),
+            "bound": None if limit is None else limit.success,
+        }
+        if task is not None:
+            details["accuracy"] = task.accuracy.to_json()
+        candidate = Candidate(
+            name,
+            mitigation,
+            settings,
+            Estimate(None, None, None, sure, "not provided", 0) if task is None else task.value,
+            judged.attacks,
+            _of_an_audit(guarantee),
+            details=details,
+            measures={"lift": lift, "top-1": top_1, "bound": bound, "utility-loss": None},
+            further=tuple(_of_an_audit(label) for label in further),
+        )
+        return Evaluated(candidate, judged, task, limit, sigma)
+
+    def compared(self, other: Evaluated, base: Evaluated) -> Evaluated:
+        """`other` with its utility and risk against those of `base`, paired."""
+        # The strongest of each was chosen: the interval allows for that.
+        both = family_confidence(self.settings.confidence, len(other.judged.attacks))
+        change = other.judged.strongest.less(base.judged.strongest, None, both)
+        loss = None
+        if other.task is not None and base.task is not None and self.task is not None:
+            loss = base.task.merit.less(other.task.merit, self.task.users, self.settings.confidence)
+        candidate = replace(
+            other.candidate,
+            utility_loss=loss,
+            risk_change=scaled(change, len(self.split.users)),
+            measures={**other.candidate.measures, "utility-loss": loss},
+        )
+        return replace(other, candidate=candidate)
+
+    def noise(self, name: str, sigma: float, level: Level) -> Evaluated:
         """Isotropic noise at one level, with its certificates."""
         judged = level.judged
         assert judged is not None
@@ -113,7 +163,7 @@ class Bench:
         if sigma == 0:
             words = "vectors as they are"
             nothing = empirical_only(voided_by=(NO_NOISE,))
-            return Way(name, words, {}, judged, task, nothing, (), proofs.best, sigma)
+            return self.evaluated(name, words, {}, judged, task, nothing, (), proofs.best, sigma)
         isotropic = IsotropicNoise(sigma, diameter=self.settings.diameter, source="as given")
         proven = [proofs.closed.guarantee]
         if proofs.optimal is not None:
@@ -121,28 +171,28 @@ class Bench:
         if self.settings.diameter is not None:
             proven.append(isotropic.guarantee(self.settings.delta))
         first = proofs.best.guarantee
-        return Way(
+        return self.evaluated(
             name,
             "isotropic Gaussian noise on each vector",
             {"sigma": sigma, **self._relative(sigma)},
             judged,
             task,
             first,
-            tuple(one for one in proven if one is not first),
+            tuple(label for label in proven if label is not first),
             proofs.best,
             sigma,
         )
 
     def _relative(self, sigma: float) -> dict[str, float]:
         """sigma in units that may be compared between models."""
-        known: dict[str, float] = {}
+        relative: dict[str, float] = {}
         if self.clean.rms > 0:
-            known["sigma_over_rms"] = _short(sigma / self.clean.rms)
+            relative["sigma_over_rms"] = _short(sigma / self.clean.rms)
         if "l2" in self.clean.nearest:
             pair = pair_limits(self.clean.nearest["l2"][1], sigma)
-            known["mu_to_nearest_user"] = _short(pair.mu)
-            known["auc_against_nearest_user"] = _short(pair.auc)
-        return known
+            relative["mu_to_nearest_user"] = _short(pair.mu)
+            relative["auc_against_nearest_user"] = _short(pair.auc)
+        return relative
 
 
 def _short(value: float) -> float:
@@ -150,95 +200,96 @@ def _short(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def ways(bench: Bench, curve: Curve, recommended: float | None) -> Iterator[Way]:
-    """All of them, the release as it is first; their noise comes from the audit's seed.
+def evaluate(context: Evaluation, curve: Curve, recommended: float | None) -> Iterator[Evaluated]:
+    """All candidates, the release as it is first; their noise comes from the audit's seed.
 
     Args:
-        bench: what they are measured with.
+        context: what they are evaluated with.
         curve: the sweep.
         recommended: sigma of the operating point, if there is one.
     """
-    for way in _ways(bench, curve, recommended):
-        yield replace(
-            way,
-            guarantee=_of_an_audit(way.guarantee),
-            further=tuple(_of_an_audit(label) for label in way.further),
-        )
+    candidates = _candidates(context, curve, recommended)
+    base = next(candidates)
+    yield base
+    for other in candidates:
+        yield context.compared(other, base)
 
 
 def _of_an_audit(label: Guarantee) -> Guarantee:
     return from_seeded_noise(label, given=True) if SEED_KNOWN in label.voided_by else label
 
 
-def _ways(bench: Bench, curve: Curve, recommended: float | None) -> Iterator[Way]:
-    for sigma in bench.settings.sigmas:
+def _candidates(
+    context: Evaluation, curve: Curve, recommended: float | None
+) -> Iterator[Evaluated]:
+    for sigma in context.settings.sigmas:
         name = BASELINE if sigma == 0 else f"noise-{sigma:g}"
-        yield bench.noise(name, sigma, curve.at(sigma))
+        yield context.noise(name, sigma, curve.at(sigma))
     if recommended is not None:
-        level = level_at(bench.battery, recommended)
-        yield bench.noise(RECOMMENDED, recommended, level)
-    chosen = recommended or _typical(bench, curve)
+        level = level_at(context.battery, recommended)
+        yield context.noise(RECOMMENDED, recommended, level)
+    chosen = recommended or _typical(context, curve)
     if chosen is None:
-        bench.skipped["other mechanisms"] = "no noise level above 0 was asked for"
+        context.skipped["other mechanisms"] = "no noise level above 0 was asked for"
         return
     for make in (_subspace, _adaptive, _clipped, _logit, _label):
         try:
-            yield make(bench, chosen)
+            yield make(context, chosen)
         except (InputError, NotMeasurable) as error:
-            bench.skipped[make.__name__.strip("_")] = str(error)
+            context.skipped[make.__name__.strip("_")] = str(error)
 
 
-def _typical(bench: Bench, curve: Curve) -> float | None:
+def _typical(context: Evaluation, curve: Curve) -> float | None:
     """Where there is no operating point: the noise that privacy needs, or the most there is."""
-    private = curve.private_from(bench.settings.lift)
-    return private or max(bench.settings.sigmas) or None
+    private = curve.private_from(context.settings.lift)
+    return private or max(context.settings.sigmas) or None
 
 
-def _vectors(bench: Bench) -> Float:
-    return np.asarray(bench.model.representations, np.float64)
+def _vectors(context: Evaluation) -> Float:
+    return np.asarray(context.model.representations, np.float64)
 
 
-def _head(bench: Bench) -> LinearHead:
-    if not isinstance(bench.model.head, LinearHead):
+def _head(context: Evaluation) -> LinearHead:
+    if not isinstance(context.model.head, LinearHead):
         raise InputError("needs a linear head.")
-    return bench.model.head
+    return context.model.head
 
 
-def _subspace(bench: Bench, sigma: float) -> Way:
-    mechanism = SubspaceNoise(_head(bench), sigma)
-    judged = bench.battery.on_release(
-        lambda seed: mechanism.release(_vectors(bench), seed), _vectors(bench), draws=_DRAWS
+def _subspace(context: Evaluation, sigma: float) -> Evaluated:
+    mechanism = SubspaceNoise(_head(context), sigma)
+    judged = context.battery.on_release(
+        lambda seed: mechanism.release(_vectors(context), seed), _vectors(context), draws=_DRAWS
     )
-    return Way(
+    return context.evaluated(
         f"subspace-noise-{sigma:.3g}",
         "noise only where the linear head does not look",
         {"sigma": sigma},
         judged,
-        None if bench.task is None else bench.task.at(0.0),
+        None if context.task is None else context.task.at(0.0),
         mechanism.guarantee(),
-        limit=mechanism.exposed(bench.game.known),
+        limit=mechanism.exposed(context.game.known),
     )
 
 
-def _adaptive(bench: Bench, sigma: float) -> Way:
-    if bench.task is None or bench.task.norm is None:
+def _adaptive(context: Evaluation, sigma: float) -> Evaluated:
+    if context.task is None or context.task.norm is None:
         raise InputError("needs labels and a linear head of two classes, to be of equal cost.")
-    gallery = bench.battery.sample.gallery
+    gallery = context.battery.sample.gallery
     near = nearest(gallery, gallery, "l2", own=np.arange(len(gallery))).distance
     middle = float(np.median(near))
     if middle == 0:
         raise NotMeasurable("half of the users have the same vector as another one.")
     # Far from everybody means easy to name: more noise there, within a factor of 2.
     shape = np.clip(near / middle, 0.5, 2.0)
-    place, known = _places(bench)
+    place, known = _places(context)
     rows = np.flatnonzero(known)
-    served = known[bench.task.rows]  # the rows that the task is measured on, of these people
+    served = known[context.task.rows]  # the rows that the task is measured on, of these people
     levels = equal_cost_levels(
         shape,
-        place[bench.task.rows][served],
-        bench.task.logits[served],
-        bench.task.labels[served],
-        bench.task.norm,
+        place[context.task.rows][served],
+        context.task.logits[served],
+        context.task.labels[served],
+        context.task.norm,
         sigma,
     )
     mechanism = AdaptiveNoise(levels)
@@ -247,39 +298,39 @@ def _adaptive(bench: Bench, sigma: float) -> Way:
     each[rows] = levels[place[rows]]
 
     def release(seed: int) -> Float:
-        made = _vectors(bench).copy()
+        made = _vectors(context).copy()
         made[rows] = mechanism.release(made[rows], place[rows], seed)
         return made
 
     limit = None
-    if bench.settings.plays:
+    if context.settings.plays:
         limit = mechanism.limit(
-            bench.game.known, trials=bench.settings.plays, seed=bench.settings.seed
+            context.game.known, trials=context.settings.plays, seed=context.settings.seed
         )
-    return Way(
+    return context.evaluated(
         f"adaptive-noise-{sigma:.3g}",
         "noise by user, more for people far from others, at the accuracy of uniform noise",
         {"uniform_sigma": sigma, "least": _short(levels.min()), "most": _short(levels.max())},
-        bench.battery.on_release(release, _vectors(bench), draws=_DRAWS),
-        bench.task.drawn(bench.task.vectors, each[bench.task.rows]),
+        context.battery.on_release(release, _vectors(context), draws=_DRAWS),
+        context.task.drawn(context.task.vectors, each[context.task.rows]),
         mechanism.guarantee() if limit is None else limit.guarantee,
         () if limit is None else (mechanism.guarantee(),),
         limit,
     )
 
 
-def _places(bench: Bench) -> tuple[np.ndarray, np.ndarray]:
+def _places(context: Evaluation) -> tuple[np.ndarray, np.ndarray]:
     """(n,) position in the gallery of each row's owner, and whether there is one."""
-    users, owner = bench.split.users, bench.model.user_ids
+    users, owner = context.split.users, context.model.user_ids
     place = np.minimum(np.searchsorted(users, owner), len(users) - 1)
     return place, users[place] == owner
 
 
-def _clipped(bench: Bench, sigma: float) -> Way:
-    if bench.settings.norm is None:
+def _clipped(context: Evaluation, sigma: float) -> Evaluated:
+    if context.settings.norm is None:
         raise InputError("no norm was given to clip to; it must be fixed without the data.")
-    mechanism = ClippedNoise(bench.settings.norm, sigma)
-    task = bench.task
+    mechanism = ClippedNoise(context.settings.norm, sigma)
+    task = context.task
     if task is not None:
         short = clip_norm(task.vectors, mechanism.norm)
         task_level = (
@@ -287,70 +338,70 @@ def _clipped(bench: Bench, sigma: float) -> Way:
             if task.norm is None
             else task.closed(task.head.logits(short), sigma)
         )
-    return Way(
+    return context.evaluated(
         f"clipped-noise-{sigma:.3g}",
         f"vectors clipped to norm {mechanism.norm:g}, then isotropic noise",
         {"norm": mechanism.norm, "sigma": sigma},
-        bench.battery.on_release(
-            lambda seed: mechanism.release(_vectors(bench), seed),
-            clip_norm(_vectors(bench), mechanism.norm),
+        context.battery.on_release(
+            lambda seed: mechanism.release(_vectors(context), seed),
+            clip_norm(_vectors(context), mechanism.norm),
             draws=_DRAWS,
         ),
         None if task is None else task_level,
-        mechanism.guarantee(bench.settings.delta),
+        mechanism.guarantee(context.settings.delta),
     )
 
 
-def _logit(bench: Bench, sigma: float) -> Way:
-    if bench.model.head is None:
+def _logit(context: Evaluation, sigma: float) -> Evaluated:
+    if context.model.head is None:
         raise InputError("needs a head.")
-    mechanism = LogitOnly(bench.model.head)
+    mechanism = LogitOnly(context.model.head)
 
     def release(seed: int) -> Float:
-        return mechanism.release(bench.model.representations, seed).reshape(
-            len(_vectors(bench)), -1
+        return mechanism.release(context.model.representations, seed).reshape(
+            len(_vectors(context)), -1
         )
 
-    return Way(
+    return context.evaluated(
         "logit-only",
         "only the logits leave the house",
         {},
-        bench.battery.on_release(release, projected=release(0).shape[1] < _FEW),
-        None if bench.task is None else bench.task.at(0.0),
+        context.battery.on_release(release, projected=release(0).shape[1] < _FEW),
+        None if context.task is None else context.task.at(0.0),
         mechanism.guarantee(),
-        limit=mechanism.exposed(bench.game.known),
+        limit=mechanism.exposed(context.game.known),
     )
 
 
-def _label(bench: Bench, sigma: float) -> Way:
-    classes = bench.model.classes
+def _label(context: Evaluation, sigma: float) -> Evaluated:
+    classes = context.model.classes
     if classes is None:
         raise InputError("needs a head.")
-    mechanism = LabelOnly(bench.model.head, classes)
+    mechanism = LabelOnly(context.model.head, classes)
 
     def release(seed: int) -> Float:
-        return np.eye(classes)[mechanism.release(bench.model.representations, seed)]
+        return np.eye(classes)[mechanism.release(context.model.representations, seed)]
 
     task = None
-    if bench.task is not None:
-        binary = bench.task.logits.ndim == 1
-        scores = release(0)[bench.task.rows, 1] - 0.5
-        task = bench.task.of_scores(scores) if binary else bench.task.at(0.0)
-    limit = mechanism.exposed(bench.game.known)
-    return Way(
+    if context.task is not None:
+        binary = context.task.logits.ndim == 1
+        scores = release(0)[context.task.rows, 1] - 0.5
+        task = context.task.of_scores(scores) if binary else context.task.at(0.0)
+    limit = mechanism.exposed(context.game.known)
+    return context.evaluated(
         "label-only",
         "only the predicted class leaves the house",
         {"classes": float(classes)},
-        bench.battery.on_release(release, projected=True),
+        context.battery.on_release(release, projected=True),
         task,
         limit.guarantee,
-        (mechanism.guarantee(len(bench.split.users)),),
+        (mechanism.guarantee(len(context.split.users)),),
         limit,
     )
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class ModelAudit:
     """All that was measured on one model.
 
     Attributes:
@@ -364,7 +415,7 @@ class Measured:
         utility: by effective sigma.
         radii: certified radii; None without a head.
         point: where to stand, under the rule of the settings.
-        ways: the candidates, the release as it is first.
+        candidates: all that were evaluated, the release as it is first.
         skipped: name and reason of what could not be measured.
     """
 
@@ -378,5 +429,5 @@ class Measured:
     utility: dict[float, TaskLevel]
     radii: RadiusStudy | None
     point: OperatingPoint
-    ways: tuple[Way, ...]
+    candidates: tuple[Evaluated, ...]
     skipped: dict[str, str]

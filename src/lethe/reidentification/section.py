@@ -12,7 +12,7 @@ from lethe.evidence.guarantee import Guarantee
 from lethe.reidentification.attack import Attack
 from lethe.reidentification.attackers import ALL, ATTACKERS, Attacker, allowed
 from lethe.reidentification.by_user import scaled
-from lethe.reidentification.candidates import RECOMMENDED, Measured, Way
+from lethe.reidentification.candidates import RECOMMENDED, Evaluated, ModelAudit
 from lethe.reidentification.clean import INPUTS
 from lethe.reidentification.radius import NOT_ANONYMITY, Radii
 from lethe.reidentification.settings import EmbeddingSettings
@@ -24,7 +24,7 @@ from lethe.reidentification.vectors import effective_sigma
 # The words of an audit of representations.
 
 
-def summary(measured: Sequence[Measured]) -> str:
+def summary(measured: Sequence[ModelAudit]) -> str:
     """What was audited, in one sentence."""
     first = measured[0]
     sizes = " and ".join(str(one.model.representations.shape[1]) for one in measured)
@@ -54,7 +54,7 @@ def threat_model(settings: EmbeddingSettings) -> dict[str, str]:
     }
 
 
-def attacks_run(first: Measured, settings: EmbeddingSettings) -> list[dict[str, Any]]:
+def attacks_run(first: ModelAudit, settings: EmbeddingSettings) -> list[dict[str, Any]]:
     """The attacks on clean vectors and under noise."""
     rows = [
         {
@@ -80,7 +80,7 @@ def attacks_run(first: Measured, settings: EmbeddingSettings) -> list[dict[str, 
     return rows
 
 
-def not_run(measured: Sequence[Measured], settings: EmbeddingSettings) -> list[dict[str, str]]:
+def not_run(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[dict[str, str]]:
     """What was left out, and why."""
     rows = [{"name": name, "why": why} for name, why in measured[0].clean.skipped.items()]
     rows += [
@@ -103,14 +103,14 @@ def not_run(measured: Sequence[Measured], settings: EmbeddingSettings) -> list[d
     return rows
 
 
-def utility_name(first: Measured) -> str:
+def utility_name(first: ModelAudit) -> str:
     """What utility is."""
     if first.task is None:
         return "not provided"
     return f"{first.task.measure} of one released draw"
 
 
-def operating_rule(settings: EmbeddingSettings, first: Measured) -> str:
+def operating_rule(settings: EmbeddingSettings, first: ModelAudit) -> str:
     """The rule that was fixed before the run."""
     measure = "utility" if first.task is None else first.task.measure
     return (
@@ -120,7 +120,7 @@ def operating_rule(settings: EmbeddingSettings, first: Measured) -> str:
     )
 
 
-def limits(measured: Sequence[Measured], settings: EmbeddingSettings) -> list[str]:
+def limits(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[str]:
     """What this audit cannot say."""
     said = [
         "Certificates of identification hold for one draw of one row of a person. Further draws "
@@ -145,7 +145,7 @@ def limits(measured: Sequence[Measured], settings: EmbeddingSettings) -> list[st
     return said
 
 
-def points(measured: Sequence[Measured]) -> list[str]:
+def points(measured: Sequence[ModelAudit]) -> list[str]:
     """Where to stand with each model."""
     said = [str(one.point)[:1].upper() + str(one.point)[1:] + "." for one in measured]
     if len(measured) == 1:
@@ -153,9 +153,9 @@ def points(measured: Sequence[Measured]) -> list[str]:
     return [f"{one.model.name}: {text}" for one, text in zip(measured, said, strict=True)]
 
 
-def plain_words(one: Measured, settings: EmbeddingSettings) -> list[str]:
+def plain_words(one: ModelAudit, settings: EmbeddingSettings) -> list[str]:
     """What was found on one model, for somebody who reads nothing else."""
-    judged, users = one.ways[0].judged, len(one.split.users)
+    judged, users = one.candidates[0].judged, len(one.split.users)
     lift, attacker = judged.risk.estimate, _named(judged.risk.attack)
     share, low, high = (100 * (x or 0) / users for x in (lift.value, lift.low, lift.high))
     if attacker.vectors == 1:
@@ -167,13 +167,13 @@ def plain_words(one: Measured, settings: EmbeddingSettings) -> list[str]:
         f"({low:.2g} to {high:.2g} %, allowing for {len(judged.attacks)} attacks); a random guess "
         f"identifies {100 / users:.2g} %. It knows {attacker.knows}."
     ]
-    way = next((way for way in one.ways if way.name == RECOMMENDED), None)
-    if way is not None and way.limit is not None:
+    noisy = next((e for e in one.candidates if e.candidate.name == RECOMMENDED), None)
+    if noisy is not None and noisy.limit is not None:
         words.append(
-            f"With the recommended noise the strongest attacker ({way.judged.risk.attack}) is "
-            f"{way.judged.risk.estimate.value:.3g} times as good as a guess "
-            f"({tier(way.judged.risk.estimate)}), and no attacker whatever names the owner of more "
-            f"than {1000 * way.limit.success:.3g} of 1,000 single released vectors."
+            f"With the recommended noise the strongest attacker ({noisy.judged.risk.attack}) is "
+            f"{noisy.judged.risk.estimate.value:.3g} times as good as a guess "
+            f"({tier(noisy.judged.risk.estimate)}), and no attacker whatever names the owner of "
+            f"more than {1000 * noisy.limit.success:.3g} of 1,000 single released vectors."
         )
     return words
 
@@ -186,7 +186,7 @@ Json = dict[str, Any]
 _BINS = 20
 
 
-def section(one: Measured, settings: EmbeddingSettings) -> Json:
+def section(one: ModelAudit, settings: EmbeddingSettings) -> Json:
     """The entry of one model in ``representations.models``."""
     rows, dimensions = one.model.representations.shape
     return {
@@ -254,7 +254,7 @@ def _exposure(found: Attack) -> Json:
     }
 
 
-def _controls(one: Measured) -> Json:
+def _controls(one: ModelAudit) -> Json:
     clean = one.clean
     strangers = clean.strangers
     found: Json = {
@@ -277,9 +277,11 @@ def _controls(one: Measured) -> Json:
     return found
 
 
-def _level(level: Level, one: Measured, settings: EmbeddingSettings) -> Json:
-    way = next((w for w in one.ways if w.sigma == level.sigma and w.sigma > 0), None)
-    best = next((g for g in _limits(way) if "confidence" in g.parameters), None) if way else None
+def _level(level: Level, one: ModelAudit, settings: EmbeddingSettings) -> Json:
+    noisy = next((e for e in one.candidates if e.sigma == level.sigma and e.sigma > 0), None)
+    best = (
+        next((g for g in _limits(noisy) if "confidence" in g.parameters), None) if noisy else None
+    )
     shares = (level.share, *level.others)
     return {
         "sigma": level.sigma,
@@ -316,12 +318,12 @@ def _attacks(level: Level) -> Json:
     }
 
 
-def _limits(way: Way) -> list[Guarantee]:
-    every = (way.guarantee, *way.further)
-    return [one for one in every if one.kind == "identification-bound"]
+def _limits(noisy: Evaluated) -> list[Guarantee]:
+    every = (noisy.candidate.guarantee, *noisy.candidate.further)
+    return [label for label in every if label.kind == "identification-bound"]
 
 
-def _surface(one: Measured, settings: EmbeddingSettings) -> list[Json]:
+def _surface(one: ModelAudit, settings: EmbeddingSettings) -> list[Json]:
     cells = []
     for sigma in settings.surface:
         for draws in settings.averaged:
@@ -340,7 +342,7 @@ def _surface(one: Measured, settings: EmbeddingSettings) -> list[Json]:
     return cells
 
 
-def _utility(one: Measured, settings: EmbeddingSettings) -> Json:
+def _utility(one: ModelAudit, settings: EmbeddingSettings) -> Json:
     if one.task is None:
         missing = "a head" if one.model.head is None else "labels"
         return {"refused": f"utility needs head and labels: {missing} would have to be given"}
@@ -387,7 +389,7 @@ def _task(level: TaskLevel, sigma: float) -> Json:
     return found
 
 
-def _radii(one: Measured) -> Json:
+def _radii(one: ModelAudit) -> Json:
     study = one.radii
     if study is None:
         return {"refused": "certified radii need a head; there is none here"}

@@ -174,7 +174,7 @@ def attack_curve(
         confidence: two-sided, of each interval by itself.
         seed: of the noise: the same vectors at every sigma.
         progress: called with (sigma, draws so far).
-        batch: a faster way to the same hits as `attack` (see `pooled.pooled_attack`).
+        batch: a faster way to the same hits as `attack` (see `sweep.pooled_attack`).
         further: adds what other attackers find at a level, so that thresholds look at the worst.
 
     Raises:
