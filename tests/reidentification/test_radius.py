@@ -14,7 +14,6 @@ from torch import nn
 from lethe.errors import InputError
 from lethe.reidentification.radius import (
     certified_accuracy,
-    draws_needed,
     linear_radii,
     radius_cap,
     sampled_radii,
@@ -107,13 +106,6 @@ def test_the_cap_is_reached_and_never_passed():
         found = sampled_radii(head, [[50.0, 0.0], [0.1, 0.0]], 1.0, runner_up=runner_up)
         assert found.radius[0] == pytest.approx(found.cap)
         assert found.radius.max() <= found.cap
-
-
-def test_draws_needed_is_the_least_number_that_reaches():
-    for radius in (0.5, 2.0, 3.3):
-        n = draws_needed(radius, 1.0, 0.001)
-        assert radius_cap(1.0, n, 0.001) >= radius - 1e-9
-        assert radius_cap(1.0, n - 1, 0.001) < radius
 
 
 @pytest.mark.parametrize("selection", [0, 100])
@@ -231,7 +223,6 @@ def test_certified_accuracy_falls_with_distance_and_counts_people():
         (lambda: sampled_radii(([1.0], 0.0), [[1.0]], 0.0), "sigma"),
         (lambda: sampled_radii(([1.0], 0.0), [[1.0]], 1.0, alpha=1.0), "alpha"),
         (lambda: sampled_radii(([1.0], 0.0), [[1.0]], 1.0, runner_up="best"), "runner_up"),
-        (lambda: draws_needed(50.0, 1.0), "no number of draws"),
         (lambda: certified_accuracy(linear_radii(([1.0], 0.0), [[1.0]]), [1, 1], [0]), "labels"),
     ],
 )

@@ -18,14 +18,11 @@ from lethe.reidentification.released import AnyHead, LinearHead
 from lethe.reidentification.task import drawn_utility
 from lethe.reidentification.utility import (
     average_precision,
-    binormal_auc,
     chance_of_one,
-    clean_auc,
     expected_accuracy,
     expected_auc,
     expected_counts,
     pair_share,
-    smoothed_auc,
     smoothed_calibration,
 )
 
@@ -34,28 +31,6 @@ def logits(seed=0, n=600, gap=0.5):
     rng = np.random.default_rng([seed, 30])
     labels = (rng.random(n) < 0.4).astype(int)
     return rng.normal(size=n) * 0.7 + gap * labels, labels
-
-
-@pytest.mark.parametrize(
-    ("gap", "spread", "norm", "printed"),
-    [
-        (0.2886 + 0.2029, (0.7072, 0.6459), 0.3147, (0.6961, 0.6914, 0.6792, 0.6465, 0.6176)),
-        (0.2575 + 0.2246, (0.6903, 0.6238), 0.5291, (0.6978, 0.6846, 0.6568, 0.6078, 0.5786)),
-    ],
-    ids=["MLP", "LSTM"],
-)
-def test_the_binormal_aucs_of_the_printed_logit_statistics(gap, spread, norm, printed):
-    for sigma, value in zip((0, 0.5, 1, 2, 3), printed, strict=True):
-        assert binormal_auc(gap, *spread, sigma * norm) == pytest.approx(value, abs=1e-4)
-
-
-def test_the_smoothed_auc_is_the_clean_one_at_every_sigma():
-    """Also where Phi is 1 for half of them, which ties them and costs 0.05 (shown)."""
-    z, labels = logits(n=3000)
-    clean = roc_auc_score(labels, z)
-    for scale in (1e-12, 0.003, 0.1, 1.0, 100.0):
-        assert smoothed_auc(z, labels, scale).value == pytest.approx(clean, abs=1e-12)
-    assert clean - roc_auc_score(labels, ndtr(z / 0.003)) > 0.02
 
 
 def pairs(x, y, width):
@@ -100,7 +75,7 @@ def test_expected_auc_and_accuracy_are_those_of_drawn_noise(scale):
     z, labels = logits()
     rng = np.random.default_rng([0, 33])
     noisy = [z + scale * rng.normal(size=len(z)) for _ in range(150)]
-    drawn = np.array([[clean_auc(v, labels), ((v > 0) == labels).mean()] for v in noisy])
+    drawn = np.array([[roc_auc_score(labels, v), ((v > 0) == labels).mean()] for v in noisy])
     error = 4 * drawn.std(axis=0, ddof=1) / math.sqrt(len(drawn))
     assert expected_auc(z, labels, scale).value == pytest.approx(drawn[:, 0].mean(), abs=error[0])
     assert expected_accuracy(z, labels, scale).value == pytest.approx(
@@ -118,7 +93,6 @@ def test_without_noise_they_are_the_clean_ones_ties_half():
     z, labels = logits()
     z = z.round(1)
     assert expected_auc(z, labels, 0.0).value == pytest.approx(roc_auc_score(labels, z), abs=1e-12)
-    assert clean_auc(z, labels) == pytest.approx(roc_auc_score(labels, z), abs=1e-12)
     assert expected_accuracy(z, labels, 0.0).value == pytest.approx(((z > 0) == labels).mean())
     assert chance_of_one([0.0, 1.0], 0.0).tolist() == [0.0, 1.0]
     assert chance_of_one([0.0, 1.0], [1.0, 0.0]).tolist() == [0.5, 1.0]
@@ -271,10 +245,8 @@ def test_no_hit_leaves_the_limit_of_the_users_alone():
         (lambda: expected_auc([1.0, 2.0], [1], 1.0), InputError, "one for each row"),
         (lambda: expected_auc([1.0, math.nan], [0, 1], 1.0), InputError, "finite"),
         (lambda: expected_auc([1.0, 2.0], [0, 1], -1.0), InputError, "scale"),
-        (lambda: smoothed_auc([1.0, 2.0], [0, 1], 0.0), InputError, "scale"),
         (lambda: expected_accuracy([1.0, 2.0], [0, 1], [1.0, -1.0]), InputError, "scale"),
         (lambda: expected_auc([1.0, 2.0], [0, 1], 1.0, users=[1, 1]), NotMeasurable, "2 users"),
-        (lambda: binormal_auc(1.0, 0.0, 0.0), InputError, "spread"),
         (lambda: share_of_users([3.0, 0.0], [2, 2]), InputError, "hits"),
         (lambda: share_of_users([1.0], [2]), NotMeasurable, "2 users"),
         (lambda: share_of_users([1.0, 0.0], [1e20, 1.0]), NotMeasurable, "holds all trials"),

@@ -8,7 +8,6 @@ can be told apart all the same. What bounds that stands in `certificates`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -199,22 +198,6 @@ def radius_cap(
     own = low_level ** (1 / draws)
     other = 1 - own if high_level is None else min(1 - own, 1 - high_level ** (1 / draws))
     return max(0.0, float(sigma / 2 * (ndtri(own) - ndtri(other))))
-
-
-def draws_needed(radius: float, sigma: float, alpha: float = 0.001) -> int:
-    """The fewest draws whose cap reaches a radius, with the class picked on separate draws.
-
-    >>> draws_needed(2.4, 1.0)
-    840
-    """
-    check_between("radius", radius, 0, math.inf, open_low=True, open_high=True)
-    check_sigma(sigma, positive=True)
-    check_between("alpha", alpha, 0, 1, open_low=True, open_high=True)
-    # ln Phi(x) by its own tail: Phi itself is 1 above 8.3.
-    tail = float(ndtr(-radius / sigma))
-    if tail == 0:
-        raise InputError(f"radius={radius:g} is {radius / sigma:g} sigma: no number of draws does.")
-    return math.ceil(math.log(alpha) / math.log1p(-tail))
 
 
 def certified_accuracy(

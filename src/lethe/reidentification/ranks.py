@@ -180,7 +180,7 @@ def ranks(
     All vectors are brought to the gallery's centre in float64. Scores are taken in float32 with a
     bound on their error, and every pair within the bound is decided in float64, so the ranks are
     those of a float64 computation even where vectors sit so close together that float32 alone
-    changes most ranks (see `lethe.reidentification.conditioning`). Two users are tied when their
+    changes most ranks (see `clean.Conditioning`). Two users are tied when their
     float64 scores differ by no more than rounding explains. Backends could only differ in a pair
     whose scores differ by the tie tolerance itself, to the last digits of float64.
 

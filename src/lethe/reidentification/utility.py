@@ -18,7 +18,6 @@ from scipy.special import log_ndtr, ndtr
 
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.roc import auc
 from lethe.reidentification.by_user import Linear, mean_by_user
 from lethe.reidentification.vectors import Float, check_binary, check_sigma
 
@@ -201,30 +200,6 @@ def linear_auc(
     return Linear(value, influence, beaten.error, method)
 
 
-def smoothed_auc(
-    logits: ArrayLike,
-    labels: ArrayLike,
-    scale: float,
-    *,
-    users: ArrayLike | None = None,
-    confidence: float = 0.95,
-) -> Estimate:
-    """AUC of the published probability Phi(z / scale): that of z itself, whatever the scale.
-
-    Ranked on z, for Phi is exactly 1 above 8.3 in floating point and ties there. It is what the
-    holder of the clean vector keeps, not a utility of anybody who sees noise.
-
-    Args:
-        logits, labels, users, confidence: as in `expected_auc`.
-        scale: sigma ||w||, > 0; checked, and without influence.
-
-    >>> smoothed_auc([0.1, 0.2, 0.3], [0, 1, 1], scale=1e-9).value
-    1.0
-    """
-    _check_scale(scale, positive=True)
-    return expected_auc(logits, labels, 0.0, users=users, confidence=confidence)
-
-
 def expected_accuracy(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -323,28 +298,6 @@ def smoothed_calibration(
     )
 
 
-def binormal_auc(
-    mean_gap: float, sd_positive: float, sd_negative: float, scale: float = 0.0
-) -> float:
-    """AUC if the logits of both labels are normal: Phi(gap / sqrt(s+^2 + s-^2 + 2 scale^2)).
-
-    Args:
-        mean_gap: mean logit of positives minus that of negatives.
-        sd_positive: sd of the positives' logits, >= 0.
-        sd_negative: sd of the negatives' logits, >= 0; not all three spreads are 0.
-        scale: sigma ||w|| / sqrt(M), >= 0.
-
-    >>> round(binormal_auc(0.2886 + 0.2029, 0.7072, 0.6459), 4)
-    0.6961
-    """
-    check_at_least("sd_positive", sd_positive, 0)
-    check_at_least("sd_negative", sd_negative, 0)
-    _check_scale(scale)
-    spread = math.sqrt(sd_positive**2 + sd_negative**2 + 2 * scale**2)
-    check_between("the spread of the logits", spread, 0, math.inf, open_low=True, open_high=True)
-    return float(ndtr(mean_gap / spread))
-
-
 def average_precision(score: ArrayLike, labels: ArrayLike) -> float:
     """Area under precision against recall, in steps; tied scores make one step together.
 
@@ -357,12 +310,6 @@ def average_precision(score: ArrayLike, labels: ArrayLike) -> float:
     hits = np.cumsum(positive[order])[last]
     gained = np.diff(hits, prepend=0) / hits[-1]
     return float((gained * hits / (last + 1)).sum())
-
-
-def clean_auc(logits: ArrayLike, labels: ArrayLike) -> float:
-    """AUC of the clean logits, ties counted half."""
-    z, positive = _checked(logits, labels)
-    return auc(positive, z)
 
 
 def equal_cost_levels(
