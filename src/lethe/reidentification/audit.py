@@ -77,9 +77,9 @@ class VectorsSubject(Subject):
         """Every candidate by its name in the document."""
         several = len(self.measured) > 1
         return {
-            _label(one, evaluated.candidate.name, several): (one, evaluated)
-            for one in self.measured
-            for evaluated in one.candidates
+            _label(audit, evaluated.candidate.name, several): (audit, evaluated)
+            for audit in self.measured
+            for evaluated in audit.candidates
         }
 
     def candidates(self) -> Sequence[Candidate]:
@@ -114,7 +114,7 @@ class VectorsSubject(Subject):
         return Facts(
             subject={
                 "release": "embeddings",
-                "name": ", ".join(one.model.name for one in measured),
+                "name": ", ".join(audit.model.name for audit in measured),
                 "summary": summary(measured),
             },
             threat_model=threat_model(settings),
@@ -126,13 +126,13 @@ class VectorsSubject(Subject):
             operating_rule=operating_rule(settings, first),
             margin=settings.margin,
             skipped=[
-                {"name": _label(one, name, several), "why": why}
-                for one in measured
-                for name, why in one.skipped.items()
+                {"name": _label(audit, name, several), "why": why}
+                for audit in measured
+                for name, why in audit.skipped.items()
             ],
             keep_records=settings.keep_records,
             exposed=_exposed(measured, settings) if settings.keep_records else [],
-            checks=[check for one in measured for check in _checks(one, several, settings)],
+            checks=[check for audit in measured for check in _checks(audit, several, settings)],
             limits=limits(measured, settings),
             reproduction={
                 "seed": settings.seed,
@@ -150,14 +150,14 @@ class VectorsSubject(Subject):
                 "representations": {
                     "rule": operating_rule(settings, first),
                     "metric": settings.metric,
-                    "models": [section(one, settings) for one in measured],
+                    "models": [section(audit, settings) for audit in measured],
                 }
             },
         )
 
 
-def _label(one: ModelAudit, name: str, several: bool) -> str:
-    return f"{one.model.name}: {name}" if several else name
+def _label(audit: ModelAudit, name: str, several: bool) -> str:
+    return f"{audit.model.name}: {name}" if several else name
 
 
 def _needs(
@@ -169,8 +169,8 @@ def _needs(
         rule = ruling.rule
         if ruling.outcome != UNDECIDED or rule.on_width or rule.metric not in ("lift", "top-1"):
             continue
-        one, evaluated = named[ruling.candidate]
-        people = len(one.split.users)
+        audit, evaluated = named[ruling.candidate]
+        people = len(audit.split.users)
         share = rule.limit / people if rule.metric == "lift" else rule.limit
         if not 0 < share < 1 or not isinstance(ruling.evidence, Estimate):
             continue
@@ -202,8 +202,10 @@ def _data(measured: Sequence[ModelAudit]) -> Json:
         "people_with_too_few_rows": first.split.left_out,
         "gallery_rows": len(first.split.gallery_rows),
         "probes": len(first.split.probe_rows),
-        "dimensions": {one.model.name: int(one.model.representations.shape[1]) for one in measured},
-        "notes": [note for one in measured for note in one.model.notes],
+        "dimensions": {
+            audit.model.name: int(audit.model.representations.shape[1]) for audit in measured
+        },
+        "notes": [note for audit in measured for note in audit.model.notes],
         "fingerprint": hash_array(first.model.representations),
     }
 
@@ -214,20 +216,20 @@ def people(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[
     It is personal data: it says who is recognised.
     """
     rows: list[Json] = []
-    for one in measured:
-        found = one.clean.attacks[settings.metric].exposure
-        order = np.lexsort((-found.bits, -found.named))
+    for audit in measured:
+        exposure = audit.clean.attacks[settings.metric].exposure
+        order = np.lexsort((-exposure.bits, -exposure.named))
         rows += [
             {
                 "rank": rank,
-                "model": one.model.name,
-                "id": str(one.split.users[found.user[at]]),
-                "probes": int(found.probes[at]),
-                "named": float(found.named[at]),
-                "median_rank": float(found.rank[at]),
-                "bits": float(found.bits[at]),
+                "model": audit.model.name,
+                "id": str(audit.split.users[exposure.user[place]]),
+                "probes": int(exposure.probes[place]),
+                "named": float(exposure.named[place]),
+                "median_rank": float(exposure.rank[place]),
+                "bits": float(exposure.bits[place]),
             }
-            for rank, at in enumerate(order.tolist(), start=1)
+            for rank, place in enumerate(order.tolist(), start=1)
         ]
     return rows
 
@@ -276,25 +278,25 @@ def _permuted(on: str, lifts: Mapping[str, Estimate]) -> list[Json]:
     return rows
 
 
-def _checks(one: ModelAudit, several: bool, settings: EmbeddingSettings) -> list[Json]:
+def _checks(audit: ModelAudit, several: bool, settings: EmbeddingSettings) -> list[Json]:
     """Self-checks of one model."""
-    on = _label(one, one.candidates[0].candidate.name, several)
-    clean = one.clean
+    on = _label(audit, audit.candidates[0].candidate.name, several)
+    clean = audit.clean
     best = clean.attacks[settings.metric]
     beyond = [
         f"{level.sigma:g}"
-        for level in one.curve.levels
-        if (level.share.low or 0.0) > one.bounds[level.sigma]
+        for level in audit.curve.levels
+        if (level.share.low or 0.0) > audit.bounds[level.sigma]
     ]
     single = {attacker.name for attacker in ATTACKERS if attacker.vectors == 1}
     above = [
         f"{evaluated.candidate.name} ({result.attack})"
-        for evaluated in one.candidates
+        for evaluated in audit.candidates
         for result in evaluated.judged.attacks
         if evaluated.limit is not None
         and result.attack in single
         and isinstance(result.estimate, Estimate)
-        and (result.estimate.low or 0.0) > evaluated.limit.success * len(one.split.users)
+        and (result.estimate.low or 0.0) > evaluated.limit.success * len(audit.split.users)
     ]
     broken = [*beyond, *above]
     checks = [

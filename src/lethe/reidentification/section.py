@@ -27,7 +27,7 @@ from lethe.reidentification.vectors import effective_sigma
 def summary(measured: Sequence[ModelAudit]) -> str:
     """What was audited, in one sentence."""
     first = measured[0]
-    sizes = " and ".join(str(one.model.representations.shape[1]) for one in measured)
+    sizes = " and ".join(str(audit.model.representations.shape[1]) for audit in measured)
     return (
         f"{len(first.model.user_ids):,} vectors of {sizes} dimensions; "
         f"{len(first.split.probe_rows):,} of them to be named among {len(first.split.users):,} "
@@ -137,25 +137,25 @@ def limits(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[
             "No bound on how far two vectors differ was given, so no differential privacy is "
             "claimed for any noise."
         )
-    for one in measured:
-        if one.task is None:
+    for audit in measured:
+        if audit.task is None:
             said.append(
-                f"{one.model.name}: head or labels are missing, so utility was not measured."
+                f"{audit.model.name}: head or labels are missing, so utility was not measured."
             )
     return said
 
 
 def points(measured: Sequence[ModelAudit]) -> list[str]:
     """Where to stand with each model."""
-    said = [str(one.point)[:1].upper() + str(one.point)[1:] + "." for one in measured]
+    said = [str(audit.point)[:1].upper() + str(audit.point)[1:] + "." for audit in measured]
     if len(measured) == 1:
         return said
-    return [f"{one.model.name}: {text}" for one, text in zip(measured, said, strict=True)]
+    return [f"{audit.model.name}: {text}" for audit, text in zip(measured, said, strict=True)]
 
 
-def plain_words(one: ModelAudit, settings: EmbeddingSettings) -> list[str]:
+def plain_words(audit: ModelAudit, settings: EmbeddingSettings) -> list[str]:
     """What was found on one model, for somebody who reads nothing else."""
-    judged, users = one.candidates[0].judged, len(one.split.users)
+    judged, users = audit.candidates[0].judged, len(audit.split.users)
     lift, attacker = judged.risk.estimate, _named(judged.risk.attack)
     share, low, high = (100 * (x or 0) / users for x in (lift.value, lift.low, lift.high))
     if attacker.vectors == 1:
@@ -167,7 +167,7 @@ def plain_words(one: ModelAudit, settings: EmbeddingSettings) -> list[str]:
         f"({low:.2g} to {high:.2g} %, allowing for {len(judged.attacks)} attacks); a random guess "
         f"identifies {100 / users:.2g} %. It knows {attacker.knows}."
     ]
-    noisy = next((e for e in one.candidates if e.candidate.name == RECOMMENDED), None)
+    noisy = next((e for e in audit.candidates if e.candidate.name == RECOMMENDED), None)
     if noisy is not None and noisy.limit is not None:
         words.append(
             f"With the recommended noise the strongest attacker ({noisy.judged.risk.attack}) is "
@@ -186,76 +186,76 @@ Json = dict[str, Any]
 _BINS = 20
 
 
-def section(one: ModelAudit, settings: EmbeddingSettings) -> Json:
+def section(audit: ModelAudit, settings: EmbeddingSettings) -> Json:
     """The entry of one model in ``representations.models``."""
-    rows, dimensions = one.model.representations.shape
+    rows, dimensions = audit.model.representations.shape
     return {
-        "name": one.model.name,
-        "words": plain_words(one, settings),
+        "name": audit.model.name,
+        "words": plain_words(audit, settings),
         "rows": rows,
-        "people": len(np.unique(one.model.user_ids)),
+        "people": len(np.unique(audit.model.user_ids)),
         "dimensions": dimensions,
-        "scale": {"rms": one.clean.rms},
-        "attacks": [named(name, found) for name, found in one.clean.attacks.items()],
-        "exposure": _exposure(one.clean.attacks[settings.metric]),
-        "controls": _controls(one),
+        "scale": {"rms": audit.clean.rms},
+        "attacks": [named(name, attack) for name, attack in audit.clean.attacks.items()],
+        "exposure": _exposure(audit.clean.attacks[settings.metric]),
+        "controls": _controls(audit),
         "geometry": {
             metric: dict(zip(("low", "median", "high"), apart, strict=True))
-            for metric, apart in one.clean.nearest.items()
+            for metric, apart in audit.clean.nearest.items()
         },
-        "levels": [_level(level, one, settings) for level in one.curve.levels],
-        "surface": _surface(one, settings),
-        "utility": _utility(one, settings),
-        "radii": _radii(one),
+        "levels": [_level(level, audit, settings) for level in audit.curve.levels],
+        "surface": _surface(audit, settings),
+        "utility": _utility(audit, settings),
+        "radii": _radii(audit),
         "point": {
-            "privacy": one.point.privacy,
-            "utility": one.point.utility,
-            "recommended": one.point.recommended,
-            "words": str(one.point),
+            "privacy": audit.point.privacy,
+            "utility": audit.point.utility,
+            "recommended": audit.point.recommended,
+            "words": str(audit.point),
         },
-        "skipped": one.skipped,
+        "skipped": audit.skipped,
     }
 
 
-def named(name: str, found: Attack) -> Json:
+def named(name: str, attack: Attack) -> Json:
     """One attack in numbers; nothing in it names a person."""
     return {
         "name": name,
-        "users": found.users,
-        "probes": found.probes,
-        "people": found.people,
-        "top": {str(k): one.to_json() for k, one in found.top.items()},
-        "lift": {str(k): one.to_json() for k, one in found.lift.items()},
-        "common": {str(size): one.to_json() for size, one in found.common.items()},
-        "mrr": found.mrr.to_json(),
-        "mean_rank": found.mean_rank.to_json(),
-        "median_rank": found.median_rank.to_json(),
-        "percentile": found.percentile.to_json(),
-        "bits": found.bits.to_json(),
-        "always": found.always.to_json(),
-        "never": found.never.to_json(),
-        "tie_share": found.tie_share,
+        "users": attack.users,
+        "probes": attack.probes,
+        "people": attack.people,
+        "top": {str(k): share.to_json() for k, share in attack.top.items()},
+        "lift": {str(k): share.to_json() for k, share in attack.lift.items()},
+        "common": {str(size): share.to_json() for size, share in attack.common.items()},
+        "mrr": attack.mrr.to_json(),
+        "mean_rank": attack.mean_rank.to_json(),
+        "median_rank": attack.median_rank.to_json(),
+        "percentile": attack.percentile.to_json(),
+        "bits": attack.bits.to_json(),
+        "always": attack.always.to_json(),
+        "never": attack.never.to_json(),
+        "tie_share": attack.tie_share,
         "chance": {
-            "mrr": found.chance.mrr,
-            "mean_rank": found.chance.mean_rank,
-            "top": {str(k): found.chance.top(k) for k in found.top},
+            "mrr": attack.chance.mrr,
+            "mean_rank": attack.chance.mean_rank,
+            "top": {str(k): attack.chance.top(k) for k in attack.top},
         },
     }
 
 
-def _exposure(found: Attack) -> Json:
+def _exposure(attack: Attack) -> Json:
     """How exposure is spread over people: counts, which single nobody out by name."""
-    counts, edges = np.histogram(found.exposure.named, bins=_BINS, range=(0, 1))
-    bits = np.quantile(found.exposure.bits, [0.05, 0.5, 0.95])
+    counts, edges = np.histogram(attack.exposure.named, bins=_BINS, range=(0, 1))
+    bits = np.quantile(attack.exposure.bits, [0.05, 0.5, 0.95])
     return {
         "named": {"edges": edges.tolist(), "counts": counts.tolist()},
         "bits": dict(zip(("low", "median", "high"), bits.tolist(), strict=True)),
-        "bits_that_name": float(np.log2(found.users)),
+        "bits_that_name": float(np.log2(attack.users)),
     }
 
 
-def _controls(one: ModelAudit) -> Json:
-    clean = one.clean
+def _controls(audit: ModelAudit) -> Json:
+    clean = audit.clean
     strangers = clean.strangers
     found: Json = {
         "permuted_lift": {name: lift.to_json() for name, lift in clean.permuted.items()},
@@ -277,15 +277,15 @@ def _controls(one: ModelAudit) -> Json:
     return found
 
 
-def _level(level: Level, one: ModelAudit, settings: EmbeddingSettings) -> Json:
-    noisy = next((e for e in one.candidates if e.sigma == level.sigma and e.sigma > 0), None)
+def _level(level: Level, audit: ModelAudit, settings: EmbeddingSettings) -> Json:
+    noisy = next((e for e in audit.candidates if e.sigma == level.sigma and e.sigma > 0), None)
     best = (
         next((g for g in _limits(noisy) if "confidence" in g.parameters), None) if noisy else None
     )
     shares = (level.share, *level.others)
     return {
         "sigma": level.sigma,
-        "relative": level.sigma / one.clean.rms if one.clean.rms > 0 else 0.0,
+        "relative": level.sigma / audit.clean.rms if audit.clean.rms > 0 else 0.0,
         "asked": level.sigma in settings.sigmas,
         "tier": tier(level.worst),
         "draws": level.draws,
@@ -294,7 +294,7 @@ def _level(level: Level, one: ModelAudit, settings: EmbeddingSettings) -> Json:
         "lift": level.lift.to_json(),
         "risk": level.worst.to_json(),
         **_attacks(level),
-        "bound": one.bounds.get(level.sigma),
+        "bound": audit.bounds.get(level.sigma),
         "optimal": None
         if best is None
         else Estimate(
@@ -323,18 +323,18 @@ def _limits(noisy: Evaluated) -> list[Guarantee]:
     return [label for label in every if label.kind == "identification-bound"]
 
 
-def _surface(one: ModelAudit, settings: EmbeddingSettings) -> list[Json]:
+def _surface(audit: ModelAudit, settings: EmbeddingSettings) -> list[Json]:
     cells = []
     for sigma in settings.surface:
         for draws in settings.averaged:
-            level = one.curve.at(sigma, draws)
-            utility = one.utility.get(level.sigma)
+            level = audit.curve.at(sigma, draws)
+            utility = audit.utility.get(level.sigma)
             cells.append(
                 {
                     "sigma": sigma,
                     "draws": draws,
                     "effective": level.sigma,
-                    "top_1": scaled(level.worst, 1 / len(one.split.users)).to_json(),
+                    "top_1": scaled(level.worst, 1 / len(audit.split.users)).to_json(),
                     "lift": level.worst.to_json(),
                     "utility": None if utility is None else utility.value.to_json(),
                 }
@@ -342,28 +342,28 @@ def _surface(one: ModelAudit, settings: EmbeddingSettings) -> list[Json]:
     return cells
 
 
-def _utility(one: ModelAudit, settings: EmbeddingSettings) -> Json:
-    if one.task is None:
-        missing = "a head" if one.model.head is None else "labels"
+def _utility(audit: ModelAudit, settings: EmbeddingSettings) -> Json:
+    if audit.task is None:
+        missing = "a head" if audit.model.head is None else "labels"
         return {"refused": f"utility needs head and labels: {missing} would have to be given"}
-    clean = one.utility[0.0]
+    clean = audit.utility[0.0]
     averaged = {}
     for draws in settings.averaged:
         found = [
-            (sigma, one.utility.get(float(f"{effective_sigma(sigma, draws):.12g}")))
+            (sigma, audit.utility.get(float(f"{effective_sigma(sigma, draws):.12g}")))
             for sigma in settings.sigmas
         ]
         averaged[str(draws)] = [
             {"sigma": sigma, "value": level.value.to_json()} for sigma, level in found if level
         ]
     return {
-        "measure": one.task.measure,
+        "measure": audit.task.measure,
         "floor": settings.floor,
-        "head_norm": one.task.norm,
-        "closed_form": one.task.norm is not None,
+        "head_norm": audit.task.norm,
+        "closed_form": audit.task.norm is not None,
         # A monotone function of the clean logit: the same at every sigma.
-        "smoothed": clean.value.to_json() if one.task.norm is not None else None,
-        "levels": [_task(one.utility[s], s) for s in settings.sigmas if s in one.utility],
+        "smoothed": clean.value.to_json() if audit.task.norm is not None else None,
+        "levels": [_task(audit.utility[s], s) for s in settings.sigmas if s in audit.utility],
         "averaged": averaged,
     }
 
@@ -389,8 +389,8 @@ def _task(level: TaskLevel, sigma: float) -> Json:
     return found
 
 
-def _radii(one: ModelAudit) -> Json:
-    study = one.radii
+def _radii(audit: ModelAudit) -> Json:
+    study = audit.radii
     if study is None:
         return {"refused": "certified radii need a head; there is none here"}
     every = [*([] if study.closed is None else [study.closed]), *study.sampled.values()]
