@@ -7,7 +7,8 @@ write. Nothing else composes findings, judges a rule or says what an outcome mea
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,8 +105,13 @@ class Subject(abc.ABC):
         """Everything that is not a number of a candidate."""
 
     @abc.abstractmethod
-    def candidates(self) -> Sequence[Candidate]:
+    def candidates(self) -> Iterable[Candidate]:
         """The measured candidates, the baseline first; none where one thing is tested alone."""
+
+    @functools.cached_property
+    def all_candidates(self) -> tuple[Candidate, ...]:
+        """The same, made once."""
+        return tuple(self.candidates())
 
     @abc.abstractmethod
     def words(self, verdict: Verdict) -> Sequence[str]:
@@ -113,12 +119,12 @@ class Subject(abc.ABC):
 
     def evidence(self, candidate: str, rule: Rule) -> Measured | None:
         """What a rule judges on a candidate; None if it was not measured."""
-        found = next((one for one in self.candidates() if one.name == candidate), None)
+        found = next((one for one in self.all_candidates if one.name == candidate), None)
         return None if found is None else found.measures.get(rule.quantity)
 
     def judged(self, release: str) -> Sequence[str]:
         """Names of the candidates that `release` means."""
-        return [one.name for one in self.candidates() if release in (one.name, one.short_name)]
+        return [one.name for one in self.all_candidates if release in (one.name, one.short_name)]
 
     def recommended(self, frontier: Frontier) -> str | None:
         """The candidate to take, by the rule that was fixed before the run."""
@@ -132,7 +138,7 @@ class Subject(abc.ABC):
         """What is proven, one entry a claim."""
         return [
             {"candidate": one.name, "guarantee": guarantee.to_json()}
-            for one in self.candidates()
+            for one in self.all_candidates
             for guarantee in (one.guarantee, *one.further)
         ]
 
@@ -148,7 +154,7 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
     Raises:
         InputError: there is no such candidate.
     """
-    facts, candidates = subject.facts(), subject.candidates()
+    facts, candidates = subject.facts(), subject.all_candidates
     judged = subject.judged(release)
     if not judged:
         names = [one.name for one in candidates]

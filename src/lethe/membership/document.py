@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -151,10 +150,6 @@ class ModelSubject(Subject):
         return run(self, self.settings.rules(), self.settings.release)
 
     def candidates(self) -> Sequence[Candidate]:
-        return self._candidates
-
-    @functools.cached_property
-    def _candidates(self) -> Sequence[Candidate]:
         classes = None if self.data is None else self.data.classes
         return [_candidate(one, self.settings, classes, self.spec) for one in self.measured]
 
@@ -192,7 +187,7 @@ class ModelSubject(Subject):
             else (),
             checks=[check.to_json(one.name) for one in self.measured for check in one.checks],
             limits=texts.limits(
-                plain.shadows, () if self.data is None else self.data.notes, self.candidates()
+                plain.shadows, () if self.data is None else self.data.notes, self.all_candidates
             ),
             reproduction={
                 "seed": settings.seed,
