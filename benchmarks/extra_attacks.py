@@ -28,8 +28,8 @@ from common import RESULTS, load, save
 
 import lethe
 from lethe.data.dataset import Dataset
-from lethe.membership.attacks import score
-from lethe.membership.label_only import (
+from lethe.membership.attacks.quantile import LEARNERS, quantile_scores
+from lethe.membership.attacks.simple import (
     calibrated_robustness_scores,
     gap_scores,
     noisy_copies,
@@ -38,7 +38,7 @@ from lethe.membership.label_only import (
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.measure import measure_scores
 from lethe.membership.multi_query import multi_query_scores
-from lethe.membership.quantile import LEARNERS, quantile_scores
+from lethe.membership.scoring import score
 from lethe.training.design import holdout
 from lethe.training.recipe import TorchRecipe, Treatment
 from lethe.training.shadows import Shadows, Spec, chunk_jobs, train_chunk

@@ -26,7 +26,7 @@ from common import RESULTS, load, save
 
 import lethe
 from lethe.data.dataset import Dataset
-from lethe.membership.attacks import ATTACKS, REFERENCE_FREE
+from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.audit import Silent, Trainer, baseline_spec
 from lethe.membership.measure import FPRS, AttackResult, measure_scores
 from lethe.membership.scoring import score_targets
@@ -227,7 +227,7 @@ def main() -> None:
             names = [
                 each
                 for each in options.attacks
-                if models == BUDGETS[0] or each not in REFERENCE_FREE
+                if models == BUDGETS[0] or not ATTACKS[each].reference_free
             ]
             row[str(models)] = budget(part(shadows, slice(0, models)), targets, tuple(names))
             show(name, models, row[str(models)])

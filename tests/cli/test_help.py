@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from command import command
 
-from lethe.membership.attacks import ATTACKS
+from lethe.membership.attacks.registry import ATTACKS
 
 
 def test_the_help_names_every_attack():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from simulated import DESIGNS, paired, signals
 
-from lethe.membership.attack_r import attack_r, own_quantile
+from lethe.membership.attacks.rmia import attack_r, own_quantile
 from lethe.membership.leave_one_out import scored_cells
 from lethe.training.design import partners
 

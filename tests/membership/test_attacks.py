@@ -10,10 +10,13 @@ from simulated import DESIGNS, gaps, paired, shadows, signals
 
 from lethe.errors import InputError
 from lethe.evidence.roc import auc
-from lethe.membership import learned
-from lethe.membership.attacks import ATTACKS, AUTO, choose_attacks
+from lethe.membership.attacks import learned
+from lethe.membership.attacks.attack import Attack, Available
+from lethe.membership.attacks.registry import ATTACKS, AUTO, choose_attacks
+from lethe.membership.audit import audit_scores
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.scoring import score, score_targets
+from lethe.membership.settings import AuditSettings
 from lethe.training.shadows import Shadows
 
 NAMES = tuple(name for name in ATTACKS if name != "quantile")
@@ -145,7 +148,11 @@ def test_regressions_have_no_probabilities(name):
 def test_what_a_regression_allows_is_run():
     members = paired(12, 800, 10)
     numbers = replace(audit(members, 10, gaps(800, 10, 1.5)), task="regression")
-    names = [name for name in NAMES if ATTACKS[name].lacks(numbers) is None and name != "gap"]
+    names = [
+        name
+        for name in NAMES
+        if ATTACKS[name].lacks(Available.of(numbers)) is None and name != "gap"
+    ]
     assert {"lira-hierarchical", "learned-ratio", "attack-r"} <= set(names)
     for name, found in score(numbers, names).items():
         assert auc(members, found) > 0.55, name
@@ -177,12 +184,12 @@ def test_quantile_regression_attacks_every_target():
 
 def test_automatic_and_all_take_what_can_be_run():
     whole = audit(paired(6, 200, 14))
-    assert choose_attacks(("auto",), whole) == AUTO
-    assert choose_attacks(("auto",), replace(whole, population=whole.population[:, :0])) == tuple(
+    assert choose_attacks(("auto",), Available.of(whole)) == AUTO
+    assert choose_attacks(("auto",), replace(Available.of(whole), population=0)) == tuple(
         name for name in AUTO if name != "rmia-offline"
     )
-    assert set(choose_attacks(("all",), whole)) == set(ATTACKS) - {"quantile"}
-    assert choose_attacks(("gap", "gap"), whole) == ("gap",)
+    assert set(choose_attacks(("all",), Available.of(whole))) == set(ATTACKS) - {"quantile"}
+    assert choose_attacks(("gap", "gap"), Available.of(whole)) == ("gap",)
 
 
 def test_unknown_attacks_are_named():
@@ -210,3 +217,23 @@ def test_what_does_not_fit_is_made_again_and_gives_the_same_bits(monkeypatch):
     at_hand = score(whole, ("learned-ratio",))["learned-ratio"]
     monkeypatch.setattr(learned, "_AT_HAND", 0)
     assert (score(whole, ("learned-ratio",))["learned-ratio"] == at_hand).all()
+
+
+def test_a_new_attack_is_one_function_and_one_line_of_the_registry(monkeypatch):
+    """No other module knows it, and an audit of scores runs, measures and describes it."""
+
+    def score_by_distance(trial):
+        return lambda known: known.phi - known.outside.mean
+
+    example = Attack("distance", "Above OUT", "nobody", "models without it", score_by_distance)
+    monkeypatch.setitem(ATTACKS, "distance", example)
+    members = paired(8, 400, 16)
+    whole = audit(members, 16, gaps(400, 16, 1.5))
+    settings = AuditSettings(attack=("distance", "loss-threshold"))
+    for targets in (None, whole.select(np.arange(8) < 4)):
+        document = audit_scores("example", whole, settings, targets=targets).to_json()
+        assert "distance" in document["candidates"][0]["attacks"]
+        described = {entry["name"]: entry for entry in document["attacks"]}
+        assert described["distance"]["title"] == "Above OUT"
+    table = score(whole, ("distance",))["distance"]
+    assert auc(members, table) > 0.56

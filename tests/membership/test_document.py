@@ -12,7 +12,7 @@ from simulated import audit, coins, gaps, nearly_balanced, paired, shadows, sign
 
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
-from lethe.membership.attacks import AUTO
+from lethe.membership.attacks.registry import AUTO
 from lethe.membership.audit import audit_scores
 from lethe.membership.settings import AuditSettings
 from lethe.training.shadows import Shadows

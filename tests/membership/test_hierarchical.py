@@ -8,7 +8,7 @@ from scipy.stats import t as student
 from simulated import gaps, paired, signals
 
 from lethe.evidence.roc import auc
-from lethe.membership.hierarchical import lira_hierarchical
+from lethe.membership.attacks.lira import lira_hierarchical
 from lethe.membership.leave_one_out import Moments, References
 from lethe.membership.scoring import score_all
 

@@ -12,7 +12,7 @@ from simulated import DESIGNS, paired
 
 from lethe.errors import InputError
 from lethe.evidence.roc import auc
-from lethe.membership.label_only import (
+from lethe.membership.attacks.simple import (
     calibrated_robustness_scores,
     gap_scores,
     noisy_copies,

@@ -13,14 +13,14 @@ from simulated import balanced, coins, gaps, paired, signals
 
 from lethe.errors import InputError
 from lethe.evidence.roc import auc, tpr_at_fpr
-from lethe.membership.leave_one_out import Moments, References
-from lethe.membership.lira import (
+from lethe.membership.attacks.lira import (
     PER_RECORD_FROM,
     lira_offline,
     lira_online,
     side_variance,
     variance_rule,
 )
+from lethe.membership.leave_one_out import Moments, References
 from lethe.membership.scoring import SIMPLE, score_all
 from lethe.training.signals import signal_from_probabilities
 

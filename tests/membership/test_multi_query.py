@@ -13,7 +13,7 @@ from simulated import DESIGNS, gaps, paired, signals
 
 from lethe.errors import InputError
 from lethe.evidence.roc import auc
-from lethe.membership.lira import PER_RECORD_FROM
+from lethe.membership.attacks.lira import PER_RECORD_FROM
 from lethe.membership.multi_query import COVARIANCES, multi_query_scores
 from lethe.membership.scoring import score_all
 from lethe.training.design import partners

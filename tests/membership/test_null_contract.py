@@ -12,7 +12,8 @@ from simulated import balanced, coins, nearly_balanced, paired
 from lethe.errors import InputError
 from lethe.evidence.roc import auc
 from lethe.evidence.twoway import Spread
-from lethe.membership.attacks import ATTACKS
+from lethe.membership.attacks.attack import Available
+from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.scoring import score
 from lethe.training.shadows import Shadows
 
@@ -128,7 +129,8 @@ def runnable(shadows, learners):
     return [
         name
         for name, attack in ATTACKS.items()
-        if attack.lacks(shadows) is None and learners == (attack.learns or name == "quantile")
+        if attack.lacks(Available.of(shadows)) is None
+        and learners == (attack.learns or name == "quantile")
     ]
 
 

@@ -15,8 +15,8 @@ from simulated import coins
 
 from lethe.errors import InputError
 from lethe.evidence.roc import auc, tpr_at_fpr
-from lethe.membership import quantile as module
-from lethe.membership.quantile import (
+from lethe.membership.attacks import quantile as module
+from lethe.membership.attacks.quantile import (
     LEARNERS,
     QuantileModel,
     evenly_spaced,
@@ -202,7 +202,7 @@ def test_a_few_boundless_signals_spoil_nothing():
 
 def test_torch_is_imported_for_the_net_alone():
     code = (
-        "import sys, numpy as np; from lethe.membership.quantile import fit_quantile; "
+        "import sys, numpy as np; from lethe.membership.attacks.quantile import fit_quantile; "
         "r = np.random.default_rng(0); x = r.normal(size=(60, 2)); "
         "fit_quantile(x, x[:, 0]); print('torch' in sys.modules)"
     )

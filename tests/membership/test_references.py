@@ -11,7 +11,7 @@ from simulated import balanced, coins, paired, shadows, signals
 from lethe.evidence.roc import auc, roc
 from lethe.evidence.twoway import TwoWayBootstrap, clusters_of
 from lethe.membership import scoring
-from lethe.membership.attacks import ATTACKS
+from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.measure import run_attacks
 from lethe.membership.scoring import rescored, score
 

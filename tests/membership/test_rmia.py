@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import expit, logit
 
-from lethe.membership.rmia import log_ratio, log_ratio_offline, place, plain_share
+from lethe.membership.attacks.rmia import log_ratio, log_ratio_offline, place, plain_share
 
 
 def test_base_by_hand():

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from lethe.errors import InputError
-from lethe.membership.attacks import ATTACKS
+from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.settings import AuditSettings
 from lethe.training.batches import stop_epochs
 from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import polygamma
 
+from lethe.membership.attacks.lira import inverse_trigamma, variance_prior
 from lethe.membership.leave_one_out import Moments
-from lethe.membership.shrinkage import inverse_trigamma, variance_prior
 
 
 def draw(records, degrees, prior, typical, seed):

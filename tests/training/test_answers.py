@@ -18,7 +18,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from torch import nn
 
 from lethe.errors import InputError
-from lethe.membership.label_only import robustness_scores
+from lethe.membership.attacks.simple import robustness_scores
 from lethe.training.answers import (
     Answer,
     LabelOnly,

@@ -64,7 +64,7 @@ def forgotten(
     from lethe.cli.finished import audited
     from lethe.cli.show_forgotten import print_answers, write_answers
     from lethe.errors import check_choice
-    from lethe.membership.attacks import ATTACKS
+    from lethe.membership.attacks.registry import ATTACKS
     from lethe.membership.forgotten import judge_people
     from lethe.membership.requests import find_people, read_names
     from lethe.membership.scoring import score

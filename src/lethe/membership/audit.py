@@ -16,13 +16,15 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from lethe.data.dataset import Dataset
 from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.precision import Precision
+from lethe.membership.attacks.attack import Available
+from lethe.membership.attacks.registry import read_records
 from lethe.membership.candidate import headline, measure
 from lethe.membership.candidates import stops_asked
 from lethe.membership.document import Measurement, ModelSubject, evidence
@@ -142,7 +144,7 @@ def audit_model(
     """
     show = show or Silent()
     spec = baseline_spec(data, recipe, settings)
-    settings.attacks(_untrained(spec))
+    settings.attacks(_available(spec))
     public = functools.partial(settled_public_weights, folder, spec, settings)
     built, skipped = settings.candidates(recipe, extra, public)
     here = workers or default_workers()
@@ -185,18 +187,14 @@ def audit_model(
     return ModelSubject(data.name, measured, skipped, settings, data, spec, how).findings()
 
 
-def _untrained(spec: Spec) -> Shadows:
-    """What attacks will find of data and recipe, to refuse one before anything is trained."""
-    nothing = np.zeros((1, 1), np.float32)
-    return Shadows(
-        nothing,
-        nothing > 0,
-        np.zeros(1),
-        correct=None if spec.task == "regression" else nothing > 0,
-        population=np.zeros((1, int((~spec.pool).sum())), np.float32),
-        task=spec.task,
-        features=nothing,
-        population_features=nothing,
+def _available(spec: Spec) -> Available:
+    """What attacks will find, to refuse one before anything is trained."""
+    return Available(
+        spec.task,
+        population=int((~spec.pool).sum()),
+        predicted_labels=spec.task == "classification",
+        features=True,
+        population_features=True,
     )
 
 
@@ -337,7 +335,7 @@ class Trainer:
 
     def _with_features(self, shadows: Shadows) -> Shadows:
         """With the records themselves, where an attack asks for them."""
-        if not {"all", "quantile"} & set(self.settings.attack):
+        if not read_records(self.settings.attack):
             return shadows
         inputs = np.asarray(self.spec.features)
         own, outside = inputs[self.spec.pool], inputs[~self.spec.pool]
@@ -372,10 +370,12 @@ def _settled_exposure(folder: RunFolder, spec: Spec, plain: Shadows) -> tuple[Fl
 
 def read_exposure(path: Path, spec: str, models: int, records: int) -> Float | None:
     """(records,) t-scores that an audit has settled; None if they are absent or another's."""
+    wanted = {"spec": spec, "models": str(models)}
     try:
-        raw = path.read_bytes()
-        t = load(raw)["t"]
-    except (OSError, KeyError, SafetensorError):
+        with safe_open(path, "numpy") as file:
+            if file.metadata() != wanted:
+                return None
+            t = file.get_tensor("t")
+    except (OSError, SafetensorError):
         return None
-    wanted = f'"spec":"{spec}"'.encode() in raw and f'"models":"{models}"'.encode() in raw
-    return t if wanted and t.shape == (records,) and t.dtype == np.float64 else None
+    return t if t.shape == (records,) and t.dtype == np.float64 else None

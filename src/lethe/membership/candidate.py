@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import family_confidence
+from lethe.membership.attacks.attack import Available
 from lethe.membership.checks import self_checked
 from lethe.membership.document import Measurement
 from lethe.membership.exposure import expose, mean_change, newly_exposed
@@ -53,7 +54,7 @@ def measure(
     confidence = settings.confidence
     results = run_attacks(
         shadows,
-        settings.attacks(shadows),
+        settings.attacks(Available.of(shadows)),
         settings.fprs(),
         confidence,
         settings.variance,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.roc import Roc, auc_of, roc
 from lethe.evidence.twoway import Spread, symmetric_estimate
-from lethe.membership.attacks import ATTACKS
+from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.leave_one_out import scorable_targets
 from lethe.membership.measure import AttackResult, strongest
 from lethe.membership.scoring import score

@@ -23,7 +23,7 @@ from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.guarantee import empirical_only
 from lethe.evidence.risk import AttackResult
-from lethe.membership.attacks import ATTACKS
+from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.candidate import loss_among, measure
 from lethe.membership.document import EarlyStop, Measurement
 from lethe.membership.measure import run_attacks, strongest
@@ -77,7 +77,9 @@ def compare_stops(
         first: the baseline's measurement.
         settings: of the audit.
     """
-    by_formula = {name: result for name, result in first.results.items() if ATTACKS[name].score}
+    by_formula = {
+        name: result for name, result in first.results.items() if ATTACKS[name].by_formula
+    }
     fpr, among, confidence = first.risk_fpr, len(epochs), settings.confidence
 
     def attacked(shadows: Shadows, attack: str, among: int) -> Measured:

@@ -25,7 +25,7 @@ from scipy.special import stdtrit
 
 from lethe.errors import InputError, check_between
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.membership.attacks import REFERENCE_FREE
+from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.multiplicity import holm_adjusted, holm_levels
 from lethe.membership.pair_auc import (
     PairAuc,
@@ -166,6 +166,10 @@ def judge_people(
     )
 
 
+def _asks_no_model(name: str) -> bool:
+    return name in ATTACKS and ATTACKS[name].reference_free
+
+
 def _tables(
     shadows: Shadows, scorer: Scorer, people: Sequence[NDArray[np.intp]]
 ) -> dict[str, PairAuc]:
@@ -174,7 +178,7 @@ def _tables(
     whose = np.repeat(np.arange(len(people)), [len(rows) for rows in people])
     found = {}
     for name, score in scorer(shadows.signals, shadows.members).items():
-        how = "standardised" if name in REFERENCE_FREE else "sum"
+        how = "standardised" if _asks_no_model(name) else "sum"
         table = person_scores({name: score[:, own]}, shadows.members[:, own], whose, how)
         found[name] = pair_auc(table.scores[name], table.members, shadows.pairs)
     if not found:
@@ -195,8 +199,8 @@ def _checked_by_chance(
 
     Only where the attack would otherwise decide; a claim is never made easier by it.
     """
-    learned = [name for name in tables if name not in REFERENCE_FREE]
-    free = [tables[name].p_above(0.5) for name in tables if name in REFERENCE_FREE]
+    learned = [name for name in tables if not _asks_no_model(name)]
+    free = [tables[name].p_above(0.5) for name in tables if _asks_no_model(name)]
     plain = np.min(free, axis=0) if free else np.ones(len(people))
     effect = {name: tables[name].effect.copy() for name in learned}
     near = {name: tables[name].p_above(0.5) * len(tables) <= level for name in learned}
@@ -313,7 +317,7 @@ def _p_equal(name: str, table: PairAuc, margin: float) -> Float:
     An attack that learns from other models finds out by itself which way a record moves; one
     that does not might be turned round, so it must not lie far below 0.5 either.
     """
-    return table.p_outside(margin) if name in REFERENCE_FREE else table.p_below(margin)
+    return table.p_outside(margin) if _asks_no_model(name) else table.p_below(margin)
 
 
 def _as_seen(

@@ -25,7 +25,7 @@ from lethe.evidence.twoway import (
     share_estimate,
     symmetric_estimate,
 )
-from lethe.membership.attacks import ATTACKS
+from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.scoring import able_cells, rescored, score, score_targets
 from lethe.training.shadows import Shadows
@@ -112,7 +112,7 @@ def run_attacks(
 
     Args:
         shadows: K models on N records.
-        attacks: names from `attacks.ATTACKS`.
+        attacks: names from `registry.ATTACKS`.
         fprs: false positive rates to report the TPR at.
         confidence: of all intervals; limits of AUC and TPR hold for all attacks at once.
         variance: of LiRA, see `lira.variance_rule`.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError
-from lethe.membership.attacks import REFERENCE_FREE
+from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.measure import FEWEST_RECORDS, AttackResult, measure_scores
 from lethe.membership.persons import person_scores
@@ -50,7 +50,7 @@ def person_level(
     if sizes.max() < 2 or not (scored.all() and len(people) > 1):
         return None
     table = score(shadows, (attack,), variance, seed)[attack]
-    how = "standardised" if attack in REFERENCE_FREE or attack == "attack-r" else "sum"
+    how = "sum" if ATTACKS[attack].log_ratio else "standardised"
     try:
         added = person_scores({attack: table}, shadows.members, shadows.groups, how)
     except InputError:  # a person who is in training in part has no membership of their own

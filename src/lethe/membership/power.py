@@ -65,7 +65,7 @@ class Power:
 
 @dataclass(frozen=True)
 class Scorer:
-    """An attack of `attacks.ATTACKS` as a function of shadow models; arguments as of `score`.
+    """An attack of `registry.ATTACKS` as a function of shadow models; arguments as of `score`.
 
     Attributes:
         references: whether its intervals redraw models as references too.
@@ -238,7 +238,7 @@ def power_check(
         results: what its attacks achieved; the width of the interval of `attack` is used.
         attack: name of the attack to judge.
         seed: see `smallest_effect`.
-        run: the attack; by default the one of that name in `attacks.ATTACKS`.
+        run: the attack; by default the one of that name in `registry.ATTACKS`.
     """
     measured = results[attack]
     confidence = measured.auc.confidence

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.membership.attacks import ATTACKS
+from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.document import Measurement, exposed_records
 from lethe.membership.record_table import record_table
 from lethe.membership.scoring import score

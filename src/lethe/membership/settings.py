@@ -10,14 +10,14 @@ from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.accounting import check_given_delta
 from lethe.evidence.precision import Precision, parse_precision
 from lethe.evidence.rules import Rule, parse_rule
-from lethe.membership.attacks import ATTACKS, choose_attacks
-from lethe.membership.lira import VARIANCES
+from lethe.membership.attacks.attack import Available
+from lethe.membership.attacks.lira import VARIANCES
+from lethe.membership.attacks.registry import ATTACKS, choose_attacks
 from lethe.membership.measure import FPRS
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import NOISE_CONVENTIONS, standard_mitigations
 from lethe.training.design import check_models
 from lethe.training.recipe import Recipe
-from lethe.training.shadows import Shadows
 
 if TYPE_CHECKING:
     from lethe.membership.candidates import PublicWeights
@@ -155,9 +155,9 @@ class AuditSettings:
         asked = {rule.fpr for rule in rules if rule.fpr is not None}
         return tuple(sorted({*FPRS, *asked}, reverse=True))
 
-    def attacks(self, shadows: Shadows) -> tuple[str, ...]:
-        """The attacks to run on these models; see `choose_attacks`."""
-        return choose_attacks(self.attack, shadows)
+    def attacks(self, available: Available) -> tuple[str, ...]:
+        """The attacks to run on what is available; see `choose_attacks`."""
+        return choose_attacks(self.attack, available)
 
     def candidates(
         self,

@@ -8,7 +8,8 @@ from typing import Any
 from lethe.assess.run import Verdict, attack, outcome_words
 from lethe.evidence.estimate import Measured, Refusal
 from lethe.evidence.frontier import Candidate
-from lethe.membership.attacks import ATTACKS
+from lethe.membership.attacks.attack import Available
+from lethe.membership.attacks.registry import ATTACKS
 from lethe.training.shadows import Shadows
 
 _BEYOND = [
@@ -34,9 +35,9 @@ def not_run(names: Iterable[str], shadows: Shadows) -> list[dict[str, str]]:
         names: of those that were run.
         shadows: of the baseline.
     """
-    done = set(names)
+    done, available = set(names), Available.of(shadows)
     listed = [
-        {"name": name, "why": ATTACKS[name].lacks(shadows) or "not asked for (--attack all)"}
+        {"name": name, "why": ATTACKS[name].lacks(available) or "not asked for (--attack all)"}
         for name in ATTACKS
         if name not in done
     ]

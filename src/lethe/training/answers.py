@@ -214,9 +214,9 @@ def vote_logits(labels: NDArray[np.integer], classes: int) -> Float:
 
     log(votes + 1/2), where record and copies have a vote each. The signal of the true label is
     then the log-odds of its share of the votes, higher = member: records are ordered as
-    `lethe.membership.label_only.robustness_scores` orders them with the record among its copies.
-    A record whose copies outvote it has its own label put half a vote above theirs: it is what
-    the release answers. More weight for it than that made attacks on digits weaker.
+    `lethe.membership.attacks.simple.robustness_scores` orders them with the record among its
+    copies. A record whose copies outvote it has its own label put half a vote above theirs: it
+    is what the release answers. More weight for it than that made attacks on digits weaker.
 
     Args:
         labels: (1 + A, N) class codes, of the record first.

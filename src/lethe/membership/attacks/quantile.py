@@ -8,6 +8,7 @@ variant: mean and standard deviation given the record, from which every quantile
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, check_choice
+from lethe.errors import InputError, check_choice, require
+from lethe.membership.attacks.attack import Attack, Trial
 from lethe.membership.inputs import check_table, check_varies
-from lethe.membership.normal_net import fit_normal_net
 from lethe.membership.threads import one_thread
+from lethe.training.users_code import build_module
 
 LEARNERS = ("boosting", "net")
 
@@ -285,3 +287,117 @@ def _refuse_members(members: NDArray[np.bool_], shape: tuple[int, ...]) -> None:
             f"population point {wrong[0][1]} is a member of model {wrong[0][0]}; population points "
             "must be OUT of every model: hold them out of the training."
         )
+
+
+HIDDEN = 64
+BATCH = 256
+EPOCHS = 300
+PATIENCE = 25
+VALIDATION = 0.2
+RATE = 3e-3
+DECAY = 1e-3
+
+
+def fit_normal_net(
+    inputs: Float, signal: Float, seed: int
+) -> Callable[[NDArray[np.floating]], tuple[Float, Float]]:
+    """Fit mean and log deviation by the normal likelihood, with early stopping.
+
+    Two hidden layers of 64 units; inputs are standardised; a fifth of the rows decides when to
+    stop, after 25 epochs without a better likelihood, and the best state is taken.
+
+    Args:
+        inputs: (n, D).
+        signal: (n,) with a mean of about 0 and a deviation of about 1.
+        seed: of the split, the first weights and the batches.
+
+    Returns:
+        A function of (m, D) inputs that gives (m,) means and (m,) deviations, in [0.02, 50].
+    """
+    torch = require("torch", "train")
+    centre, spread = inputs.mean(axis=0), inputs.std(axis=0)
+    spread = np.where(spread > 1e-9, spread, 1.0)
+
+    def tensor(table: NDArray[np.floating]) -> Any:
+        return torch.from_numpy(np.ascontiguousarray(table, np.float32))
+
+    def standard(rows: NDArray[np.floating]) -> Any:
+        # Rows far from all that were fitted would be extrapolated without end.
+        return tensor(np.clip((rows - centre) / spread, -10, 10))
+
+    def make() -> Any:
+        return torch.nn.Sequential(
+            torch.nn.Linear(inputs.shape[1], HIDDEN),
+            torch.nn.ReLU(),
+            torch.nn.Linear(HIDDEN, HIDDEN),
+            torch.nn.ReLU(),
+            torch.nn.Linear(HIDDEN, 2),
+        )
+
+    def loss(rows: Any, truth: Any) -> Any:
+        mean, log_sd = net(rows).unbind(1)
+        log_sd = log_sd.clamp(-4, 4)
+        return (log_sd + 0.5 * ((truth - mean) * torch.exp(-log_sd)) ** 2).mean()
+
+    rng = np.random.default_rng([seed, 53])
+    order = rng.permutation(len(signal))
+    held, used = np.split(order, [max(1, round(VALIDATION * len(signal)))])
+    net = build_module(make, seed)
+    rows, truth = standard(inputs), tensor(signal)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=DECAY)
+    best, waited, kept = np.inf, 0, copy.deepcopy(net.state_dict())
+    with torch.enable_grad():
+        for _ in range(EPOCHS):
+            for batch in np.array_split(rng.permutation(used), -(-len(used) // BATCH)):
+                optimizer.zero_grad()
+                loss(rows[batch], truth[batch]).backward()
+                optimizer.step()
+            with torch.no_grad():
+                now = float(loss(rows[held], truth[held]))
+            waited += 1
+            if now < best:
+                best, waited, kept = now, 0, copy.deepcopy(net.state_dict())
+            if waited >= PATIENCE:
+                break
+    net.load_state_dict(kept)
+
+    def heads(new: NDArray[np.floating]) -> tuple[Float, Float]:
+        with torch.no_grad():
+            mean, log_sd = net(standard(new)).unbind(1)
+            sd = torch.exp(log_sd.clamp(-4, 4))
+        return mean.numpy().astype(np.float64), sd.numpy().astype(np.float64)
+
+    return heads
+
+
+def _regressed(trial: Trial) -> Float:
+    targets = trial.targets
+    assert targets.features is not None and targets.population_features is not None
+    known = targets.labels is not None and targets.population_labels is not None
+    return quantile_scores(
+        targets.signals,
+        targets.population,
+        targets.features,
+        targets.population_features,
+        targets.labels if known else None,
+        targets.population_labels if known else None,
+        list(range(targets.models)),
+        seed=trial.seed,
+    )
+
+
+ATTACKS = (
+    Attack(
+        "quantile",
+        "Quantile regression on records outside",
+        "Bertran et al., Scalable Membership Inference Attacks via Quantile Regression, "
+        "NeurIPS 2023",
+        "the attacker has no other model, but records that were not trained on",
+        _regressed,
+        population=True,
+        reference_free=True,
+        needs=("features", "population_features"),
+        by_formula=False,
+        log_ratio=False,
+    ),
+)

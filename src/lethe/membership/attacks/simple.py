@@ -1,7 +1,9 @@
-"""Attacks on models that return nothing but a label.
+"""Attacks with one threshold for everybody, on the loss or on nothing but labels.
 
-The gap attack (Yeom et al., IEEE CSF 2018, section 3) and robustness to changed copies of the
-record (Choquette-Choo et al., ICML 2021, section 4): members lie farther from the boundary.
+The loss threshold (Yeom et al., IEEE CSF 2018) is the baseline that any attack must beat. Of
+models that return labels alone: the gap attack (there, section 3) and robustness to changed
+copies of the record (Choquette-Choo et al., ICML 2021, section 4): members lie farther from the
+boundary.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError
+from lethe.membership.attacks.attack import Attack, Trial
 from lethe.membership.inputs import check_members, check_scored, check_table, check_varies
-from lethe.membership.leave_one_out import leave_one_out
+from lethe.membership.leave_one_out import check_signals, leave_one_out
 from lethe.training.answers import noisy_copies as noisy_copies
 
 Float = NDArray[np.float64]
@@ -98,3 +101,39 @@ def _check_right(name: str, right: NDArray[np.bool_], axes: tuple[str, ...]) -> 
         )
     check_table(name, right, axes)
     check_varies(name, right)
+
+
+def _signals(trial: Trial) -> Float:
+    """phi itself; no shadow model is asked."""
+    targets = trial.targets
+    check_signals(targets.signals, targets.members)
+    return np.asarray(targets.signals, np.float64)
+
+
+def _gap(trial: Trial) -> Float:
+    assert trial.targets.correct is not None
+    return gap_scores(trial.targets.correct)
+
+
+ATTACKS = (
+    Attack(
+        "loss-threshold",
+        "Loss threshold (blind baseline)",
+        "Yeom et al., CSF 2018",
+        "the attacker has no other model; one threshold for everybody",
+        _signals,
+        reference_free=True,
+        log_ratio=False,
+    ),
+    Attack(
+        "gap",
+        "Gap: is the label right?",
+        "Yeom et al., CSF 2018, section 3",
+        "the attacker has no other model and sees one label a record, no score",
+        _gap,
+        reference_free=True,
+        needs=("predicted_labels",),
+        by_formula=False,
+        log_ratio=False,
+    ),
+)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from lethe.membership.attacks.attack import WITH, WITHOUT, Attack
 from lethe.membership.leave_one_out import Moments, References
 
 Float = NDArray[np.float64]
@@ -66,13 +67,12 @@ def _student(phi: Float, of: _Posterior) -> Float:
     )
 
 
-def bavaria_n(phi: Float, references: References, rule: str = "") -> Float:
+def bavaria_n(phi: Float, references: References) -> Float:
     """Gaussian log-ratio at the sample means, variances shrunk (the "-n" form, alpha0 = 1).
 
     Args:
         phi: (N,) the target's signals.
         references: moments of the reference models.
-        rule: not used; the prior takes its place.
 
     Returns:
         (N,) higher = member.
@@ -85,7 +85,7 @@ def bavaria_n(phi: Float, references: References, rule: str = "") -> Float:
     return np.asarray(0.5 * (found[1] - found[0]))
 
 
-def bavaria_t(phi: Float, references: References, rule: str = "") -> Float:
+def bavaria_t(phi: Float, references: References) -> Float:
     """Log-ratio of the Student-t predictive densities (the "-t" form, alpha0 = 2).
 
     Args and returns as `bavaria_n`.
@@ -94,7 +94,7 @@ def bavaria_t(phi: Float, references: References, rule: str = "") -> Float:
     return _student(phi, inside) - _student(phi, outside)
 
 
-def bavaria_offline(phi: Float, references: References, rule: str = "") -> Float:
+def bavaria_offline(phi: Float, references: References) -> Float:
     """As `bavaria_t` where no model has trained on the record: the IN side is the prior alone.
 
     That prior comes from the attacker's own models and their own training records.
@@ -106,3 +106,30 @@ def bavaria_offline(phi: Float, references: References, rule: str = "") -> Float
     spread = max(inside.total(), 1e-12)
     prior = _Posterior(none + _KAPPA, none + 2.0, none + spread, none + _centre(inside))
     return _student(phi, prior) - _student(phi, _posterior(outside, 2.0))
+
+
+_PAPER = "Brännvall, Exponential-Family Membership Inference: From LiRA and RMIA to BaVarIA, 2026"
+
+ATTACKS = (
+    Attack(
+        "bavaria-n",
+        "BaVarIA, Gaussian",
+        _PAPER,
+        WITH,
+        lambda trial: lambda known: bavaria_n(known.phi, known),
+    ),
+    Attack(
+        "bavaria-t",
+        "BaVarIA, Student t",
+        _PAPER,
+        WITH,
+        lambda trial: lambda known: bavaria_t(known.phi, known),
+    ),
+    Attack(
+        "bavaria-offline",
+        "BaVarIA, Student t, offline",
+        _PAPER,
+        WITHOUT,
+        lambda trial: lambda known: bavaria_offline(known.phi, known),
+    ),
+)

@@ -16,10 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError
-from lethe.membership import rmia
-from lethe.membership.hierarchical import lira_hierarchical
-from lethe.membership.knowledge import Knowledge
-from lethe.membership.leave_one_out import References
+from lethe.membership.attacks import rmia
+from lethe.membership.attacks.attack import (
+    MINIMUM_POPULATION,
+    WITH,
+    Attack,
+    Knowledge,
+    Scorer,
+    Trial,
+    each_left_out,
+)
+from lethe.membership.attacks.lira import lira_hierarchical
+from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.threads import one_thread
 from lethe.training.environment import default_workers
 
@@ -52,14 +60,14 @@ def evidence(known: Knowledge, probabilities: bool = True) -> tuple[Float, list[
         ((inside.mean + outside.mean) / 2, 0),
         (inside.mean - outside.mean, 0),
         (np.sqrt((inside.squares + outside.squares) / degrees), 0),
-        (lira_hierarchical(known.phi, References(known.target, inside, outside)), 0),
+        (lira_hierarchical(known.phi, known), 0),
     ]
     if probabilities:
         online = rmia.log_ratio(known.phi, known.p_in, known.p_out)
         offline = rmia.log_ratio_offline(known.phi, known.p_out)
         columns += [(online, 1), (offline, 1)]
         columns += [(np.log(np.maximum(p, _FLOOR)), 0) for p in (known.p_in, known.p_out)]
-        if len(known.population) >= rmia.MINIMUM_POPULATION:
+        if len(known.population) >= MINIMUM_POPULATION:
             points = rmia.log_ratio_offline(known.population, known.p_population)
             columns += [(rmia.place(ratio, points), 1) for ratio in (online, offline)]
     return np.column_stack([column for column, _ in columns]), [up for _, up in columns]
@@ -246,3 +254,35 @@ def learn_from(
         cases.append(table[cells])
         truth.append(members[known.target, cells])
     return learn(np.concatenate(cases), np.concatenate(truth), rising, seed)
+
+
+def _judged(trial: Trial) -> Scorer | Float:
+    """Given targets are judged by trees from all shadow models, each of these by the others'."""
+    models, likely = trial.references, trial.likely
+    scored = scored_cells(models.members, trial.seed)
+
+    def against_each() -> Iterable[Knowledge]:
+        return each_left_out(models, trial.seed, likely)
+
+    if trial.given is not None:
+        trees = learn_from(against_each(), models.members, scored, likely, trial.seed)
+        return lambda known: judge(trees, evidence(known, likely)[0])
+    people = models.people
+    if len(np.unique(people)) < 2:
+        people = np.arange(models.records)
+    return learned_ratio(
+        against_each, models.members, models.pairs, people, scored, likely, trial.seed
+    )
+
+
+ATTACKS = (
+    Attack(
+        "learned-ratio",
+        "Likelihood ratio learnt from other targets",
+        "this project; boosted trees on what LiRA, BASE and RMIA look at",
+        WITH,
+        _judged,
+        learns=True,
+        by_formula=False,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Attacks on members: a file a family, one shape, one registry."""

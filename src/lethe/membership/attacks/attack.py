@@ -1,0 +1,267 @@
+"""What an attack is, what it finds, and what it may use against one target.
+
+Either every shadow model in turn is the target and the others are its references (leave-one-out),
+or the targets are given and all shadow models are references.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from lethe.membership.leave_one_out import (
+    References,
+    check_signals,
+    leave_one_out,
+    moments,
+)
+from lethe.training.design import partners
+from lethe.training.shadows import Shadows
+
+Float = NDArray[np.float64]
+
+MINIMUM_POPULATION = 30
+"""Records that no model has seen, without which attacks that need them are refused."""
+
+
+@dataclass(frozen=True)
+class Available:
+    """What data and recipe give an attack to read; known before anything is trained.
+
+    Attributes:
+        task: ``classification`` or ``regression``; None where signals came without one.
+        population: records that no model is trained on.
+        predicted_labels: whether models say which label they would give.
+        features: whether the records themselves are there.
+        population_features: whether those of the population are.
+    """
+
+    task: str | None
+    population: int
+    predicted_labels: bool
+    features: bool
+    population_features: bool
+
+    @staticmethod
+    def of(shadows: Shadows) -> Available:
+        """What these models give."""
+        return Available(
+            shadows.task,
+            shadows.population.shape[1] if shadows.population.size else 0,
+            shadows.correct is not None,
+            shadows.features is not None,
+            shadows.population_features is not None,
+        )
+
+
+_NEEDED = {
+    "predicted_labels": "the predicted labels",
+    "features": "the records themselves",
+    "population_features": "the held-out records themselves",
+}
+
+
+@dataclass(frozen=True)
+class Knowledge(References):
+    """Everything that an attack on one target may use: moments of phi IN and OUT, and these.
+
+    Attributes:
+        phi: (N,) its signals, higher = better known.
+        p_in: (N,) mean of sigmoid(phi) over models that trained on each record; empty if not
+            asked for.
+        p_out: (N,) the same over models that did not.
+        population: (H,) its signals on records that no model has seen.
+        p_population: (H,) mean of sigmoid(phi) of the reference models on these.
+    """
+
+    phi: Float
+    p_in: Float
+    p_out: Float
+    population: Float
+    p_population: Float
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Targets under attack, and the models that the attacker holds beside them.
+
+    Attributes:
+        references: K models on N records.
+        given: T targets on the same records, whose membership no attack may read; None where
+            every reference model is the target in turn, and is then no reference of its own.
+        rule: variance rule of LiRA, not ``auto``.
+        seed: of what is left out with a target (see `leave_one_out`), of folds and draws.
+        setting: (T,) what `Attack.choose` chose for each target; None without one.
+    """
+
+    references: Shadows
+    given: Shadows | None
+    rule: str
+    seed: int
+    setting: Float | None = None
+
+    @property
+    def targets(self) -> Shadows:
+        """The T models under attack."""
+        return self.references if self.given is None else self.given
+
+    @property
+    def likely(self) -> bool:
+        """Whether signals are log-odds of the true label."""
+        return self.references.task != "regression"
+
+    def knowledge(self, probabilities: bool = True) -> Iterator[Knowledge]:
+        """What is known against each target that can be scored."""
+        if self.given is None:
+            return each_left_out(self.references, self.seed, probabilities)
+        return given_targets(self.references, self.given)
+
+
+Scorer = Callable[[Knowledge], Float]
+"""(N,) scores of one target, higher = member; what cannot be scored may be anything."""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attack.
+
+    Attributes:
+        name: as in ``--attack``.
+        title: for readers.
+        paper: where it comes from.
+        threat: what the attacker has.
+        score: scores of a trial's targets, higher = member: a function of what is known against
+            one of them; or (T, N) at once, where an attack does not go target by target.
+        choose: (K,) a setting for each shadow model under attack, chosen on others by a seed,
+            see `Trial.setting`; of given targets all get the mean.
+        probabilities: whether signals must be log-odds of the true label.
+        population: whether records are needed that no model has seen.
+        variance: whether it follows the variance rule.
+        reference_free: whether it asks no other model; the cells that others cannot score are
+            left out all the same, to compare like with like.
+        needs: fields of `Available` without which it cannot be run.
+        learns: whether one half of the records is scored by what is learnt from the other.
+        by_formula: whether it is quick enough to be run anew at every stop of early stopping.
+        log_ratio: whether scores are log-likelihood ratios, to be summed over a person's records.
+    """
+
+    name: str
+    title: str
+    paper: str
+    threat: str
+    score: Callable[[Trial], Scorer | Float]
+    choose: Callable[[Shadows, int], Float] | None = None
+    probabilities: bool = False
+    population: bool = False
+    variance: bool = False
+    reference_free: bool = False
+    needs: tuple[str, ...] = ()
+    learns: bool = False
+    by_formula: bool = True
+    log_ratio: bool = True
+
+    def lacks(self, available: Available) -> str | None:
+        """Why it cannot be run on what is available; None if it can."""
+        if self.probabilities and available.task == "regression":
+            return "it compares probabilities of the true class, which a regression does not have"
+        if self.population and available.population < MINIMUM_POPULATION:
+            return (
+                f"it needs the signals of at least {MINIMUM_POPULATION} records that no "
+                f"model was trained on, and there are {available.population}"
+            )
+        for field in self.needs:
+            if not getattr(available, field):
+                return f"it needs {_NEEDED[field]}, which are not known here"
+        return None
+
+
+WITH = "the attacker trains models with and without the person's record"
+WITHOUT = "the attacker only has models that never saw the person's record"
+
+
+def signals_alone(shadows: Shadows, columns: NDArray[np.intp]) -> Shadows:
+    """Some of the records, with what attacks that ask references read."""
+    return replace(
+        Shadows(shadows.signals[:, columns], shadows.members[:, columns], shadows.ids[columns]),
+        population=shadows.population,
+        task=shadows.task,
+    )
+
+
+def each_left_out(
+    shadows: Shadows, seed: int = 0, probabilities: bool = True
+) -> Iterator[Knowledge]:
+    """Every scorable shadow model as the target; see `leave_one_out` for what is left out with it.
+
+    Args:
+        shadows: K models on N records.
+        seed: see `leave_one_out`.
+        probabilities: whether the means of sigmoid(phi) are wanted.
+    """
+    signals, members = shadows.signals, shadows.members
+    means = _left_out_means(shadows.population, members) if probabilities else None
+    # Equal seeds leave out equal models, so both walk over the same references.
+    chances = leave_one_out(expit(signals), members, seed) if probabilities else None
+    empty = np.zeros(0)
+    for found in leave_one_out(signals, members, seed):
+        p_in = p_out = empty
+        if chances is not None:
+            chance = next(chances)
+            p_in, p_out = chance.inside.mean, chance.outside.mean
+        yield Knowledge(
+            found.target,
+            found.inside,
+            found.outside,
+            np.asarray(signals[found.target], np.float64),
+            p_in,
+            p_out,
+            _row(shadows.population, found.target),
+            empty if means is None else _row(means, found.target),
+        )
+
+
+def given_targets(references: Shadows, targets: Shadows) -> Iterator[Knowledge]:
+    """Targets that are no shadow models; all shadow models are references.
+
+    Args:
+        references: R models on N records.
+        targets: T models on the same records; their membership is not used.
+    """
+    check_signals(references.signals, references.members)
+    check_signals(targets.signals, targets.members)
+    signals, members = references.signals, references.members
+    inside, outside = moments(signals, members), moments(signals, ~members)
+    chance = expit(np.asarray(signals, np.float64))
+    p_in, p_out = moments(chance, members).mean, moments(chance, ~members).mean
+    means = expit(np.asarray(references.population, np.float64)).mean(axis=0)
+    for target in range(targets.models):
+        yield Knowledge(
+            target,
+            inside,
+            outside,
+            np.asarray(targets.signals[target], np.float64),
+            p_in,
+            p_out,
+            _row(targets.population, target),
+            means,
+        )
+
+
+def _row(table: NDArray[np.floating], target: int) -> Float:
+    """(H,) a model's row, empty where there is no population."""
+    return np.asarray(table[target], np.float64) if table.size else np.zeros(0)
+
+
+def _left_out_means(population: NDArray[np.floating], members: NDArray[np.bool_]) -> Float:
+    """(K, H) mean p(z) of all models but each target and its complementary partner."""
+    if population.size == 0:
+        return np.zeros((0, 0))
+    probability = expit(np.asarray(population, np.float64))
+    total, partner = probability.sum(axis=0), partners(members)
+    paired = (partner >= 0)[:, None]
+    left = total - probability - np.where(paired, probability[partner], 0.0)
+    return np.asarray(np.maximum(left, 0.0) / np.maximum(len(population) - 1 - paired, 1))

@@ -1,0 +1,321 @@
+"""The likelihood-ratio attack (Carlini et al., IEEE S&P 2022, algorithm 1 and section VI).
+
+All forms are pure functions of what reference models say about a record. The hierarchical form
+has a prior learnt over records: one that models find hard is moved far by training on it, an easy
+one hardly at all, and over thousands of records that relation can be seen even when each of them
+has been IN two or three models only. So the shift of a record (mean IN less mean OUT) is drawn
+towards what is usual at its level, as far as its own models are too few to tell, and so are both
+variances: empirical Bayes with the variance prior of Smyth (Statistical Applications in Genetics
+and Molecular Biology 3, 2004, section 6.2). With many models it is LiRA with per-record variances.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, gammaln, log_ndtr, polygamma
+
+from lethe.errors import InputError, check_choice
+from lethe.membership.attacks.attack import WITH, WITHOUT, Attack, Scorer, Trial
+from lethe.membership.leave_one_out import Moments, References
+
+PER_RECORD_FROM = 64
+"""Designed number of models from which each record gets its own variance."""
+
+VARIANCES = ("auto", "pooled", "pooled-total", "per-record", "shrunken")
+
+Float = NDArray[np.float64]
+
+
+def variance_rule(variance: str, models: int) -> str:
+    """The rule that ``auto`` stands for: pooled while the designed K < 64, else per record."""
+    check_choice("variance", variance, VARIANCES)
+    if variance != "auto":
+        return variance
+    return "per-record" if models >= PER_RECORD_FROM else "pooled"
+
+
+def side_variance(side: Moments, rule: str) -> Float:
+    """(N,) variance of one side under a rule.
+
+    ``pooled`` is the variance within records, pooled over all of them; ``pooled-total`` that
+    of all signals of the side (the original code); with one model a side only the latter
+    exists and stands in for the former. ``shrunken`` is each record's own, pulled towards what
+    is typical as far as its few models leave it open (`variance_prior`). A floor of 1e-8 of the
+    pooled variance keeps records whose signals are all tied from dividing by zero.
+    """
+    pooled = side.within() if rule != "pooled-total" else side.total()
+    if np.isnan(pooled):
+        pooled = side.total()
+    if rule == "shrunken":
+        own = variance_prior(side).shrink(side)
+    elif rule == "per-record":
+        own = side.variance()
+        if (side.count == 1).any():
+            raise InputError(
+                "variance='per-record' needs at least 2 reference models on each side of every "
+                "record; use more models or variance='pooled'."
+            )
+    else:
+        own = np.full(len(side.count), pooled)
+    return np.maximum(own, max(1e-8 * pooled, 1e-12), out=own)
+
+
+def lira_online(phi: Float, references: References, rule: str) -> Float:
+    """log N(phi; mu_in, V_in) - log N(phi; mu_out, V_out).
+
+    Args:
+        phi: (N,) the target's signals.
+        references: moments of the reference models.
+        rule: a variance rule, not ``auto``.
+
+    Returns:
+        (N,) higher = member.
+    """
+    v_in = side_variance(references.inside, rule)
+    v_out = side_variance(references.outside, rule)
+    score = _distance(phi, references.outside.mean, v_out)
+    score -= _distance(phi, references.inside.mean, v_in)
+    v_out /= v_in
+    score += np.log(v_out, out=v_out)
+    score *= 0.5
+    return score
+
+
+def _distance(phi: Float, mean: Float, variance: Float) -> Float:
+    """(phi - mean)^2/variance, without tables of intermediate results."""
+    distance = phi - mean
+    distance *= distance
+    distance /= variance
+    return distance
+
+
+def lira_offline(phi: Float, references: References, rule: str) -> Float:
+    """log Phi((phi - mu_out)/sd_out), from models that did not train on the record.
+
+    Args and returns as `lira_online`.
+    """
+    out = references.outside
+    return np.asarray(log_ndtr((phi - out.mean) / np.sqrt(side_variance(out, rule))))
+
+
+_BIN = 50
+"""Records behind each point of a relation."""
+_MOST_BINS = 40
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """Records sorted into bins by their level, for relations that are smooth in it.
+
+    Attributes:
+        level: (n,) of each record.
+        bin: (n,) number of its bin.
+        count: (B,) records a bin.
+        centre: (B,) mean level of each bin, ascending.
+    """
+
+    level: Float
+    bin: NDArray[np.intp]
+    count: Float
+    centre: Float
+
+    @staticmethod
+    def of(level: Float) -> _Levels:
+        bins = int(np.clip(len(level) // _BIN, 1, _MOST_BINS))
+        edges = np.unique(np.quantile(level, np.linspace(0, 1, bins + 1)[1:-1]))
+        place = np.searchsorted(edges, level, side="right")
+        count = np.bincount(place, minlength=len(edges) + 1)
+        centre = np.bincount(place, level, len(count)) / np.maximum(count, 1)
+        kept = count > 0
+        renumber = np.cumsum(kept) - 1
+        return _Levels(level, renumber[place], count[kept].astype(float), centre[kept])
+
+    def means(self, value: Float) -> Float:
+        """(B,) mean of a value in each bin."""
+        return np.asarray(np.bincount(self.bin, value, len(self.count)) / self.count)
+
+    def curve(self, points: Float) -> Float:
+        """(n,) a value given at the bins, by straight lines between their centres."""
+        return np.interp(self.level, self.centre, points)
+
+
+def lira_hierarchical(phi: Float, references: References) -> Float:
+    """Log-ratio of the predictive densities of a member and of a non-member.
+
+    For each record, with n_in and n_out reference models: the variances of both sides get the
+    prior of `variance_prior` around the typical variance at the record's level (the mean of both
+    sides, whose error says nothing on the shift); the shift has a Gaussian prior around the mean
+    shift at that level, its variance being the spread of the observed shifts less what sampling
+    explains; both predictive densities are Student t.
+
+    Args:
+        phi: (N,) the target's signals.
+        references: moments of the reference models.
+
+    Returns:
+        (N,) higher = member; NaN where a side has no model.
+    """
+    score = np.full(len(phi), np.nan)
+    known = (references.inside.count > 0) & (references.outside.count > 0)
+    if known.any():
+        inside, outside = (_only(side, known) for side in (references.inside, references.outside))
+        score[known] = _score(phi[known], inside, outside)
+    return score
+
+
+def _only(side: Moments, rows: NDArray[np.bool_]) -> Moments:
+    return Moments(side.count[rows], side.mean[rows], side.squares[rows])
+
+
+def _score(phi: Float, inside: Moments, outside: Moments) -> Float:
+    levels = _Levels.of((inside.mean + outside.mean) / 2)
+    shift = inside.mean - outside.mean
+    usual = levels.curve(levels.means(shift))
+    rest = levels.means((shift - usual) ** 2)
+    v_in, free_in = _variances(inside, levels, rest)
+    v_out, free_out = _variances(outside, levels, rest)
+
+    error_in, error_out = v_in / inside.count, v_out / outside.count
+    error = error_in + error_out
+    own = levels.curve(np.maximum(rest - levels.means(error), 0.0))
+    pull = (shift - usual) / (error + own)
+    at_in = inside.mean - pull * error_in
+    at_out = outside.mean + pull * error_out
+    left_in = error_in - error_in**2 / (error + own)
+    left_out = error_out - error_out**2 / (error + own)
+    return _student(phi, at_in, v_in + left_in, free_in) - _student(
+        phi, at_out, v_out + left_out, free_out
+    )
+
+
+def _variances(side: Moments, levels: _Levels, rest: Float) -> tuple[Float, Float]:
+    """(n,) posterior variances of one side, and their degrees of freedom."""
+    degrees = np.maximum(side.count - 1, 0)
+    behind = levels.means(degrees)
+    within = levels.means(side.squares)
+    # Where no record of a bin has two models, half the spread of the shifts is the best guess.
+    pooled = np.where(behind > 0, within / np.maximum(behind, 1e-300), rest / 2)
+    typical = levels.curve(np.maximum(pooled, max(1e-8 * float(pooled.mean()), 1e-12)))
+    prior = variance_prior(side, typical)
+    return prior.shrink(side), prior.degrees + degrees
+
+
+def _student(phi: Float, location: Float, variance: Float, freedom: Float) -> Float:
+    """Log density of Student's t, up to the constant that all records share."""
+    half = freedom / 2
+    return np.asarray(
+        gammaln(half + 0.5)
+        - gammaln(half)
+        - 0.5 * np.log(half * variance)
+        - (half + 0.5) * np.log1p((phi - location) ** 2 / (2 * half * variance))
+    )
+
+
+_MOST = 1e6
+"""Prior degrees of freedom that stand for "all variances are equal"."""
+
+
+@dataclass(frozen=True)
+class VariancePrior:
+    """A scaled inverse chi-square prior of the variances of all records.
+
+    Attributes:
+        degrees: how many degrees of freedom it is worth; 0 = records have nothing in common,
+            at most 1e6 = all variances are equal.
+        variance: the typical variance.
+    """
+
+    degrees: float
+    variance: Float | float
+
+    def shrink(self, side: Moments) -> Float:
+        """(N,) posterior variances of one side, all > 0."""
+        own = np.maximum(side.count - 1, 0)
+        return np.asarray(
+            (self.degrees * self.variance + side.squares) / np.maximum(self.degrees + own, 1e-300)
+        )
+
+
+def variance_prior(side: Moments, typical: Float | None = None) -> VariancePrior:
+    """Fit the prior to the variances of all records.
+
+    Under it the logarithms of the sample variances spread by trigamma(d/2) + trigamma(d0/2),
+    where d are their degrees of freedom; d0 is solved for.
+
+    Args:
+        side: moments of one side.
+        typical: (N,) expected variance of each record where it is known to depend on something;
+            by default one for all.
+    """
+    own = side.count - 1
+    base = np.ones_like(own) if typical is None else typical
+    pooled = side.within()
+    floor = max(1e-8 * pooled, 1e-300) if math.isfinite(pooled) else 1e-300
+    known = (own > 0) & (side.squares > floor * own)
+    if known.sum() < 3:
+        one = pooled if math.isfinite(pooled) else side.total()
+        return VariancePrior(_MOST, max(one, 1e-12) * base / float(np.mean(base)))
+    half = own[known] / 2
+    logs = np.log(side.squares[known] / own[known] / base[known]) - digamma(half) + np.log(half)
+    extra = float(np.var(logs, ddof=1) - polygamma(1, half).mean())
+    degrees = min(2 * inverse_trigamma(extra), _MOST) if extra > 0 else _MOST
+    level = math.exp(float(logs.mean()) + float(digamma(degrees / 2)) - math.log(degrees / 2))
+    return VariancePrior(degrees, level if typical is None else level * base)
+
+
+def inverse_trigamma(value: float) -> float:
+    """x > 0 with trigamma(x) = value, for value > 0 (Newton's method on 1/trigamma).
+
+    >>> round(inverse_trigamma(float(polygamma(1, 3.5))), 9)
+    3.5
+    """
+    if value > 1e7:
+        return 1 / math.sqrt(value)
+    if value < 1e-6:
+        return 1 / value
+    x = 0.5 + 1 / value
+    for _ in range(50):
+        here = float(polygamma(1, x))
+        step = here * (1 - here / value) / float(polygamma(2, x))
+        x += step
+        if -step / x < 1e-10:
+            break
+    return x
+
+
+def _by_moments(attack: Callable[[Float, References, str], Float]) -> Callable[[Trial], Scorer]:
+    return lambda trial: lambda known: attack(known.phi, known, trial.rule)
+
+
+_CARLINI = "Carlini et al., Membership Inference Attacks From First Principles, IEEE S&P 2022"
+
+ATTACKS = (
+    Attack(
+        "lira-online",
+        "Likelihood-ratio attack, online",
+        f"{_CARLINI}, algorithm 1",
+        WITH,
+        _by_moments(lira_online),
+        variance=True,
+    ),
+    Attack(
+        "lira-offline",
+        "Likelihood-ratio attack, offline",
+        f"{_CARLINI}, section VI",
+        WITHOUT,
+        _by_moments(lira_offline),
+        variance=True,
+    ),
+    Attack(
+        "lira-hierarchical",
+        "Likelihood-ratio attack with priors over records",
+        f"{_CARLINI}; priors as in Smyth, Stat. Appl. Genet. Mol. Biol. 3, 2004",
+        WITH,
+        lambda trial: lambda known: lira_hierarchical(known.phi, known),
+    ),
+)

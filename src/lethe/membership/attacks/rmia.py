@@ -1,0 +1,316 @@
+"""RMIA, the relative attack, BASE, and attack R: a record's place among other models or records.
+
+RMIA (Zarifzadeh, Liu, Shokri, ICML 2024) and BASE (Lassila et al. 2025) ask how much more likely
+the target makes a record's true label than other models do, p(x)/P(x). BASE takes that as it is.
+RMIA says which share of records that no model has seen, z, has a smaller ratio: that is the
+record's place among what the target does to people outside. p = sigmoid(phi) is the probability of
+the true label, so both are for classification.
+
+Attack R (Ye et al., CCS 2022, section 4.2) calls a record a member when the target knows it better
+than a share 1 - alpha of reference models that never saw it. No distribution is assumed; with m
+reference models the share has m + 1 values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_expit
+
+from lethe.evidence.roc import auc
+from lethe.membership.attacks.attack import (
+    WITH,
+    WITHOUT,
+    Attack,
+    Knowledge,
+    Scorer,
+    Trial,
+    each_left_out,
+    signals_alone,
+)
+from lethe.membership.leave_one_out import Design, check_signals, scored_cells
+from lethe.training.shadows import Shadows
+
+Float = NDArray[np.float64]
+
+_SMALLEST = 1e-12
+_TAIL = 0.1
+
+
+def log_ratio(phi: Float, p_in: Float, p_out: Float) -> Float:
+    """log p(x) - log P(x), P(x) the mean of the means IN and OUT: the BASE score, online.
+
+    Args:
+        phi: (N,) the target's signals, log-odds of the true label.
+        p_in: (N,) mean probability of the true label over reference models that trained on it.
+        p_out: (N,) the same over those that did not.
+
+    Returns:
+        (N,) higher = member.
+    """
+    return _against(phi, (p_in + p_out) / 2)
+
+
+def log_ratio_offline(phi: Float, p_out: Float, a: float = 1.0) -> Float:
+    """log p(x) - log P(x), P(x) = ((1 + a) P_out + 1 - a)/2 (RMIA, eq. 10 and appendix B.2.2).
+
+    With a = 1, P(x) is the mean over models that did not train on the record: BASE, offline.
+
+    Args:
+        phi: (N,) the target's signals, log-odds of the true label.
+        p_out: (N,) mean probability of the true label over models that did not train on it.
+        a: in [0, 1], how near the mean IN is taken to be to the mean OUT.
+
+    Returns:
+        (N,) higher = member.
+    """
+    return _against(phi, ((1 + a) * p_out + 1 - a) / 2)
+
+
+def _against(phi: Float, prior: Float) -> Float:
+    return np.asarray(log_expit(phi) - np.log(np.maximum(prior, _SMALLEST)))
+
+
+def place(ratio: Float, points: Float, gamma: float = 1.0) -> Float:
+    """Log-odds of the share of z-points whose ratio, times gamma, lies below a record's.
+
+    The plain share saturates: all records above the last z-point tie at 1. Here it is
+    interpolated between the z-points, and beyond them the tail goes on as an exponential with
+    the mean excess of the outermost tenth. Within one target the order is that of the ratio.
+
+    Args:
+        ratio: (N,) log p(x)/P(x).
+        points: (H,) log p(z)/P(z).
+        gamma: > 0.
+
+    Returns:
+        (N,) higher = member.
+    """
+    ordered = np.sort(points)
+    asked = ratio - np.log(gamma)
+    levels, first, times = np.unique(ordered, return_index=True, return_counts=True)
+    share = (first + times / 2) / len(ordered)
+    below = np.log(np.interp(asked, levels, share))
+    above = np.log(np.interp(asked, levels, 1 - share))
+    tail = max(1, round(_TAIL * len(ordered)))
+    above -= np.maximum(asked - levels[-1], 0.0) / _excess(ordered[-tail - 1 :])
+    below -= np.maximum(levels[0] - asked, 0.0) / _excess(-ordered[tail::-1])
+    return np.asarray(below - above)
+
+
+def _excess(tail: Float) -> float:
+    """Mean excess of the points of a tail, ascending, over its first."""
+    return max(float((tail[1:] - tail[0]).mean()), 1e-6)
+
+
+def plain_share(ratio: Float, points: Float, gamma: float = 1.0) -> Float:
+    """The share itself, as published: z-points with p(x)/P(x) > gamma p(z)/P(z), in [0, 1].
+
+    Args and direction as `place`.
+    """
+    asked = ratio - np.log(gamma)
+    return np.asarray(np.searchsorted(np.sort(points), asked, "left") / len(points))
+
+
+_BLOCK = 2048
+
+
+def own_quantile(phi: Float, signals: NDArray[np.floating], members: NDArray[np.bool_]) -> Float:
+    """Share of OUT models whose signal lies below the target's, ties counting half.
+
+    Args:
+        phi: (N,) the target's signals.
+        signals: (R, N) of the reference models.
+        members: (R, N) their membership.
+
+    Returns:
+        (N,) in [0, 1], higher = member; NaN where every reference model trained on the record.
+    """
+    outside = ~members
+    below = ((signals < phi) & outside).sum(axis=0) + ((signals <= phi) & outside).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(below / 2 / outside.sum(axis=0))
+
+
+def attack_r(signals: NDArray[np.floating], members: NDArray[np.bool_], seed: int = 0) -> Float:
+    """`own_quantile` with every model as the target, the others as its references.
+
+    What is left out with the target is as in `leave_one_out`, so that the number of OUT models
+    that remain does not tell whether the record was IN the target.
+
+    Args:
+        signals: (K, N) phi, finite.
+        members: (K, N) true membership.
+        seed: see `leave_one_out`.
+
+    Returns:
+        (K, N) in [0, 1], higher = member; NaN where no OUT model, or no IN model, is left.
+    """
+    check_signals(signals, members)
+    design = Design.of(members, seed)
+    gone = np.empty((len(design.usable), members.shape[1]), np.intp)
+    for place in range(len(gone)):
+        gone[place] = design.counterpart(place)
+    scores = np.full(signals.shape, np.nan)
+    for start in range(0, signals.shape[1], _BLOCK):
+        block = slice(start, start + _BLOCK)
+        inside, counted = design.members[:, block], design.counted[:, block]
+        scores[design.usable, block] = _shares(
+            np.asarray(signals[design.usable, block], np.float64),
+            ~inside & counted,
+            np.where(inside, gone[:, block], np.arange(len(gone))[:, None]),
+        )
+    scores[~scored_cells(members, seed)] = np.nan
+    return scores
+
+
+def _shares(signals: Float, outside: NDArray[np.bool_], gone: NDArray[np.intp]) -> Float:
+    """Mid-ranks among the OUT models of a block, without one of them."""
+    models = len(signals)
+    order = np.argsort(signals, axis=0, kind="stable")
+    ordered = np.take_along_axis(signals, order, 0)
+    so_far = np.cumsum(np.take_along_axis(outside, order, 0), axis=0)
+    place = np.broadcast_to(np.arange(models)[:, None], ordered.shape)
+    fresh, ends = np.ones(ordered.shape, bool), np.ones(ordered.shape, bool)
+    fresh[1:] = ordered[1:] != ordered[:-1]
+    ends[:-1] = fresh[1:]
+    begin = np.maximum.accumulate(np.where(fresh, place, 0), axis=0)
+    end = np.minimum.accumulate(np.where(ends, place, models - 1)[::-1], axis=0)[::-1]
+    below = np.where(begin > 0, np.take_along_axis(so_far, np.maximum(begin - 1, 0), 0), 0)
+    rank = np.empty(signals.shape)
+    np.put_along_axis(rank, order, (below + np.take_along_axis(so_far, end, 0)) / 2, 0)
+
+    # What is left out counted half where it ties with the target, as the target does with itself.
+    lost = np.take_along_axis(outside, gone, 0)
+    its = np.take_along_axis(signals, gone, 0)
+    counted = np.where(its < signals, 1.0, np.where(its == signals, 0.5, 0.0))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((rank - lost * counted) / (so_far[-1] - lost))
+
+
+_CHOICES = tuple(np.round(np.arange(0, 1.01, 0.1), 1).tolist())
+_TARGETS, _RECORDS = 8, 4000
+
+_Form = Callable[[Knowledge, float], Float]
+
+
+def _online(known: Knowledge, a: float) -> Float:
+    points = log_ratio_offline(known.population, known.p_population, a)
+    return place(log_ratio(known.phi, known.p_in, known.p_out), points)
+
+
+def _offline(known: Knowledge, a: float) -> Float:
+    points = log_ratio_offline(known.population, known.p_population, a)
+    return place(log_ratio_offline(known.phi, known.p_out, a), points)
+
+
+def _with_setting(form: _Form) -> Callable[[Trial], Scorer]:
+    def score(trial: Trial) -> Scorer:
+        assert trial.setting is not None
+        chosen = trial.setting
+        return lambda known: form(known, float(chosen[known.target]))
+
+    return score
+
+
+def _choice(form: _Form) -> Callable[[Shadows, int], Float]:
+    """How a is chosen: the best, by AUC, on up to 8 targets of the other half of the models.
+
+    Halves are of whole complementary pairs, so that nothing of a target, its partner's signals
+    included, bears on its own a.
+    """
+
+    def choose(shadows: Shadows, seed: int) -> Float:
+        rng = np.random.default_rng([seed, 11])
+        columns = np.arange(shadows.records)
+        if len(columns) > _RECORDS:
+            columns = np.sort(rng.choice(columns, _RECORDS, replace=False))
+        part = signals_alone(shadows, columns)
+        order = rng.permutation(np.unique(shadows.pairs))
+        first = np.isin(shadows.pairs, order[: len(order) // 2])
+        tried = [rng.permutation(np.flatnonzero(half))[:_TARGETS] for half in (first, ~first)]
+        scores: dict[int, list[Float]] = {}
+        for known in each_left_out(part, seed):
+            if any(known.target in half for half in tried):
+                scores[known.target] = [form(known, a) for a in _CHOICES]
+        best = [_best([int(k) for k in half if int(k) in scores], scores, part) for half in tried]
+        return np.where(first, best[1], best[0])
+
+    return choose
+
+
+def _best(targets: list[int], scores: dict[int, list[Float]], part: Shadows) -> float:
+    """The a with the highest AUC over some targets; 0.5 where nothing can be told."""
+    if not targets:
+        return 0.5
+    areas = []
+    for choice in range(len(_CHOICES)):
+        table = np.array([scores[k][choice] for k in targets])
+        known = np.isfinite(table)
+        truth = part.members[targets][known]
+        if truth.size == 0 or truth.all() or not truth.any():
+            return 0.5
+        areas.append(auc(truth, table[known]))
+    return float(_CHOICES[int(np.argmax(areas))])
+
+
+def _own_quantiles(trial: Trial) -> Scorer | Float:
+    models = trial.references
+    if trial.given is None:
+        return attack_r(models.signals, models.members, trial.seed)
+    return lambda known: own_quantile(known.phi, models.signals, models.members)
+
+
+_RMIA = "Zarifzadeh, Liu, Shokri, Low-Cost High-Power Membership Inference Attacks, ICML 2024"
+_BASE = "Lassila et al., Practical Bayes-Optimal Membership Inference Attacks, 2025"
+
+ATTACKS = (
+    Attack(
+        "rmia-online",
+        "Relative attack, online",
+        f"{_RMIA}, eq. 2",
+        WITH,
+        _with_setting(_online),
+        choose=_choice(_online),
+        probabilities=True,
+        population=True,
+    ),
+    Attack(
+        "rmia-offline",
+        "Relative attack, offline",
+        f"{_RMIA}, eq. 10",
+        WITHOUT,
+        _with_setting(_offline),
+        choose=_choice(_offline),
+        probabilities=True,
+        population=True,
+    ),
+    Attack(
+        "base-online",
+        "BASE, online",
+        _BASE,
+        WITH,
+        lambda trial: lambda known: log_ratio(known.phi, known.p_in, known.p_out),
+        probabilities=True,
+    ),
+    Attack(
+        "base-offline",
+        "BASE, offline",
+        _BASE,
+        WITHOUT,
+        lambda trial: lambda known: log_ratio_offline(known.phi, known.p_out),
+        probabilities=True,
+    ),
+    Attack(
+        "attack-r",
+        "Attack R: the record's own quantile",
+        "Ye et al., Enhanced Membership Inference Attacks against Machine Learning Models, "
+        "CCS 2022, section 4.2",
+        WITHOUT,
+        _own_quantiles,
+        by_formula=False,
+        log_ratio=False,
+    ),
+)
