@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from lethe.errors import InputError
 from lethe.linkage.records.facts import Known, index_facts, known_of
-from lethe.linkage.uniqueness import unicity, uniqueness
+from lethe.linkage.records.unicity import unicity
+from lethe.linkage.table.uniqueness import uniqueness
 
 
 def test_a_case_worked_by_hand():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lethe.errors import InputError
 from lethe.linkage.records.facts import Facts, index_facts
-from lethe.linkage.records.worst_case import worst_case
+from lethe.linkage.records.unicity import worst_case
 
 
 def by_trying(facts: Facts, person: int, most: int) -> int:

@@ -22,12 +22,10 @@ from lethe.linkage.document import Account, RowsSubject
 from lethe.linkage.records.document import account_of_records
 from lethe.linkage.records.study import study_records
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.linkage.synthetic.document import account_of_synthetic
-from lethe.linkage.synthetic.study import study_synthetic
+from lethe.linkage.synthetic.study import account_of_synthetic, study_synthetic
 from lethe.linkage.table.candidates import Table
-from lethe.linkage.table.document import account_of_table
 from lethe.linkage.table.domains import as_declared
-from lethe.linkage.table.study import study_table
+from lethe.linkage.table.study import account_of_table, study_table
 from lethe.training.fingerprint import digest, hash_array
 from lethe.training.folder import RunFolder, write_personal
 

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from lethe.data.columns import encode
 from lethe.data.source import TypedColumn
 from lethe.evidence.estimate import Measured
-from lethe.linkage.answers import answer_overlap
+from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.codes import Int, classes_of, counted
-from lethe.linkage.counts import count_overlap
 from lethe.linkage.measurement import Measurement
 from lethe.linkage.table.anonymity import Float
 from lethe.linkage.table.candidates import Context, linkage_results, listed, taken
