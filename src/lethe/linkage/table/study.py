@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from lethe.assess.run import attack, check
+from lethe.assess.run import Facts, attack, check
 from lethe.data.columns import as_text, encode, missing
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Refusal
@@ -16,7 +17,7 @@ from lethe.evidence.frontier import Candidate
 from lethe.linkage.codes import Int, classes_of, count
 from lethe.linkage.document import (
     K_IS_NOT_ENOUGH,
-    Account,
+    RowsSubject,
     of_1000,
     utility_in_words,
     utility_left,
@@ -228,63 +229,121 @@ _SYNTHETIC = (
     "chance agreement is in it, so it is an upper limit of linkage, on the same axis as the "
     "others. What is proven is in the guarantee, not in this number."
 )
+_LIMITS = (
+    K_IS_NOT_ENOUGH,
+    "Which columns an adversary can know is a judgement; a column that was not named is "
+    "taken as unknown to everybody.",
+    "Persons with several rows are not joined: audit one row a person.",
+    "Shares are counted in the rows at hand, so they have no sampling error; what they "
+    "would be for other rows is another question.",
+)
 
 
-def account_of_table(study: TableStudy, settings: TableSettings) -> Account:
-    """All that is to be said."""
-    table = study.table
-    secret = table.sensitive
-    return Account(
-        name=table.name,
-        summary=(
-            f"{table.rows:,} rows; quasi-identifiers {', '.join(table.quasi)}"
-            + ("." if secret is None else f"; sensitive column {secret}.")
-        ),
-        threat_model={
-            "goal": "singling out and linkage: find a person's row"
-            + ("" if secret is None else f"; inference: learn {secret}"),
-            "knowledge": f"exact values of {', '.join(table.quasi)} of a person in the table",
-            "access": "the whole table",
-            "budget": "every row, every subset of columns that was searched",
-            "unit": "row, one a person",
-        },
-        data={
-            "records": table.rows,
-            "columns": len(table.columns),
-            "quasi": {one.name: len(one.steps[0]) for one in study.hierarchies},
-            "fingerprint": fingerprint_of(study),
-        },
-        attacks=_attacks(study, settings),
-        not_run=_not_run(study),
-        utility=utility_in_words(settings, "two-way counts that are still right"),
-        risk="marketer risk: share of rows that a linkage of everybody gets right",
-        candidates=study.candidates,
-        skipped=study.skipped,
-        checks=[check(f"column {name}", "warn", detail) for name, detail in warnings_of(study)]
-        or [check("columns", "pass", "no quasi-identifier is constant, unique or incomplete")],
-        words=plain_words(study),
-        limits=[
-            K_IS_NOT_ENOUGH,
-            "Which columns an adversary can know is a judgement; a column that was not named is "
-            "taken as unknown to everybody.",
-            "Persons with several rows are not joined: audit one row a person.",
-            "Shares are counted in the rows at hand, so they have no sampling error; what they "
-            "would be for other rows is another question.",
-            *([_SYNTHETIC] if study.synthetic else []),
-        ],
-        section=_section(study, settings),
-        people=_people(study) if settings.keep_records else (),
-        settings={
-            "quasi": list(table.quasi),
-            "sensitive": secret,
-            "ks": list(settings.ks),
-            "suppress": settings.suppress,
-            "most": settings.most,
-            "distance": settings.distance,
-            "population": settings.population,
-            **_private(settings),
-        },
-    )
+@dataclass(frozen=True, eq=False)
+class TableSubject(RowsSubject):
+    """What the findings say of a table."""
+
+    study: TableStudy
+    settings: TableSettings
+
+    def facts(self) -> Facts:
+        study, settings = self.study, self.settings
+        table = study.table
+        secret = table.sensitive
+        return self.compose(
+            name=table.name,
+            summary=(
+                f"{table.rows:,} rows; quasi-identifiers {', '.join(table.quasi)}"
+                + ("." if secret is None else f"; sensitive column {secret}.")
+            ),
+            threat_model={
+                "goal": "singling out and linkage: find a person's row"
+                + ("" if secret is None else f"; inference: learn {secret}"),
+                "knowledge": f"exact values of {', '.join(table.quasi)} of a person in the table",
+                "access": "the whole table",
+                "budget": "every row, every subset of columns that was searched",
+                "unit": "row, one a person",
+            },
+            data={
+                "records": table.rows,
+                "columns": len(table.columns),
+                "quasi": {one.name: len(one.steps[0]) for one in study.hierarchies},
+                "fingerprint": fingerprint_of(study),
+            },
+            attacks=_attacks(study, settings),
+            not_run=_not_run(study),
+            utility=utility_in_words(settings, "two-way counts that are still right"),
+            risk="marketer risk: share of rows that a linkage of everybody gets right",
+            checks=[check(f"column {name}", "warn", detail) for name, detail in warnings_of(study)]
+            or [check("columns", "pass", "no quasi-identifier is constant, unique or incomplete")],
+            limits=[*_LIMITS, *([_SYNTHETIC] if study.synthetic else [])],
+            section=_section(study, settings),
+            reproduction={
+                "quasi": list(table.quasi),
+                "sensitive": secret,
+                "ks": list(settings.ks),
+                "suppress": settings.suppress,
+                "most": settings.most,
+                "distance": settings.distance,
+                "population": settings.population,
+                **_private(settings),
+            },
+        )
+
+    def plain_words(self) -> list[str]:
+        """What was found, for somebody who reads nothing else."""
+        study = self.study
+        found, rows = study.anonymity, study.table.rows
+        words = [
+            f"Of 1,000 rows, {of_1000(found.unique.value)} are alone with their values of "
+            f"{', '.join(study.table.quasi)}; who links everybody gets "
+            f"{of_1000(found.marketer.value)} of 1,000 right (a blind guess: {1000 / rows:.2g})."
+        ]
+        size = max(study.uniqueness.by_size)
+        best = study.uniqueness.by_size[min(size, 3)][0]
+        names = ", ".join(study.table.quasi[at] for at in best.columns)
+        words.append(
+            f"The {len(best.columns)} column(s) {names} alone single out "
+            f"{of_1000(best.unique.value)} of 1,000 rows."
+        )
+        if study.disclosure is not None:
+            told = study.disclosure
+            words.append(
+                f"The quasi-identifiers give {study.table.sensitive} away for certain in "
+                f"{of_1000(told.homogeneous.value)} of 1,000 rows; the best guess is right in "
+                f"{of_1000(told.guessed[0].value)}, without the table's classes in "
+                f"{of_1000(told.blind.value)}."
+            )
+        made = [candidate for candidate in study.candidates if candidate.name.startswith("k-")]
+        if made:
+            candidate = made[-1]
+            text = (
+                f"Made {candidate.details['k']}-anonymous, the table keeps "
+                f"{utility_left(candidate, study.candidates[0])} and a linkage of everybody "
+                f"gets {of_1000(getattr(candidate.risk, 'value', 0.0))} of 1,000 right"
+            )
+            if study.disclosure is not None and candidate.details["certain"]["value"]:
+                text += (
+                    f"; yet {study.table.sensitive} is still certain in "
+                    f"{of_1000(candidate.details['certain']['value'])} of 1,000 rows"
+                )
+            words.append(text + ". That is no proof of privacy.")
+        words += [
+            f"The synthetic rows {candidate.name} keep "
+            f"{utility_left(candidate, study.candidates[0])}; who takes those that agree with a "
+            f"person for copies gets at most {of_1000(getattr(candidate.risk, 'value', 0.0))} of "
+            f"1,000 right. They are proven to be ({candidate.settings['epsilon']:g}, "
+            f"{candidate.settings['delta']:g})-differentially private, under the assumptions that "
+            "are listed."
+            for candidate in study.candidates
+            if candidate.name in study.synthetic
+        ]
+        return words
+
+    @cached_property
+    def people(self) -> Sequence[Json]:
+        """Everybody, the most exposed first; empty unless kept."""
+        return _people(self.study) if self.settings.keep_records else ()
 
 
 def _private(settings: TableSettings) -> Json:
@@ -296,55 +355,6 @@ def _private(settings: TableSettings) -> Json:
         "schema": None if settings.schema is None else settings.schema.to_json()["columns"],
         "bins": settings.bins,
     }
-
-
-def plain_words(study: TableStudy) -> list[str]:
-    """What was found, for somebody who reads nothing else."""
-    found, rows = study.anonymity, study.table.rows
-    words = [
-        f"Of 1,000 rows, {of_1000(found.unique.value)} are alone with their values of "
-        f"{', '.join(study.table.quasi)}; who links everybody gets "
-        f"{of_1000(found.marketer.value)} of 1,000 right (a blind guess: {1000 / rows:.2g})."
-    ]
-    size = max(study.uniqueness.by_size)
-    best = study.uniqueness.by_size[min(size, 3)][0]
-    names = ", ".join(study.table.quasi[at] for at in best.columns)
-    words.append(
-        f"The {len(best.columns)} column(s) {names} alone single out "
-        f"{of_1000(best.unique.value)} of 1,000 rows."
-    )
-    if study.disclosure is not None:
-        told = study.disclosure
-        words.append(
-            f"The quasi-identifiers give {study.table.sensitive} away for certain in "
-            f"{of_1000(told.homogeneous.value)} of 1,000 rows; the best guess is right in "
-            f"{of_1000(told.guessed[0].value)}, without the table's classes in "
-            f"{of_1000(told.blind.value)}."
-        )
-    made = [candidate for candidate in study.candidates if candidate.name.startswith("k-")]
-    if made:
-        candidate = made[-1]
-        text = (
-            f"Made {candidate.details['k']}-anonymous, the table keeps "
-            f"{utility_left(candidate, study.candidates[0])} and a linkage of everybody "
-            f"gets {of_1000(getattr(candidate.risk, 'value', 0.0))} of 1,000 right"
-        )
-        if study.disclosure is not None and candidate.details["certain"]["value"]:
-            text += (
-                f"; yet {study.table.sensitive} is still certain in "
-                f"{of_1000(candidate.details['certain']['value'])} of 1,000 rows"
-            )
-        words.append(text + ". That is no proof of privacy.")
-    words += [
-        f"The synthetic rows {candidate.name} keep {utility_left(candidate, study.candidates[0])}; "
-        "who takes those that agree with a person for copies gets at most "
-        f"{of_1000(getattr(candidate.risk, 'value', 0.0))} of 1,000 right. They are proven to be "
-        f"({candidate.settings['epsilon']:g}, {candidate.settings['delta']:g})-differentially "
-        "private, under the assumptions that are listed."
-        for candidate in study.candidates
-        if candidate.name in study.synthetic
-    ]
-    return words
 
 
 def _attacks(study: TableStudy, settings: TableSettings) -> list[Json]:
