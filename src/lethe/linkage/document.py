@@ -17,10 +17,6 @@ from lethe.training.folder import RunFolder, write_personal
 Json = dict[str, Any]
 Settings = TableSettings | RecordSettings | SyntheticSettings
 MOST_PEOPLE = 100
-K_IS_NOT_ENOUGH = (
-    "k-anonymity is a property of a table, not a proof of privacy: who knows more than the "
-    "quasi-identifiers that were named, or meets a class with one sensitive value, is not stopped."
-)
 
 
 class RowsStudy(Protocol):

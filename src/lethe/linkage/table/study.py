@@ -16,7 +16,6 @@ from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.linkage.codes import Int, classes_of, count
 from lethe.linkage.document import (
-    K_IS_NOT_ENOUGH,
     RowsSubject,
     of_1000,
     utility_in_words,
@@ -230,7 +229,8 @@ _SYNTHETIC = (
     "others. What is proven is in the guarantee, not in this number."
 )
 _LIMITS = (
-    K_IS_NOT_ENOUGH,
+    "k-anonymity is a property of a table, not a proof of privacy: who knows more than the "
+    "quasi-identifiers that were named, or meets a class with one sensitive value, is not stopped.",
     "Which columns an adversary can know is a judgement; a column that was not named is "
     "taken as unknown to everybody.",
     "Persons with several rows are not joined: audit one row a person.",
