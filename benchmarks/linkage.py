@@ -36,9 +36,8 @@ from lethe.linkage.records.adversary import Adversary, draw_targets, simulate
 from lethe.linkage.records.facts import index_facts
 from lethe.linkage.records.scoreboard import link
 from lethe.linkage.settings import RecordSettings, TableSettings
-from lethe.linkage.table.anonymity import anonymity, diversity
-from lethe.linkage.table.homogeneity import disclosure
-from lethe.linkage.uniqueness import uniqueness
+from lethe.linkage.table.anonymity import anonymity, disclosure, diversity
+from lethe.linkage.table.uniqueness import uniqueness
 
 TABLES: dict[str, tuple[str, list[str], str]] = {
     "diabetes130": (

@@ -46,7 +46,7 @@ from lethe.data.columns import encode
 from lethe.linkage.records.adversary import Adversary, draw_targets, simulate
 from lethe.linkage.records.facts import Facts, Known, index_facts
 from lethe.linkage.records.scoreboard import RH, link
-from lethe.linkage.records.worst_case import worst_case
+from lethe.linkage.records.unicity import worst_case
 from lethe.linkage.synthetic.nearest import inference, mix, nearest_rows, right
 from lethe.linkage.synthetic.singling_out import singling_out
 from lethe.linkage.table.anonymity import anonymity, diversity

@@ -32,8 +32,7 @@ import numpy as np
 from lethe.data.columns import read_columns
 from lethe.data.schema import Schema
 from lethe.linkage.table.domains import Domain, columns_of, domains_of
-from lethe.linkage.table.dp_rows import draw_cells
-from lethe.linkage.table.noisy_marginals import measure, rho_of
+from lethe.linkage.table.dp_rows import draw_cells, measure, rho_of
 
 RESULTS = Path(__file__).parent / "results" / "synthetic_rows.json"
 DELTA = 1e-6

@@ -47,7 +47,7 @@ HEAD = LinearHead(np.random.default_rng(4).normal(size=5), 0.1)
 
 NO_SEEDED_NOISE = {
     "evidence/guarantee.py": "the helpers themselves",
-    "linkage/table/noisy_marginals.py": "OpenDP",
+    "linkage/table/dp_rows.py": "OpenDP",
     "queries/mechanisms/responding.py": "OpenDP",
     "queries/privacy.py": "OpenDP",
     "queries/ledger/chain.py": "reads a label back",

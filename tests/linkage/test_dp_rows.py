@@ -17,7 +17,7 @@ from lethe.linkage.audit import audit_table
 from lethe.linkage.settings import TableSettings
 from lethe.linkage.table.domains import columns_of
 from lethe.linkage.table.dp_rows import DpRows, dp_rows
-from lethe.linkage.table.synthetic import _told, agreement
+from lethe.linkage.table.synthetic import _inferred, agreement
 from lethe.report import render
 from lethe.training.folder import RunFolder
 
@@ -43,7 +43,7 @@ def test_what_agreeing_rows_tell_by_hand() -> None:
     # Class 0: synthetic say 1, 1; class 1: 0 and 1, a tie; class 2: none, the usual value is 1.
     drawn, told = np.array([0, 0, 1, 1]), np.array([1, 1, 0, 1])
     own, secret = np.array([0, 0, 1, 2, 2]), np.array([1, 0, 0, 1, 0])
-    certain, guessed = _told(own, secret, drawn, told)
+    certain, guessed = _inferred(own, secret, drawn, told)
     assert certain == pytest.approx(1 / 5)
     assert guessed == pytest.approx((1 + 0 + 0.5 + 1 + 0) / 5)
 

@@ -12,7 +12,7 @@ from lethe.data.records import from_columns
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.findings import Findings, schema
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
-from lethe.linkage.records.coarsening import (
+from lethe.linkage.records.mitigations import (
     Sheet,
     coarser_times,
     noisy_times,

@@ -11,7 +11,7 @@ from lethe.data.schema import Schema
 from lethe.errors import InputError, MissingExtra
 from lethe.linkage.settings import TableSettings
 from lethe.linkage.table import dp_rows as rows_module
-from lethe.linkage.table.noisy_marginals import epsilon_of, measure, promise, rho_of
+from lethe.linkage.table.dp_rows import epsilon_of, measure, promise, rho_of
 
 
 def test_rho_and_epsilon_are_inverse_and_below_the_simple_bound() -> None:

@@ -11,16 +11,17 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.linkage.records.adversary import Adversary, simulate
 from lethe.linkage.records.attackers import outside, pick
 from lethe.linkage.records.candidates import Aim, measure, released
-from lethe.linkage.records.coarsening import (
+from lethe.linkage.records.facts import Known
+from lethe.linkage.records.mitigations import (
     Coarsened,
     Sheet,
     as_it_is,
+    dealt_pseudonyms,
+    new_pseudonyms,
     noisy_values,
     value_steps,
     without_popular,
 )
-from lethe.linkage.records.facts import Known
-from lethe.linkage.records.mitigations import dealt_pseudonyms, new_pseudonyms
 from lethe.linkage.records.scoreboard import RH
 from lethe.linkage.settings import RecordSettings
 from lethe.linkage.utility import counted_utility

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.answers import answer_overlap, ask, error_of
-from lethe.linkage.counts import count_overlap
+from lethe.linkage.answers import answer_overlap, ask, count_overlap, error_of
 from lethe.linkage.table.anonymity import anonymity
 from lethe.linkage.table.recoding import coarsen, hierarchy, recode, released_columns
 

@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 from lethe.data.schema import Column, Schema
 from lethe.data.source import TypedColumn, read_typed
 from lethe.linkage.table import dp_rows as rows_module
-from lethe.linkage.table import noisy_marginals
 from lethe.linkage.table.domains import Domain, columns_of
-from lethe.linkage.table.noisy_marginals import NoisyCounts
+from lethe.linkage.table.dp_rows import NoisyCounts
 
 HOSTILE: tuple[Any, ...] = (
     *(None, "", " ", math.nan, math.inf, -math.inf, -0.0, 0.0, 0.5, 1, 2, -1, 7, True, False),
@@ -130,10 +129,10 @@ def check(monkeypatch: pytest.MonkeyPatch, schema: Schema, one: Any, other: Any)
     """Whatever leaves is the same, and whatever gets noise is near enough."""
     with monkeypatch.context() as patch:
         noise = Replayed()
-        gaussian, noisy_max = noisy_marginals._gaussian, noisy_marginals._noisy_max
-        patch.setattr(noisy_marginals, "_gaussian", lambda s: noise.of(gaussian(s), list))
-        patch.setattr(noisy_marginals, "_noisy_max", lambda s: noise.of(noisy_max(s), lambda x: 0))
-        patch.setattr(noisy_marginals, "epsilon_of", lambda rho, delta: 2 * rho)
+        gaussian, noisy_max = rows_module._gaussian, rows_module._noisy_max
+        patch.setattr(rows_module, "_gaussian", lambda s: noise.of(gaussian(s), list))
+        patch.setattr(rows_module, "_noisy_max", lambda s: noise.of(noisy_max(s), lambda x: 0))
+        patch.setattr(rows_module, "epsilon_of", lambda rho, delta: 2 * rho)
         patch.setattr(rows_module, "draw_cells", drawn)
         made = []
         for columns in (one, other):
@@ -236,14 +235,14 @@ FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "types read off arrays": lambda patch: patch.setattr(rows_module, "columns_of", typed_by_dtype),
     "each record counted twice": lambda patch: patch.setattr(
-        noisy_marginals,
+        rows_module,
         "_table",
-        lambda *told, real=noisy_marginals._table: 2 * real(*told),
+        lambda *told, real=rows_module._table: 2 * real(*told),
     ),
     "exact total": lambda patch: patch.setattr(
-        noisy_marginals,
+        rows_module,
         "_tree",
-        lambda cells, alone, total, rho, later, real=noisy_marginals._tree: real(
+        lambda cells, alone, total, rho, later, real=rows_module._tree: real(
             cells, alone, max(1, len(cells[0])), rho, later
         ),
     ),

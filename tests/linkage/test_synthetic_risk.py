@@ -194,14 +194,6 @@ def test_copies_tell_the_secret_and_independent_rows_no_more_than_anybody():
         assert found.excess.low <= 0 <= found.excess.high
 
 
-def test_the_blind_guess_of_a_binary_secret_is_right_half_the_time():
-    rng = np.random.default_rng(1)
-    tables = [{"x": rng.random(n), "s": rng.integers(0, 2, n).astype(str)} for n in (800, 700, 600)]
-    found = inference(*mix(*tables), known=["x"], secret="s", attacks=800)
-    assert found.baseline.low <= 0.5 <= found.baseline.high
-    assert found.main.low <= 0.5 <= found.main.high and not found.works
-
-
 def test_a_negative_guess_is_wrong_and_a_missing_secret_no_target():
     truth = np.array([100.0, -100.0, 0.0, 0.0])
     assert right(np.array([-1.0, -104, 0, 0.1]), truth, 0.05).tolist() == [False, True, True, False]

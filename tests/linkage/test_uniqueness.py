@@ -1,4 +1,4 @@
-"""Which few columns, and which few facts, single people out."""
+"""Which few columns single people out."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError
-from lethe.linkage.records.facts import Known, index_facts, known_of
-from lethe.linkage.uniqueness import unicity, uniqueness
+from lethe.linkage.table.uniqueness import uniqueness
 
 
 def test_a_case_worked_by_hand():
@@ -52,41 +51,3 @@ def test_too_many_subsets_are_refused():
         uniqueness([np.zeros(2, int)] * 60, 5)
     with pytest.raises(InputError, match="at least 1 column"):
         uniqueness([], 1)
-
-
-def fitting_by_loop(rows, known, target, value_within, time_within):
-    held = {(p, i): (v, t) for p, i, v, t in zip(*(c.tolist() for c in rows), strict=True)}
-    span = range(known.start[target], known.start[target + 1])
-    return sum(
-        all(
-            (person, known.item[at]) in held
-            and abs(held[person, known.item[at]][0] - known.value[at]) <= value_within
-            and abs(held[person, known.item[at]][1] - known.time[at]) <= time_within
-            for at in span
-        )
-        for person in range(30)
-    )
-
-
-@given(st.integers(0, 10_000), st.sampled_from([0, 1, 9]), st.sampled_from([0, 2, 30]))
-@settings(max_examples=40)
-def test_people_who_fit_are_those_of_a_loop(seed, value_within, time_within):
-    rng = np.random.default_rng(seed)
-    person, item = np.nonzero(rng.random((30, 8)) < 0.6)
-    rows = (person, item, rng.integers(0, 4, len(person)), rng.integers(0, 20, len(person)))
-    start = np.array([0, 1, 3, 6])
-    known = Known(start, rng.integers(-1, 8, 6), *rng.integers(0, 4, (2, 6)).astype(float))
-    facts = index_facts(*rows, people=30, items=8)
-    found = unicity(facts, known, value_within=value_within, time_within=time_within)
-    wanted = [fitting_by_loop(rows, known, q, value_within, time_within) for q in range(3)]
-    assert found.fitting.tolist() == wanted
-    assert found.share.value == pytest.approx(np.mean([one == 1 for one in wanted]))
-
-
-def test_only_presence_may_be_known():
-    facts = index_facts([0, 1, 1], [0, 0, 1], [1, 2, 3])
-    assert unicity(facts, known_of([0])).fitting.tolist() == [2]
-    assert unicity(facts, known_of([0, 1])).fitting.tolist() == [1]
-    assert unicity(facts, known_of([0], [np.nan])).fitting.tolist() == [2]
-    with pytest.raises(InputError, match="1 known fact"):
-        unicity(facts, known_of([]))

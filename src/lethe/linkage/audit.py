@@ -18,18 +18,15 @@ from lethe.data.sorted_records import Release
 from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
-from lethe.linkage.document import Account, RowsSubject
-from lethe.linkage.records.document import account_of_records
+from lethe.linkage.records.document import RecordSubject
 from lethe.linkage.records.study import study_records
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.linkage.synthetic.document import account_of_synthetic
-from lethe.linkage.synthetic.study import study_synthetic
+from lethe.linkage.synthetic.study import SyntheticSubject, study_synthetic
 from lethe.linkage.table.candidates import Table
-from lethe.linkage.table.document import account_of_table
 from lethe.linkage.table.domains import as_declared
-from lethe.linkage.table.study import study_table
+from lethe.linkage.table.study import TableSubject, study_table
 from lethe.training.fingerprint import digest, hash_array
-from lethe.training.folder import RunFolder, write_personal
+from lethe.training.folder import RunFolder
 
 Columns = Mapping[str, NDArray[Any]]
 Say = Callable[[str], None]
@@ -104,7 +101,7 @@ def audit_table(
     if folder is not None:
         for made, rows in study.synthetic.items():
             folder.write(f"{made}.csv", rows.to_csv())
-    return _finished(account_of_table(study, settings), settings, folder)
+    return TableSubject(study, settings).findings(folder)
 
 
 def audit_records(
@@ -148,7 +145,7 @@ def audit_records(
         say(f"{ratings.name}: looking for the people of {aux.name}")
     names = None if truth is None else (as_text(truth[0]), as_text(truth[1]))
     study = study_records(ratings, settings, aux, names)
-    return _finished(account_of_records(study, settings), settings, folder)
+    return RecordSubject(study, settings).findings(folder)
 
 
 def audit_synthetic(
@@ -190,21 +187,8 @@ def audit_synthetic(
     (say or _silent)(f"{name}: three attacks, each against original and control rows")
     study = study_synthetic(original, synthetic, control, quasi, sensitive, settings)
     mark = digest(*(hash_array(as_text(synthetic[column])) for column in study.columns))
-    account = account_of_synthetic(study, name, quasi, sensitive, mark, settings)
-    return _finished(account, settings, folder)
-
-
-def _finished(
-    account: Account,
-    settings: TableSettings | RecordSettings | SyntheticSettings,
-    folder: RunFolder | None,
-) -> Findings:
-    if settings.keep_records and folder is not None:
-        if account.pairs:
-            write_personal(folder, account.pairs)
-        if account.people:
-            write_personal(folder, account.people, "exposed" if account.pairs else "records")
-    return RowsSubject(account, settings).findings()
+    subject = SyntheticSubject(study, settings, name, quasi, sensitive, mark)
+    return subject.findings(folder)
 
 
 def _silent(text: str) -> None:

@@ -2,108 +2,127 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
+from lethe.training.folder import RunFolder, write_personal
 
 Json = dict[str, Any]
 Settings = TableSettings | RecordSettings | SyntheticSettings
 MOST_PEOPLE = 100
-K_IS_NOT_ENOUGH = (
-    "k-anonymity is a property of a table, not a proof of privacy: who knows more than the "
-    "quasi-identifiers that were named, or meets a class with one sensitive value, is not stopped."
-)
 
 
-@dataclass(frozen=True, eq=False)
-class Account:
-    """What one kind of audit has to say, in the order of the findings.
+class RowsStudy(Protocol):
+    """What every kind of study holds."""
+
+    @property
+    def candidates(self) -> Sequence[Candidate]:
+        """The baseline first."""
+
+    @property
+    def skipped(self) -> Mapping[str, str]:
+        """Name and reason of what could not be measured."""
+
+
+class RowsSubject(Subject):
+    """Rows, measured; a kind says what it found, all else is the same for each of them.
 
     Attributes:
-        name: of the release.
-        summary: one sentence.
-        threat_model: see `Findings`.
-        data: see `Findings`.
-        attacks: those that were run.
-        not_run: name and why.
-        utility: what it is.
-        risk: what it is.
-        candidates: the baseline first.
-        skipped: candidates and attacks that could not be measured, with the reason.
-        checks: self-checks.
-        words: what was found, for somebody who reads nothing else.
-        limits: what the audit cannot say.
-        section: the entry ``table`` of the findings.
-        people: everybody by name, the most exposed first; personal data.
-        pairs: who of an auxiliary table was named as whom; personal data. None = not kept.
-        settings: of the audit, for reproduction.
+        study: what was measured.
+        settings: of the audit.
     """
 
-    name: str
-    summary: str
-    threat_model: Json
-    data: Json
-    attacks: Sequence[Json]
-    not_run: Sequence[Json]
-    utility: str
-    risk: str
-    candidates: Sequence[Candidate]
-    skipped: Mapping[str, str]
-    checks: Sequence[Json]
-    words: Sequence[str]
-    limits: Sequence[str]
-    section: Json
-    people: Sequence[Json] = ()
-    pairs: Sequence[Json] | None = None
-    settings: Json = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class RowsSubject(Subject):
-    """Rows, measured: what one kind of audit has to say of them, and its settings."""
-
-    account: Account
+    study: RowsStudy
     settings: Settings
 
-    def findings(self) -> Findings:
-        """The document of the audit."""
+    @cached_property
+    def people(self) -> Sequence[Json]:
+        """Everybody by name, the most exposed first; personal data, so empty unless kept."""
+        return ()
+
+    @cached_property
+    def pairs(self) -> Sequence[Json]:
+        """Who of an auxiliary table was named as whom; personal data, so empty unless kept."""
+        return ()
+
+    @abc.abstractmethod
+    def plain_words(self) -> list[str]:
+        """What was found, for somebody who reads nothing else."""
+
+    def findings(self, folder: RunFolder | None = None) -> Findings:
+        """The document of the audit; personal rows, where they are kept, go to the folder."""
+        if self.settings.keep_records and folder is not None:
+            if self.pairs:
+                write_personal(folder, self.pairs)
+            if self.people:
+                write_personal(folder, self.people, "exposed" if self.pairs else "records")
         return run(self, self.settings.rules(), self.settings.release)
 
     def candidates(self) -> Sequence[Candidate]:
-        return self.account.candidates
+        return self.study.candidates
 
     def words(self, verdict: Verdict) -> Sequence[str]:
-        return [outcome_words(verdict), *self.account.words]
+        return [outcome_words(verdict), *self.plain_words()]
 
-    def facts(self) -> Facts:
-        account, settings = self.account, self.settings
+    def compose(
+        self,
+        *,
+        name: str,
+        summary: str,
+        threat_model: Json,
+        data: Json,
+        attacks: Sequence[Json],
+        not_run: Sequence[Json],
+        utility: str,
+        risk: str,
+        checks: Sequence[Json],
+        limits: Sequence[str],
+        section: Json,
+        reproduction: Json,
+    ) -> Facts:
+        """The facts of one kind, with those that all kinds share; see `Facts`.
+
+        Args:
+            name: of the release.
+            summary: one sentence.
+            threat_model: see `Facts`.
+            data: see `Facts`.
+            attacks: those that were run.
+            not_run: name and why.
+            utility: what it is.
+            risk: what it is.
+            checks: self-checks.
+            limits: what the audit cannot say.
+            section: the entry ``table`` of the findings.
+            reproduction: settings of this kind.
+        """
+        settings = self.settings
         return Facts(
-            subject={"release": "table", "name": account.name, "summary": account.summary},
-            threat_model=account.threat_model,
-            data=account.data,
-            attacks=account.attacks,
-            attacks_not_run=account.not_run,
-            utility=account.utility,
-            risk=account.risk,
+            subject={"release": "table", "name": name, "summary": summary},
+            threat_model=threat_model,
+            data=data,
+            attacks=attacks,
+            attacks_not_run=not_run,
+            utility=utility,
+            risk=risk,
             operating_rule=(
                 f"lowest risk among the candidates that lose at most {settings.margin:g} of "
                 "utility."
             ),
             margin=settings.margin,
-            skipped=[{"name": name, "why": why} for name, why in account.skipped.items()],
+            skipped=[{"name": name, "why": why} for name, why in self.study.skipped.items()],
             keep_records=settings.keep_records,
-            exposed=[{**row, "id": f"person {row['rank']}"} for row in account.people[:MOST_PEOPLE]]
-            if settings.keep_records
-            else [],
-            checks=account.checks,
+            exposed=[{**row, "id": f"person {row['rank']}"} for row in self.people[:MOST_PEOPLE]],
+            checks=checks,
             limits=[
-                *account.limits,
+                *limits,
                 "All risks are measured with the attacks named here: lower limits of what can be "
                 "learnt, and no proof.",
                 "A second release about the same people adds to what is known: releases must be "
@@ -112,13 +131,13 @@ class RowsSubject(Subject):
             reproduction={
                 "seed": settings.seed,
                 "confidence": settings.confidence,
-                **account.settings,
+                **reproduction,
                 "queries": list(settings.queries),
                 **_model(settings),
                 "gate": list(settings.gate),
             },
             libraries=("numpy", "scipy"),
-            sections={"table": {**account.section, "words": list(account.words)}},
+            sections={"table": {**section, "words": self.plain_words()}},
         )
 
 

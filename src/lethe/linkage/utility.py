@@ -1,22 +1,31 @@
-"""Utility of a candidate and what was lost against the baseline: one shape, however it came about.
+"""What a release is for, and what was lost against the baseline: one shape, however it came about.
 
 Higher utility = better. It is counted in all rows (no sampling error), a mean over held-out rows
-(an interval, paired against the baseline), or one number of the user's code (no interval).
+(an interval, paired against the baseline), or one number of the user's code (no interval). Nothing
+is trained on held-out rows; every candidate's model, built in or the user's, is tested on them.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from lethe.errors import NotMeasurable
+from lethe.data.columns import as_text, check_column, is_text
+from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson, clustered_share
 from lethe.linkage.records.facts import Float
+from lethe.linkage.settings import CommonSettings
+from lethe.training.models import load_callable
+from lethe.training.users_code import seeded, users_code
 
+Columns = Mapping[str, NDArray[Any]]
 _ALONE = "one number, without an interval"
 
 
@@ -125,3 +134,246 @@ def _student(values: Float, confidence: float, method: str) -> Estimate:
     rows, mean = len(values), float(values.mean())
     half = float(stdtrit(rows - 1, (1 + confidence) / 2) * values.std(ddof=1) / np.sqrt(rows))
     return Estimate(mean, mean - half, mean + half, confidence, method, rows)
+
+
+MOST_CLASSES = 20  # whole numbers with more values are predicted as numbers
+_NAMES = 254  # categories that a boosted tree tells apart; rarer ones are one
+
+
+def is_class(column: NDArray[Any]) -> bool:
+    """Whether values are named (accuracy) rather than measured (R2).
+
+    >>> is_class(np.array([0, 1, 1])), is_class(np.array([0.5, 1.0]))
+    (True, False)
+    """
+    if column.dtype.kind in "iu":
+        return len(np.unique(column)) <= MOST_CLASSES
+    return column.dtype.kind == "b" or is_text(column)
+
+
+def predict_rows(
+    released: Columns,
+    held_out: Columns,
+    written: Columns,
+    column: str,
+    *,
+    classes: bool,
+    seed: int = 0,
+) -> Float:
+    """Train gradient boosting on released rows and score each held-out row by it.
+
+    Args:
+        released: rows that the model is trained on, as the release writes them.
+        held_out: original rows, none of them among the released ones; their `column` is the truth.
+        written: the same rows as the release would write them: what the model is asked about.
+        column: that is predicted; all others are features.
+        classes: see `is_class`.
+        seed: of the model.
+
+    Returns:
+        (rows,) higher = better. Classes: 1 = right, 0 = wrong, so the mean is the accuracy.
+        Numbers: 1 - error² / variance, so the mean is R2; held-out rows without the number are
+        left out.
+
+    Raises:
+        InputError: no other column, or a column of dates.
+        NotMeasurable: no released row has a value, or held-out numbers are all equal.
+    """
+    features = [name for name in released if name != column]
+    if not features:
+        raise InputError(f"predict={column!r} is the only column; a model needs others to learn.")
+    truth = held_out[column]
+    if truth.dtype.kind == "M":
+        raise InputError(f"predict={column!r} holds dates. Give a class or a number.")
+    pairs = [_numbers(released[name], written[name]) for name in features]
+    categories = np.array([named for _, _, named in pairs])
+    train, test = (np.column_stack([pair[side] for pair in pairs]) for side in (0, 1))
+    if not len(train):
+        raise NotMeasurable("no row is released to train on.")
+    from threadpoolctl import threadpool_limits
+
+    # One thread: on busy or few cores the trees' threads wait for each other most of the time.
+    with threadpool_limits(1, "openmp"):
+        return _scored(train, test, released[column], truth, categories, classes, seed)
+
+
+def _scored(
+    train: Float,
+    test: Float,
+    labels: NDArray[Any],
+    truth: NDArray[Any],
+    categories: NDArray[np.bool_],
+    classes: bool,
+    seed: int,
+) -> Float:
+    if classes:
+        guess = _classes(train, as_text(labels), test, categories, seed)
+        return np.asarray(guess == as_text(truth), dtype=np.float64)
+    if is_text(labels):
+        raise NotMeasurable("the number is released as text, so it cannot be learnt.")
+    there = ~np.isnan(truth.astype(np.float64))
+    right = truth.astype(np.float64)[there]
+    spread = float(right.var()) if len(right) else 0.0
+    if not spread:
+        raise NotMeasurable("held-out numbers are all equal, so R2 has no meaning.")
+    made = _values(train, labels.astype(np.float64), test[there], categories, seed)
+    return np.asarray(1 - (made - right) ** 2 / spread, dtype=np.float64)
+
+
+def _numbers(released: NDArray[Any], written: NDArray[Any]) -> tuple[Float, Float, bool]:
+    """A column as numbers on both sides, and whether they are names of categories."""
+    if not is_text(released) and not is_text(written):
+        if released.dtype.kind == "M":
+            released, written = (
+                np.where(np.isnat(one), np.nan, one.astype("datetime64[s]").astype(np.float64))
+                for one in (released, written)
+            )
+        return released.astype(np.float64), written.astype(np.float64), False
+    names, count = np.unique(as_text(released), return_counts=True)
+    kept = names[np.argsort(-count, kind="stable")][:_NAMES]
+    code = {name: float(at) for at, name in enumerate(kept.tolist())}
+    sides = [
+        np.array([code.get(text, np.nan) for text in as_text(one).tolist()])
+        for one in (released, written)
+    ]
+    return sides[0], sides[1], True
+
+
+def _classes(
+    train: Float, labels: NDArray[np.str_], test: Float, categories: NDArray[np.bool_], seed: int
+) -> NDArray[np.str_]:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    if len(np.unique(labels)) == 1:
+        return np.full(len(test), labels[0])
+    model = HistGradientBoostingClassifier(
+        max_iter=50, early_stopping=False, categorical_features=categories, random_state=seed
+    )
+    return np.asarray(model.fit(train, labels).predict(test), dtype=np.str_)
+
+
+def _values(
+    train: Float, numbers: Float, test: Float, categories: NDArray[np.bool_], seed: int
+) -> Float:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    there = ~np.isnan(numbers)
+    if not there.any():
+        raise NotMeasurable("no released row has the number that is to be predicted.")
+    model = HistGradientBoostingRegressor(
+        max_iter=50, early_stopping=False, categorical_features=categories, random_state=seed
+    )
+    return np.asarray(model.fit(train[there], numbers[there]).predict(test), dtype=np.float64)
+
+
+class UtilityModel(Protocol):
+    """The user's function.
+
+    A parameter named `written` is given the held-out rows as the release writes them, ages in
+    groups for instance; a function without one is not.
+    """
+
+    def __call__(self, released: Columns, held_out: Columns) -> float | NDArray[Any]:
+        """Train on released rows, test on original ones.
+
+        Returns:
+            A number, higher = better; or one for each held-out row, whose mean is the utility.
+            Only the latter has an interval.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """A utility that needs held-out rows.
+
+    Attributes:
+        utility: of released rows, held-out original rows, and those as the release writes them.
+    """
+
+    utility: Callable[[Columns, Columns, Columns], Utility]
+
+
+def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
+    """The utility that was asked for; None = counts or queries, which need no held-out rows.
+
+    Args:
+        settings: of the audit.
+        columns: of the original.
+
+    Raises:
+        InputError: no such column, or a function that cannot be loaded.
+    """
+    sure = settings.confidence
+    if settings.predict is not None:
+        column = settings.predict
+        check_column("predict", column, columns, "the table")
+        named = is_class(columns[column])
+
+        def predicted(released: Columns, held_out: Columns, written: Columns) -> Utility:
+            of_row = predict_rows(
+                released, held_out, written, column, classes=named, seed=settings.seed
+            )
+            return mean_utility(of_row, sure)
+
+        return Use(predicted)
+    if settings.utility_model is None:
+        return None
+    given = settings.utility_model
+    model = load_callable(given) if isinstance(given, str) else given
+    name = given if isinstance(given, str) else str(getattr(given, "__qualname__", "utility_model"))
+
+    def judged(released: Columns, held_out: Columns, written: Columns) -> Utility:
+        return _ask(model, name, released, held_out, written, settings)
+
+    return Use(judged)
+
+
+def split(rows: int, settings: CommonSettings) -> NDArray[np.bool_]:
+    """(rows,) which rows are held out, the same for every candidate.
+
+    Raises:
+        NotMeasurable: fewer than 2 rows on a side.
+    """
+    count = round(settings.held_out * rows)
+    if count < 2 or rows - count < 2:
+        raise NotMeasurable(
+            f"held_out={settings.held_out:g} of {rows} rows leaves {count} to test on and "
+            f"{rows - count} to learn from; 2 of each are needed."
+        )
+    out = np.zeros(rows, bool)
+    out[np.random.default_rng([settings.seed, 79]).permutation(rows)[:count]] = True
+    return out
+
+
+def _ask(
+    model: Callable[..., Any],
+    name: str,
+    released: Columns,
+    held_out: Columns,
+    written: Columns,
+    settings: CommonSettings,
+) -> Utility:
+    rows = len(next(iter(held_out.values())))
+    more = {"written": _copied(written)} if _wants_written(model) else {}
+    # Copies: a model that changes its columns must not change the next candidate's.
+    with users_code(f"the utility model {name}"), seeded(settings.seed):
+        found = np.asarray(model(_copied(released), _copied(held_out), **more))
+    if found.dtype.kind not in "biuf" or found.shape not in ((), (rows,)):
+        raise InputError(
+            f"the utility model {name} returns {found.dtype} of shape {found.shape}, expected one "
+            f"number, or one for each of the {rows} held-out rows."
+        )
+    numbers = found.astype(np.float64)
+    if not np.isfinite(numbers).all():
+        raise InputError(f"the utility model {name} returns a number that is not finite.")
+    if numbers.shape == ():
+        return single_utility(float(numbers), rows, settings.confidence)
+    return mean_utility(numbers, settings.confidence)
+
+
+def _wants_written(model: Callable[..., Any]) -> bool:
+    return "written" in inspect.signature(model).parameters
+
+
+def _copied(columns: Columns) -> dict[str, NDArray[Any]]:
+    return {name: column.copy() for name, column in columns.items()}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.assess.run import attack, check
+from lethe.assess.run import Facts, attack, check
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.linkage.document import (
-    Account,
+    RowsSubject,
     of_1000,
     utility_in_words,
     utility_left,
@@ -35,79 +37,123 @@ PUBLISHED: list[Json] = [
     {"facts": "6 of 8", "days": 14, "top_1": 0.986},
 ]
 """Netflix Prize, 480,189 people: best guess right, in an independent reproduction of the paper."""
+_LIMITS = (
+    "Simulated adversaries know facts of the release itself, drawn at random. What people "
+    "really tell elsewhere is not drawn at random.",
+    "Fewer people make everybody easier to find: shares of a small sample are not those "
+    "of the whole service, and those of other data are not yours.",
+    "Counts by item do not look at whole records: new pseudonyms cost them nothing. What "
+    "follows a person over time loses: queries or a utility model show how much.",
+    "Attackers allow for how far a mitigation moves values and times; one who knows more "
+    "of it may do better.",
+)
 
 
-def account_of_records(study: RecordStudy, settings: RecordSettings) -> Account:
-    """All that is to be said."""
-    ratings, first, aux = study.ratings, study.simulated[0], study.aux
-    columns = [
-        name
-        for name, there in (("values", study.facts.value), ("times", study.facts.time))
-        if there is not None
-    ]
-    with_what = " and ".join(columns) if columns else "neither values nor times"
-    return Account(
-        name=ratings.name,
-        summary=(
-            f"{study.facts.facts:,} facts of {study.facts.people:,} people about "
-            f"{study.facts.items:,} items, with {with_what}."
-        ),
-        threat_model={
-            "goal": "linkage: find the record of a person of whom a few facts are known",
-            "knowledge": f"{first.name}; others beside it, and exact names of items",
-            "access": "the whole release",
-            "budget": f"every record is scored for each of {len(first.aim.targets)} people, by "
-            f"{len(ATTACKERS)} attackers",
-            "unit": "person",
-        },
-        data={
-            "records": study.facts.facts,
-            "people": study.facts.people,
-            "items": study.facts.items,
-            "facts_a_person": float(study.facts.facts / study.facts.people),
-            "notes": list(ratings.notes),
-            "fingerprint": _fingerprint(study),
-        },
-        attacks=_attacks(study, aux, settings),
-        not_run=_not_run(study, aux),
-        utility=utility_in_words(
-            settings, "counts by item and value, and by item and month, that are still right"
-        ),
-        risk="top-1: share of people named rightly by the best guess of the strongest attacker",
-        candidates=study.candidates,
-        skipped=study.skipped,
-        checks=_checks(study, settings),
-        words=plain_words(study, settings),
-        limits=[
-            "Simulated adversaries know facts of the release itself, drawn at random. What people "
-            "really tell elsewhere is not drawn at random.",
-            "Fewer people make everybody easier to find: shares of a small sample are not those "
-            "of the whole service, and those of other data are not yours.",
-            "Counts by item do not look at whole records: new pseudonyms cost them nothing. What "
-            "follows a person over time loses: queries or a utility model show how much.",
-            "Attackers allow for how far a mitigation moves values and times; one who knows more "
-            "of it may do better.",
-        ],
-        section=_section(study, settings),
-        people=_people(first, study) if settings.keep_records else (),
-        pairs=pairs_of(aux, ratings) if settings.keep_records and aux is not None else None,
-        settings={
-            name: getattr(settings, name)
-            for name in (
-                "targets",
-                "phi",
-                "facts",
-                "time_error",
-                "value_error",
-                "value_scale",
-                "time_scale",
-                "support",
-                "share",
-                "sought",
-                "false_matches",
+@dataclass(frozen=True, eq=False)
+class RecordSubject(RowsSubject):
+    """What the findings say of sparse records."""
+
+    study: RecordStudy
+    settings: RecordSettings
+
+    @cached_property
+    def pairs(self) -> Sequence[Json]:
+        """Who of the auxiliary table was named as whom; empty unless kept."""
+        aux = self.study.aux if self.settings.keep_records else None
+        return [] if aux is None else pairs_of(aux, self.study.ratings)
+
+    def facts(self) -> Facts:
+        study, settings = self.study, self.settings
+        ratings, first, aux = study.ratings, study.simulated[0], study.aux
+        columns = [
+            name
+            for name, there in (("values", study.facts.value), ("times", study.facts.time))
+            if there is not None
+        ]
+        with_what = " and ".join(columns) if columns else "neither values nor times"
+        return self.compose(
+            name=ratings.name,
+            summary=(
+                f"{study.facts.facts:,} facts of {study.facts.people:,} people about "
+                f"{study.facts.items:,} items, with {with_what}."
+            ),
+            threat_model={
+                "goal": "linkage: find the record of a person of whom a few facts are known",
+                "knowledge": f"{first.name}; others beside it, and exact names of items",
+                "access": "the whole release",
+                "budget": f"every record is scored for each of {len(first.aim.targets)} people, by "
+                f"{len(ATTACKERS)} attackers",
+                "unit": "person",
+            },
+            data={
+                "records": study.facts.facts,
+                "people": study.facts.people,
+                "items": study.facts.items,
+                "facts_a_person": float(study.facts.facts / study.facts.people),
+                "notes": list(ratings.notes),
+                "fingerprint": _fingerprint(study),
+            },
+            attacks=_attacks(study, aux, settings),
+            not_run=_not_run(study, aux),
+            utility=utility_in_words(
+                settings, "counts by item and value, and by item and month, that are still right"
+            ),
+            risk="top-1: share of people named rightly by the best guess of the strongest attacker",
+            checks=_checks(study, settings),
+            limits=_LIMITS,
+            section=_section(study, settings),
+            reproduction={
+                name: getattr(settings, name)
+                for name in (
+                    "targets",
+                    "phi",
+                    "facts",
+                    "time_error",
+                    "value_error",
+                    "value_scale",
+                    "time_scale",
+                    "support",
+                    "share",
+                    "sought",
+                    "false_matches",
+                )
+            },
+        )
+
+    def plain_words(self) -> list[str]:
+        """What was found, for somebody who reads nothing else."""
+        study, settings = self.study, self.settings
+        first, base, aux = study.simulated[0], study.candidates[0], study.aux
+        rh = first.by["scoreboard-rh"]
+        words = [
+            f"The strongest attack ({strongest(base.attacks).attack}) identifies the record of "
+            f"{of_1000(base.risk)} of 1,000 people by its best guess, of {study.facts.people:,}.",
+            f"Who knows {first.name} and answers {_rule_words(settings)}, identifies "
+            f"{of_1000(base.measures['match'])} of 1,000 and names a record for "
+            f"{of_1000(base.measures['false-match'])} of 1,000 people who are not in the release; "
+            f"Scoreboard-RH from an eccentricity of {COMPARED:g} on identifies "
+            f"{of_1000(rh.at(COMPARED).recall)} and names one for "
+            f"{of_1000(rh.at(COMPARED).false_match)}.",
+        ]
+        if study.needed.half is None:
+            words.append("The facts of this adversary do not name half of the people.")
+        else:
+            words.append(f"Half of the people are named from {study.needed.half} such fact(s).")
+        if aux is not None:
+            words += _linked_words(aux, settings)
+        lowest = min(study.candidates, key=lambda candidate: getattr(candidate.risk, "value", 1.0))
+        if lowest is not study.candidates[0]:
+            words.append(
+                f"Of the releases that were tried, {lowest.name} ({lowest.mitigation}) is found "
+                f"least: {of_1000(lowest.risk)} of 1,000, at "
+                f"{utility_left(lowest, study.candidates[0])}."
             )
-        },
-    )
+        return words
+
+    @cached_property
+    def people(self) -> Sequence[Json]:
+        """Everybody, the most exposed first; empty unless kept."""
+        return _people(self.study.simulated[0], self.study) if self.settings.keep_records else ()
 
 
 def _fingerprint(study: RecordStudy) -> str:
@@ -118,35 +164,6 @@ def _fingerprint(study: RecordStudy) -> str:
     parts = [hash_array(array) for array in arrays if array is not None]
     names = (digest(*column.tolist()) for column in (study.ratings.people, study.ratings.items))
     return digest(*parts, str(facts.origin), *names)
-
-
-def plain_words(study: RecordStudy, settings: RecordSettings) -> list[str]:
-    """What was found, for somebody who reads nothing else."""
-    first, base, aux = study.simulated[0], study.candidates[0], study.aux
-    rh = first.by["scoreboard-rh"]
-    words = [
-        f"The strongest attack ({strongest(base.attacks).attack}) identifies the record of "
-        f"{of_1000(base.risk)} of 1,000 people by its best guess, of {study.facts.people:,}.",
-        f"Who knows {first.name} and answers {_rule_words(settings)}, identifies "
-        f"{of_1000(base.measures['match'])} of 1,000 and names a record for "
-        f"{of_1000(base.measures['false-match'])} of 1,000 people who are not in the release; "
-        f"Scoreboard-RH from an eccentricity of {COMPARED:g} on identifies "
-        f"{of_1000(rh.at(COMPARED).recall)} and names one for "
-        f"{of_1000(rh.at(COMPARED).false_match)}.",
-    ]
-    if study.needed.half is None:
-        words.append("The facts of this adversary do not name half of the people.")
-    else:
-        words.append(f"Half of the people are named from {study.needed.half} such fact(s).")
-    if aux is not None:
-        words += _linked_words(aux, settings)
-    lowest = min(study.candidates, key=lambda candidate: getattr(candidate.risk, "value", 1.0))
-    if lowest is not study.candidates[0]:
-        words.append(
-            f"Of the releases that were tried, {lowest.name} ({lowest.mitigation}) is found least: "
-            f"{of_1000(lowest.risk)} of 1,000, at {utility_left(lowest, study.candidates[0])}."
-        )
-    return words
 
 
 def _rule_words(settings: RecordSettings) -> str:

@@ -21,20 +21,18 @@ from lethe.linkage.records.auxiliary import Auxiliary, link_auxiliary
 from lethe.linkage.records.candidates import (
     Aim,
     Attacked,
+    Value,
     family_of,
     measure,
     named_rightly,
     risk_change,
 )
-from lethe.linkage.records.coarsening import Change, Sheet, as_it_is
 from lethe.linkage.records.facts import Facts, index_of
 from lethe.linkage.records.matching import PHIS, Bits, FactsNeeded, Point, bits, curve, facts_needed
-from lethe.linkage.records.mitigations import changes
+from lethe.linkage.records.mitigations import Change, Sheet, as_it_is, changes
 from lethe.linkage.records.scoreboard import NO_MATCH, Links, joined, link
-from lethe.linkage.records.utility import Value
-from lethe.linkage.records.worst_case import WorstCase, worst_case
+from lethe.linkage.records.unicity import Unicity, WorstCase, unicity, worst_case
 from lethe.linkage.settings import RecordSettings
-from lethe.linkage.uniqueness import Unicity, unicity
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,19 +15,16 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Measured
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
-from lethe.linkage.answers import answer_overlap
+from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.codes import Int, counted
-from lethe.linkage.counts import count_overlap
-from lethe.linkage.held_out import Use, split, use_of
 from lethe.linkage.measurement import Measurement
 from lethe.linkage.settings import TableSettings
-from lethe.linkage.table.anonymity import anonymity, diversity
+from lethe.linkage.table.anonymity import anonymity, disclosure, diversity
 from lethe.linkage.table.domains import columns_of, domains_of
 from lethe.linkage.table.dp_rows import check_installed
-from lethe.linkage.table.homogeneity import disclosure
 from lethe.linkage.table.population import PopulationTable, population_table
 from lethe.linkage.table.recoding import Hierarchy, hierarchy, released_columns
-from lethe.linkage.utility import Utility, counted_utility
+from lethe.linkage.utility import Use, Utility, counted_utility, split, use_of
 
 # Rows that are released, one a person, and what their columns are to an adversary.
 

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from lethe.data.columns import encode
 from lethe.data.source import TypedColumn
 from lethe.evidence.estimate import Measured
-from lethe.linkage.answers import answer_overlap
+from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.codes import Int, classes_of, counted
-from lethe.linkage.counts import count_overlap
 from lethe.linkage.measurement import Measurement
 from lethe.linkage.table.anonymity import Float
 from lethe.linkage.table.candidates import Context, linkage_results, listed, taken
@@ -80,7 +79,7 @@ def measure_synthetic(context: Context, epsilon: float) -> tuple[Measurement, Dp
     if table.sensitive is not None:
         at = place[table.sensitive]
         secret = made.domains[at].place(columns[table.sensitive])
-        certain, guessed = _told(own, secret, drawn, made.cells[at])
+        certain, guessed = _inferred(own, secret, drawn, made.cells[at])
         most = float(np.bincount(secret).max()) / rows
         evidence["certain"] = counted(certain, rows, sure)
         details["guessed"] = counted(guessed, rows, sure).to_json()
@@ -144,7 +143,7 @@ def _some(
     }
 
 
-def _told(own: Int, secret: Int, drawn: Int, told: Int) -> tuple[float, float]:
+def _inferred(own_class: Int, secret: Int, drawn: Int, released: Int) -> tuple[float, float]:
     """What the synthetic rows that agree with a person say of the secret, and whether it is right.
 
     Returns:
@@ -152,20 +151,23 @@ def _told(own: Int, secret: Int, drawn: Int, told: Int) -> tuple[float, float]:
         guessed right by the most frequent secret of the agreeing rows (of all rows where none
         agrees), equally frequent ones guessed by chance.
     """
-    classes, values = int(max(own.max(), drawn.max())) + 1, int(max(secret.max(), told.max())) + 1
-    pairs, count = np.unique(drawn * values + told, return_counts=True)
+    classes, values = (
+        int(max(own_class.max(), drawn.max())) + 1,
+        int(max(secret.max(), released.max())) + 1,
+    )
+    pairs, count = np.unique(drawn * values + released, return_counts=True)
     of_class = pairs // values
     distinct = np.bincount(of_class, minlength=classes)
     most = np.zeros(classes, np.int64)
     np.maximum.at(most, of_class, count)
     leading = count == most[of_class]
     ties = np.bincount(of_class[leading], minlength=classes)
-    at = np.minimum(np.searchsorted(pairs, own * values + secret), len(pairs) - 1)
-    said = pairs[at] == own * values + secret
-    certain = said & (distinct[own] == 1)
-    right: Float = np.where(said & leading[at], 1 / np.maximum(ties[own], 1), 0.0)
-    usual = int(np.argmax(np.bincount(told)))
-    right = np.where(distinct[own] > 0, right, (secret == usual).astype(np.float64))
+    at = np.minimum(np.searchsorted(pairs, own_class * values + secret), len(pairs) - 1)
+    said = pairs[at] == own_class * values + secret
+    certain = said & (distinct[own_class] == 1)
+    right: Float = np.where(said & leading[at], 1 / np.maximum(ties[own_class], 1), 0.0)
+    usual = int(np.argmax(np.bincount(released)))
+    right = np.where(distinct[own_class] > 0, right, (secret == usual).astype(np.float64))
     return float(certain.mean()), float(right.mean())
 
 

@@ -1,4 +1,4 @@
-"""How few items identify a person at worst: by hand, and against trying every set."""
+"""How few facts single a person out, drawn and at worst: by hand, and against loops."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError
-from lethe.linkage.records.facts import Facts, index_facts
-from lethe.linkage.records.worst_case import worst_case
+from lethe.linkage.records.facts import Facts, Known, index_facts, known_of
+from lethe.linkage.records.unicity import unicity, worst_case
 
 
 def by_trying(facts: Facts, person: int, most: int) -> int:
@@ -124,3 +124,41 @@ def test_bad_input() -> None:
             worst_case(facts, people)
     with pytest.raises(InputError, match="most"):
         worst_case(facts, [0], 0)
+
+
+def fitting_by_loop(rows, known, target, value_within, time_within):
+    held = {(p, i): (v, t) for p, i, v, t in zip(*(c.tolist() for c in rows), strict=True)}
+    span = range(known.start[target], known.start[target + 1])
+    return sum(
+        all(
+            (person, known.item[at]) in held
+            and abs(held[person, known.item[at]][0] - known.value[at]) <= value_within
+            and abs(held[person, known.item[at]][1] - known.time[at]) <= time_within
+            for at in span
+        )
+        for person in range(30)
+    )
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0, 1, 9]), st.sampled_from([0, 2, 30]))
+@settings(max_examples=40)
+def test_people_who_fit_are_those_of_a_loop(seed, value_within, time_within):
+    rng = np.random.default_rng(seed)
+    person, item = np.nonzero(rng.random((30, 8)) < 0.6)
+    rows = (person, item, rng.integers(0, 4, len(person)), rng.integers(0, 20, len(person)))
+    start = np.array([0, 1, 3, 6])
+    known = Known(start, rng.integers(-1, 8, 6), *rng.integers(0, 4, (2, 6)).astype(float))
+    facts = index_facts(*rows, people=30, items=8)
+    found = unicity(facts, known, value_within=value_within, time_within=time_within)
+    wanted = [fitting_by_loop(rows, known, q, value_within, time_within) for q in range(3)]
+    assert found.fitting.tolist() == wanted
+    assert found.share.value == pytest.approx(np.mean([one == 1 for one in wanted]))
+
+
+def test_only_presence_may_be_known():
+    facts = index_facts([0, 1, 1], [0, 0, 1], [1, 2, 3])
+    assert unicity(facts, known_of([0])).fitting.tolist() == [2]
+    assert unicity(facts, known_of([0, 1])).fitting.tolist() == [1]
+    assert unicity(facts, known_of([0], [np.nan])).fitting.tolist() == [2]
+    with pytest.raises(InputError, match="1 known fact"):
+        unicity(facts, known_of([]))

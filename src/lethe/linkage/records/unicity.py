@@ -1,9 +1,9 @@
-"""How few items identify a person at worst: those that give most away, known to the adversary.
+"""How few facts single a person out: drawn at random, and at worst those that give most away.
 
-Where `uniqueness.unicity` draws the known items at random, here the best ones are looked for. The
-risk of the attacks with points of De Montjoye et al. 2013, in the worst case over all sets of k
-points, as in Pellungrini et al., "A Data Mining Approach to Assess Privacy Risk in Human Mobility
-Data", ACM TIST 2018; by intersecting lists of people instead of one search of everybody a set.
+The risk of the attacks with points of De Montjoye et al. 2013, drawn (`unicity`) or in the worst
+case over all sets of k points (`worst_case`), as in Pellungrini et al., "A Data Mining Approach to
+Assess Privacy Risk in Human Mobility Data", ACM TIST 2018; by intersecting lists of people instead
+of one search of everybody a set.
 """
 
 from __future__ import annotations
@@ -17,10 +17,89 @@ from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
 from lethe.linkage.codes import Int
-from lethe.linkage.records.facts import Facts, facts_of
+from lethe.linkage.records.facts import Facts, Known, facts_of
 
 LIMIT = 50_000_000  # cells of person and item looked at for one person
 _LOOK = 5_000  # what a step costs even where nobody is left, in cells
+
+
+@dataclass(frozen=True, eq=False)
+class Unicity:
+    """How many released people fit some facts exactly.
+
+    Attributes:
+        share: share of targets whom their facts single out: exactly one released person has all
+            of them. Interval for targets and facts drawn at random.
+        fitting: (Q,) released people who have all of a target's facts.
+    """
+
+    share: Estimate
+    fitting: Int
+
+
+def unicity(
+    facts: Facts,
+    known: Known,
+    *,
+    value_within: float = 0.0,
+    time_within: float = 0.0,
+    confidence: float = 0.95,
+) -> Unicity:
+    """Intersect the lists of people who have each known fact.
+
+    De Montjoye et al., "Unique in the PopulationTable", 2013, for facts drawn at random.
+
+    Args:
+        facts: the release.
+        known: right facts of each target, at least one each.
+        value_within: largest difference of value, >= 0.
+        time_within: largest difference of time, in steps, >= 0.
+        confidence: of the interval (Clopper-Pearson), in (0, 1).
+
+    Raises:
+        InputError: no targets, or a target without a fact.
+    """
+    if not len(known) or (np.diff(known.start) < 1).any():
+        raise InputError("unicity needs at least 1 target, and 1 known fact of each.")
+    fitting = np.array(
+        [_fitting(facts, known, at, value_within, time_within) for at in range(len(known))]
+    )
+    return Unicity(clopper_pearson(int((fitting == 1).sum()), len(known), confidence), fitting)
+
+
+def _fitting(
+    facts: Facts, known: Known, target: int, value_within: float, time_within: float
+) -> int:
+    span = range(int(known.start[target]), int(known.start[target + 1]))
+    # The rarest item first: the lists that follow are searched for a few people only.
+    length = {at: int(facts.support[known.item[at]]) if known.item[at] >= 0 else 0 for at in span}
+    left: Int | None = None
+    for at in sorted(span, key=length.__getitem__):
+        if not length[at]:
+            return 0
+        first = int(facts.start[known.item[at]])
+        held = facts.person[first : first + length[at]]
+        if left is None:
+            left = held.astype(np.int64)
+            places = np.arange(first, first + length[at])
+        else:
+            within = np.searchsorted(held, left)
+            there = held[np.minimum(within, length[at] - 1)] == left
+            left, places = left[there], first + within[there]
+        left = left[_fits(facts, known, at, places, value_within, time_within)]
+    return 0 if left is None else len(left)
+
+
+def _fits(
+    facts: Facts, known: Known, at: int, places: Int, value_within: float, time_within: float
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    fits = np.ones(len(places), bool)
+    value, time = facts.values_at(places), facts.times_at(places)
+    if value is not None and known.value is not None and not np.isnan(known.value[at]):
+        fits &= np.abs(value - known.value[at]) <= value_within
+    if time is not None and known.time is not None and not np.isnan(known.time[at]):
+        fits &= np.abs(time - known.time[at]) <= time_within
+    return fits
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,14 +11,15 @@ from lethe.data.records import from_columns
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
-from lethe.linkage.held_out import split
-from lethe.linkage.predicting import is_class, predict_rows
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.linkage.utility import (
     counted_utility,
+    is_class,
     mean_share,
     mean_utility,
+    predict_rows,
     single_utility,
+    split,
     utility_loss,
 )
 
