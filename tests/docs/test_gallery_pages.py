@@ -34,7 +34,7 @@ def test_the_numbers_in_the_text_are_those_of_the_reports() -> None:
         "digits": ["names 75 (", "names 43 ("],
         "breast-cancer": ["names 52 (32 to 78)"],
         "films": ["names one for 590"],
-        "wrong-noise": ["at least 1.82"],
+        "wrong-noise": ["at least 1.84"],
     }
     told = " ".join(TEXT.split())
     for phrase in (
@@ -42,7 +42,7 @@ def test_the_numbers_in_the_text_are_those_of_the_reports() -> None:
         "names 75",
         "reaches from 32 to 78",
         "590 of 1,000",
-        "1.82",
+        "1.84",
     ):
         assert phrase in told
     for name, phrases in said.items():

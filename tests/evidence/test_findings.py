@@ -270,13 +270,13 @@ def test_what_is_not_json_is_refused(bad, name):
 
 def test_another_schema_version_is_refused():
     document = minimal().to_json()
-    for version, shown in (("lethe-findings/3", "'lethe-findings/3'"), (None, "None")):
+    for version, shown in (("lethe-findings/2", "'lethe-findings/2'"), (None, "None")):
         document["schema"] = version
         with pytest.raises(InputError) as caught:
             Findings.from_json(document)
         assert str(caught.value) == (
-            f"findings have schema {shown}, this version of lethe reads 'lethe-findings/1', "
-            "'lethe-findings/2'. Read them with the version that wrote them."
+            f"findings have schema {shown}, this version of lethe reads 'lethe-findings/3'. "
+            "Read them with the version that wrote them."
         )
 
 

@@ -217,6 +217,7 @@ def test_candidate_to_json():
         "utility_loss": None,
         "risk_change": None,
         "guarantee": empirical_only("x").to_json(),
+        "measures": {},
         "models": 64,
     }
     paired = candidate("a", 0.5, 0.5, loss(0.25)).to_json()

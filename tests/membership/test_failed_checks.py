@@ -120,9 +120,9 @@ def test_no_valid_attack_lies_above_the_risk_and_weak_ones_do_not_gate():
             assert result["valid"] and result["estimate"]["low"] <= risk["low"]
             assert not result["powered"] or result["estimate"]["high"] <= risk["high"]
         for shown in candidate["attacks"].values():
-            assert shown["auc"]["low"] <= candidate["rates"]["auc"]["low"]
+            assert shown["auc"]["low"] <= candidate["measures"]["auc"]["low"]
             gates = shown["powered"]
-            assert not gates or shown["auc"]["high"] <= candidate["rates"]["auc"]["high"]
+            assert not gates or shown["auc"]["high"] <= candidate["measures"]["auc"]["high"]
     results = run_attacks(audit(16, 300), ("lira-online", "loss-threshold"))
     wide = dataclasses.replace(
         results["loss-threshold"],

@@ -60,7 +60,7 @@ def test_a_fail_names_who_would_pass_with_the_price():
 def test_those_on_the_frontier_stand_first_and_few_are_named():
     plain = document()
     for candidate in plain["candidates"]:
-        candidate["vulnerability"]["top_t"] = one(0.5, 0.4, 0.6)
+        candidate["measures"]["top-t"] = one(0.5, 0.4, 0.6)
     plain["frontier"]["pareto"] = ["early-stopping"]
     said = ruled("top-t <= 1", "baseline", one(5.0, 4.0, 6.0), plain)
     assert "with “early-stopping”" in said, "on the frontier, though the dearest"
@@ -70,7 +70,7 @@ def test_those_on_the_frontier_stand_first_and_few_are_named():
 def test_a_gain_is_called_a_gain():
     plain = document(["baseline", "weighted"])
     plain["candidates"][1]["utility_loss"] = one(-0.002, -0.01, 0.006)
-    plain["candidates"][1]["vulnerability"]["top_t"] = one(0.5, 0.4, 0.6)
+    plain["candidates"][1]["measures"]["top-t"] = one(0.5, 0.4, 0.6)
     said = ruled("top-t <= 1", "baseline", one(5.0, 4.0, 6.0), plain)
     assert "gains 0.0020 in utility, at worst loses 0.0060" in said
 

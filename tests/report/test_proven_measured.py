@@ -31,7 +31,7 @@ def test_by_hand():
     """TPR 0.21 [0.11, 0.31] at FPR 0.1, delta 0.01: ln 1, ln 2, ln 3."""
     plain = proved(delta=0.01)
     rate = {"value": 0.21, "low": 0.11, "high": 0.31, "confidence": 0.95, "method": "", "n": 9}
-    plain["candidates"][2]["rates"] = {"auc": rate, "tpr": {"0.1": rate}}
+    plain["candidates"][2]["measures"] = {"auc": rate, "tpr@0.1": rate}
     (found,) = pairs(plain)
     assert found.name == "weighted" and found.proven == 4.0 and not found.contradicts
     assert found.low == pytest.approx(0, abs=1e-12)
@@ -78,7 +78,7 @@ def test_nothing_is_shown_where_one_of_both_is_missing(kind):
     elif kind == "mu":
         plain["guarantees"][2]["guarantee"]["parameters"] = {"mu": 1.0}
     else:
-        plain["candidates"][2]["rates"] = {"auc": {"refused": ""}, "tpr": {"0.1": {"refused": ""}}}
+        plain["candidates"][2]["measures"] = {"tpr@0.1": {"refused": ""}}
     assert proven_measured(plain) is None
     assert 'id="epsilons"' not in render(Findings.from_json(plain))
 

@@ -52,7 +52,7 @@ def test_the_mark_stands_on_the_page_and_in_the_short_form():
 
 def test_what_could_not_be_measured_is_said():
     plain = document(["baseline"])
-    plain["candidates"][0]["attacks"] = {}
+    plain["candidates"][0]["measures"] = {}
     plain["verdict"]["candidate"] = "baseline"
     assert "could not be measured" in residual_risk(plain, "")["sentences"][0]
 
@@ -62,5 +62,5 @@ def test_the_interval_allows_for_the_choice_of_the_attack_where_it_is_stored():
     plain = document(["baseline"])
     plain["verdict"]["candidate"] = "baseline"
     wider = {**plain["candidates"][0]["risk"], "value": 0.25, "low": 0.125, "high": 0.5}
-    plain["candidates"][0]["rates"] = {"auc": wider, "tpr": {"0.01": wider}}
+    plain["candidates"][0]["measures"] = {"auc": wider, "tpr@0.01": wider}
     assert "names 250 (95 % interval: 125 to 500)" in residual_risk(plain, "")["sentences"][0]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 from sample import CANDIDATES, document, estimate
@@ -50,10 +52,22 @@ def test_interval_and_upper_limit_in_words() -> None:
 def test_smallest_measurable_rate_is_told() -> None:
     candidate = document()["candidates"][0]
     assert words.strictest_rate(candidate)[0] == 0.001
-    candidate["attacks"]["lira-online"]["tpr"]["0.001"] = {"refused": "too few"}
+    candidate["measures"]["tpr@0.001"] = {"refused": "too few"}
     assert words.strictest_rate(candidate)[0] == 0.01
     assert words.risk_fpr(candidate) == 0.01
-    assert words.strictest_rate({"attacks": {}, "strongest_attack": "x"}) is None
+    assert words.strictest_rate({"measures": {}}) is None
+
+
+@pytest.mark.parametrize("kind", ["model", "scores"])
+def test_the_rate_that_is_told_is_the_one_that_is_judged(kind: str) -> None:
+    """Of a real audit: one number must not stand on a page with two intervals."""
+    stored = Path(__file__).parents[1] / "golden" / f"{kind}.json"
+    for candidate in json.loads(stored.read_text())["candidates"]:
+        told = words.judged_rates(candidate)[words.risk_fpr(candidate)]
+        assert told == candidate["risk"]
+        assert told["low"] >= max(
+            result["estimate"]["low"] for result in candidate["risk_from"]["results"]
+        )
 
 
 def test_most_exposed_in_words() -> None:

@@ -11,6 +11,7 @@ from lethe.report.drawing import figure_of_rows, legend_above
 from lethe.report.epsilons import parameter
 from lethe.report.numbers import Cell, fixed, percent, rate
 from lethe.report.static_svg import COLOURS, Slots, inline, plain_style
+from lethe.report.words import judged_rates
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,10 +65,10 @@ def pairs(document: Json) -> list[Pair]:
         if one["guarantee"]["proven"] and "epsilon" in one["guarantee"]["parameters"]
     }
     return [
-        _pair(candidate["name"], float(fpr), claims[candidate["name"]], tpr)
+        _pair(candidate["name"], fpr, claims[candidate["name"]], tpr)
         for candidate in document["candidates"]
         if candidate["name"] in claims
-        for fpr, tpr in _rates(candidate).items()
+        for fpr, tpr in judged_rates(candidate).items()
         if "refused" not in tpr and tpr["low"] is not None
     ]
 
@@ -93,14 +94,6 @@ def proven_measured(document: Json) -> dict[str, Any] | None:
         label = "Proven epsilon and what the attacks showed of it, by candidate, logarithmic."
         svg = inline(figure, "proven-measured-", label, slots)
     return {"words": _words(found), "svg": svg, "blocks": [_table(found)]}
-
-
-def _rates(candidate: Json) -> Json:
-    """The TPR of the strongest attack by FPR; with the choice among attacks allowed for."""
-    attacks = candidate.get("attacks") or {}
-    read = candidate.get("rates") or attacks.get(candidate.get("strongest_attack")) or {}
-    found: Json = read.get("tpr") or {}
-    return found
 
 
 def _pair(name: str, fpr: float, guarantee: Json, tpr: Json) -> Pair:

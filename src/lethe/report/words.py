@@ -100,14 +100,20 @@ def naming(tpr: Json, fpr: float) -> str:
     return f"{start} {named}; {blind}"
 
 
+def judged_rates(candidate: Json) -> dict[float, Json]:
+    """TPR by FPR of the strongest attack, with limits that allow for having chosen it."""
+    return {
+        float(quantity.removeprefix("tpr@")): measured
+        for quantity, measured in candidate["measures"].items()
+        if quantity.startswith("tpr@") and measured is not None
+    }
+
+
 def strictest_rate(candidate: Json) -> tuple[float, Json] | None:
     """The smallest FPR that could be measured for the strongest attack, and the TPR there."""
-    attack = (candidate.get("attacks") or {}).get(candidate.get("strongest_attack"))
-    # Where it is stored, the rate whose interval allows for the choice of the strongest attack.
-    read = candidate.get("rates") or attack or {}
     rates = [
-        (float(fpr), tpr)
-        for fpr, tpr in (read.get("tpr") or {}).items()
+        (fpr, tpr)
+        for fpr, tpr in judged_rates(candidate).items()
         if "refused" not in tpr and (tpr["value"] is not None or tpr["high"] is not None)
     ]
     return min(rates, key=lambda pair: pair[0]) if rates else None
@@ -115,11 +121,9 @@ def strictest_rate(candidate: Json) -> tuple[float, Json] | None:
 
 def risk_fpr(candidate: Json) -> float | None:
     """The FPR at which the candidate's risk was read, if it is such a rate at all."""
-    attack = (candidate.get("attacks") or {}).get(candidate.get("strongest_attack")) or {}
-    for read in (candidate.get("rates") or {}, attack):
-        for fpr, tpr in (read.get("tpr") or {}).items():
-            if tpr == candidate["risk"]:
-                return float(fpr)
+    for fpr, tpr in judged_rates(candidate).items():
+        if tpr == candidate["risk"]:
+            return fpr
     return None
 
 
