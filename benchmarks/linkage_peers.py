@@ -368,7 +368,7 @@ def _control_sizes(folder: Path, rows: int = 20_000, attacks: int = 500) -> dict
 
 
 def _inference(folder: Path) -> dict[str, Any]:
-    """A secret of two values that nothing tells: a blind guess is right in half of the cases."""
+    """A secret of two values that nothing tells: a random guess is right in half of the cases."""
     rng = np.random.default_rng(2)
     tables = {}
     for name in ("original", "synthetic", "control"):

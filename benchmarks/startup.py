@@ -1,6 +1,6 @@
 """How long the command takes to say something: `lethe --help`, a command's help, the version.
 
-Each number is the wall time of a process of its own, from its start to its end, as somebody at a
+Each number is the wall time of a process of its own, from its start to its end, as a person at a
 prompt waits for it; `python -c pass` is what Python alone takes and `import cyclopts` what the
 parser of every other page takes, which no code of ours can undercut.
 

@@ -31,7 +31,7 @@ if QUICK:
     vectors = {name: array[some] for name, array in vectors.items()}
 
 # %% What is asked
-# Lift: how many times better than a blind guess the owner is named. Privacy is reached where its
+# Lift: how many times better than a random guess the owner is named. Privacy is reached where its
 # upper limit stays below 2; utility is the AUC of the network's own task on the noisy vectors.
 
 levels = (0.1, 0.5, 1.0) if QUICK else (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)

@@ -1,6 +1,6 @@
 """A trained model: who was in its training, and does a cheap defence help?
 
-Measured on digits (1,797 images, 32 shadow models, seed 0; n = 1,438 audited images): somebody
+Measured on digits (1,797 images, 32 shadow models, seed 0; n = 1,438 audited images): an attacker
 who may be wrong about 1 outsider in 100 finds 7.2 % (5.9 to 8.4) of the training images; with the
 records at risk weighted and noise added, 3.9 % (3.1 to 4.5) at 0.4 points of accuracy. 21 s on 2
 cores of an AMD EPYC. LETHE_QUICK=1 takes 500 images and 8 models.
@@ -22,7 +22,7 @@ recipe = lethe.default_recipe(len(data), data.features.shape[1], len(data.classe
 
 # %% What is asked, before anything is trained
 # Half of the shadow models learn from an image, half do not. The rule is fixed here: of the images
-# that were used, at most 10 in 100 may be found by somebody who is wrong about 1 outsider in 100.
+# that were used, at most 10 in 100 may be found by an attacker wrong about 1 non-member in 100.
 
 settings = lethe.AuditSettings(
     models=8 if QUICK else 32,

@@ -1,8 +1,9 @@
 """A model and its mechanism in one document, and what moved since the version before.
 
 Measured on breast cancer (64 logistic regressions each, seed 0; n = 456 audited patients): at 10
-false alarms in 100 somebody finds 13.5 % (11.7 to 15.1) in version 1 and 12.2 % (10.7 to 13.7) in
-version 2, so nothing moved but the score of the most exposed 1 %. 10 s on 2 cores of an AMD EPYC.
+false positives in 100 an attacker finds 13.5 % (11.7 to 15.1) in version 1 and 12.2 % (10.7 to
+13.7) in version 2, so nothing moved but the score of the most exposed 1 %. 10 s on 2 cores of an
+AMD EPYC.
 LETHE_QUICK=1 takes 300 patients and 8 models.
 """
 

@@ -37,7 +37,7 @@ ledger.create(
 )
 
 # %% Questions
-# Bounds and groups come from you, never from the table: the largest value belongs to somebody.
+# Bounds and groups come from you, never from the table: the largest value belongs to a person.
 
 for question in (
     "count() by diagnosis among ['malignant', 'benign']",
@@ -69,7 +69,7 @@ asked = [
 print(f"first answer {asked[0]:g}, mean of {ROUNDS} answers {sum(asked) / ROUNDS:.2f}, truth 357")
 print(f"that is epsilon {0.4 * ROUNDS:g} together, not 0.4")
 
-# %% The books, for whoever signs
+# %% The books, for those who sign
 # Every entry holds the hash of the one before; a change in the middle is found.
 
 verified = ledger.verify()

@@ -1,6 +1,6 @@
 """Your own models, whatever they are made with: audit their scores, train nothing here.
 
-Measured on random forests for breast cancer (64 forests, seed 0; n = 569 patients): somebody who
+Measured on random forests for breast cancer (64 forests, seed 0; n = 569 patients): an attacker who
 may be wrong about 1 outsider in 100 finds 12.0 % (9.9 to 14.0) of the patients in the training;
 one model alone gives an AUC of 0.76. 7 s on one core of an AMD EPYC. LETHE_QUICK=1 takes 16
 forests.

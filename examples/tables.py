@@ -27,7 +27,7 @@ people["worse"] = np.where(rows.target > np.median(rows.target), "fast", "slow")
 QUASI = ["age", "sex", "bmi"]
 
 # %% Is the table anonymous?
-# `certain` is the share of patients whose `worse` is certain to whoever knows the three columns.
+# `certain` is the share of patients whose `worse` is certain to those who know the three columns.
 
 settings = lethe.TableSettings(ks=(2, 5), population=100_000, gate=("certain<=0.05",))
 findings = lethe.audit_table(people, QUASI, "worse", settings=settings)

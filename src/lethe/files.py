@@ -82,7 +82,7 @@ def keep_private(path: Path, *, create: bool = False) -> None:
         create: make an empty one where there is none; else nothing is done then.
 
     Raises:
-        InputError: it is open to others and belongs to somebody else.
+        InputError: it is open to others and belongs to another person.
         OSError: it cannot be made or looked at.
     """
     if create:

@@ -20,9 +20,8 @@ def browser_here():
         return None
 
 
-pytestmark = pytest.mark.skipif(
-    browser_here() is None, reason="pip has no Chromium; .ci/run installs it"
-)
+BROWSER = browser_here()
+pytestmark = pytest.mark.skipif(not BROWSER, reason="pip has no Chromium; .ci/run installs it")
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_runs import people_files
 
 from lethe.cli import run
 from lethe.cli.audit_rows import split_names
@@ -15,18 +16,8 @@ from lethe.data.columns import as_text, read_columns
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    rng = np.random.default_rng(0)
-    ages, towns = rng.integers(20, 70, 120), rng.choice(["a", "b", "c"], 120)
-    sick = rng.integers(0, 2, 120)
-    rows = [f"{a},{t},{s}" for a, t, s in zip(ages, towns, sick, strict=True)]
-    for name, part in (("people", rows[:60]), ("control", rows[60:]), ("made", rows[30:90])):
-        (tmp_path / f"{name}.csv").write_text("\n".join(["age,town,sick", *part]) + "\n")
-    facts = [
-        f"{person},{item},{rng.integers(1, 6)},2020-01-{rng.integers(1, 29):02d}"
-        for person in range(30)
-        for item in rng.choice(40, 9, replace=False)
-    ]
-    (tmp_path / "films.csv").write_text("\n".join(["who,film,stars,day", *facts]) + "\n")
+    people_files(tmp_path)
+    facts = (tmp_path / "films.csv").read_text().splitlines()[1:]
     older = [line.replace(",", ";", 1).replace(";", ",") for line in facts[:90]]
     (tmp_path / "older.csv").write_text("\n".join(["user,movie,mark,on", *older]) + "\n")
     pairs = "\n".join(["aux,release", *(f"{at},{at}" for at in range(10))])

@@ -75,7 +75,7 @@ def test_people_who_are_not_released_are_mostly_left_alone(release):
     true = place[targets]
     assert (true[:100] == NO_MATCH).all() and (true[100:] >= 0).all()
     easy, strict = curve(link(smaller, known), true, [0.0, 1.5])
-    assert easy.false_match.value > 0.9  # somebody is always the best
+    assert easy.false_match.value > 0.9  # one person is always the best
     assert strict.false_match.high < 0.3 and strict.recall.low > 0.85
     assert easy.precision.value == pytest.approx(0.5, abs=0.05)
     assert strict.precision.value > 0.85
@@ -186,7 +186,7 @@ def test_who_has_enough_facts():
     assert popular(facts, 1).tolist() == [True, False, False]
     assert eligible(facts, Adversary(2)).tolist() == [0, 1]
     assert eligible(facts, Adversary(2, outside_top=1)).tolist() == [0]
-    assert eligible(facts, Adversary(3, 2)).tolist() == [0, 1]  # the third is somebody else's
+    assert eligible(facts, Adversary(3, 2)).tolist() == [0, 1]  # the third is another person's
     assert eligible(facts, Adversary(3, 2, wrong="details")).tolist() == [0]
     assert draw_targets(facts, Adversary(1), 9).tolist() == [0, 1, 2]
     with pytest.raises(InputError, match="1 targets have too few"):

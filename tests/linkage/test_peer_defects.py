@@ -72,7 +72,7 @@ def test_a_blind_guess_of_two_values_is_right_in_half_of_the_cases(shift: int) -
     found = inference(original, synthetic, control, known=["known"], secret="secret", attacks=1000)
     assert found.baseline.low <= 0.5 <= found.baseline.high
     assert found.baseline.high - found.baseline.low < 0.08
-    # Copies of the original rows tell the secret, and only they beat the blind guess.
+    # Copies of the original rows tell the secret, and only they beat the random guess.
     assert found.works == (shift == 0)
 
 

@@ -124,7 +124,7 @@ def test_a_wrong_guess_exposes_nobody_and_some_of_the_facts_are_some() -> None:
 def test_who_is_taken_out_is_taken_out_with_all_pseudonyms() -> None:
     made = new_pseudonyms(sheet(), 28, np.random.default_rng(0))
     facts, owner = released(made)
-    # Both records of person 0 are hidden from whoever looks for that person: an item that nobody
+    # Both records of person 0 are hidden from those who look for that person: an item that nobody
     # else has names nothing then.
     known = Known(np.array([0, 1, 2]), np.array([0, 3]))
     boards = {"scoreboard-rh": RH}

@@ -54,7 +54,7 @@ def test_one_target_and_its_references(tmp_path, tables):
         tpr_at_fpr(attacked.members, score, 0.1).tpr
     )
     assert "1 of the 24 models is the target" in " ".join(document["data"]["notes"])
-    # Of one model and 600 outsiders a rate of 1 % cannot be told.
+    # Of one model and 600 non-members a rate of 1 % cannot be told.
     assert "refused" in found["tpr"]["0.01"]
 
 

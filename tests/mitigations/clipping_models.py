@@ -181,7 +181,7 @@ def cell() -> nn.Module:
 
 
 class OwnRMSNorm(nn.Module):
-    """A norm of somebody's own, with its scale counted from 1."""
+    """A norm of a user's own, with its scale counted from 1."""
 
     def __init__(self) -> None:
         super().__init__()

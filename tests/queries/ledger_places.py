@@ -54,7 +54,7 @@ def postgres_server():
             assert server.poll() is None, (folder / "log").read_text()
         yield f"postgresql://lethe@/postgres?host={folder}"
     finally:
-        server.send_signal(signal.SIGINT)  # at once, whoever is connected
+        server.send_signal(signal.SIGINT)  # at once, connections or not
         server.wait(30)
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""An aggregate as somebody would add it: this class, and its name in `AGGREGATES`."""
+"""An aggregate as it would be added: this class, and its name in `AGGREGATES`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from lethe.queries.table import Table
 SURE = 1e6  # an epsilon at which the noise is below one row
 
 
-class Keeper:
+class Asked:
     """A registered table with a budget."""
 
     def __init__(self, folder: Path, data: Any, types: dict[str, Any]) -> None:
@@ -65,7 +65,7 @@ def test_no_question_fails_for_what_a_cell_holds(tmp_path: Path, kind: Any) -> N
     low, high = (
         (0, 2**kind.bit_width - 1) if "u" in str(kind) else (0, 2 ** (kind.bit_width - 1) - 1)
     )
-    keeper = Keeper(tmp_path, {"pay": pa.array([low, high, 1, 2, 3], kind)}, {"pay": "whole"})
+    keeper = Asked(tmp_path, {"pay": pa.array([low, high, 1, 2, 3], kind)}, {"pay": "whole"})
     for bounds in ("[0, 100]", "[100, 127]", "[10000, 12000]", "[0, 2000]"):
         keeper.ask(f"variance(pay) in {bounds}", 1e-6)
     assert keeper.counts("count() where pay <= 3") == [4]
@@ -81,7 +81,7 @@ def test_no_question_fails_for_what_a_cell_holds(tmp_path: Path, kind: Any) -> N
 )
 def test_one_group_is_not_answered_under_two_names(tmp_path: Path, among: str) -> None:
     days = pa.array(np.full(50, 18262, np.int32)).cast(pa.date32())
-    keeper = Keeper(tmp_path, {"born": days, "n": np.arange(50)}, {"born": "date", "n": "whole"})
+    keeper = Asked(tmp_path, {"born": days, "n": np.arange(50)}, {"born": "date", "n": "whole"})
     for question in ("count() by born among {}", "histogram(born) among {}", "mode(born) among {}"):
         with pytest.raises(InputError):
             keeper.ask(question.format(among))
@@ -91,7 +91,7 @@ def test_one_group_is_not_answered_under_two_names(tmp_path: Path, among: str) -
 
 @pytest.mark.parametrize("written", ["17.0", "1.7e1", "+17", "0170e-1"])
 def test_two_spellings_of_a_number_are_one(tmp_path: Path, written: str) -> None:
-    keeper = Keeper(tmp_path, {"age": np.full(9, 17, np.int8)}, {"age": "whole"})
+    keeper = Asked(tmp_path, {"age": np.full(9, 17, np.int8)}, {"age": "whole"})
     with pytest.raises(InputError, match="17 stands here twice"):
         keeper.ask(f"count() by age among [17, {written}]")
     keeper.ask("count() where age = 17")
@@ -102,7 +102,7 @@ def test_whole_numbers_keep_every_digit(tmp_path: Path) -> None:
     """They went through floating point, and a count of one id counted its neighbours too."""
     first = 1234567890123456789
     ids = np.repeat(np.arange(first - 1, first + 2), 10)
-    keeper = Keeper(
+    keeper = Asked(
         tmp_path,
         {"id": ids, "wide": pa.array([2**64 - 1 - (k % 3) for k in range(30)], pa.uint64())},
         {"id": "whole", "wide": {"type": "whole", "bounds": [0, 2**64 - 1]}},
@@ -123,19 +123,19 @@ def test_a_line_break_in_quotes_is_a_cell_and_an_open_quote_is_refused(tmp_path:
     rows = [f'{n},"note {n}"' for n in range(3000)]
     broken = [*rows[:10], '10,"two\nlines"', *rows[11:]]
     types = {"n": "whole", "note": "text"}
-    keeper = Keeper(tmp_path, "\n".join(["n,note", *broken, ""]).encode(), types)
+    keeper = Asked(tmp_path, "\n".join(["n,note", *broken, ""]).encode(), types)
     assert keeper.counts("count()") == [3000]
     assert keeper.counts("sum(n) in [0, 3000]") == [sum(range(3000))]
     (tmp_path / "open").mkdir()
     swallowing = [*rows[:10], '10,"x', *rows[11:]]
     with pytest.raises(InputError, match=r"t\.csv, line \d+"):
-        Keeper(tmp_path / "open", "\n".join(["n,note", *swallowing, ""]).encode(), types)
+        Asked(tmp_path / "open", "\n".join(["n,note", *swallowing, ""]).encode(), types)
     assert sorted(path.name for path in (tmp_path / "open").iterdir()) == ["t.csv"]
 
 
 def test_no_cell_makes_a_listed_number_fail(tmp_path: Path) -> None:
     """2^53 + 1 cannot be held in a column of doubles; a row that held 2^53 raised a KeyError."""
-    keeper = Keeper(tmp_path, {"x": [2.0**53, 1.0, -0.0, 0.0, np.nan]}, {"x": "number"})
+    keeper = Asked(tmp_path, {"x": [2.0**53, 1.0, -0.0, 0.0, np.nan]}, {"x": "number"})
     reply = keeper.ask("histogram(x) among [9007199254740993]")
     assert [row.key["x"] for row in reply.answers.rows] == [2.0**53]
     assert keeper.counts("histogram(x) among [9007199254740993]") == [1]
@@ -148,21 +148,21 @@ def test_a_time_out_of_range_is_missing(tmp_path: Path, unit: str) -> None:
     per = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     strange = 2**62 // 1000 if unit == "s" else 2**63 - 1
     when = pa.array([0, per, strange, None], pa.int64()).view(pa.timestamp(unit))
-    keeper = Keeper(tmp_path, {"at": when, "n": [1, 2, 3, 4]}, {"at": "time", "n": "whole"})
+    keeper = Asked(tmp_path, {"at": when, "n": [1, 2, 3, 4]}, {"at": "time", "n": "whole"})
     assert keeper.counts("count() where at >= '1970-01-01'") == [2]
     assert keeper.counts("count() where at is null") == [2]
     assert keeper.counts("count()") == [4]
 
 
 def test_a_mean_of_booleans_is_a_share(tmp_path: Path) -> None:
-    keeper = Keeper(tmp_path, {"ok": [True, False, None, True]}, {"ok": "bool"})
+    keeper = Asked(tmp_path, {"ok": [True, False, None, True]}, {"ok": "bool"})
     (row,) = keeper.ask("mean(ok) in [0, 1]").answers.rows
     assert row.value == pytest.approx(2 / 3, abs=1e-4)
     assert keeper.counts("sum(ok) in [0, 1]") == [2]
 
 
 def test_an_empty_list_is_called_empty(tmp_path: Path) -> None:
-    keeper = Keeper(tmp_path, {"n": [1]}, {"n": "whole"})
+    keeper = Asked(tmp_path, {"n": [1]}, {"n": "whole"})
     with pytest.raises(InputError, match="the list is empty"):
         keeper.ask("count() by n among []")
 
@@ -210,7 +210,7 @@ def test_questions_about_data_that_are_not_registered_are_refused(tmp_path: Path
 )
 def test_bounds_that_overflow_are_refused_before_a_row_is_read(tmp_path: Path, bounds: str) -> None:
     """The inverse of a tiny step is infinite, and a cast failed exactly where a row matched."""
-    keeper = Keeper(tmp_path, {"x": [1.0], "n": [1]}, {"x": "number", "n": "whole"})
+    keeper = Asked(tmp_path, {"x": [1.0], "n": [1]}, {"x": "number", "n": "whole"})
     questions = [f"{name}(x) in {bounds}" for name in ("sum", "mean", "variance", "median")]
     questions += [f"regress(x in {bounds}, n in [0, 1])", f"regress(n in [0, 1], x in {bounds})"]
     for question in (*questions, f"histogram(x) in {bounds} bins 3"):
@@ -224,7 +224,7 @@ def test_the_widest_and_the_narrowest_bounds_are_answered_whatever_the_rows(
     tmp_path: Path, bounds: str
 ) -> None:
     cells = [0.0, 1.0, -1e308, 1e308, np.inf, -np.inf, 5e-324, np.nan]
-    keeper = Keeper(tmp_path, {"x": cells, "n": np.arange(8)}, {"x": "number", "n": "whole"})
+    keeper = Asked(tmp_path, {"x": cells, "n": np.arange(8)}, {"x": "number", "n": "whole"})
     for name in ("sum", "mean", "variance", "median"):
         keeper.ask(f"{name}(x) in {bounds}", 1e-6)
     keeper.ask(f"regress(x in {bounds}, n in [0, 9])", 1e-6)
@@ -266,7 +266,7 @@ def test_text_that_arrow_does_not_check_is_never_left_to_duckdb(tmp_path: Path) 
     """One cell that is not UTF-8 made DuckDB fail where it was read, and row groups told where."""
     cells = pa.array([b"Kent", b"\xff\xfe", None], pa.binary()).cast(pa.binary_view())
     table = pa.table({"x": cells.view(pa.string_view()), "n": [1, 2, 3]})
-    keeper = Keeper(tmp_path, table, {"x": "text", "n": "whole"})
+    keeper = Asked(tmp_path, table, {"x": "text", "n": "whole"})
     assert keeper.counts("count() where x = 'Kent'") == [1]
     assert keeper.counts("count() where x is not null") == [1]  # what is no text is missing
 
@@ -275,6 +275,6 @@ def test_text_that_arrow_does_not_check_is_never_left_to_duckdb(tmp_path: Path) 
     "person", [{"type": "number"}, {"type": "whole", "bounds": [0, 9], "outside": "clamp"}]
 )
 def test_two_people_never_get_one_name(tmp_path: Path, person: dict[str, Any]) -> None:
-    keeper = Keeper(tmp_path, {"who": [1, 11, 12], "n": [1, 2, 3]}, {"who": person, "n": "whole"})
+    keeper = Asked(tmp_path, {"who": [1, 11, 12], "n": [1, 2, 3]}, {"who": person, "n": "whole"})
     with pytest.raises(InputError, match="give two people one name"):
         ask(keeper.data, "count()", epsilon=1.0, budget=keeper.budget, person="who", rows=1)

@@ -336,7 +336,7 @@ def test_a_trigger_that_is_gone_is_found(where, opened):
 
 
 def raw(where, statement):
-    """What somebody does who goes around Lethe."""
+    """What is done around Lethe."""
     if "://" in where:
         with psycopg.connect(where, autocommit=True) as connection:
             connection.execute(statement)

@@ -264,7 +264,7 @@ def test_a_ledger_that_nobody_may_write(tmp_path, monkeypatch):
             spend(ledger)
     assert spend(ledger).number == 1
     with contextlib.closing(sqlite3.connect(tmp_path / "b.db", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")  # somebody who does not queue
+        other.execute("BEGIN IMMEDIATE")  # a writer that does not queue
         ledger._store._connection.execute("PRAGMA busy_timeout = 20")
         with pytest.raises(Unavailable, match="locked"):
             spend(ledger)

@@ -230,7 +230,7 @@ def named(document, start):
 
 
 def test_noise_that_spares_the_logit_is_judged_on_the_logit(telling):
-    """Item (h): cosine sees noise alone, and whoever reads the released logit sees the person."""
+    """Item (h): cosine sees noise alone, and the released logit shows the person."""
     noisy, logit = named(telling, "subspace-noise"), named(telling, "logit-only")
     lift = {(r["attack"], r["view"]): r["estimate"] for r in noisy["risk_from"]["results"]}
     assert lift["cosine", "release"]["high"] < 6

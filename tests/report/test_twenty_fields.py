@@ -21,7 +21,7 @@ ALWAYS = {
     1: ("Report id", "Date", "Version of the report", "Author", "Reviewer", "Signature"),
     2: ("Version", "Hash of the released file", "Number of parameters", "Training records",
         "People in the training data", "Parameters per training record", "Architecture"),
-    3: ("Purpose", "Users", "Out-of-scope use", "Way of release", "Who has access", "Rate limits"),
+    3: ("Purpose", "Users", "Out-of-scope use", "Form of release", "Who has access", "Rate limits"),
     4: ("Source", "Period", "Categories of people", "Special categories", "Sampling",
         "Duplicates", "Records per person", "Cleaning"),
     5: ("DPIA reference", "Advice of the data-protection officer", "Controller", "Processor"),

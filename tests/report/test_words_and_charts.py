@@ -25,7 +25,7 @@ def test_the_sentence_of_the_specification() -> None:
     said = words.naming(interval(0.052, None, None), 0.001)
     assert said == (
         "of 1,000 training records an attacker who may be wrong once in 1,000 names 52; "
-        "a blind guess names 1"
+        "a random guess names 1"
     )
 
 
@@ -121,7 +121,7 @@ def test_ticks_are_round_and_inside() -> None:
 def test_every_candidate_is_a_point_with_its_numbers() -> None:
     chart = frontier_chart.draw(document(), 0.01, 960, 480)
     assert chart.count('class="point ') == len(CANDIDATES) == 7
-    assert chart.count('class="ring"') == 1 and "blind guess" in chart
+    assert chart.count('class="ring"') == 1 and "random guess" in chart
     assert len(re.findall(r'class="point (?:chosen )?pareto"', chart)) == 4
     assert "weighted-noise: risk 0.0148 [0.0126, 0.0169], utility 0.9681" in chart
     assert chart.count('tabindex="0"') == 7

@@ -104,7 +104,7 @@ def choose_cohort(
         blind_seed: draws the blind users.
 
     Raises:
-        InputError: more people are asked for than there are, or somebody of `keep` is not there.
+        InputError: more people are asked for than there are, or a person of `keep` is not there.
     """
     train, later = (activity[split].users for split in SPLITS)
     everybody, both = np.union1d(train, later), np.intersect1d(train, later)

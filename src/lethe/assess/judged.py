@@ -109,7 +109,7 @@ def _of_mechanism(mechanism: Mapping[str, Any], rule: Rule) -> Measured | None:
 
 @dataclass(frozen=True)
 class Criterion:
-    """A rule as somebody wrote it down.
+    """A rule as it was written down.
 
     Attributes:
         text: of the grammar in `rules`.
@@ -137,8 +137,8 @@ def read_criteria(table: Mapping[str, Any], where: str = "[rules]") -> list[Crit
     Raises:
         InputError: an entry is neither.
 
-    >>> read_criteria({"tpr": {"rule": "tpr@0.01 <= 0.05", "why": "five times a blind guess"}})
-    [Criterion(text='tpr@0.01 <= 0.05', name='tpr', why='five times a blind guess')]
+    >>> read_criteria({"tpr": {"rule": "tpr@0.01 <= 0.05", "why": "five times a random guess"}})
+    [Criterion(text='tpr@0.01 <= 0.05', name='tpr', why='five times a random guess')]
     """
     found = []
     for name, entry in table.items():

@@ -37,7 +37,7 @@ COMMANDS = {
         Command("budget", "lethe.cli.budget:budget", "The ledger that answers are paid from."),
         Command("query", "lethe.cli.query:query", "Ask a table, with noise, within a budget."),
         Command("serve", "lethe.cli.serve:serve", "Answer over HTTP, within budgets."),
-        Command("token", "lethe.cli.serve:token", "Let somebody ask over HTTP."),
+        Command("token", "lethe.cli.serve:token", "Let a person ask over HTTP."),
     ],
     "Decide": [
         Command("report", "lethe.cli.report:report", "Render runs: HTML, PDF, Markdown."),

@@ -32,7 +32,7 @@ def forgotten(
     without. Writes forgotten.json, which names nobody, a sheet for each person to hand out, and
     requests.csv, which says whose sheet is which. The latter two are personal data.
 
-    Exit codes: 0 nobody is distinguishable, 1 somebody is, 3 some answers are inconclusive.
+    Exit codes: 0 nobody is distinguishable, 1 a person is, 3 some answers are inconclusive.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
-from types import UnionType
+from types import GenericAlias, UnionType
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -131,7 +131,7 @@ def options_for(
             listed = [kind for kind in get_args(hint) if get_origin(kind) is tuple]
             hint = listed[0] if listed else kinds[0]
         if get_origin(hint) is tuple:
-            hint = list[get_args(hint)[0]]  # type: ignore[misc]  # known only when it runs
+            hint = GenericAlias(list, get_args(hint)[:1])
         usual = _usual(entry)
         shown = told[entry.name] + (f" [{usual}]" if usual else "")
         parameter = Parameter(

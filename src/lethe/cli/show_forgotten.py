@@ -95,7 +95,7 @@ def print_answers(folder: Path, requests: Requests, found: Forgotten, candidate:
     from lethe.membership.sheets import meaning
 
     if requests.merged:
-        print(f"lines that name somebody who stood there already, merged: {requests.merged}")
+        print(f"lines that name a person who stood there already, merged: {requests.merged}")
     print(
         f"{len(requests.listed)} requests, {candidate}, attacks: {', '.join(found.attacks)}, "
         f"margin {found.margin:g}, {found.confidence:.0%} for all answers together"

@@ -54,7 +54,7 @@ class RowsSubject(Subject):
 
     @abc.abstractmethod
     def plain_words(self) -> list[str]:
-        """What was found, for somebody who reads nothing else."""
+        """What was found, for a reader of nothing else."""
 
     def findings(self, folder: RunFolder | None = None) -> Findings:
         """The document of the audit; personal rows, where they are kept, go to the folder."""

@@ -226,7 +226,7 @@ def audit_scores(
     folder: RunFolder | None = None,
     targets: Shadows | None = None,
 ) -> Findings:
-    """The same measurement on signals that somebody else computed; nothing is trained.
+    """The same measurement on signals that were computed elsewhere; nothing is trained.
 
     Args:
         name: of the subject.

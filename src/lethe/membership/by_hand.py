@@ -1,4 +1,4 @@
-"""The chunks of a run that has begun, for whoever trains them one by one with a scheduler."""
+"""The chunks of a run that has begun, for those who train them one by one with a scheduler."""
 
 from __future__ import annotations
 

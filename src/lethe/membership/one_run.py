@@ -66,7 +66,7 @@ class CanaryAudit:
 class Canaries:
     """Records to plant, and the coins that decide which; made by `plan_canaries`.
 
-    The coins are the secret of the audit: whoever trains must not let them touch the training
+    The coins are the secret of the audit: those who train must not let them touch the training
     but through the data that `insert` returns.
 
     Attributes:
@@ -207,7 +207,7 @@ class Canaries:
         return CanaryAudit(bounds, decides, verdict, words, self.digest)
 
     def save(self, path: str | Path) -> None:
-        """Write the plan as .safetensors, coins included: keep it from whoever attacks."""
+        """Write the plan as .safetensors, coins included: keep it from attackers."""
         arrays = {
             "features": np.ascontiguousarray(self.features),
             "labels": np.ascontiguousarray(self.labels),

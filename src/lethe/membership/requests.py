@@ -34,7 +34,7 @@ class Requests:
 
     Attributes:
         listed: one for each person, in the order of the file.
-        merged: how many lines named somebody who stood there already.
+        merged: how many lines named a person who stood there already.
     """
 
     listed: tuple[Request, ...]
@@ -86,7 +86,7 @@ def find_people(
     groups: NDArray[Any] | None,
     pool: NDArray[np.bool_],
 ) -> Requests:
-    """The records behind each name; whoever names a record of a person asks for the person.
+    """The records behind each name; naming a record of a person asks for the person.
 
     Errors name lines of the requests only: a hint at similar names would give away who is in
     the audit.
@@ -100,7 +100,7 @@ def find_people(
         pool: (N,) True where a record can be a member; the others were held out.
 
     Raises:
-        InputError: a name is not in the audit, means a record and somebody else as well, or was
+        InputError: a name is not in the audit, means a record and another person as well, or was
             held out of all training.
     """
     rows_of_record = {str(name): at for at, name in enumerate(ids)} if kind != "person" else {}

@@ -209,7 +209,7 @@ def _risk_words(candidate: Candidate, fpr: float | None, risk: Measured | None =
         )
     return (
         f"'{candidate.name}': of 1,000 training records, an attacker who may be wrong about "
-        f"{round(1000 * fpr)} of 1,000 outsiders names {round(1000 * risk.value)} "
-        f"({1000 * risk.low:.0f} to {1000 * risk.high:.0f}); a blind guess names "
+        f"{round(1000 * fpr)} of 1,000 non-members names {round(1000 * risk.value)} "
+        f"({1000 * risk.low:.0f} to {1000 * risk.high:.0f}); a random guess names "
         f"{round(1000 * fpr)}."
     )

@@ -235,7 +235,7 @@ def _who(plan: Plan) -> str:
             "(rows)."
         )
     return (
-        f"A person is whoever column {privacy.person!r} names; at most {privacy.rows} of their "
+        f"A person is what column {privacy.person!r} names; at most {privacy.rows} of their "
         "rows are used, chosen by a hash of these rows alone. More rows make the noise larger, "
         "fewer leave more out."
     )

@@ -85,7 +85,7 @@ class Attack:
         users: G in the gallery.
         probes: rows that were to be named.
         people: owners of these rows.
-        tie_share: share of probes whose owner is at the same distance as somebody else.
+        tie_share: share of probes whose owner is at the same distance as another person.
         top: Top-k by k: share of probes whose owner is among the k nearest.
         lift: Top-k over chance, k / G.
         mrr: mean reciprocal rank.

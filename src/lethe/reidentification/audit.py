@@ -312,7 +312,7 @@ def _checks(audit: ModelAudit, several: bool, settings: EmbeddingSettings) -> li
         check(
             "ties",
             "pass" if best.tie_share <= 0.01 else "warn",
-            f"{best.tie_share:.2%} of probes have their owner at the distance of somebody else; "
+            f"{best.tie_share:.2%} of probes have their owner at the distance of another person; "
             "they count by expectation",
             on,
         ),

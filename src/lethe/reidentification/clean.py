@@ -34,13 +34,13 @@ from lethe.reidentification.vectors import Float
 
 @dataclass(frozen=True)
 class OpenSet:
-    """An attacker who names somebody only when the nearest known person is near enough.
+    """An attacker who names a person only when the nearest known person is near enough.
 
     Attributes:
-        threshold: distance up to which somebody is named; chosen on one half of the strangers.
-        false_match: share of probes of the other half of the strangers who are taken for somebody.
+        threshold: distance up to which a person is named; chosen on one half of the strangers.
+        false_match: share of probes of the other half of the strangers who are taken for a person.
         identified: share of probes of known people who are named, and rightly.
-        misnamed: share of probes of known people who are taken for somebody else.
+        misnamed: share of probes of known people who are taken for another person.
         strangers: people who are not in the gallery.
         aimed_at: the false-match rate that the threshold was chosen for.
     """

@@ -238,7 +238,7 @@ def probes_together(
         )
     chosen /= length
     joined = means(chosen, np.arange(len(rows)), position, len(people))
-    # What rounding leaves of directions that cancel would name somebody at random.
+    # What rounding leaves of directions that cancel would name a person at random.
     joined[np.linalg.norm(joined, axis=1) <= 8 * np.finfo(np.float64).eps] = 0
     return joined, people
 

@@ -1,7 +1,7 @@
 """Ranks as jobs of an engine: each a function of (folder, index) that writes one file.
 
 For probes that several processes or machines share. A job does nothing when its file is there, so
-what was stopped goes on where it was, and the same jobs give the same files whoever does them.
+what was stopped goes on where it was, and the same jobs give the same files wherever they run.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class Ranks:
 
     @property
     def tie_share(self) -> float:
-        """Share of probes whose owner shares the distance with somebody, in [0, 1]."""
+        """Share of probes whose owner shares the distance with another person, in [0, 1]."""
         return float(np.mean(self.tied > 0))
 
 

@@ -154,7 +154,7 @@ def points(measured: Sequence[ModelAudit]) -> list[str]:
 
 
 def plain_words(audit: ModelAudit, settings: EmbeddingSettings) -> list[str]:
-    """What was found on one model, for somebody who reads nothing else."""
+    """What was found on one model, for a reader of nothing else."""
     judged, users = audit.candidates[0].judged, len(audit.split.users)
     lift, attacker = judged.risk.estimate, _named(judged.risk.attack)
     share, low, high = (100 * (x or 0) / users for x in (lift.value, lift.low, lift.high))

@@ -280,7 +280,7 @@ class Proofs:
 
 @dataclass(frozen=True, eq=False)
 class Game:
-    """One row of somebody among the probes is released; the attacker knows all clean rows.
+    """One row of a person among the probes is released; the attacker knows all clean rows.
 
     Rows are as likely as in the gallery attack: each probe once. So its Top-1 may be set against
     the limits here.

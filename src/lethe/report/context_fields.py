@@ -40,7 +40,7 @@ CONTEXT_FIELDS: dict[str, dict[str, str]] = {
         "purpose": "Purpose",
         "users": "Users",
         "out_of_scope": "Out-of-scope use",
-        "release": "Way of release",
+        "release": "Form of release",
         "access": "Who has access",
         "rate_limits": "Rate limits",
     },
@@ -201,7 +201,7 @@ def _of_this_audit(document: Mapping[str, Any]) -> dict[str, str]:
         told["audit_personal_data"] = "the records under “Data”, and scores by record made of them"
         told["retention"] = (
             "the tool deletes nothing by itself: scores by record stay in the run's folder until "
-            "somebody deletes it"
+            "a person deletes it"
         )
     return told
 

@@ -8,7 +8,7 @@ from lethe.report.context_fields import CONTEXT_FIELDS
 _HELP = {
     "report_id": "your own number, such as AUDIT-2026-014",
     "report_date": "left empty: the day on which the run finished",
-    "reviewer": "somebody who did not run the audit",
+    "reviewer": "a person who did not run the audit",
     "signature": "name and place; the printed page leaves room for the pen",
     "file_hash": "sha256sum of exactly the file that leaves the house",
     "parameters": "a whole number, without separators: the ratio is computed from it",

@@ -91,7 +91,7 @@ def _controls(model: Json) -> list[tuple[str, str]]:
         rows += [
             (f"Strangers named, threshold set for {aim}", str(rate(open_set["false_match"]))),
             ("Known people named rightly at that threshold", str(rate(open_set["identified"]))),
-            ("Known people taken for somebody else", str(rate(open_set["misnamed"]))),
+            ("Known people taken for another person", str(rate(open_set["misnamed"]))),
         ]
     return rows + facts(found)
 

@@ -191,7 +191,7 @@ def draw(document: Mapping[str, Any], fpr: float | None, width: int, height: int
 
     Args:
         document: the findings.
-        fpr: what a blind guess would score as risk, if risk is a rate at an FPR.
+        fpr: what a random guess would score as risk, if risk is a rate at an FPR.
         width: in CSS pixels of the view box; below 500 the layout of a phone is taken.
         height: in CSS pixels.
     """
@@ -287,7 +287,7 @@ def _blind_guess(x: Axis, frame: Box, fpr: float | None) -> str:
     return svg.element(
         "g",
         svg.element("line", x1=at, x2=at, y1=frame.top, y2=frame.bottom),
-        svg.text("blind guess", at + 5, frame.bottom - 6),
+        svg.text("random guess", at + 5, frame.bottom - 6),
         class_="blind",
     )
 

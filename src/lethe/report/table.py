@@ -143,7 +143,7 @@ def _subsets(found: Json) -> Block:
 
 
 def _synthetic(section: Json) -> list[Block]:
-    heads = ("Attack", "Original", "Control", "Blind", "Excess", "Beats the blind guess")
+    heads = ("Attack", "Original", "Control", "Blind", "Excess", "Beats the random guess")
     near = section.get("distances")
     copied = {one["name"]: one for one in section["attacks"] if one["name"].startswith("identical")}
     lines = [*facts(section["rows"])]

@@ -75,7 +75,7 @@ def naming(tpr: Json, fpr: float) -> str:
 
     >>> naming({"value": 0.052, "low": 0.046, "high": 0.059, "confidence": 0.95}, 0.001)
     'of 1,000 training records an attacker who may be wrong once in 1,000 names 52 \
-(95 % interval: 46 to 59); a blind guess names 1'
+(95 % interval: 46 to 59); a random guess names 1'
     """
     records = 1000
     while records * fpr < 0.9999:
@@ -87,7 +87,7 @@ def naming(tpr: Json, fpr: float) -> str:
         else f"in {percent(fpr)} of cases"
     )
     start = f"of {grouped(records)} training records an attacker who may be wrong {often} names"
-    blind = f"a blind guess names {count_of(fpr, records)}"
+    blind = f"a random guess names {count_of(fpr, records)}"
     low, high = tpr["low"], tpr["high"]
     if tpr["value"] is None:
         return f"{start} at most {count_of(high, records)}; {blind}" if high is not None else ""

@@ -29,8 +29,8 @@ class Adversary:
         time_error: right times are shifted by a whole step drawn alike from -e to e;
             None = the adversary knows no times.
         outside_top: right facts are about items outside this many most popular ones.
-        wrong: "fact" = a wrong fact is one of somebody else, about an item that the target does
-            not have; "details" = the item is right, its value and time are somebody else's.
+        wrong: "fact" = a wrong fact is one of another person, about an item that the target does
+            not have; "details" = the item is right, its value and time are another person's.
     """
 
     total: int

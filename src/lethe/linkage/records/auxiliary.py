@@ -320,5 +320,5 @@ def _all_there(names: NDArray[np.str_], ratings: Release, side: str) -> Int:
             f"truth names {str(odd)!r}, who is not in {ratings.name} ({side}). Take the pair out."
         )
     if len(np.unique(found)) != len(found):
-        raise InputError(f"truth names somebody of {ratings.name} twice. Name each once.")
+        raise InputError(f"truth names a person of {ratings.name} twice. Name each once.")
     return found

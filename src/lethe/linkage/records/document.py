@@ -121,7 +121,7 @@ class RecordSubject(RowsSubject):
         )
 
     def plain_words(self) -> list[str]:
-        """What was found, for somebody who reads nothing else."""
+        """What was found, for a reader of nothing else."""
         study, settings = self.study, self.settings
         first, base, aux = study.simulated[0], study.candidates[0], study.aux
         rh = first.by["scoreboard-rh"]
@@ -256,7 +256,7 @@ def _checks(study: RecordStudy, settings: RecordSettings) -> list[Json]:
     few = int((held < first.adversary.total).sum())
     rows = [
         check(
-            "somebody is named",
+            "a person is named",
             "pass" if answered else "warn",
             "the thresholds let answers through"
             if answered

@@ -26,7 +26,7 @@ class Sheet:
         item: (facts,) 0 to `items` - 1.
         value: (facts,) or None.
         time: (facts,) days, or None.
-        people: as in the original, whoever is left.
+        people: as in the original, those who are left.
         items: as in the original.
     """
 
@@ -138,7 +138,7 @@ def without_rare(sheet: Sheet, support: int) -> Coarsened:
 
 
 def without_popular(sheet: Sheet, share: float) -> Coarsened:
-    """The most popular items are left out: this share of all that somebody has, 1 at least.
+    """The most popular items are left out: this share of all that a person has, 1 at least.
 
     Of equally popular ones those with the lowest numbers go.
 

@@ -120,7 +120,7 @@ def link(
         true: (Q,) the record of each target, NO_MATCH for people who are not released; used for
             `Links.surprise` only.
         hidden: (Q,) the person of each target and (N,) the person behind each record: the target's
-            own records are then as empty as if they were somebody's who shares no item; None =
+            own records are then as empty as if they were a person's who shares no item; None =
             nothing is hidden. Left to NumPy.
         entropy: False leaves `Links.entropy` and `Links.surprise` out (NaN), which takes about
             as long as the scores.

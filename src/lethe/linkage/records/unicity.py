@@ -131,7 +131,7 @@ def worst_case(
 ) -> WorstCase:
     """Search, for each person, the smallest set of their items that nobody else has.
 
-    Values and times are not looked at: whoever knows them too needs fewer items still.
+    Values and times are not looked at: an adversary who knows them too needs fewer items still.
 
     Args:
         facts: the release.
@@ -189,7 +189,7 @@ def _fewest(
         others.append(held[held != person])
     overlap = np.bincount(np.concatenate(others), minlength=facts.people)
     if overlap.max() == len(items):
-        return 0, most  # somebody has them all
+        return 0, most  # a person has them all
     left = limit
     for k in range(2, min(most, len(items)) + 1):
         found, left = _some_set(others, overlap, k, left)

@@ -379,7 +379,7 @@ class SyntheticSubject(RowsSubject):
         )
 
     def plain_words(self) -> list[str]:
-        """What was found, for somebody who reads nothing else."""
+        """What was found, for a reader of nothing else."""
         study = self.study
         best = strongest(study.candidates[0].attacks)
         words = [
@@ -409,7 +409,7 @@ class SyntheticSubject(RowsSubject):
                 f"{key[:1].upper()}{key[1:]}: right in {main:.3g} of 100 attempts against the "
                 f"original people, in {control:.3g} against others"
             )
-            text += "." if found.works else "; it does not beat a blind guess, so it says little."
+            text += "." if found.works else "; it does not beat a random guess, so it says little."
             words.append(text)
         weak = [result for result in study.candidates[0].attacks if not result.powered]
         words += [
@@ -430,7 +430,7 @@ def _checks(study: SyntheticStudy) -> list[Json]:
         detail = (
             f"{found.main.value or 0.0:.3f} against a blind {blind:.3f}"
             if found.works
-            else f"it does not beat the blind guess of {blind:.3f} beyond doubt"
+            else f"it does not beat the random guess of {blind:.3f} beyond doubt"
         )
         rows.append(check(f"{result.attack} works", "pass" if found.works else "warn", detail))
     most = study.candidates[1].risk

@@ -291,13 +291,13 @@ class TableSubject(RowsSubject):
         )
 
     def plain_words(self) -> list[str]:
-        """What was found, for somebody who reads nothing else."""
+        """What was found, for a reader of nothing else."""
         study = self.study
         found, rows = study.anonymity, study.table.rows
         words = [
             f"Of 1,000 rows, {of_1000(found.unique.value)} are alone with their values of "
             f"{', '.join(study.table.quasi)}; who links everybody gets "
-            f"{of_1000(found.marketer.value)} of 1,000 right (a blind guess: {1000 / rows:.2g})."
+            f"{of_1000(found.marketer.value)} of 1,000 right (a random guess: {1000 / rows:.2g})."
         ]
         size = max(study.uniqueness.by_size)
         best = study.uniqueness.by_size[min(size, 3)][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
@@ -77,9 +78,9 @@ class _Cells(_Counted):
     column: str
     notes: tuple[str, ...] = ()
 
+    @abstractmethod
     def labels(self) -> Sequence[Scalar]:
         """Names of the cells."""
-        raise NotImplementedError
 
     def answered(
         self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours

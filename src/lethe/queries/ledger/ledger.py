@@ -396,7 +396,7 @@ class Ledger:
         """Read and check every entry.
 
         A chain of hashes finds what was changed, left out or added in the middle, and the kept
-        head finds a cut tail. It cannot find a ledger that somebody has written anew from some
+        head finds a cut tail. It cannot find a ledger that a person has written anew from some
         entry on, or put back from an old copy: for that, keep a head elsewhere and give it here.
 
         Args:

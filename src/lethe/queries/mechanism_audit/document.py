@@ -29,7 +29,7 @@ METHOD_OF_HALF = {
 
 
 def plain_words(study: Study, settings: MechanismSettings) -> list[str]:
-    """Sentences for somebody who reads nothing else, the verdict on the claim first."""
+    """Sentences for a reader of nothing else, the verdict on the claim first."""
     words = [verdict(study, settings), _event(study.worst)]
     if isinstance(study.reuse, Estimate) and (study.reuse.low or 0.0) > MOST:
         words.append(

@@ -106,7 +106,7 @@ def exponential_probabilities(
     >>> print(f"{chosen[0]:.1%}")
     99.3%
 
-    Shares move by 1/46 when one vote moves, not by 1; whoever says 1 drowns them in noise:
+    Shares move by 1/46 when one vote moves, not by 1; saying 1 drowns them in noise:
 
     >>> shares = [vote / 46 for vote in votes]
     >>> print(f"{exponential_probabilities(shares, sensitivity=1, epsilon=1.0)[0]:.1%}")

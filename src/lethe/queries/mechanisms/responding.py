@@ -61,7 +61,7 @@ def randomized_response(
         epsilon: > 0, of each answer.
 
     Guarantee:
-        epsilon-DP for each person's answer, even towards whoever collects them, by OpenDP's map.
+        epsilon-DP for each person's answer, even towards those who collect them, by OpenDP's map.
 
     Raises:
         InputError: an answer that is no category (it is not shown), or too few categories.

@@ -89,7 +89,7 @@ def _run_once(
                 for result in results:  # noqa: UP028 - that would close them with a warning
                     yield result
             finally:
-                # joblib warns of work that is not waited for; whoever closes us knows.
+                # joblib warns of work that is not waited for; the caller who closes us knows.
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     results.close()

@@ -174,7 +174,7 @@ def _keep(place: Path, array: NDArray[Any]) -> str:
 
 
 def _tidy(place: Path, keep_logs: bool) -> None:
-    """Leave no data behind, and logs only where somebody will want to read them."""
+    """Leave no data behind, and logs only where they will be read."""
     if keep_logs:
         for data in (*place.glob("*.npy"), *place.glob("*.pkl")):
             data.unlink(missing_ok=True)
