@@ -201,11 +201,11 @@ def test_a_proof_that_got_weaker(
 def test_rules_that_changed_and_kinds_that_differ() -> None:
     def edit(after: dict[str, Any]) -> None:
         after["rules"] = [
-            {"rule": "auc <= 0.1", "candidate": "baseline", "outcome": "fail", "evidence": None}
+            {"rule": "auc <= 0.5", "candidate": "baseline", "outcome": "fail", "evidence": None}
         ]
 
     found = changed(edit)
-    assert {"rule": "auc <= 0.1", "candidate": "baseline", "before": None, "after": "fail"} in list(
+    assert {"rule": "auc <= 0.5", "candidate": "baseline", "before": None, "after": "fail"} in list(
         found.rules
     )
     assert found.worse

@@ -76,6 +76,7 @@ def test_the_metric_of_a_rule_is_found_without_reading_it(
     metric: str, width: bool, fpr: float, limit: float
 ) -> None:
     quantity = f"{metric}@{fpr}" if metric in ("tpr", "tau") else metric
+    limit = limit if width else abs(limit) + 1  # no limit below chance
     text = f" width( {quantity} ) <= {limit}" if width else f"{quantity}<={limit}"
     assert metric_of(text) == parse_rule(text).metric == metric
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -9,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
 from lethe.errors import InputError, RunFailed
-from lethe.report import render_several, to_pdf
+from lethe.report import render, render_several, to_pdf
 from lethe.report.pdf import find_browser
 
 
@@ -26,11 +27,23 @@ pytestmark = pytest.mark.skipif(not BROWSER, reason="pip has no Chromium; .ci/ru
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory):
-    from report.sample import MANIFEST, findings, table_release
+    from report.documents import MANIFEST, findings
 
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(render_several([(findings(), MANIFEST), (table_release(), None)], "Two"))
+    runs = [(findings("table"), MANIFEST), (findings("records"), None)]
+    path.write_text(render_several(runs, "Two"))
     return path
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """A page of every kind."""
+    from report.documents import KINDS, MANIFEST, findings
+
+    folder = tmp_path_factory.mktemp("pages")
+    for kind in KINDS:
+        (folder / f"{kind}.html").write_text(render(findings(kind), MANIFEST))
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -65,39 +78,21 @@ def opened(browser, page_file):
         tab.close()
 
 
-def test_the_slider_greys_out_and_names_the_best_of_the_rest(opened):
+def test_the_slider_snaps_to_the_limits_of_the_options(opened):
     tab = opened()
     slider = tab.locator("#r1-acceptable")
+    rows = tab.locator("#r1 tr[data-at]")
     slider.focus()
-    tab.keyboard.press("Home")  # the least risk
-    assert tab.locator("#r1 tr.beyond").count() == 7
-    for _ in range(6):
-        tab.keyboard.press("PageUp")
-    said = tab.locator("#r1 [data-answer]").inner_text()
-    assert "Highest utility among them" in said
-    assert tab.locator("#r1 tr.best").count() == 1
-    assert tab.locator("#r1 tr.best").get_attribute("data-name") in said
-    assert tab.locator("#r1 tr.beyond").count() > 0
-    tab.keyboard.press("End")
-    assert tab.locator("#r1 tr.beyond").count() == 0
-
-
-def test_the_slider_of_one_release_leaves_the_other_alone(opened):
-    tab = opened()
-    tab.locator("#r1-acceptable").focus()
+    tab.keyboard.press("Home")  # the least upper limit of any option
+    assert 0 < tab.locator("#r1 tr.beyond").count() < rows.count()
+    left = [rows.count() - tab.locator("#r1 tr.beyond").count()]
+    for _ in range(int(slider.get_attribute("max"))):
+        tab.keyboard.press("ArrowRight")
+        left.append(rows.count() - tab.locator("#r1 tr.beyond").count())
+    assert left == sorted(left) and left[-1] == rows.count()  # every step takes one more in
+    assert "any" in tab.locator("#r1 [data-shown]").inner_text()
     tab.keyboard.press("Home")
-    assert tab.locator("#r2 tr.beyond").count() == 0
-
-
-def test_candidates_can_be_taken_off_the_chart(opened):
-    tab = opened()
-    box = tab.get_by_label("show weighted on the chart", exact=True)
-    marks = tab.locator('#r1 .wide .point[data-at="2"]')
-    assert marks.is_visible()
-    box.uncheck()
-    assert not marks.is_visible()
-    box.check()
-    assert marks.is_visible()
+    assert tab.locator("#r2 tr.beyond").count() == 0  # the other release is left alone
 
 
 def test_every_control_can_be_reached_by_the_keyboard(opened):
@@ -108,38 +103,63 @@ def test_every_control_can_be_reached_by_the_keyboard(opened):
         reached.add(
             tab.evaluate(
                 "() => document.activeElement.id || document.activeElement.getAttribute('class')"
+                " || document.activeElement.tagName"
             )
         )
         if "r2-acceptable" in reached or "BODY" in reached:
             break
-    assert "r1-acceptable" in reached and "skip" in reached and "toggle" in reached
+    assert {"r1-acceptable", "skip", "SUMMARY", "BUTTON"} <= reached
     assert any("scroll" in str(name) for name in reached if name)
+
+
+def test_tables_and_charts_are_copied_offline(opened):
+    tab = opened()
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    options = tab.locator("#r1 .two table").first
+
+    def copied(button):
+        button.click()
+        return tab.evaluate("() => navigator.clipboard.readText()")
+
+    lines = copied(options.get_by_label("copy as CSV")).splitlines()
+    assert lines[0].startswith("Option,Label,Linked") and lines[1].startswith("baseline,measured")
+    rows = json.loads(copied(options.get_by_label("copy as JSON")))
+    assert [row["Option"] for row in rows][0] == "baseline" and len(rows) == len(lines) - 1
+    drawn = copied(tab.locator("#r1 figure").first.get_by_label("copy as SVG"))
+    assert drawn.startswith("<svg") and "random guess" in drawn
+    assert "fill:" in drawn and "class=" not in drawn  # colours of its own
 
 
 def test_it_reads_without_scripts(opened):
     tab = opened(java_script_enabled=False)
     text = tab.locator("main").inner_text()
-    assert "Verdict" in text and "Every candidate, with the numbers of the chart." in text
-    assert tab.locator(".toggle").count() == 0
+    assert "Worst risk".upper() in text.upper() and "Options" in text
+    assert tab.locator(".copy").count() == 0
     assert not tab.locator("#r1 .slider").is_visible()
     assert tab.locator("#r1 .frontier-chart").first.is_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_no_serious_barrier(opened, scheme, width):
-    tab = opened(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    tab.locator("#r1-acceptable").focus()
-    for _ in range(5):
-        tab.keyboard.press("PageDown")
-    found = Axe().run(tab).response["violations"]
-    assert [v["id"] for v in found if v["impact"] in ("serious", "critical")] == []
+def test_no_serious_barrier_and_no_scrolling_sideways(browser, pages, scheme, width):
+    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    axe = Axe()
+    for page in sorted(pages.iterdir()):
+        tab.goto(page.as_uri())
+        assert tab.evaluate("() => document.documentElement.scrollWidth") <= width, page.name
+        found = axe.run(tab).response["violations"]
+        assert [v["id"] for v in found] == [], page.name
+    tab.close()
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_the_page_never_scrolls_sideways(opened, width):
-    tab = opened(viewport={"width": width, "height": 800})
-    assert tab.evaluate("() => document.documentElement.scrollWidth") <= width
+def test_the_first_screen_holds_headline_and_cards(browser, pages):
+    for width, height in ((1280, 900), (390, 844)):
+        tab = browser.new_page(viewport={"width": width, "height": height})
+        for page in sorted(pages.iterdir()):
+            tab.goto(page.as_uri())
+            ends = tab.locator(".card").last.bounding_box()
+            assert ends["y"] + ends["height"] <= height, (page.name, width)
+        tab.close()
 
 
 def test_it_prints(page_file, tmp_path):

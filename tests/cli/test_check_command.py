@@ -117,7 +117,7 @@ def test_another_candidate_is_judged_when_asked(
 
 def test_junit_for_ci(runs: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "o.xml"
-    rules = ("auc<=0.1", "tpr@0.1<=1", "tpr@0.02<=1", "width(auc)<=0.000001")
+    rules = ("auc<=0.5", "tpr@0.1<=1", "tpr@0.02<=1", "width(auc)<=0.000001")
     asked = [word for rule in rules for word in ("--rule", rule)]
     assert run(["check", str(runs["model"]), *asked, "--junit", str(out), "--quiet"]) == 1
     top = ET.fromstring(out.read_bytes())
@@ -130,7 +130,7 @@ def test_junit_for_ci(runs: dict[str, Path], tmp_path: Path) -> None:
 
 def test_sarif_points_at_the_findings(runs: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "o.sarif"
-    asked = ("--rule", "auc<=0.1", "--rule", "auc<=1", "--rule", "tpr@0.02<=1")
+    asked = ("--rule", "auc<=0.5", "--rule", "auc<=1", "--rule", "tpr@0.02<=1")
     assert run(["check", str(runs["model"]), *asked, "--sarif", str(out), "--quiet"]) == 1
     results = json.loads(out.read_text())["runs"][0]["results"]
     assert [one["level"] for one in results] == ["error", "none", "warning"]
@@ -143,13 +143,13 @@ def test_a_baseline_accepts_what_is_known_and_stops_what_is_worse(
 ) -> None:
     run_folder = Path(shutil.copytree(runs["model"], tmp_path / "run"))
     base = tmp_path / "base.json"
-    rule = ("--rule", "auc<=0.4")
+    rule = ("--rule", "auc<=0.5")
     assert told(capsys, run_folder, *rule)[0] == 1
     assert told(capsys, run_folder, *rule, "--write-baseline", base)[0] == 0
     code, out = told(capsys, run_folder, *rule, "--baseline", base)
     assert code == 0 and "Fail, as is known" in out
     # A rule that the file does not hold is judged as it is.
-    assert told(capsys, run_folder, "--rule", "auc<=0.41", "--baseline", base)[0] == 1
+    assert told(capsys, run_folder, "--rule", "auc<=0.51", "--baseline", base)[0] == 1
 
     def raised(document: Any, by: float) -> Any:
         """The same findings with an AUC that is higher."""

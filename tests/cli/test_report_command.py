@@ -14,9 +14,9 @@ from lethe.cli import run
 def runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "report")
-    from sample import findings, table_release
+    from documents import findings
 
-    for name, found in (("model", findings()), ("rows", table_release())):
+    for name, found in (("model", findings("model")), ("rows", findings("table"))):
         (tmp_path / name).mkdir()
         (tmp_path / name / "findings.json").write_bytes(found.to_bytes())
     return tmp_path
@@ -25,13 +25,15 @@ def runs(tmp_path, monkeypatch):
 def test_one_run_is_rendered_into_its_folder(runs, capsys):
     assert run(["report", "model"]) == 0
     assert "report: model/report.html" in capsys.readouterr().out
-    assert "Privacy audit of a trained model" in (runs / "model" / "report.html").read_text()
+    assert (
+        "Privacy audit · trained model · patients" in (runs / "model" / "report.html").read_text()
+    )
 
 
 def test_several_runs_are_one_page(runs):
     assert run(["report", "model", "rows/findings.json", "--title", "Both", "--md", "r.md"]) == 0
     page = (runs / "report.html").read_text()
-    assert "<h1>Both</h1>" in page and page.count("<article") == 2
+    assert "Privacy audit · 2 releases · Both" in page and page.count("<article") == 2
     assert (runs / "r.md").read_text().startswith("# Privacy audit: Both\n")
 
 

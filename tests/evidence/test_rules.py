@@ -12,6 +12,7 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.rules import (
     AT_FPR,
+    EMBEDDING_METRICS,
     FAIL,
     METRICS,
     NOT_TESTED,
@@ -111,8 +112,23 @@ def test_wrong_words_and_numbers_name_the_way_out(text, message):
     st.booleans(),
 )
 def test_a_printed_rule_reads_back_as_the_same_rule(metric, fpr, limit, on_width):
+    limit = limit if on_width else abs(limit) + 1  # no limit below chance
     rule = Rule(metric, fpr if metric in AT_FPR else None, limit, on_width)
     assert parse_rule(str(rule)) == rule
+
+
+@pytest.mark.parametrize(
+    ("text", "metrics"),
+    [
+        ("auc <= 0.49", METRICS),
+        ("tpr@0.01 <= 0.005", METRICS),
+        ("tau@0.1 <= -0.5", METRICS),
+        ("lift <= 0.9", EMBEDDING_METRICS),
+    ],
+)
+def test_a_limit_below_chance_is_refused_when_it_is_given(text, metrics):
+    with pytest.raises(InputError, match="below what a random guess reaches"):
+        parse_rule(text, metrics)
 
 
 def test_quantity_and_json():

@@ -9,6 +9,8 @@ from html.parser import HTMLParser
 import jsonschema
 import pytest
 from ledger_places import ONE, made, pure, spend
+from lethe.report.blocks import text_cell
+from lethe.report.queries import ledger_view
 
 from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.errors import InputError
@@ -18,8 +20,6 @@ from lethe.evidence.rules import QUERY_METRICS, parse_rule
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.document import burn_down, findings_on, proven
 from lethe.report import render
-from lethe.report.blocks import text_cell
-from lethe.report.queries import ledger_view
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def judged(outcome: str = FAIL, **more: Any) -> Judged:
         "subject": "digits",
         "kind": "model",
         "candidate": "baseline",
-        "rule": parse_rule("auc<=0.45"),
+        "rule": parse_rule("auc<=0.5"),
         "evidence": FOUND,
         "outcome": outcome,
         "fixed": True,
@@ -181,9 +181,9 @@ def test_kind_and_level(outcome: str, kind: str, level: str) -> None:
 
 def test_rules_are_listed_once_and_fingerprints_tell_results_apart() -> None:
     rows = [judged(run=run, candidate=name) for run in ("a", "b") for name in ("x", "y")]
-    rows.append(judged(rule=parse_rule("auc<=0.5")))
+    rows.append(judged(rule=parse_rule("auc<=0.6")))
     run = json.loads(sarif(rows, "1.0.0", ["f"] * 5))["runs"][0]
-    assert [one["id"] for one in run["tool"]["driver"]["rules"]] == ["auc <= 0.45", "auc <= 0.5"]
+    assert [one["id"] for one in run["tool"]["driver"]["rules"]] == ["auc <= 0.5", "auc <= 0.6"]
     assert [one["ruleIndex"] for one in run["results"]] == [0, 0, 0, 0, 1]
     marks = [one["partialFingerprints"]["ruleOnCandidate/v1"] for one in run["results"]]
     assert marks[0] == marks[2] != marks[1] and len(set(marks)) == 3

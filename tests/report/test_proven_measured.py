@@ -12,7 +12,7 @@ from sample import document
 
 from lethe.evidence.findings import Findings
 from lethe.report import render
-from lethe.report.proven_measured import pairs, proven_measured, shown_epsilon
+from lethe.report.proven_measured import pairs, proven_beside_measured, shown_epsilon
 
 
 def proved(epsilon=4.0, delta=1e-5, **numbers):
@@ -58,16 +58,15 @@ def test_every_rate_of_the_candidate_that_has_a_proof():
 
 
 def test_it_is_on_the_page_with_its_table():
-    plain = proved()
-    page = render(Findings.from_json(plain))
-    part = page[page.index("Proven against measured epsilon") : page.index('id="method"')]
-    assert part.count("<svg") == 1 and part.count("at least") >= 3
-    assert "it is not spare privacy" in part and "is wrong" not in part
+    page = render(Findings.from_json(proved()))
+    part = page[page.index('id="proof"') : page.index('id="checks"')]
+    assert part.count("<svg") == 1 and "Epsilon, at least" in part
+    assert "no spare privacy" in part and "is wrong" not in part
 
 
 def test_a_proof_below_what_was_measured_is_called_wrong():
-    found = proven_measured(proved(epsilon=0.01))
-    assert "above the proven epsilon of weighted" in found["words"][1]
+    warning = proven_beside_measured(proved(epsilon=0.01))[0]
+    assert "above the proven epsilon of weighted" in warning.text and warning.tone == "warning"
 
 
 @pytest.mark.parametrize("kind", ["none", "mu", "refused"])
@@ -79,8 +78,7 @@ def test_nothing_is_shown_where_one_of_both_is_missing(kind):
         plain["guarantees"][2]["guarantee"]["parameters"] = {"mu": 1.0}
     else:
         plain["candidates"][2]["measures"] = {"tpr@0.1": {"refused": ""}}
-    assert proven_measured(plain) is None
-    assert 'id="epsilons"' not in render(Findings.from_json(plain))
+    assert proven_beside_measured(plain) == []
 
 
 def test_many_candidates_keep_the_figure_small():
@@ -89,6 +87,5 @@ def test_many_candidates_keep_the_figure_small():
     for at in range(40):
         plain["candidates"].append({**row, "name": f"c{at}"})
         plain["guarantees"].append({**claim, "candidate": f"c{at}"})
-    found = proven_measured(plain)
-    assert len(found["blocks"][0].rows) == 3 * 41
-    assert "first 24 rows" in found["words"][1] and len(found["svg"]) < 40_000
+    chart, folded = proven_beside_measured(plain)
+    assert len(folded.parts[0].rows) == 3 * 41 and len(chart.svg) < 40_000

@@ -225,6 +225,7 @@ def _frontier(facts: Facts, verdict: Verdict) -> Json:
         "pareto": verdict.frontier.pareto(),
         "knee": verdict.frontier.knee(),
         "operating_point": verdict.chosen,
+        "cheapest_large_reduction": verdict.frontier.cheapest_large_reduction(),
         "rule": facts.operating_rule,
         "skipped": facts.skipped,
         "recommended": None

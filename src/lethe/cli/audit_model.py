@@ -34,7 +34,7 @@ from lethe.cli.subject_options import (
 )
 
 if TYPE_CHECKING:
-    from lethe.cli.show import Progress
+    from lethe.cli.progress import Progress
     from lethe.cli.subject import Subject
     from lethe.membership.settings import AuditSettings
 
@@ -102,7 +102,7 @@ def text(
 
 def _trained(command: str, target: str, options: dict[str, Any], run: RunOptions) -> int:
     """An audit that trains its models: load, train, attack, report."""
-    from lethe.cli.show import Progress
+    from lethe.cli.progress import Progress
     from lethe.cli.subject import find_subject
     from lethe.data.dataset import copies_note
     from lethe.membership.audit import audit_model

@@ -252,9 +252,7 @@ def _audited(
         findings = subject.audit(say=progress.say, folder=there)
         code = finish(findings, there, run.context, run.as_json)
         if options.get("pairs") and not run.as_json:
-            from lethe.cli.show_table import print_pairs
-
-            print_pairs(there.path)
+            _print_pairs(there.path)
         return code
 
 
@@ -396,3 +394,31 @@ def _name(files: Sequence[Path], marks: Sequence[str]) -> str:
         with path.open("rb") as file:  # it may be larger than the memory
             hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
     return digest(*hashes, *marks)
+
+
+_PAIRS = 20  # printed; the file has all
+
+
+def _print_pairs(folder: Path) -> None:
+    """Who was named as whom, from the kept table of records: personal data, asked for."""
+    from rich.text import Text
+
+    from lethe.data.columns import read_columns
+    from lethe.report.terminal import terminal, titled
+
+    kept = next(iter(sorted(folder.glob("records.*"))), None)
+    columns = {} if kept is None else read_columns(kept)
+    console = terminal()
+    if "attacker" not in columns:
+        console.print(Text("Nobody was named."))
+        return
+    decides = [at for at, one in enumerate(columns["decides"]) if str(one) in ("True", "1")]
+    table = titled("who was named as whom (personal data)")
+    for name in ("person", "record", "attacker", "score"):
+        table.add_column(name)
+    for at in decides[:_PAIRS]:
+        names = [str(columns[name][at]) for name in ("person", "record", "attacker")]
+        table.add_row(*names, f"{float(columns['score'][at]):.3g}")
+    console.print(table)
+    if len(decides) > _PAIRS:
+        console.print(Text(f"and {len(decides) - _PAIRS} more in {kept}"))

@@ -196,9 +196,9 @@ def _print_status(status: Status) -> None:
     """A bar, the analysts as a table, and plain words."""
     from rich.text import Text
 
-    from lethe.cli.show_candidates import terminal, titled
     from lethe.queries.charge import in_words
     from lethe.queries.ledger.words import budget_words
+    from lethe.report.terminal import terminal, titled
 
     console = terminal()
     console.print(Text(f"{status.dataset}: {in_words(status.budget)} by {status.unit}"))

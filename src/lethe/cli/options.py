@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from lethe.assess.judged import Criterion
-    from lethe.cli.show import Progress
+    from lethe.cli.progress import Progress
     from lethe.evidence.findings import Findings
     from lethe.membership.settings import AuditSettings
     from lethe.training.folder import RunFolder
@@ -324,7 +324,7 @@ def running(
         command: what was asked, plain values.
         quiet: tell nothing.
     """
-    from lethe.cli.show import Progress
+    from lethe.cli.progress import Progress
     from lethe.training.folder import RunFolder
 
     with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
@@ -341,10 +341,10 @@ def criteria_of_run(run: RunFolder) -> list[Criterion]:
 def finish(findings: Findings, run: RunFolder, context: Path | None, as_json: bool = False) -> int:
     """Write the documents of a run, print the result or the findings, return the exit code."""
     from lethe.assess.judged import stamped, unsupported
-    from lethe.cli.show import print_findings
     from lethe.evidence.rules import UNDECIDED, exit_code
     from lethe.report import write
-    from lethe.report.embedding_figures import figure_files
+    from lethe.report.page import figure_files
+    from lethe.report.terminal import print_findings
 
     beside = run.path / "context.toml"
     if context is not None or beside.is_file():
@@ -352,10 +352,10 @@ def finish(findings: Findings, run: RunFolder, context: Path | None, as_json: bo
     fixed = [str(one["rule"]) for one in run.manifest.get("rules", ())]
     findings = stamped(findings, criteria_of_run(run), fixed)
     run.write("findings.json", findings.to_bytes())
+    run.finished()
     write(findings, run.path / "report.html", run.manifest)
-    if findings.representations is not None:
-        for name, drawn in figure_files(findings):
-            run.write(name, drawn)
+    for name, drawn in figure_files(findings):
+        run.write(name, drawn)
     if as_json:
         print(findings.to_bytes().decode(), end="")
     else:

@@ -54,7 +54,7 @@ def plan(
     """
     import json
 
-    from lethe.cli.show import Progress
+    from lethe.cli.progress import Progress
     from lethe.cli.subject import find_subject
     from lethe.membership import planning
     from lethe.training.folder import RunFolder

@@ -74,6 +74,8 @@ METRICS_OF = {
 }
 """The metrics of each kind of audit; that of a mechanism has `MECHANISM_METRICS`."""
 AT_FPR = ("tpr", "tau")
+_CHANCE = {"auc": 0.5, "tau": 0.0, "lift": 1.0}
+"""What a random guess reaches, whatever was audited; of tpr it is the FPR itself."""
 PASS, FAIL, UNDECIDED, NOT_TESTED = "pass", "fail", "not-enough-evidence", "not-tested"
 
 _RULE = re.compile(
@@ -141,7 +143,8 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
         metrics: those that the audit measures: `METRICS`, `EMBEDDING_METRICS`, ...
 
     Raises:
-        InputError: not of the grammar, an unknown metric, or a missing or needless FPR.
+        InputError: not of the grammar, an unknown metric, a missing or needless FPR, or a limit
+            below chance.
 
     >>> str(parse_rule("tpr@0.001<=0.05"))
     'tpr@0.001 <= 0.05'
@@ -167,6 +170,12 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
     limit = _number(found["limit"], "limit", text)
     if not math.isfinite(limit):
         raise InputError(f"limit {found['limit']!r} in rule {text!r} must be finite.")
+    chance = fpr if metric == "tpr" else _CHANCE.get(metric)
+    if chance is not None and limit < chance and not found["width"]:
+        raise InputError(
+            f"limit {limit:g} of rule {text!r} lies below what a random guess reaches, "
+            f"{chance:g}: nothing could pass. Set one above it."
+        )
     return Rule(metric, fpr, limit, bool(found["width"]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from lethe.evidence.risk import risk_of
 from lethe.evidence.roc import tau_of
 from lethe.evidence.rules import Rule
 from lethe.membership import texts
+from lethe.membership.attacks.attack import Available
 from lethe.membership.checks import Check
 from lethe.membership.exposure import Exposure, expose
 from lethe.membership.measure import (
@@ -164,6 +165,9 @@ class ModelSubject(Subject):
     def facts(self) -> Facts:
         settings, plain, spec = self.settings, self.measured[0], self.spec
         classes = None if self.data is None else self.data.classes
+        available = Available.of(plain.shadows)
+        if spec is not None:  # the records lie in the run, though no attack had asked for them
+            available = replace(available, features=True, population_features=True)
         return Facts(
             subject={
                 "release": "model",
@@ -175,7 +179,7 @@ class ModelSubject(Subject):
             threat_model=texts.threat_model(plain.shadows),
             data=_data(plain.shadows, self.data, spec),
             attacks=[texts.attack_entry(attack, settings.variance) for attack in plain.results],
-            attacks_not_run=texts.not_run(plain.results, plain.shadows),
+            attacks_not_run=texts.not_run(plain.results, available),
             utility=f"held-out {utility_name(spec.task)}" if spec else "not provided",
             risk=texts.risk_name(plain.risk_fpr),
             operating_rule=texts.operating_rule(settings.margin),

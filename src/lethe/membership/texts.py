@@ -28,14 +28,14 @@ def attack_entry(name: str, variance: str) -> dict[str, Any]:
     return attack(name, run.title, run.paper, run.threat, settings)
 
 
-def not_run(names: Iterable[str], shadows: Shadows) -> list[dict[str, str]]:
+def not_run(names: Iterable[str], available: Available) -> list[dict[str, str]]:
     """Attacks that were not run, each with the reason.
 
     Args:
         names: of those that were run.
-        shadows: of the baseline.
+        available: what they could have been run on.
     """
-    done, available = set(names), Available.of(shadows)
+    done = set(names)
     listed = [
         {"name": name, "why": ATTACKS[name].lacks(available) or "not asked for (--attack all)"}
         for name in ATTACKS

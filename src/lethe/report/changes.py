@@ -12,7 +12,7 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal, measured_of
 from lethe.evidence.findings import Findings
 from lethe.evidence.rules import FAIL, PASS, Rule, judge, parse_rule
 from lethe.report.numbers import fixed, grouped
-from lethe.report.words import risk_fpr
+from lethe.report.of_model import risk_fpr
 
 Json = Mapping[str, Any]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from lethe.report.numbers import facts, plain
@@ -150,15 +151,33 @@ def run_facts(manifest: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
         "machine": "Machine",
         "versions": "Versions",
     }
+    runs = [run for run in manifest.get("runs") or () if isinstance(run, Mapping)]
+    last = {**manifest, **(runs[-1] if runs else {})}
+    if "wall_seconds" not in last:
+        last["wall_seconds"] = _seconds(last.get("started"), last.get("finished"))
     rows = []
     for key, label in labels.items():
-        item = manifest.get(key)
+        item = last.get(key)
         if key == "command" and isinstance(item, (list, tuple)):
             item = " ".join(map(str, item))
         text = plain(item)
         rows.append((label, text or NOT_PROVIDED, bool(text)))
-    rest = {name: item for name, item in manifest.items() if name not in labels}
+    rest = {name: item for name, item in manifest.items() if name not in (*labels, "runs")}
     return rows + [(label, text or NOT_PROVIDED, bool(text)) for label, text in facts(rest)]
+
+
+def _finished(manifest: Mapping[str, Any]) -> Any:
+    runs = manifest.get("runs") or [manifest]
+    return runs[-1].get("finished", manifest.get("created"))
+
+
+def _seconds(started: Any, finished: Any) -> float | None:
+    """Between two times of ISO 8601; None where one is missing."""
+    try:
+        passed = datetime.fromisoformat(finished) - datetime.fromisoformat(started)
+    except (TypeError, ValueError):
+        return None
+    return passed.total_seconds()
 
 
 def _known(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -167,7 +186,7 @@ def _known(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str
     tool = versions.get("lethe") if isinstance(versions, Mapping) else None
     records = document["data"].get("pool", document["data"].get("records"))
     known = {
-        "report_date": manifest.get("finished", manifest.get("created")),
+        "report_date": _finished(manifest),
         "tool_version": None if tool is None else f"lethe {tool}",
         "parameters": document["subject"].get("parameters"),
         "training_records": records,

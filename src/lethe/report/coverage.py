@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from lethe.report.catalogue import say
 from lethe.report.context_fields import Group
 
 Json = Mapping[str, Any]
@@ -22,7 +23,7 @@ _BY_PEOPLE = {
 TITLES = {
     1: "Report: id, date, version, author, reviewer, signature",
     2: "System: name, version, hash, parameters, records and people",
-    3: "Purpose, users, way of release, access",
+    3: "Purpose, users, form of release, access",
     4: "Training data",
     5: "Impact assessment, officer's advice, controller and processor",
     6: "Threat model",
@@ -43,113 +44,67 @@ TITLES = {
 }
 
 
-class Place(NamedTuple):
+# Where each field is answered: ids of sections, and groups of fields that people fill in.
+_WHERE: Mapping[int, Sequence[str]] = {
+    1: ("fields",),
+    2: ("fields",),
+    3: ("fields",),
+    4: ("fields",),
+    5: ("fields",),
+    6: ("fields",),
+    7: ("attacks", "not-run", "checks"),
+    8: ("attacks", "checks"),
+    9: ("attacks",),
+    10: ("exposed",),
+    11: ("exposed", "proof"),
+    12: ("proof",),
+    13: ("proof",),
+    14: ("options",),
+    15: ("options",),
+    16: ("rules", "fields"),
+    17: ("limits", "fields"),
+    18: ("reproduction",),
+    19: ("fields",),
+    20: ("glossary",),
+}
+
+
+class Field(NamedTuple):
     """One field.
 
     Attributes:
         number: 1 to 20.
         title: what the field holds.
-        links: words and ids of sections of the page; empty if the field is not in this audit.
+        where: titles of the sections that answer it; empty if it is not in this audit.
         note: what is missing in it, or why it is not there; may be empty.
     """
 
     number: int
     title: str
-    links: Sequence[tuple[str, str]]
+    where: str
     note: str = ""
 
 
-def coverage(shown: Mapping[str, Any], document: Json) -> list[Place]:
+def twenty_fields(blocks: Sequence[Group], document: Json, sections: set[str]) -> list[Field]:
     """The twenty fields in order.
 
     Args:
-        shown: of the page: `context`, `embeddings`, `table`, `mechanism`, `ledger`,
-            `proven_measured` as in `lethe.report.view.build`.
+        blocks: what people filled in, by group.
         document: `Findings.to_json()`.
+        sections: ids of the sections that this report has.
     """
-    links, notes = _everywhere(), _of_people(shown["context"])
-    for number, found in {**_of_release(shown, document), 13: _both(shown, document)}.items():
-        if isinstance(found, str):
-            notes[number] = f"not part of this audit: {found}"
-        else:
-            links[number] = found
-    return [
-        Place(number, title, links.get(number, ()), notes.get(number, ""))
-        for number, title in TITLES.items()
-    ]
-
-
-Found = Sequence[tuple[str, str]] | str
-
-
-def _everywhere() -> dict[int, Sequence[tuple[str, str]]]:
-    """Sections that every page has."""
-    context, method = ("Context", "context"), ("Method", "method")
-    found: dict[int, Sequence[tuple[str, str]]] = dict.fromkeys((1, 2, 3, 4, 5, 19), [context])
-    return found | {
-        6: [method, context],
-        7: [method, ("Not tested", "not-run"), ("Self-checks", "checks")],
-        8: [method, ("Self-checks", "checks")],
-        12: [("What is proven", "proof")],
-        16: [("Verdict", "verdict"), context],
-        17: [("Limits", "limits"), context],
-        18: [("Reproduction", "reproduction")],
-        20: [("Glossary", "glossary")],
-    }
-
-
-def _of_people(context: Sequence[Group]) -> dict[int, str]:
-    """How much of each block people have left open."""
-    missing = {group.title: sum(not provided for _, _, provided in group.rows) for group in context}
-    return {
-        number: f"{missing[title]} not provided"
-        for number, title in _BY_PEOPLE.items()
-        if missing[title]
-    }
-
-
-def _of_release(shown: Mapping[str, Any], document: Json) -> dict[int, Found]:
-    """Fields 9 to 11, 14 and 15, which each kind of release answers in its own way."""
-    exposed, frontier = ("Exposed records", "exposed"), ("Utility and risk", "frontier")
-    if shown["mechanism"]:
-        limits = [("What the answers give away", "mechanism")]
-        alike = "inputs are made up, so that nobody's own record is in it"
-        return {9: limits, 10: alike, 11: limits, 14: _ONE, 15: _NO_ACCURACY}
-    if shown["ledger"]:
-        account = [("What was answered", "ledger")]
-        alike = "what was spent holds for everybody's record alike"
-        return {9: account, 10: alike, 11: _COUNTED, 14: _ONE, 15: _NO_ACCURACY}
-    compared: Found = [frontier] if document["candidates"] else _ONE
-    if shown["embeddings"]:
-        first = shown["embeddings"]["models"][0]["id"]
-        named = ("Who is named", f"{first}-attack")
-        noise, utility = ("Noise", f"{first}-noise"), ("Utility", f"{first}-utility")
-        return {9: [named], 10: [named, exposed], 11: [noise], 14: compared, 15: [utility]}
-    if shown["table"]:
-        rows = ("What the rows tell", "rows")
-        return {9: [rows], 10: [rows, exposed], 11: [rows], 14: compared, 15: compared}
-    if not document["candidates"]:
-        return dict.fromkeys((9, 10, 11, 14, 15), _ONE)
-    risk = ("Records at risk", "records-at-risk")
-    return {
-        9: [("ROC", "roc"), ("All attacks", "attacks")],
-        10: [risk, ("Who bears the risk", "who"), exposed],
-        11: [risk, ("Attacks not run", "not-run")],
-        14: compared,
-        15: [("Before and after", "differences"), ("Classes", "classes")],
-    }
-
-
-_ONE = "no ways to make the release were compared"
-_NO_ACCURACY = "the error of an answer is told with the answer"
-_COUNTED = "a ledger counts what is proven and attacks nothing"
-
-
-def _both(shown: Mapping[str, Any], document: Json) -> Found:
-    if shown["proven_measured"]:
-        return [("Proven against measured epsilon", "epsilons")]
-    if shown["mechanism"]:
-        return [("What the answers give away", "mechanism")]
-    if any(one["guarantee"]["proven"] for one in document["guarantees"]) and document["candidates"]:
-        return [("Utility and risk", "frontier"), ("What is proven", "proof")]
-    return "no candidate has both a proof and a measured number"
+    missing = {block.title: sum(not given for _, _, given in block.rows) for block in blocks}
+    both = any(one["guarantee"]["proven"] for one in document["guarantees"])
+    there = sections | {"fields", "reproduction", "glossary"}
+    found = []
+    for number, title in TITLES.items():
+        where = [say(f"section.{id_}") for id_ in _WHERE[number] if id_ in there]
+        note = ""
+        if open_ := missing.get(_BY_PEOPLE.get(number, "")):
+            note = say("fields.open", n=open_)
+        if number == 13 and not both:
+            where, note = [], say("fields.no_proof")
+        if not where and not note:
+            note = say("fields.not_here")
+        found.append(Field(number, title, ", ".join(where), note))
+    return found

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lethe.report.catalogue import say
 from lethe.report.drawing import DASHES, MARGINS, SIZE, band, legend
 from lethe.report.numbers import percent
+from lethe.report.sections import Chart
 from lethe.report.static_svg import COLOURS, inline, new_axes, plain_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from lethe.evidence.findings import Findings
-
 Json = Mapping[str, Any]
 
 _SMALL = (250.0, 190.0)
-# Light paper, for files; the page decides its own colours.
-_PAPER = {
-    "ink": "#1c2127",
-    "muted": "#59636e",
-    "grid": "#e6e9ec",
-    "before": "#0072b2",
-    "after": "#d55e00",
-}
 
 
 def decay(model: Json) -> Figure | None:
@@ -61,8 +51,8 @@ def decay(model: Json) -> Figure | None:
 
 
 def worst(level: Json) -> Json:
-    """The lift that a level is judged on; in older documents that of the only attack."""
-    found: Json = level.get("risk", level["lift"])
+    """The lift that a level is judged on."""
+    found: Json = level["risk"]
     return found
 
 
@@ -242,77 +232,41 @@ def _heat(cells: Sequence[Json], key: str) -> Figure:
     return figure
 
 
-NAMED: dict[str, tuple[Callable[[Json], Figure | None], str]] = {
-    "decay": (decay, "Share identified by noise level, logarithmic; the table holds it too."),
-    "proof": (proof, "Top-1 of the attack and limits on every attacker, by noise level."),
-    "utility": (utility, "Smoothed, single-draw and M-draw utility by noise level."),
-    "certified": (certified, "Certified accuracy against radius."),
+NAMED: dict[str, tuple[Callable[[Json], Figure | None], str, str]] = {
+    name: (draw, say(f"chart.{name}"), say(f"chart.{name}.label"))
+    for name, draw in (
+        ("decay", decay),
+        ("proof", proof),
+        ("utility", utility),
+        ("certified", certified),
+    )
 }
 
 
-def embedding_figures(model: Json, prefix: str) -> dict[str, Any]:
-    """All figures of one model as inline SVG.
+def vector_charts(model: Json, prefix: str) -> dict[str, Chart]:
+    """All figures of one model.
 
     Args:
         model: an entry of ``representations.models``.
         prefix: unique in the page.
 
     Returns:
-        by name: SVG, empty where there is nothing to draw; ``histograms`` and ``surface`` as
-        pairs of a title and SVG.
+        by name; what there is nothing to draw of is left out.
     """
     with plain_style():
-        found: dict[str, Any] = {}
-        for name, (draw, label) in NAMED.items():
-            figure = draw(model)
-            found[name] = "" if figure is None else inline(figure, f"{prefix}{name}-", label)
-        for name, several in (("histograms", histograms), ("surface", surface)):
-            found[name] = [
-                (title, inline(figure, f"{prefix}{name}{at}-", title))
-                for at, (title, figure) in enumerate(several(model))
+        drawn: list[tuple[str, str, str, Figure | None]] = [
+            (name, title, label, draw(model)) for name, (draw, title, label) in NAMED.items()
+        ]
+        for name, several in (("radii", histograms), ("surface", surface)):
+            drawn += [
+                (f"{name}-{at}", title, title, figure)
+                for at, (title, figure) in enumerate(several(model), start=1)
             ]
-    return found
-
-
-def figure_files(findings: Findings) -> Iterator[tuple[str, bytes]]:
-    """Every figure as an SVG and a PNG file.
-
-    Returns:
-        names such as ``figures/1-decay.svg``, and their bytes.
-    """
-    document = findings.to_json()
-    for number, model in enumerate(document["representations"]["models"], start=1):
-        with plain_style():
-            for name, figure in _all(model):
-                for ending in ("svg", "png"):
-                    yield f"figures/{number}-{name}.{ending}", _file(figure, ending)
-
-
-def _all(model: Json) -> Iterator[tuple[str, Figure]]:
-    for name, (draw, _) in NAMED.items():
-        if (figure := draw(model)) is not None:
-            yield name, figure
-    for name, several in (("radii", histograms), ("surface", surface)):
-        for title, figure in several(model):
-            yield f"{name}-{re.sub(r'[^a-z0-9.]+', '-', title.lower())}", figure
-
-
-def _file(figure: Figure, ending: str) -> bytes:
-    buffer = io.BytesIO()
-    if ending == "png":
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-        FigureCanvasAgg(figure)
-        figure.savefig(
-            buffer, format="png", dpi=160, facecolor="white", metadata={"Software": None}
-        )
-        return buffer.getvalue()
-    nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-    figure.savefig(buffer, format="svg", facecolor="white", metadata=nothing)
-    text = buffer.getvalue().decode()
-    for name, code in COLOURS.items():
-        text = text.replace(code, _PAPER[name])
-    return text.encode()
+        return {
+            name: Chart(title, f"{prefix}{name}", inline(figure, f"v{prefix}{name}-", label))
+            for name, title, label, figure in drawn
+            if figure is not None
+        }
 
 
 def _places(axes: Axes, sigmas: Sequence[float]) -> list[float]:

@@ -1,11 +1,14 @@
-"""Static figures, as small multiples: each panel sets one candidate against the baseline."""
+"""Figures of a trained model: each sets the option put forward against the baseline."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lethe.report.catalogue import say
+from lethe.report.drawing import legend
 from lethe.report.numbers import percent
+from lethe.report.sections import Chart
 from lethe.report.static_svg import COLOURS, Slots, inline, new_axes, plain_style
 
 if TYPE_CHECKING:
@@ -13,57 +16,90 @@ if TYPE_CHECKING:
 
 Json = Mapping[str, Any]
 
-_PANEL = (250.0, 215.0)
-_MARGINS = (44.0, 8.0, 8.0, 36.0)
+_SIZE = (460.0, 270.0)
+_MARGINS = (52.0, 12.0, 10.0, 40.0)
 _POINTS = 90
 _MOST_CLASSES = 20
 
 
-def roc_panels(baseline: Json | None, others: Sequence[Json]) -> list[tuple[str, str]]:
-    """Log-log ROC of the strongest attack with bands; one panel a candidate.
+def roc_chart(baseline: Json | None, other: Json | None) -> Chart | None:
+    """Log-log ROC of the strongest attack before and after, with bands; None without a curve.
 
     A band holds the whole curve at once, or, in findings without one, each point by itself.
-
-    Args:
-        baseline: the candidate that stands in every panel, if there is one.
-        others: the candidates to set against it; empty gives one panel of the baseline alone.
-
-    Returns:
-        name of the candidate and SVG of its panel, for those that have a curve.
     """
-    before = None if baseline is None else _curve(baseline)
-    sets = [(c["name"], _curve(c)) for c in others]
-    curves: list[tuple[str, Json | None]] = [pair for pair in sets if pair[1] is not None]
-    if not curves and before is not None and baseline is not None:
-        curves = [(baseline["name"], None)]
-    known = [c for c in (before, *(curve for _, curve in curves)) if c is not None]
-    low = min((_smallest(curve) for curve in known), default=1e-3)
+    before, after = _curve(baseline), _curve(other)
+    known = [curve for curve in (before, after) if curve is not None]
+    if not known:
+        return None
+    low = min(map(_smallest, known))
     with plain_style():
-        return [
-            (name, _roc_panel(before, curve, low, f"roc{at}-", name))
-            for at, (name, curve) in enumerate(curves)
-        ]
+        slots = Slots()
+        figure, axes = new_axes(*_SIZE, _MARGINS)
+        axes.plot([low, 1], [low, 1], color=COLOURS["muted"], lw=1, dashes=(1, 2))
+        axes.annotate(
+            say("chart.guess"), (low, low), (4, 10), textcoords="offset points", fontsize=8
+        )
+        _roc_line(axes, before, "before", low, (5, 2), slots.put((baseline or {}).get("name", "")))
+        _roc_line(axes, after, "after", low, (), slots.put((other or {}).get("name", "")))
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        decades = [tick for tick in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0) if tick >= low * 0.99]
+        for set_ticks in (axes.set_xticks, axes.set_yticks):
+            set_ticks(decades, [percent(tick) for tick in decades])
+        axes.minorticks_off()
+        axes.set_xlim(low, 1)
+        axes.set_ylim(low, 1)
+        axes.set_xlabel(say("chart.fpr"))
+        axes.set_ylabel(say("chart.tpr"))
+        legend(axes)
+        return Chart(say("chart.roc"), "roc", inline(figure, "roc-", say("chart.roc.label"), slots))
 
 
-def t_panels(baseline: Json | None, others: Sequence[Json]) -> list[tuple[str, str]]:
-    """Distribution of the t-scores before and after; one panel a candidate.
+def t_chart(baseline: Json | None, other: Json | None) -> Chart | None:
+    """Distribution of the t-scores before and after; None where none was computed."""
+    import numpy as np
 
-    Arguments and result as in `roc_panels`.
-    """
-    before = None if baseline is None else _histogram(baseline)
-    sets = [(c["name"], _histogram(c)) for c in others]
-    shapes: list[tuple[str, Json | None]] = [pair for pair in sets if pair[1] is not None]
-    if not shapes and before is not None and baseline is not None:
-        shapes = [(baseline["name"], None)]
-    known = [s for s in (before, *(shape for _, shape in shapes)) if s is not None]
+    before, after = _histogram(baseline), _histogram(other)
+    known = [shape for shape in (before, after) if shape is not None]
+    if not known:
+        return None
     with plain_style():
-        return [
-            (name, _t_panel(before, shape, known, f"t{at}-", name))
-            for at, (name, shape) in enumerate(shapes)
-        ]
+        slots = Slots()
+        figure, axes = new_axes(*_SIZE, _MARGINS)
+        if after is not None:
+            axes.stairs(
+                np.maximum(after["counts"], 0.1),
+                after["edges"],
+                baseline=0.1,
+                fill=True,
+                color=COLOURS["after"],
+                alpha=0.45,
+                lw=0,
+                label=slots.put((other or {})["name"]),
+            )
+        if before is not None:
+            axes.stairs(
+                np.maximum(before["counts"], 0.1),
+                before["edges"],
+                baseline=0.1,
+                color=COLOURS["before"],
+                lw=1.6,
+                label=slots.put((baseline or {})["name"]),
+            )
+        axes.set_yscale("log")
+        most = max(max(shape["counts"]) for shape in known)
+        ticks = [10**power for power in range(8) if 10**power <= most * 1.5]
+        axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set_ylim(0.7, most * 2.5)
+        axes.set_xlim(*_filled_range(known))
+        axes.set_xlabel(say("chart.t"))
+        axes.set_ylabel(say("chart.records"))
+        legend(axes, "upper right")
+        return Chart(say("chart.ts"), "t-scores", inline(figure, "t-", say("chart.ts"), slots))
 
 
-def class_plot(before: Json, after: Json | None) -> str:
+def class_chart(before: Json, after: Json | None) -> Chart | None:
     """Utility of each class before and after, with intervals; the classes that lose most on top.
 
     Args:
@@ -74,7 +110,7 @@ def class_plot(before: Json, after: Json | None) -> str:
 
     rows = _class_rows(before, after)
     if not rows:
-        return ""
+        return None
     slots = Slots()
     left = 18 + 6.2 * max(min(len(name), 24) for name, _, _ in rows)
     with plain_style():
@@ -88,19 +124,19 @@ def class_plot(before: Json, after: Json | None) -> str:
                 height = place + (shift if after is not None else 0)
                 ends = [one["value"] if one[s] is None else one[s] for s in ("low", "high")]
                 axes.plot(ends, [height, height], color=COLOURS[colour], lw=1.3, alpha=0.75)
-                axes.plot([one["value"]], [height], marker, ms=5, color=COLOURS[colour])
+                name = (before if colour == "before" else after or {})["name"]
+                label = "" if place else slots.put(name)
+                axes.plot(
+                    [one["value"]], [height], marker, ms=5, color=COLOURS[colour], label=label
+                )
         axes.set_yticks(places, [slots.put(name) for name, _, _ in rows])
         axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.set_xlabel("utility (higher = better)")
+        axes.set_xlabel(say("chart.utility"))
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-        label = "Utility per class with intervals; the table holds the same numbers."
-        return inline(figure, "class-", label, slots)
-
-
-def classes_left_out(before: Json) -> int:
-    """How many classes are in the table only."""
-    return max(len(before.get("per_class") or ()) - _MOST_CLASSES, 0)
+        legend(axes, "lower left")
+        svg = inline(figure, "class-", say("chart.classes.label"), slots)
+        return Chart(say("chart.classes"), "classes", svg)
 
 
 def _class_rows(before: Json, after: Json | None) -> list[tuple[str, Any, Any]]:
@@ -121,8 +157,9 @@ def _class_rows(before: Json, after: Json | None) -> list[tuple[str, Any, Any]]:
     return sorted(rows, key=gain)[:_MOST_CLASSES]
 
 
-def _curve(candidate: Json) -> Json | None:
-    attack = (candidate.get("attacks") or {}).get(candidate.get("strongest_attack"))
+def _curve(candidate: Json | None) -> Json | None:
+    listed = (candidate or {}).get("attacks") or {}
+    attack = listed.get((candidate or {}).get("strongest_attack"))
     return attack["roc"] if attack and len(attack["roc"]["fpr"]) > 1 else None
 
 
@@ -133,26 +170,8 @@ def _smallest(curve: Json) -> float:
     return max(10.0 ** math.floor(math.log10(min(positive, default=1e-3)) + 1e-9), 1e-5)
 
 
-def _roc_panel(before: Json | None, after: Json | None, low: float, prefix: str, name: str) -> str:
-    figure, axes = new_axes(*_PANEL, _MARGINS)
-    axes.plot([low, 1], [low, 1], color=COLOURS["muted"], lw=1, dashes=(1, 2))
-    _roc_line(axes, before, "before", low, dashes=(5, 2))
-    _roc_line(axes, after, "after", low, dashes=())
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    decades = [tick for tick in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0) if tick >= low * 0.99]
-    for set_ticks in (axes.set_xticks, axes.set_yticks):
-        set_ticks(decades, [percent(tick) for tick in decades])
-    axes.minorticks_off()
-    axes.set_xlim(low, 1)
-    axes.set_ylim(low, 1)
-    axes.set_xlabel("false positive rate")
-    axes.set_ylabel("")
-    return inline(figure, prefix, f"ROC of {name} against the baseline, both axes logarithmic")
-
-
 def _roc_line(
-    axes: Axes, curve: Json | None, colour: str, low: float, dashes: tuple[float, ...]
+    axes: Axes, curve: Json | None, colour: str, low: float, dashes: tuple[float, ...], label: str
 ) -> None:
     import numpy as np
 
@@ -169,47 +188,12 @@ def _roc_line(
         np.maximum(np.asarray(curve[key], float)[keep], low / 100) for key in ("tpr", *limits)
     )
     axes.fill_between(fpr, bottom, top, color=COLOURS[colour], alpha=0.15, lw=0)
-    axes.plot(fpr, tpr, color=COLOURS[colour], lw=1.7, dashes=dashes)
+    axes.plot(fpr, tpr, color=COLOURS[colour], lw=1.7, dashes=dashes, label=label)
 
 
-def _histogram(candidate: Json) -> Json | None:
-    shape = (candidate.get("vulnerability") or {}).get("histogram")
+def _histogram(candidate: Json | None) -> Json | None:
+    shape = ((candidate or {}).get("vulnerability") or {}).get("histogram")
     return shape if shape and sum(shape["counts"]) > 0 else None
-
-
-def _t_panel(
-    before: Json | None, after: Json | None, known: Sequence[Json], prefix: str, name: str
-) -> str:
-    import numpy as np
-
-    figure, axes = new_axes(*_PANEL, _MARGINS)
-    if after is not None:
-        axes.stairs(
-            np.maximum(after["counts"], 0.1),
-            after["edges"],
-            baseline=0.1,
-            fill=True,
-            color=COLOURS["after"],
-            alpha=0.45,
-            lw=0,
-        )
-    if before is not None:
-        axes.stairs(
-            np.maximum(before["counts"], 0.1),
-            before["edges"],
-            baseline=0.1,
-            color=COLOURS["before"],
-            lw=1.6,
-        )
-    axes.set_yscale("log")
-    most = max(max(shape["counts"]) for shape in known)
-    top = [tick for tick in (1, 10, 100, 1000, 10**4, 10**5, 10**6, 10**7) if tick <= most * 1.5]
-    axes.set_yticks(top, [f"{tick:,}" for tick in top])
-    axes.minorticks_off()
-    axes.set_ylim(0.7, most * 1.6)
-    axes.set_xlim(*_filled_range(known))
-    axes.set_xlabel("t-score of a record")
-    return inline(figure, prefix, f"Distribution of t-scores of {name} and of the baseline")
 
 
 def _filled_range(known: Sequence[Json]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The frontier: utility against risk, every point with its interval in both directions.
+"""The frontier: utility lost against risk, every point with its interval in both directions.
 
 Drawn here rather than by matplotlib, because the slider needs each point as an element.
 """
@@ -6,13 +6,15 @@ Drawn here rather than by matplotlib, because the slider needs each point as an 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lethe.report import svg
-from lethe.report.numbers import rate
+from lethe.report.catalogue import say
+from lethe.report.first_screen import Room, Utility, baseline_of, proven_of, recommended
+from lethe.report.numbers import share, share_words, significant
+from lethe.report.sections import Chart
 
 # Placing the labels of a scatter so that they lie on nothing and stay near their points.
 
@@ -86,9 +88,9 @@ def place(
     for (x, y), width in zip(points, widths, strict=True):
         best = min(
             (
-                _candidate(x, y, width, height, radius, way)
+                _candidate(x, y, width, height, radius, direction)
                 for radius in _RADII
-                for way in _DIRECTIONS
+                for direction in _DIRECTIONS
             ),
             key=lambda pair: (
                 pair[1]
@@ -102,9 +104,14 @@ def place(
 
 
 def _candidate(
-    x: float, y: float, width: float, height: float, radius: float, way: tuple[str, float, float]
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    radius: float,
+    direction: tuple[str, float, float],
 ) -> tuple[Label, float]:
-    anchor, right, down = way
+    anchor, right, down = direction
     at_x, middle = x + right * radius, y + down * radius
     left = at_x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
     box = Box(left - 1, middle - height / 2, left + width + 1, middle + height / 2)
@@ -119,15 +126,21 @@ _LINE = 16.0
 
 @dataclass(frozen=True)
 class Point:
-    """One candidate that has both numbers."""
+    """One option that has both numbers.
+
+    Attributes:
+        at: its place in the table of options.
+        risk: a share; a limit that is not known lies at the value.
+        lost: utility lost against the baseline, paired; 0 without an interval for the baseline.
+    """
 
     at: int
     name: str
-    utility: Mapping[str, Any]
-    risk: Mapping[str, Any]
-    pareto: bool
-    operating: bool
-    baseline: bool
+    risk: tuple[float, float, float]
+    lost: tuple[float, float, float]
+    proven: bool
+    recommended: bool
+    words: str
 
 
 @dataclass(frozen=True)
@@ -140,16 +153,16 @@ class Axis:
     end: float
     log: bool = False
 
-    def share(self, value: float) -> float:
+    def part(self, value: float) -> float:
         """Where a value lies between the ends, 0 to 1."""
         if self.log:
-            part = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+            found = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         else:
-            part = (value - self.low) / (self.high - self.low)
-        return min(max(part, 0.0), 1.0)
+            found = (value - self.low) / (self.high - self.low)
+        return min(max(found, 0.0), 1.0)
 
     def __call__(self, value: float) -> float:
-        return self.start + self.share(value) * (self.end - self.start)
+        return self.start + self.part(value) * (self.end - self.start)
 
     def ticks(self, wanted: int) -> list[float]:
         """Round numbers on the axis."""
@@ -157,58 +170,72 @@ class Axis:
         return round_numbers(self.low, self.high, wanted)
 
 
-def points(document: Mapping[str, Any]) -> list[Point]:
-    """The candidates that can stand on the plane."""
-    frontier = document["frontier"]
-    baseline = (document["baseline"] or {}).get("candidate")
-    return [
-        Point(
-            at,
-            candidate["name"],
-            candidate["utility"],
-            candidate["risk"],
-            candidate["name"] in frontier["pareto"],
-            candidate["name"] == frontier["operating_point"],
-            candidate["name"] == baseline,
+def points(room: Room) -> list[Point]:
+    """The options that can stand on the plane."""
+    document, utility = room.document, Utility(room.document)
+    base, best = baseline_of(document), recommended(document)
+    found = []
+    for at, one in enumerate(document["candidates"]):
+        risk = room.share_of(one)
+        lost = one["utility_loss"]
+        nothing = {"value": 0.0, "low": 0.0, "high": 0.0}
+        lost = nothing if one is base and lost is None else lost
+        if not risk or risk.get("value") is None or not lost or lost["value"] is None:
+            continue
+        proven = bool(proven_of(document, one["name"]))
+        label = say("label.proven" if proven else "label.measured")
+        said = say(
+            "chart.point",
+            name=one["name"],
+            risk=share(risk),
+            lost=utility.loss(lost),
+            label=label,
         )
-        for at, candidate in enumerate(document["candidates"])
-        if candidate["risk"].get("value") is not None and candidate["utility"]["value"] is not None
-    ]
+        found.append(Point(at, one["name"], _ends(risk), _ends(lost), proven, one is best, said))
+    return found
 
 
-def risk_axis(drawn: Sequence[Point], start: float, end: float) -> Axis:
-    """From 0, or logarithmic where the candidates lie far apart."""
-    upper = max(_end(p.risk, "high") for p in drawn)
-    lowest = min(p.risk["value"] for p in drawn)
-    if lowest > 0 and upper / lowest > _LOG_FROM:
-        low = min(max(_end(p.risk, "low"), lowest / 4) for p in drawn)
-        return Axis(low / 1.15, upper * 1.1, start, end, log=True)
-    return Axis(0.0, upper * 1.06 or 1.0, start, end)
-
-
-def draw(document: Mapping[str, Any], fpr: float | None, width: int, height: int) -> str:
-    """The chart as inline SVG; empty if no candidate has both numbers.
-
-    Args:
-        document: the findings.
-        fpr: what a random guess would score as risk, if risk is a rate at an FPR.
-        width: in CSS pixels of the view box; below 500 the layout of a phone is taken.
-        height: in CSS pixels.
-    """
-    drawn = points(document)
+def frontier_chart(room: Room) -> Chart | None:
+    """The chart for a wide page and for a phone; None if no option has both numbers."""
+    drawn = points(room)
     if not drawn:
-        return ""
-    frame = Box(54, 46, width - 14, height - 62)
-    x = risk_axis(drawn, frame.left, frame.right)
-    y = _utility_axis(drawn, frame.bottom, frame.top)
+        return None
+    wide, narrow = _draw(room, drawn, 620, 380), _draw(room, drawn, 360, 400)
+    return Chart(say("chart.frontier"), "frontier", wide, narrow)
+
+
+def _ends(found: Mapping[str, Any]) -> tuple[float, float, float]:
+    value = float(found["value"])
+    low, high = (value if found[key] is None else float(found[key]) for key in ("low", "high"))
+    return low, value, high
+
+
+def _risk_axis(drawn: Sequence[Point], chance: float, start: float, end: float) -> Axis:
+    """From 0, or logarithmic where the options lie far apart."""
+    upper = max(point.risk[2] for point in drawn)
+    lowest = min(point.risk[1] for point in drawn)
+    if lowest > 0 and upper / lowest > _LOG_FROM:
+        low = min(max(point.risk[0], lowest / 4) for point in drawn)
+        return Axis(min(low, chance or low) / 1.15, upper * 1.1, start, end, log=True)
+    lower = min(0.0, *(point.risk[0] for point in drawn))
+    return Axis(1.06 * lower, max(upper, chance) * 1.06 or 1.0, start, end)
+
+
+def _draw(room: Room, drawn: Sequence[Point], width: int, height: int) -> str:
+    narrow = width < 500
+    frame = Box(62, 30, width - 14, height - 76)
+    x = _risk_axis(drawn, room.chance, frame.left, frame.right)
+    low = min(point.lost[0] for point in drawn)
+    high = max(point.lost[2] for point in drawn)
+    pad = 0.06 * (high - low) or 0.01
+    y = Axis(low - pad, high + pad, frame.top, frame.bottom)  # less lost = further up
     parts = [
-        _grid(x, y, frame, document["frontier"], narrow=width < 500),
-        _blind_guess(x, frame, fpr),
-        _pareto_line(x, y, drawn),
+        _grid(room, x, y, frame, narrow),
+        _chance(x, frame, room.chance),
         _limit(frame),
-        # The chosen point comes last, so that nothing covers it.
-        *[_mark(x, y, p) for p in sorted(drawn, key=lambda p: (p.operating, p.pareto))],
-        _labels(x, y, drawn, frame, narrow=width < 500),
+        *[_mark(x, y, point) for point in sorted(drawn, key=lambda one: one.recommended)],
+        _labels(x, y, drawn, room.chance, frame, narrow),
+        _legend(drawn, frame, height),
     ]
     return svg.element(
         "svg",
@@ -216,8 +243,7 @@ def draw(document: Mapping[str, Any], fpr: float | None, width: int, height: int
         class_="chart frontier-chart",
         viewBox=f"0 0 {width} {height}",
         role="group",
-        aria_label="Frontier: utility against risk, one point a candidate. The table below "
-        "holds the same numbers.",
+        aria_label=say("chart.frontier.label"),
         data_start=frame.left,
         data_end=frame.right,
         data_low=f"{x.low:.8g}",
@@ -226,76 +252,43 @@ def draw(document: Mapping[str, Any], fpr: float | None, width: int, height: int
     )
 
 
-def _end(estimate: Mapping[str, Any], side: str) -> float:
-    limit = estimate[side]
-    return float(estimate["value"] if limit is None else limit)
-
-
-def _utility_axis(drawn: Sequence[Point], start: float, end: float) -> Axis:
-    low = min(_end(p.utility, "low") for p in drawn)
-    high = max(_end(p.utility, "high") for p in drawn)
-    pad = 0.06 * (high - low) or 0.01
-    return Axis(low - pad, high + pad, start, end)
-
-
-def _grid(x: Axis, y: Axis, frame: Box, frontier: Mapping[str, Any], narrow: bool) -> str:
-    parts = []
+def _grid(room: Room, x: Axis, y: Axis, frame: Box, narrow: bool) -> str:
+    utility, parts = Utility(room.document), []
     for tick in y.ticks(5):
         at = y(tick)
+        said = significant(100 * tick, 3) if utility.shares else significant(tick, 3)
         parts.append(
             svg.element("line", class_="grid", x1=frame.left, x2=frame.right, y1=at, y2=at)
         )
-        parts.append(svg.text(f"{tick:g}", frame.left - 7, at + 4, text_anchor="end"))
-    for tick in x.ticks(4 if narrow else 7):
+        parts.append(svg.text(said, frame.left - 7, at + 4, text_anchor="end"))
+    for tick in x.ticks(4 if narrow else 6):
         at = x(tick)
         parts.append(
             svg.element("line", class_="tick", x1=at, x2=at, y1=frame.bottom, y2=frame.bottom + 5)
         )
-        parts.append(svg.text(f"{tick:g}", at, frame.bottom + 19, text_anchor="middle"))
+        parts.append(svg.text(share_words(tick), at, frame.bottom + 19, text_anchor="middle"))
     parts.append(
         svg.element(
             "line", class_="axis", x1=frame.left, x2=frame.right, y1=frame.bottom, y2=frame.bottom
         )
     )
-    letters = int((frame.right - 8) / _CHARACTER)
-    up = f"↑ {_first_upper(frontier['utility'])} (higher = better)"
-    along = f"← {_first_upper(frontier['risk'])} (further left = safer)"
-    for line, words in enumerate(textwrap.wrap(up, letters)[:2]):
-        parts.append(svg.text(words, 0, 14 + _LINE * line, class_="title"))
-    for line, words in enumerate(textwrap.wrap(along, letters)[:2]):
-        parts.append(
-            svg.text(
-                words,
-                frame.right,
-                frame.bottom + 38 + _LINE * line,
-                class_="title",
-                text_anchor="end",
-            )
-        )
+    key = "chart.lost.points" if utility.shares else "chart.lost.plain"
+    up, along = say(key, name=utility.name), say("chart.risk", risk=say(room.risk_head))
+    parts.append(svg.text(up, frame.left, frame.top - 12, class_="title"))
+    parts.append(svg.text(along, frame.right, frame.bottom + 38, class_="title", text_anchor="end"))
     return "".join(parts)
 
 
-def _first_upper(words: str) -> str:
-    # A metric such as tpr@0.01 is written as in a rule.
-    return words if "@" in words.split(" ")[0] else words[:1].upper() + words[1:]
-
-
-def _blind_guess(x: Axis, frame: Box, fpr: float | None) -> str:
-    if fpr is None or not x.low <= fpr <= x.high:
+def _chance(x: Axis, frame: Box, chance: float) -> str:
+    if not x.low <= chance <= x.high or not chance:
         return ""
-    at = x(fpr)
+    at = x(chance)
     return svg.element(
         "g",
         svg.element("line", x1=at, x2=at, y1=frame.top, y2=frame.bottom),
-        svg.text("random guess", at + 5, frame.bottom - 6),
-        class_="blind",
+        svg.text(say("chart.guess"), at + 5, frame.bottom - 6),
+        class_="chance",
     )
-
-
-def _pareto_line(x: Axis, y: Axis, drawn: Sequence[Point]) -> str:
-    pairs = sorted((x(p.risk["value"]), y(p.utility["value"])) for p in drawn if p.pareto)
-    path = " ".join(f"{svg.number(a)},{svg.number(b)}" for a, b in pairs)
-    return svg.element("polyline", class_="pareto-line", points=path) if len(pairs) > 1 else ""
 
 
 def _limit(frame: Box) -> str:
@@ -315,68 +308,78 @@ def _limit(frame: Box) -> str:
     )
 
 
+def _shape(at_x: float, at_y: float, proven: bool, filled: bool) -> str:
+    """A square for what is proven, a circle for what is measured; filled = recommended."""
+    style = "mark filled" if filled else "mark"
+    if proven:
+        return svg.element(
+            "rect", class_=style, x=at_x - 5.0, y=at_y - 5.0, width=10.0, height=10.0
+        )
+    return svg.element("circle", class_=style, cx=at_x, cy=at_y, r=5.0)
+
+
 def _mark(x: Axis, y: Axis, point: Point) -> str:
-    at_x, at_y = x(point.risk["value"]), y(point.utility["value"])
-    left, right = x(_end(point.risk, "low")), x(_end(point.risk, "high"))
-    top, bottom = y(_end(point.utility, "high")), y(_end(point.utility, "low"))
-    kinds = ["chosen"] if point.operating else []
-    kinds.append("pareto" if point.pareto else "dominated")
-    standing = ", ".join(
-        word
-        for word, holds in (
-            ("operating point", point.operating),
-            ("no candidate beats it in both", point.pareto),
-            ("beaten by another candidate", not point.pareto),
-            ("the release as it is now", point.baseline),
-        )
-        if holds
-    )
-    said = f"{point.name}: risk {rate(point.risk)}, utility {rate(point.utility)}; {standing}"
-    shape = (
-        svg.element(
-            "path",
-            class_="mark",
-            d=f"M{svg.number(at_x)} {svg.number(at_y - 7.5)}l7.5 7.5l-7.5 7.5l-7.5 -7.5z",
-        )
-        if point.pareto
-        else svg.element("circle", class_="mark", cx=at_x, cy=at_y, r=5.0)
-    )
+    at_x, at_y = x(point.risk[1]), y(point.lost[1])
+    left, right = x(point.risk[0]), x(point.risk[2])
+    top, bottom = y(point.lost[0]), y(point.lost[2])
+    kinds = ["proven" if point.proven else "measured", *(["best"] * point.recommended)]
     return svg.element(
         "g",
-        svg.element("title", svg.escape(said)),
+        svg.element("title", svg.escape(point.words)),
         svg.element(
             "path",
             class_="interval",
             d=f"M{svg.number(left)} {svg.number(at_y)}H{svg.number(right)}"
             f"M{svg.number(at_x)} {svg.number(top)}V{svg.number(bottom)}",
         ),
-        svg.element("circle", class_="ring", cx=at_x, cy=at_y, r=13.0) if point.operating else "",
-        shape,
+        _shape(at_x, at_y, point.proven, point.recommended),
         class_=f"point {' '.join(kinds)}",
         tabindex=0,
         role="img",
-        aria_label=said,
+        aria_label=point.words,
         data_at=point.at,
     )
 
 
-def _labels(x: Axis, y: Axis, drawn: Sequence[Point], frame: Box, narrow: bool) -> str:
-    shown = [
-        p for p in drawn if len(drawn) <= _MOST_LABELS or p.pareto or p.operating or p.baseline
-    ]
-    shown = sorted(shown, key=lambda p: (not p.operating, not p.pareto, p.at))
-    # A phone has no room for names: numbers stand for them, as in the table below.
-    words = [
-        str(p.at + 1) if narrow else svg.shorten(p.name, 26) + (" (chosen)" if p.operating else "")
-        for p in shown
-    ]
-    centres = [(x(p.risk["value"]), y(p.utility["value"])) for p in shown]
-    spots = place(
-        centres, [len(w) * _CHARACTER for w in words], _LINE, frame, _obstacles(x, y, drawn)
-    )
+def _legend(drawn: Sequence[Point], frame: Box, height: int) -> str:
+    """What the shapes mean, in the figure itself, so that it explains itself on its own."""
+    entries = [("measured", False, False)]
+    if any(point.proven for point in drawn):
+        entries.append(("proven", True, False))
+    if any(point.recommended for point in drawn):
+        entries.append(("recommended", False, True))
+    parts, at = [], frame.left + 5
+    for key, proven, filled in entries:
+        word = say(f"label.{key}")
+        kind = "best" if filled else "proven" if proven else "measured"
+        parts.append(
+            svg.element(
+                "g",
+                _shape(at, height - 10.0, proven, filled),
+                svg.text(word, at + 10, height - 6),
+                class_=f"legend {kind}",
+            )
+        )
+        at += 34 + _CHARACTER * len(word)
+    return "".join(parts)
+
+
+def _labels(
+    x: Axis, y: Axis, drawn: Sequence[Point], chance: float, frame: Box, narrow: bool
+) -> str:
+    shown = sorted(drawn, key=lambda one: (not one.recommended, not one.proven, one.at))
+    shown = shown if len(drawn) <= _MOST_LABELS else shown[:_MOST_LABELS]
+    # A phone has no room for names: numbers stand for them, as in the table of options.
+    words = [str(one.at + 1) if narrow else svg.shorten(one.name, 26) for one in shown]
+    centres = [(x(one.risk[1]), y(one.lost[1])) for one in shown]
+    widths = [len(word) * _CHARACTER for word in words]
+    obstacles = _obstacles(x, y, drawn)
+    if chance:
+        at, width = x(chance), len(say("chart.guess")) * _CHARACTER
+        obstacles.append(Box(at, frame.bottom - _LINE, at + width, frame.bottom))
+    spots = place(centres, widths, _LINE, frame, obstacles)
     parts = []
     for point, (at_x, at_y), word, spot in zip(shown, centres, words, spots, strict=True):
-        kind = "chosen" if point.operating else "pareto" if point.pareto else "dominated"
         line = ""
         if spot.leader:
             middle = (spot.box.top + spot.box.bottom) / 2
@@ -387,7 +390,7 @@ def _labels(x: Axis, y: Axis, drawn: Sequence[Point], frame: Box, narrow: bool) 
                 "g",
                 line,
                 svg.text(word, spot.x, spot.y, text_anchor=spot.anchor),
-                class_=f"label {kind}",
+                class_=f"label {'best' if point.recommended else ''}".strip(),
                 data_at=point.at,
                 aria_hidden="true",
             )
@@ -397,10 +400,9 @@ def _labels(x: Axis, y: Axis, drawn: Sequence[Point], frame: Box, narrow: bool) 
 
 def _obstacles(x: Axis, y: Axis, drawn: Sequence[Point]) -> list[Box]:
     boxes = []
-    for p in drawn:
-        at_x, at_y = x(p.risk["value"]), y(p.utility["value"])
-        size = 15.0 if p.operating else 9.0
-        boxes.append(Box(at_x - size, at_y - size, at_x + size, at_y + size))
-        boxes.append(Box(x(_end(p.risk, "low")), at_y - 2, x(_end(p.risk, "high")), at_y + 2))
-        boxes.append(Box(at_x - 2, y(_end(p.utility, "high")), at_x + 2, y(_end(p.utility, "low"))))
+    for point in drawn:
+        at_x, at_y = x(point.risk[1]), y(point.lost[1])
+        boxes.append(Box(at_x - 9, at_y - 9, at_x + 9, at_y + 9))
+        boxes.append(Box(x(point.risk[0]), at_y - 2, x(point.risk[2]), at_y + 2))
+        boxes.append(Box(at_x - 2, y(point.lost[0]), at_x + 2, y(point.lost[2])))
     return boxes

@@ -1,28 +1,25 @@
 """The short form of a report as Markdown: for a merge request, a wiki, a mail.
 
-It holds the verdict, the criteria, the frontier, what is proven and the limits; everything else is
-in the page. Words from data are escaped, so that they stay text.
+It holds the first screen, the acceptance limits, what is proven, what was not tested and the
+limits; everything else is in the page. Words from data are escaped, so that they stay text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from lethe.evidence.findings import Findings
-from lethe.report.several import glance, joint, title_of
-from lethe.report.view import build
-
-Json = Mapping[str, Any]
+from lethe.report.catalogue import say
+from lethe.report.first_screen import First
+from lethe.report.page import Release, Runs, read, together
+from lethe.report.sections import Bullets, Facts, Folded, Part, Table, Words
 
 # A full stop or a hyphen begins a list only at the start of a line, where no word of ours stands.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&!])")
+_SHORT = ("rules", "proof", "checks", "not-run", "limits")
 
 
-def markdown(
-    runs: Sequence[tuple[Findings, Mapping[str, Any] | None]], title: str | None = None
-) -> str:
+def markdown(runs: Runs, title: str | None = None) -> str:
     """The report in short.
 
     Args:
@@ -32,27 +29,15 @@ def markdown(
     Returns:
         Markdown with tables (CommonMark with the tables of GitHub).
     """
-    documents = [findings.to_json() for findings, _ in runs]
-    lines = [f"# Privacy audit: {words(title or documents[0]['subject']['name'])}", ""]
-    if len(runs) > 1:
-        lines += [f"**{joint(documents)['word']}** on all releases together.", ""]
-        lines += _table(
-            ("release", "judged", "risk", "utility", "the one to take", "proven", "verdict"),
-            [
-                (
-                    row["title"],
-                    row["candidate"],
-                    str(row["risk"]),
-                    str(row["utility"]),
-                    row["best"],
-                    row["proven"],
-                    row["outcome"]["word"],
-                )
-                for row in glance(documents)
-            ],
-        )
-    for document, (_, manifest) in zip(documents, runs, strict=True):
-        lines += _release(document, build(document, manifest or {}))
+    releases = [read(findings, manifest) for findings, manifest in runs]
+    lines = [f"# Privacy audit: {words(title or releases[0].first.name)}", ""]
+    if len(releases) > 1:
+        titles = [one.title for one in releases]
+        head = together(releases, titles)
+        lines += [*_headline(head.level, head.headline, head.outcome.code, [head.lead])]
+        lines += _table(head.table)
+    for one in releases:
+        lines += _release(one)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -67,62 +52,53 @@ def words(text: str) -> str:
     return re.sub(r"&", "&amp;", escaped).replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _release(document: Json, shown: Mapping[str, Any]) -> list[str]:
-    lines = [f"## {words(title_of(document))}", ""]
-    if document["subject"]["summary"]:
-        lines += [words(document["subject"]["summary"]), ""]
-    lines += [f"**Verdict: {shown['outcome']['word']}**", ""]
-    lines += [f"- {words(sentence)}" for sentence in document["verdict"]["words"]]
+def _headline(level: str, headline: str, outcome: str, detail: Sequence[str]) -> list[str]:
+    lead = f"{say(f'level.{level}')}. " if level else ""
+    said = " ".join(detail)
+    return [f"**{words(lead + headline)}**", "", words(f"{say(f'outcome.{outcome}')}. {said}"), ""]
+
+
+def _release(release: Release) -> list[str]:
+    first = release.first
+    lines = [f"## {words(release.title)}", ""]
+    lines += _headline(first.level, first.headline, first.outcome.code, first.detail)
+    lines += [_card(first, at) for at in range(len(first.cards))]
     lines.append("")
-    if shown["rules"]:
-        lines += _table(
-            ("criterion, fixed before the run", "candidate", "measured", "outcome"),
-            [
-                (r["rule"], r["candidate"], str(r["evidence"]), r["outcome"]["word"])
-                for r in shown["rules"]
-            ],
-        )
-    if shown["changes"]:
-        lines += ["What would change this verdict:", ""]
-        for rule, sentences in shown["changes"]:
-            lead = [f"{rule}:"] if rule else []
-            lines.append(f"- {words(' '.join([*lead, *sentences]))}")
-        lines.append("")
-    residual = shown["residual"]
-    drafted = f" ({shown['drafted']})" if residual["drafted"] else ""
-    lines += [f"Residual risk{drafted}: {words(' '.join(residual['sentences']))}", ""]
-    if shown["candidates"]:
-        frontier = document["frontier"]
-        lines += [
-            f"Risk: {words(frontier['risk'])}. Utility: {words(frontier['utility'])}.",
-            "",
-            *_table(
-                ("candidate", "risk", "utility", "standing"),
-                [
-                    (c["name"], str(c["risk"]), str(c["utility"]), ", ".join(c["standing"]))
-                    for c in shown["candidates"]
-                ],
-            ),
-        ]
-    if shown["guarantees"]:
-        lines += _table(
-            ("candidate", "label", "proven"),
-            [
-                (g["candidate"], g["kind"], "yes" if g["proven"] else "no")
-                for g in shown["guarantees"]
-            ],
-        )
-    failed = [c for c in document["checks"] if c["status"] != "pass"]
-    for check in failed:
-        lines.append(
-            f"- Self-check {check['status']}: {words(check['name'])}: {words(check['detail'])}"
-        )
-    if shown["not_tested"]:
-        lines += ["", "Not tested:", "", *(f"- {words(text)}" for text in shown["not_tested"])]
-    lines += ["", "Limits:", "", *(f"- {words(limit)}" for limit in document["limits"]), ""]
+    if first.options is not None:
+        lines += _table(first.options)
+    for section in release.sections:
+        if section.id in _SHORT:
+            lines += [f"### {words(section.title)}", "", words(section.lead), ""]
+            for part in section.parts:
+                lines += _part(part, section.id)
     return lines
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [heads, ["---"] * len(heads), *([words(cell) or "–" for cell in row] for row in rows)]
+def _card(first: First, at: int) -> str:
+    card = first.cards[at]
+    rest = "; ".join(line.rstrip(".") for line in card.lines if line)
+    return f"- {words(card.title)}: **{words(card.large)}**" + (f", {words(rest)}" if rest else "")
+
+
+def _part(part: Part, section: str) -> list[str]:
+    if isinstance(part, Words):
+        return [words(part.text), ""]
+    if isinstance(part, Bullets):
+        return [*(f"- {words(item)}" for item in part.items), ""]
+    if isinstance(part, Facts):
+        return [*(f"- {words(label)}: {words(text)}" for label, text in part.rows), ""]
+    if isinstance(part, Table):
+        return _table(part)
+    if isinstance(part, Folded) and section in ("rules", "not-run", "limits"):
+        return [line for one in part.parts for line in _part(one, section)]
+    return []
+
+
+def _table(table: Table) -> list[str]:
+    rows = [[name, *map(str, cells)] for name, cells in table.rows]
+    lines = [
+        [words(head) for head in table.heads],
+        ["---"] * len(table.heads),
+        *([words(cell) or "–" for cell in row] for row in rows),
+    ]
     return [*("| " + " | ".join(line) + " |" for line in lines), ""]

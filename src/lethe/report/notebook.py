@@ -7,7 +7,8 @@ from html import escape
 from typing import Any
 
 from lethe.evidence.findings import Findings
-from lethe.report.page import render
+from lethe.report.catalogue import say
+from lethe.report.page import read, render
 
 
 class Shown:
@@ -35,7 +36,7 @@ class Shown:
 
 
 def show(
-    findings: Findings, manifest: Mapping[str, Any] | None = None, *, height: int = 800
+    findings: Findings, manifest: Mapping[str, Any] | None = None, *, height: int = 900
 ) -> Shown:
     """Display findings: the last line of a notebook cell.
 
@@ -44,6 +45,6 @@ def show(
         manifest: facts of the run, as in `lethe.report.render`.
         height: of the frame, in pixels.
     """
-    verdict = findings.verdict
-    words = f"{findings.subject['name']}: {verdict['outcome']}. {' '.join(verdict['words'][:1])}"
-    return Shown(render(findings, manifest), words.strip(), height)
+    first = read(findings, manifest).first
+    words = f"{first.name}: {say(f'outcome.{first.outcome.code}')}. {first.headline}"
+    return Shown(render(findings, manifest), words, height)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -114,6 +115,103 @@ def plain(value: Any) -> str:
         shown = ", ".join(plain(item) for item in value[:_LONGEST_LIST])
         return shown if len(value) <= _LONGEST_LIST else f"{shown}, … ({len(value)} in all)"
     return str(value)
+
+
+def share_words(share: float, digits: int = 2) -> str:
+    """A share as percent with two digits for text, three for tables.
+
+    >>> share_words(0.0751), share_words(0.9312), share_words(0.0012), share_words(0.9997)
+    ('7.5 %', '93 %', '0.12 %', 'over 99.9 %')
+    >>> share_words(-0.0042), share_words(1.0), share_words(0.0), share_words(0.07513, 3)
+    ('−0.42 %', '100 %', '0 %', '7.51 %')
+    """
+    hundred = abs(100 * share)
+    if not hundred:
+        return "0 %"
+    if 99.5 <= hundred < 100:
+        whole = f"{hundred:.1f}"
+        text = "over 99.9" if whole == "100.0" else whole
+    elif hundred < 1e-4:
+        text = f"{hundred:.1e}"
+    else:
+        decimals = max(digits - 1 - math.floor(math.log10(hundred) + 1e-9), 0)
+        text = f"{hundred:.{decimals}f}"
+    return f"{'−' if share < 0 else ''}{text} %"
+
+
+def range_words(quantity: Mapping[str, Any], digits: int = 2) -> str:
+    """An interval of a share: ``6.3 to 8.5 %``; empty where it was counted or has no limits.
+
+    >>> range_words({"value": 0.075, "low": 0.0629, "high": 0.0854})
+    '6.3 to 8.5 %'
+    """
+    value, low, high = (quantity[key] for key in ("value", "low", "high"))
+    if low is None and high is None or low == value == high:
+        return ""
+    if low is None:
+        return f"at most {share_words(high, digits)}"
+    if high is None:
+        return f"at least {share_words(low, digits)}"
+    return f"{share_words(low, digits).removesuffix(' %')} to {share_words(high, digits)}"
+
+
+def share(quantity: Mapping[str, Any] | None) -> Cell:
+    """A share or a difference of shares as a table cell, in percent.
+
+    >>> str(share({"value": 0.0751, "low": 0.0629, "high": 0.0854}))
+    '7.51 % 6.29 to 8.54 %'
+    """
+    if quantity is None:
+        return Cell("none")
+    if "refused" in quantity:
+        return Cell("refused", reason=str(quantity["refused"]))
+    interval = range_words(quantity, 3)
+    if quantity["value"] is None:
+        return Cell("estimate", interval) if interval else Cell("none")
+    return Cell("estimate", share_words(quantity["value"], 3), interval)
+
+
+def number(value: float | None, digits: int = 3) -> Cell:
+    """A bare number as a table cell."""
+    return Cell("none") if value is None else Cell("estimate", significant(value, digits))
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A number with so many digits and no exponent where it can be read without one.
+
+    >>> significant(59.66667), significant(0.94290845), significant(26.0), significant(123456.0)
+    ('59.7', '0.943', '26', '123,456')
+    """
+    if not value:
+        return "0"
+    if abs(value) >= 10**digits:
+        return fixed(value, 0) if abs(value) < 1e4 else f"{value:,.0f}".replace("-", "−")
+    if abs(value) < 1e-4:
+        return f"{value:.{digits - 1}e}".replace("-", "−", 1) if value < 0 else f"{value:.1e}"
+    decimals = max(digits - 1 - math.floor(math.log10(abs(value)) + 1e-9), 0)
+    text = f"{abs(value):.{decimals}f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return f"−{text}" if value < 0 else text
+
+
+def amount(quantity: Mapping[str, Any] | None, digits: int = 3) -> Cell:
+    """A measured number that is no share (lift, t, bits, epsilon) as a table cell."""
+    if quantity is None:
+        return Cell("none")
+    if "refused" in quantity:
+        return Cell("refused", reason=str(quantity["refused"]))
+    value, low, high = (quantity[key] for key in ("value", "low", "high"))
+    ends = ["" if end is None else significant(end, digits) for end in (low, high)]
+    if not any(ends) or low == value == high:
+        interval = ""
+    elif not ends[0]:
+        interval = f"at most {ends[1]}"
+    else:
+        interval = f"{ends[0]} to {ends[1]}" if ends[1] else f"at least {ends[0]}"
+    if value is None:
+        return Cell("estimate", interval) if interval else Cell("none")
+    return Cell("estimate", significant(value, digits), interval)
 
 
 def is_measured(value: Any) -> bool:

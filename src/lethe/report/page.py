@@ -6,20 +6,105 @@ for the same input; whatever has a time, host or path comes from the manifest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
+from lethe.evidence.rules import joint_outcome
 from lethe.files import write_whole
+from lethe.report.catalogue import say
+from lethe.report.sections import Section, Table, charts
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from lethe.report.first_screen import First
+    from lethe.report.severity import Outcome
+
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 )
+Runs = Sequence[tuple[Findings, Mapping[str, Any] | None]]
+
+
+@dataclass(frozen=True)
+class Release:
+    """What any renderer prints of one release."""
+
+    first: First
+    sections: Sequence[Section]
+
+    @property
+    def title(self) -> str:
+        """What a part is called: the kind of release, and its name."""
+        return f"{self.first.kind[:1].upper()}{self.first.kind[1:]}: {self.first.name}"
+
+
+def read(findings: Findings, manifest: Mapping[str, Any] | None = None) -> Release:
+    """The first screen and the sections of one document."""
+    from lethe.report.common import room_of, sections_of
+    from lethe.report.first_screen import first_screen
+    from lethe.report.frontier_chart import frontier_chart
+
+    room = room_of(findings.to_json())
+    return Release(
+        first_screen(room, manifest or {}, frontier_chart(room)), sections_of(room, manifest or {})
+    )
+
+
+@dataclass(frozen=True)
+class Together:
+    """What stands at the head of several releases: the worst of them speaks."""
+
+    level: str
+    outcome: Outcome
+    headline: str
+    lead: str
+    table: Table
+
+
+def together(releases: Sequence[Release], titles: Sequence[str]) -> Together:
+    """The head of a page on several releases."""
+    from lethe.report.severity import LEVELS, outcome, worst_severity
+
+    def rank(at: int) -> int:
+        level = releases[at].first.level
+        return LEVELS.index(level) if level else -1
+
+    worst = max(range(len(releases)), key=lambda at: (rank(at), -at))
+    codes = [one.first.outcome.code for one in releases]
+    known = [code for code in codes if code not in ("no-limit", "not-tested")]
+    joint = outcome(joint_outcome(known) if known else "not-tested", len(known))
+    lead = [say("several.lead", n=len(releases), name=titles[worst])]
+    if left := len(codes) - len(known):
+        # A pass of some is no pass of the system.
+        joint = outcome("not-tested", 0) if joint.code == "pass" else joint
+        lead.insert(0, say("several.unlimited", some=left, n=len(codes)))
+    rows = [
+        (
+            title,
+            [
+                say(f"level.{one.first.level}") if one.first.level else "–",
+                one.first.headline,
+                f"{one.first.outcome.mark} {say(f'outcome.{one.first.outcome.code}')}",
+            ],
+        )
+        for title, one in zip(titles, releases, strict=True)
+    ]
+    heads = [say(f"several.{key}") for key in ("release", "severity", "worst", "outcome")]
+    return Together(
+        worst_severity([one.first.level for one in releases]),
+        joint,
+        releases[worst].first.headline,
+        " ".join(lead),
+        Table(say("several.table"), heads, rows),
+    )
 
 
 def render(findings: Findings, manifest: Mapping[str, Any] | None = None) -> str:
@@ -27,8 +112,8 @@ def render(findings: Findings, manifest: Mapping[str, Any] | None = None) -> str
 
     Args:
         findings: what was measured; the page adds no judgement of its own.
-        manifest: facts of the run (created, finished, machine, versions, command,
-            wall_seconds); printed as "not provided" where absent.
+        manifest: facts of the run (created, machine, versions, runs); printed as "not provided"
+            where absent.
 
     Returns:
         HTML that needs no other file and makes no request.
@@ -36,9 +121,7 @@ def render(findings: Findings, manifest: Mapping[str, Any] | None = None) -> str
     return render_several([(findings, manifest)])
 
 
-def render_several(
-    runs: Sequence[tuple[Findings, Mapping[str, Any] | None]], title: str | None = None
-) -> str:
+def render_several(runs: Runs, title: str | None = None) -> str:
     """The report on all releases of one system as one HTML page.
 
     Args:
@@ -46,66 +129,90 @@ def render_several(
         title: of the system; the name of the first release without one.
 
     Returns:
-        As `render`; with several runs there is one verdict on all of them first.
+        As `render`; of several runs the worst one speaks first.
 
     Raises:
         InputError: no run.
     """
-    from lethe.report.several import apart, glance, joint, title_of
-    from lethe.report.words import RELEASES
-
     if not runs:
         raise InputError("a report needs at least one run.")
-    documents = [findings.to_json() for findings, _ in runs]
-    several = len(documents) > 1
-    environment = _environment()
-    parts = []
-    for at, (document, (_, manifest)) in enumerate(zip(documents, runs, strict=True), start=1):
-        part = _part(environment, document, manifest or {}, several)
-        if several:
-            part = {
-                name: apart(piece, f"r{at}-", f"{at}, {title_of(document)}")
-                for name, piece in part.items()
-            }
-        parts.append(
-            {
-                "id": f"r{at}",
-                "title": title_of(document),
-                "summary": document["subject"]["summary"],
-                **part,
-            }
+    releases = [read(findings, manifest) for findings, manifest in runs]
+    environment, first = _environment(), releases[0].first
+    name = title or first.name
+    if len(releases) == 1:
+        body = environment.get_template("release.html.j2").render(
+            first=first, sections=releases[0].sections, tag="h1"
         )
-    subject = documents[0]["subject"]
+        outcome, kind = first.outcome, first.kind
+    else:
+        body, outcome = _several(environment, releases)
+        kind = say("several.kind", n=len(releases))
     page = environment.get_template("page.html.j2").render(
-        several=several,
-        parts=parts,
-        glance=glance(documents) if several else [],
-        outcome=joint(documents),
-        title=title or subject["name"],
-        summary="" if several else subject["summary"],
-        release=f"{len(runs)} releases"
-        if several
-        else RELEASES.get(subject["release"], subject["release"]),
+        title=say("page.title", name=name, outcome=say(f"outcome.{outcome.code}")),
+        top=say("page.kind", kind=kind, name=name),
+        source=first.source,
+        body=body,
         content_policy=CONTENT_POLICY,
     )
     # Templates leave empty lines where a block prints nothing.
-    return "\n".join(line for line in page.splitlines() if line.strip()) + "\n"
+    return "\n".join(line for line in _told_apart(page).splitlines() if line.strip()) + "\n"
 
 
-def _part(
-    environment: Environment,
-    document: Mapping[str, Any],
-    manifest: Mapping[str, Any],
-    several: bool,
-) -> dict[str, str]:
-    """The sections of one run, and the links to them."""
-    from lethe.report.view import build
+def _told_apart(page: str) -> str:
+    """The page with a number behind the names of regions that have one name."""
+    seen: Counter[str] = Counter()
 
-    shown = {**build(document, manifest), **_figures(document), "several": several}
-    return {
-        name: environment.get_template(f"{template}.html.j2").render(**shown)
-        for name, template in (("body", "part"), ("links", "links"))
-    }
+    def name(match: re.Match[str]) -> str:
+        seen[match[2]] += 1
+        again = f" ({seen[match[2]]})" if seen[match[2]] > 1 else ""
+        return f"{match[1]}{match[2]}{again}"
+
+    return re.sub(r'( role="region" aria-label=")([^"]*)', name, page)
+
+
+def _several(environment: Environment, releases: Sequence[Release]) -> tuple[str, Outcome]:
+    titles = [one.title for one in releases]
+    template = environment.get_template("article.html.j2")
+    parts = [
+        {
+            "id": f"r{at}",
+            "html": apart(
+                template.render(first=one.first, sections=one.sections, title=one.title),
+                f"r{at}-",
+                f"{at}, {one.title}",
+            ),
+        }
+        for at, one in enumerate(releases, start=1)
+    ]
+    head = together(releases, titles)
+    page = environment.get_template("several.html.j2")
+    return page.render(parts=parts, titles=titles, **vars(head)), head.outcome
+
+
+# Text from data is escaped, so that a bare quotation mark is always ours.
+_IDS = re.compile(r'( (?:id|for|aria-labelledby|aria-describedby|aria-controls)=")([^"]+)(")')
+_REGION = re.compile(r'( role="region" aria-label=")')
+_LINKS = re.compile(r'((?: href="|url\()#)([^")]+)')
+
+
+def apart(html: str, prefix: str, title: str = "") -> str:
+    """The same piece of a page with a prefix before each id and each link to one.
+
+    Args:
+        html: a piece that our templates made.
+        prefix: such as ``r1-``.
+        title: of the part; names of regions begin with it, so that no two are alike.
+
+    >>> apart('<p id="a"><a href="#a">up</a>', "r1-")
+    '<p id="r1-a"><a href="#r1-a">up</a>'
+    """
+    if title:
+        lead = escape(title, quote=True)
+        html = _REGION.sub(lambda m: f"{m[1]}{lead}: ", html)
+    prefixed = _IDS.sub(
+        lambda m: m[1] + " ".join(prefix + word for word in m[2].split()) + m[3], html
+    )
+    return _LINKS.sub(lambda m: f"{m[1]}{prefix}{m[2]}", prefixed)
 
 
 def write(findings: Findings, path: Path, manifest: Mapping[str, Any] | None = None) -> None:
@@ -122,38 +229,31 @@ def write(findings: Findings, path: Path, manifest: Mapping[str, Any] | None = N
     write_whole(path, render(findings, manifest).encode())
 
 
+def figure_files(findings: Findings) -> Iterator[tuple[str, bytes]]:
+    """Every chart of the page as an SVG file with colours, labels and legend of its own.
+
+    Returns:
+        names such as ``figures/frontier.svg``, and their bytes.
+    """
+    from lethe.report.static_svg import on_paper
+
+    release = read(findings)
+    listed = charts(release.sections)
+    if release.first.chart is not None:
+        listed = [release.first.chart, *listed]
+    for chart in listed:
+        yield f"figures/{chart.name}.svg", on_paper(chart.svg).encode()
+
+
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    made = Environment(
         loader=PackageLoader("lethe.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def _figures(document: Mapping[str, Any]) -> dict[str, Any]:
-    """All SVG of the page. It is escaped where it is drawn, hence safe to print as it is."""
-    from lethe.report import figures, frontier_chart
-    from lethe.report.view import before_and_after, panels
-    from lethe.report.words import risk_fpr
-
-    baseline, chosen = before_and_after(document)
-    shown = panels(document)
-    fpr = next(filter(None, map(risk_fpr, document["candidates"])), None)
-    if document.get("representations"):
-        fpr = 1.0  # risk is a lift: chance is 1
-    by_class = baseline if baseline is not None else chosen
-    return {
-        "frontier_wide": frontier_chart.draw(document, fpr, 960, 480),
-        "frontier_narrow": frontier_chart.draw(document, fpr, 360, 430),
-        "roc_panels": figures.roc_panels(baseline, shown),
-        "t_panels": figures.t_panels(baseline, shown),
-        "panels_left_out": max(len(document["candidates"]) - 1 - len(shown), 0),
-        "class_plot": ""
-        if by_class is None
-        else figures.class_plot(by_class, None if chosen is by_class else chosen),
-        "classes_left_out": 0 if by_class is None else figures.classes_left_out(by_class),
-    }
+    made.globals["say"] = say
+    return made

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lethe.report.blocks import Block, text_cell
+from lethe.report.catalogue import say
 from lethe.report.drawing import figure_of_rows, legend_above
 from lethe.report.epsilons import parameter
-from lethe.report.numbers import Cell, fixed, percent, rate
+from lethe.report.numbers import Cell, percent, share
+from lethe.report.sections import Chart, Folded, Part, Table, Words
 from lethe.report.static_svg import COLOURS, Slots, inline, plain_style
 from lethe.report.words import judged_rates
 
@@ -82,18 +83,20 @@ def shown_epsilon(share: float, fpr: float, delta: float) -> float | None:
     return math.log((share - delta) / fpr) if share > delta else None
 
 
-def proven_measured(document: Json) -> dict[str, Any] | None:
-    """Words, a figure and its table; None where no candidate has both numbers."""
+def proven_beside_measured(document: Json) -> list[Part]:
+    """Words, a figure and its table; nothing where no candidate has both numbers."""
     found = pairs(document)
     if not found:
-        return None
+        return []
     drawn = found[:_MOST_ROWS]
     with plain_style():
         slots = Slots()
         figure = _drawn(drawn, slots)
-        label = "Proven epsilon and what the attacks showed of it, by candidate, logarithmic."
-        svg = inline(figure, "proven-measured-", label, slots)
-    return {"words": _words(found), "svg": svg, "blocks": [_table(found)]}
+        svg = inline(figure, "proven-measured-", say("chart.epsilons.label"), slots)
+    wrong = sorted({one.name for one in found if one.contradicts})
+    parts: list[Part] = [Words(say("epsilons.contradicted", names=", ".join(wrong)), "warning")]
+    chart = Chart(say("chart.epsilons"), "proven-and-measured", svg)
+    return [*(parts if wrong else []), chart, Folded(say("epsilons.table"), [_table(found)])]
 
 
 def _pair(name: str, fpr: float, guarantee: Json, tpr: Json) -> Pair:
@@ -106,51 +109,21 @@ def _pair(name: str, fpr: float, guarantee: Json, tpr: Json) -> Pair:
     return Pair(name, fpr, float(numbers["epsilon"]), delta, tpr, max(low or 0.0, 0.0), value, high)
 
 
-def _words(found: Sequence[Pair]) -> list[str]:
-    said = [
-        "An attack that reaches a true positive rate at a false positive rate shows that epsilon "
-        "is at least the logarithm of (TPR − delta) / FPR. The proven epsilon holds against every "
-        "attacker and for every record; the measured one is what these attacks reached on records "
-        "as they are. The gap is room for stronger attacks, for records more exposed than the "
-        "mean, and slack of the proof: it is not spare privacy. Only the lower end of a measured "
-        "interval bounds epsilon; it is not corrected for reading several rates."
-    ]
-    if len(found) > _MOST_ROWS:
-        said.append(f"The figure shows the first {_MOST_ROWS} rows of the table.")
-    wrong = sorted({one.name for one in found if one.contradicts})
-    if wrong:
-        said.append(
-            f"The measured lower limit lies above the proven epsilon of {', '.join(wrong)}: a "
-            "proof or its implementation is wrong, or its assumptions do not hold."
+def _table(found: Sequence[Pair]) -> Table:
+    heads = [say(f"epsilons.head.{key}") for key in ("option", "fpr", "tpr", "low", "proven")]
+    rows: list[tuple[str, Sequence[Cell | str]]] = [
+        (
+            one.name,
+            [
+                percent(one.fpr),
+                share(one.tpr),
+                Cell("estimate", f"{one.low:.3f}"),
+                Cell("estimate", parameter("epsilon", one.proven), f"delta {one.delta:.3g}"),
+            ],
         )
-    return said
-
-
-def _table(found: Sequence[Pair]) -> Block:
-    return Block(
-        "Measured and proven, in numbers",
-        (),
-        (),
-        ["Candidate", "At FPR", "TPR", "Measured epsilon, at least", "Proven epsilon", "at delta"],
-        [
-            (
-                one.name,
-                [
-                    text_cell(percent(one.fpr)),
-                    rate(one.tpr),
-                    _measured(one),
-                    text_cell(parameter("epsilon", one.proven)),
-                    text_cell(f"{one.delta:.3g}"),
-                ],
-            )
-            for one in found
-        ],
-    )
-
-
-def _measured(one: Pair) -> Cell:
-    value = "–" if one.value is None else fixed(max(one.value, 0.0), 3)
-    return Cell("estimate", f"at least {fixed(one.low, 3)}", f"observed {value}")
+        for one in found
+    ]
+    return Table(say("epsilons.table"), heads, rows, say("epsilons.note"))
 
 
 def _drawn(found: Sequence[Pair], slots: Slots) -> Figure:

@@ -143,6 +143,36 @@ def inline(figure: Figure, prefix: str, label: str, slots: Slots | None = None) 
     return slots.fill(text)
 
 
+# Light paper, for files; in the page its style decides the colours.
+_PAPER = {
+    "ink": "#16202a",
+    "muted": "#55616d",
+    "grid": "#e6e9ec",
+    "before": "#0072b2",
+    "after": "#d55e00",
+}
+_STYLE = """<style>
+svg { background: #fff; } text { fill: #16202a; font: 12px sans-serif; }
+.title, .chance text, .legend text { fill: #55616d; } .grid { stroke: #e6e9ec; }
+.axis, .tick, .chance line { stroke: #55616d; } .chance line { stroke-dasharray: 2 4; }
+.interval, .leader { stroke: #7b8691; fill: none; } .mark { fill: #fff; stroke: #7b8691; }
+.mark { stroke-width: 2; } .proven .interval, .proven .mark { stroke: #5b3fa0; }
+.best .interval, .best .mark { stroke: #0072b2; } .mark.filled { fill: #0072b2; }
+.proven .mark.filled { fill: #5b3fa0; }
+</style>"""
+
+
+def on_paper(svg: str) -> str:
+    """A chart of the page as a file of its own: with colours, and the names of its shapes."""
+    for name, code in _PAPER.items():
+        svg = svg.replace(f"var(--{name})", code)
+    head, rest = svg.split(">", 1)
+    if "xmlns=" not in head:
+        head += ' xmlns="http://www.w3.org/2000/svg"'
+    style = "" if " static" in head else _STYLE
+    return f"{head}>{style}{rest}\n"
+
+
 def _only_used_ids(text: str, prefix: str) -> str:
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
     text = re.sub(r' id="([^"]*)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in used else "", text)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lethe.report.drawing import DASHES, MARGINS, SIZE, band, legend, legend_above
 from lethe.report.numbers import percent
+from lethe.report.sections import Chart
 from lethe.report.static_svg import COLOURS, Slots, inline, new_axes, plain_style
 
 if TYPE_CHECKING:
@@ -159,15 +160,15 @@ NAMED: dict[str, tuple[Callable[[Json, Slots], Figure | None], str, str]] = {
 }
 
 
-def table_figures(section: Json) -> list[tuple[str, str]]:
-    """Titles and inline SVG of the figures that this kind of audit has."""
+def table_charts(section: Json) -> list[Chart]:
+    """The figures that this kind of audit has."""
     drawn = []
     with plain_style():
         for name, (draw, title, label) in NAMED.items():
             slots = Slots()
             figure = draw(section, slots)
             if figure is not None:
-                drawn.append((title, inline(figure, f"t-{name}-", label, slots)))
+                drawn.append(Chart(title, name, inline(figure, f"t-{name}-", label, slots)))
     return drawn
 
 

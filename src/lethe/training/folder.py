@@ -98,10 +98,15 @@ class RunFolder:
     ) -> None:
         try:
             if kind is None:
-                self.manifest["runs"][-1]["finished"] = _now()
-                self.save()
+                self.finished()
         finally:
             self._unlock()
+
+    def finished(self) -> None:
+        """Note the time at which the measuring ended, for the documents that are written last."""
+        if self.manifest["runs"][-1]["finished"] is None:
+            self.manifest["runs"][-1]["finished"] = _now()
+            self.save()
 
     def _unlock(self) -> None:
         if self._lock is not None:

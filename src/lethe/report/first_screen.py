@@ -1,0 +1,469 @@
+"""The first screen: what is released, the worst number, what was tried, what remains.
+
+The same in every medium. A room says what its numbers mean (`Room`); everything else is decided
+here: which candidate speaks, what is recommended, how severe it is.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lethe.report.catalogue import say
+from lethe.report.numbers import Cell, fixed, range_words, share, share_words, significant
+from lethe.report.sections import Chart, Mark, Row, Section, Table
+from lethe.report.severity import Outcome, outcome, severity, worst_severity
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The worst number of a release in words.
+
+    Attributes:
+        headline: one sentence, who can do what to how many.
+        short: the same in two or three words.
+        by: by whom and with what.
+        detail: the interval and what else belongs to the headline.
+        level: severity; "" = it has none.
+        group: the most exposed group in a sentence; may be empty.
+        group_level: its severity.
+    """
+
+    headline: str
+    short: str
+    by: str
+    detail: str
+    level: str
+    group: str = ""
+    group_level: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """One of four: a heading, a few large words, and lines below them."""
+
+    title: str
+    large: str
+    lines: Sequence[str]
+    level: str = ""
+    sign: bool = False
+
+
+@dataclass(frozen=True)
+class First:
+    """Everything of the first screen.
+
+    Attributes:
+        kind: of the release, such as ``trained model``.
+        name: of the subject.
+        source: date, version and run; parts that are not known are left out.
+        outcome: of the limits.
+        level: severity of the worst number.
+        headline: that number in a sentence.
+        detail: sentences below it.
+        cards: released, worst risk, tried, remaining.
+        chart: utility against risk; None where nothing was compared.
+        options: the same as a table, or what an epsilon allows; None where there is neither.
+    """
+
+    kind: str
+    name: str
+    source: Sequence[str]
+    outcome: Outcome
+    level: str
+    headline: str
+    detail: Sequence[str]
+    cards: Sequence[Card]
+    chart: Chart | None
+    options: Table | None
+
+
+class Room(abc.ABC):
+    """What only the room of a kind of release can say of its findings.
+
+    Attributes:
+        document: `Findings.to_json()`.
+    """
+
+    kind: str = ""
+    risk_head: str = ""
+    glossary: Sequence[str] = ()
+    result_head: str = "attacks.risk"
+
+    def __init__(self, document: Json) -> None:
+        self.document = document
+
+    @property
+    def chance(self) -> float:
+        """What a random guess reaches, in the unit of `share_of`."""
+        return 0.0
+
+    def share_of(self, candidate: Json) -> Json | None:
+        """The risk of a candidate as a share; None or a refusal where there is none."""
+        found: Json | None = candidate["risk"]
+        return found
+
+    def result_cell(self, found: Json) -> Cell:
+        """The result of an attack, in the room's primary metric."""
+        return share(found)
+
+    def change_cell(self, found: Json | None) -> Cell:
+        """A change of that metric."""
+        return share(found)
+
+    def criterion(self, attack: str) -> str:
+        """Which of WP216's three an attack tests: singling, linking, inference, or all."""
+        return "inference"
+
+    @abc.abstractmethod
+    def worst(self, candidate: Json | None) -> Worst:
+        """The worst number on the candidate that is judged; None where there are none."""
+
+    @abc.abstractmethod
+    def released(self) -> tuple[str, list[str]]:
+        """What is released in a few words, and lines on whose data it is made of."""
+
+    @abc.abstractmethod
+    def exposed(self) -> Section:
+        """Records and groups at risk."""
+
+    def attacks(self) -> Sequence[Any]:
+        """Parts that belong to the comparison of attacks."""
+        return ()
+
+    def options(self) -> Sequence[Any]:
+        """Parts that belong to the options, before and after."""
+        return ()
+
+    def chart(self) -> Chart | None:
+        """The picture of the first screen, where no candidates were compared."""
+        return None
+
+    def beside(self) -> Table | None:
+        """The table beside it, likewise."""
+        return None
+
+    def tried(self) -> Card | None:
+        """The third card, where it is not about candidates."""
+        return None
+
+    def remaining(self) -> tuple[str, list[str]] | None:
+        """The fourth card, likewise."""
+        return None
+
+
+def first_screen(room: Room, manifest: Json, chart: Chart | None) -> First:
+    """The first screen of one release."""
+    document = room.document
+    candidate = judged(document)
+    found = room.worst(candidate)
+    limits = document["rules"]
+    large, lines = room.released()
+    rest = [f"{found.by}"] if found.by else []
+    return First(
+        kind=say(room.kind),
+        name=document["subject"]["name"],
+        source=_source(document, manifest),
+        outcome=outcome(document["verdict"]["outcome"], len(limits)),
+        level=worst_severity([found.level]),
+        headline=found.headline,
+        detail=[text for text in (found.detail, found.group, _limits(limits)) if text],
+        cards=[
+            Card(say("card.released"), large, lines),
+            Card(say("card.worst"), found.short, [*rest, found.group], found.level),
+            room.tried() or _tried(room),
+            _remaining(room),
+        ],
+        chart=chart or room.chart(),
+        options=options_table(room) if document["candidates"] else room.beside(),
+    )
+
+
+def judged(document: Json) -> Json | None:
+    """The candidate that the rules judged, or else the release as it is now."""
+    by_name = {candidate["name"]: candidate for candidate in document["candidates"]}
+    baseline = (document["baseline"] or {}).get("candidate")
+    found: Json | None = by_name.get(document["verdict"]["candidate"]) or by_name.get(baseline)
+    return found
+
+
+def baseline_of(document: Json) -> Json | None:
+    """The release as it is now."""
+    name = (document["baseline"] or {}).get("candidate")
+    return next((one for one in document["candidates"] if one["name"] == name), None)
+
+
+def recommended(document: Json) -> Json | None:
+    """The option to take; never the baseline. None where none is within the utility limit."""
+    name = document["frontier"]["operating_point"]
+    base = baseline_of(document)
+    found = next((one for one in document["candidates"] if one["name"] == name), None)
+    return None if found is base else found
+
+
+def put_forward(document: Json) -> Json | None:
+    """The recommended option, else the cheapest large reduction, else None."""
+    name = document["frontier"].get("cheapest_large_reduction")
+    large = next((one for one in document["candidates"] if one["name"] == name), None)
+    return recommended(document) or large
+
+
+def share_sentence(share_now: Json | None, chance: float) -> tuple[str, str, str]:
+    """A share, its interval and chance in words; all empty where it was not measured."""
+    if share_now is None or "refused" in share_now:
+        return "", "", ""
+    value = share_now["value"]
+    said = share_words(value) if value is not None else range_words(share_now)
+    return said, range_words(share_now) if value is not None else "", f"{100 * chance:.2g} %"
+
+
+def interval_sentence(document: Json, found: Json) -> str:
+    """``95 % interval 6.3 to 8.5 %``; empty for a share that was counted.
+
+    Limits at a higher confidence are those that hold for several attacks at once at the audit's.
+    """
+    words = range_words(found)
+    if not words or found.get("value") is None:
+        return ""
+    confidence = document["reproduction"].get("confidence", found.get("confidence", 0.95))
+    return say("first.interval", confidence=share_words(confidence), range=words)
+
+
+class Utility:
+    """How utility is named and printed: shares in percent, AUC and R² as they are."""
+
+    def __init__(self, document: Json) -> None:
+        described = document["frontier"]["utility"]
+        self.shares = not any(word in described for word in ("AUC", "R²", "not "))
+        known = described
+        for part in ("held-out ", " of one released draw"):
+            known = known.replace(part, "")
+        short = known != described or described in ("AUC", "accuracy")
+        self.name = known if short else say("utility.counts" if "count" in known else "utility")
+
+    def cell(self, found: Json | None) -> Cell:
+        """A utility for a table."""
+        return share(found) if self.shares else plain_cell(found)
+
+    def loss_cell(self, found: Json | None) -> Cell:
+        """A utility lost for a table, in points where utility is a share."""
+        if not self.shares or found is None or "refused" in found:
+            return plain_cell(found)
+        ends = ("value", "low", "high")
+        points = {key: None if found[key] is None else 100 * found[key] for key in ends}
+        return plain_cell(points, 2)
+
+    @property
+    def lost(self) -> str:
+        """The head of a column of losses."""
+        return say("options.lost.points" if self.shares else "options.lost", name=self.name)
+
+    def words(self, value: float) -> str:
+        """A utility in a sentence."""
+        return share_words(value) if self.shares else f"{value:.3f}"
+
+    def loss(self, found: Json) -> str:
+        """``0.4 points of accuracy (−0.2 to 0.9)``."""
+        times = 100 if self.shares else 1
+        value, low, high = (
+            None if found[key] is None else significant(times * found[key], 2)
+            for key in ("value", "low", "high")
+        )
+        interval = f" ({low} to {high})" if low and high and not low == value == high else ""
+        key = "loss.points" if self.shares else "loss.plain"
+        return say(key, value=value, name=self.name) + interval
+
+
+def plain_cell(found: Json | None, decimals: int = 3) -> Cell:
+    """A number that is no share."""
+    if found is None:
+        return Cell("none")
+    if "refused" in found:
+        return Cell("refused", reason=str(found["refused"]))
+    value, low, high = (
+        None if found[key] is None else fixed(found[key], decimals, exact=False)
+        for key in ("value", "low", "high")
+    )
+    if value is None:
+        return Cell("none")
+    interval = f"{low} to {high}" if low and high and not low == value == high else ""
+    return Cell("estimate", value, interval)
+
+
+def proven_of(document: Json, name: str) -> list[Json]:
+    """Guarantees of a candidate that prove something."""
+    return [
+        one["guarantee"]
+        for one in document["guarantees"]
+        if one["candidate"] == name and one["guarantee"]["proven"]
+    ]
+
+
+def options_table(room: Room) -> Table:
+    """Every option with its risk and its utility lost, paired."""
+    document, utility = room.document, Utility(room.document)
+    best = recommended(document)
+    rows: list[Row] = []
+    found: list[Mark] = []
+    for one in document["candidates"]:
+        high = (room.share_of(one) or {}).get("high")
+        found.append(Mark("" if high is None else f"{high:.8g}", one is best))
+        label = say("label.proven" if proven_of(document, one["name"]) else "label.measured")
+        marks = [label] + [say("label.recommended")] * (one is best)
+        cells: list[Cell | str] = [
+            ", ".join(marks),
+            share(room.share_of(one)),
+            utility.loss_cell(one["utility_loss"]),
+        ]
+        rows.append((one["name"], cells))
+    return Table(
+        say("options.table"),
+        [
+            say("options.option"),
+            say("options.label"),
+            say(room.risk_head),
+            utility.lost,
+        ],
+        rows,
+        marks=found,
+    )
+
+
+def claim_of(guarantee: Json) -> str:
+    """What a guarantee says in short: the kind, its leading numbers, and whom it protects.
+
+    >>> claim_of({"kind": "approx-dp", "parameters": {"epsilon": 4.0, "delta": 1e-05},
+    ...           "relation": "add/remove", "unit": "record"})
+    'approximate differential privacy, epsilon 4, delta 1e-05, add/remove a record'
+    """
+    from lethe.report.epsilons import parameter
+
+    numbers = [
+        f"{name.replace('_', ' ')} {parameter(name, guarantee['parameters'][name])}"
+        for name in ("epsilon", "delta", "mu", "rho", "success", "users")
+        if name in guarantee["parameters"]
+    ]
+    whom = " a ".join(guarantee[key] for key in ("relation", "unit") if guarantee[key] != "none")
+    return ", ".join([say(f"kind.{guarantee['kind']}"), *numbers, *([whom] * bool(whom))])
+
+
+def _source(document: Json, manifest: Json) -> list[str]:
+    runs = manifest.get("runs") or [manifest]
+    date = str(runs[-1].get("finished") or manifest.get("created") or "")[:10]
+    versions = document["reproduction"].get("versions") or {}
+    version = manifest.get("versions", {}).get("lethe-privacy") or versions.get("lethe-privacy")
+    run = str(manifest.get("audit") or "")[:8]
+    return [
+        text
+        for text in (date, f"Lethe {version}" if version else "", f"run {run}" if run else "")
+        if text
+    ]
+
+
+def _limits(rules: Sequence[Json]) -> str:
+    """What the acceptance limits came to, in one sentence."""
+    if not rules:
+        return say("limits.none")
+    by = [rule["outcome"] for rule in rules]
+    if set(by) == {"pass"}:
+        return say("limits.met", n=len(by)) if len(by) > 1 else say("limits.met.one")
+    said = []
+    for code in ("fail", "not-enough-evidence", "not-tested"):
+        if code in by:
+            said.append(say(f"limits.{code}", some=by.count(code), n=len(by)))
+    return " ".join(said)
+
+
+def _tried(room: Room) -> Card:
+    """What was tried against the risk, and what it costs."""
+    document, utility = room.document, Utility(room.document)
+    options = [one for one in document["candidates"] if one is not baseline_of(document)]
+    if not options:
+        return Card(say("card.tried"), say("tried.nothing"), [say("tried.how")])
+    base, best, other = baseline_of(document), recommended(document), put_forward(document)
+    count = say("tried.count", n=len(options)) if len(options) > 1 else say("tried.count.one")
+    if best is not None:
+        lines = [say("tried.costs", loss=utility.loss(best["utility_loss"])), count]
+        return Card(say("card.tried"), f"{best['name']}: {_value(room, best)}", lines)
+    if other is not None and base is not None:
+        lines = [
+            say(
+                "tried.cheapest",
+                name=other["name"],
+                before=_value(room, base),
+                after=_value(room, other),
+                merit=utility.name,
+                was=utility.words(base["utility"]["value"]),
+                now=utility.words(other["utility"]["value"]),
+            ),
+            count,
+        ]
+        return Card(say("card.tried"), say("tried.none"), lines)
+    known = [one for one in options if _known(room.share_of(one))]
+    if not known or base is None:
+        return Card(say("card.tried"), say("tried.unmeasured"), [count])
+    least = min(known, key=lambda one: float((room.share_of(one) or {})["value"]))
+    was, now = ((room.share_of(one) or {}).get("value") for one in (base, least))
+    lines = [
+        say(
+            "tried.least" if was is None or now < was else "tried.none_lower",
+            name=least["name"],
+            before=_value(room, base),
+            after=_value(room, least),
+        ),
+        count,
+    ]
+    return Card(say("card.tried"), say("tried.no_help"), lines)
+
+
+def _known(found: Json | None) -> bool:
+    return found is not None and found.get("value") is not None
+
+
+def _value(room: Room, candidate: Json) -> str:
+    """The risk of an option as the table of options has it."""
+    said = share_sentence(room.share_of(candidate), room.chance)[0]
+    return said or say("unmeasured")
+
+
+def _remaining(room: Room) -> Card:
+    """What is left if the option put forward is taken, and who accepts it."""
+    document = room.document
+    given = room.remaining()
+    if given is not None:
+        large, lines = given
+    else:
+        best = recommended(document) or judged(document)
+        if best is None:
+            return Card(say("card.remaining"), say("unmeasured"), [], sign=True)
+        chosen = document["frontier"].get("recommended") or {}
+        found = room.share_of(best)
+        if chosen.get("candidate") == best["name"] and room.share_of(best) is best["risk"]:
+            found = chosen["risk"]  # its limits allow for the choice
+        proofs = proven_of(document, best["name"])
+        value = share_sentence(found, room.chance)[0] or say("unmeasured")
+        key = "remaining.proven" if proofs else "remaining.measured"
+        large = say(key, value=value)
+        lines = [say("remaining.with", name=best["name"])]
+        if found and "refused" not in found and (words := range_words(found)):
+            lines[0] = say("remaining.with.range", name=best["name"], range=words)
+        lines += [f"{claim_of(one)}." for one in proofs[:1]]
+    names = [
+        str(one.get("title", one["name"]))
+        for one in document["attacks_not_run"]
+        if not one["why"].startswith("not asked for")
+    ][:3]
+    if names:
+        lines = [*lines, say("remaining.untested", names=", ".join(names))]
+    return Card(say("card.remaining"), large, lines, sign=True)
+
+
+def severity_of(room: Room, candidate: Json | None) -> str:
+    """Severity of the share that a candidate is judged on."""
+    if candidate is None:
+        return ""
+    return severity(room.share_of(candidate), room.chance)

@@ -1,0 +1,354 @@
+"""What the report says of answers: a mechanism run as a black box, and a ledger of budgets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lethe.report.catalogue import say
+from lethe.report.drawing import DASHES, legend, legend_above
+from lethe.report.epsilons import parameter
+from lethe.report.first_screen import Card, Room, Worst
+from lethe.report.numbers import Cell, amount, grouped, share_words
+from lethe.report.sections import Bullets, Chart, Facts, Folded, Part, Section, Table, Words
+from lethe.report.static_svg import COLOURS, Slots, inline, new_axes, plain_style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Json = Mapping[str, Any]
+_WIDTH, _ROW = 620.0, 24.0
+_MARGINS = (230.0, 14.0, 28.0, 42.0)  # left, right, top, bottom
+_ROWS = 10
+_FPRS = (0.001, 0.01, 0.1)
+
+
+def allowed(epsilon: float, delta: float, fpr: float) -> float:
+    """The highest true positive rate that (epsilon, delta)-DP leaves to any attacker.
+
+    Kairouz, Oh and Viswanath 2015: min(e^eps FPR + delta, 1 - e^-eps (1 - delta - FPR)).
+
+    >>> round(allowed(1.0, 0.0, 0.01), 4)
+    0.0272
+    """
+    if epsilon > 700:
+        return 1.0
+    first = math.exp(epsilon) * fpr + delta
+    second = 1 - math.exp(-epsilon) * (1 - delta - fpr)
+    return max(min(first, second, 1.0), fpr)
+
+
+def allowed_table(epsilon: float, delta: float) -> Table:
+    """What an epsilon lets the strongest attacker do, at three false positive rates."""
+    rows = [
+        (
+            share_words(fpr),
+            [Cell("estimate", f"{say('at_most')} {share_words(allowed(epsilon, delta, fpr), 3)}")],
+        )
+        for fpr in _FPRS
+    ]
+    return Table(
+        say("epsilon.allows", epsilon=parameter("epsilon", epsilon)),
+        [say("epsilon.fpr"), say("epsilon.tpr")],
+        rows,
+        say("epsilon.note"),
+    )
+
+
+class Mechanism(Room):
+    """Lower limits on the privacy loss of a mechanism."""
+
+    kind = "kind.mechanism"
+    risk_head = "risk.epsilon"
+    glossary = ("neighbours", "epsilon", "delta", "lower_limit", "event")
+
+    def criterion(self, attack: str) -> str:
+        return "all"
+
+    def __init__(self, document: Json) -> None:
+        super().__init__(document)
+        self.section = document["queries"]["mechanism"]
+
+    def worst(self, candidate: Json | None) -> Worst:
+        claim, limit = self.section["claim"], self.section["limit"]
+        low = f"{limit['low']:.2f}"
+        contradicted = claim["value"] is not None and limit["low"] > claim["value"]
+        key = "mechanism.contradicted" if contradicted else "mechanism.quiet"
+        if claim["value"] is None:
+            key = "mechanism.open"
+        return Worst(
+            say(key, measure=claim["measure"], low=low, claim=claim["words"]),
+            say("mechanism.short", measure=claim["measure"], low=low),
+            say("mechanism.by", pair=self.section["worst"], runs=grouped(self.section["runs"])),
+            say(
+                "mechanism.detail",
+                confidence=share_words(self.document["reproduction"]["confidence"]),
+                relation=self.section["relation"],
+            ),
+            "",
+        )
+
+    def released(self) -> tuple[str, list[str]]:
+        claim = self.section["claim"]["words"]
+        return say("mechanism.released", claim=claim), [self.document["subject"]["name"]]
+
+    def tried(self) -> Card:
+        reach = self.section["reach"]
+        measure = self.section["claim"]["measure"]
+        largest = f"{reach['largest']:.3g}"
+        lines = [say("mechanism.reach", measure=measure, largest=largest)]
+        pairs = len(self.section["pairs"])
+        return Card(say("card.tried"), say("mechanism.tried", pairs=pairs), lines)
+
+    def remaining(self) -> tuple[str, list[str]]:
+        return say("mechanism.remaining"), [say("mechanism.never")]
+
+    def attacks(self) -> Sequence[Part]:
+        section, claim = self.section, self.section["claim"]
+        pairs = [
+            (
+                one["name"],
+                [
+                    Cell("estimate", f"{one['limit']['low']:.3f}"),
+                    Cell("none")
+                    if one["limit"]["value"] is None
+                    else Cell("estimate", f"{one['limit']['value']:.3f}"),
+                    *(Cell("estimate", share_words(part, 3)) for part in one["shares"]),
+                ],
+            )
+            for one in section["pairs"]
+        ]
+        keys = ("pair", "low", "observed", "first", "neighbour")
+        heads = [say(f"mechanism.head.{key}", measure=claim["measure"]) for key in keys]
+        table = Table(say("mechanism.pairs"), heads, pairs, say("mechanism.pairs.note"))
+        events = [(one["name"], f"{one['event']} ({one['statistic']})") for one in section["pairs"]]
+        odd = [
+            (
+                f"{one['name']}: {odd['answer']}",
+                [Cell("estimate", share_words(part, 3)) for part in odd["shares"]],
+            )
+            for one in section["pairs"]
+            for odd in one["others"]
+        ]
+        folded: list[Part] = [Words(say("mechanism.events.note")), Facts(events)]
+        if odd:
+            heads = [say(f"mechanism.head.{key}") for key in ("pair", "first", "neighbour")]
+            folded.append(Table(say("mechanism.odd"), heads, odd, say("mechanism.odd.note")))
+        return [table, Folded(say("mechanism.events"), folded)]
+
+    def chart(self) -> Chart:
+        return Chart(say("mechanism.chart"), "mechanism", _mechanism_svg(self.section))
+
+    def beside(self) -> Table | None:
+        claim = self.section["claim"]
+        if claim["measure"] != "epsilon" or claim["value"] is None:
+            return None
+        return allowed_table(claim["value"], claim.get("delta") or 0.0)
+
+    def exposed(self) -> Section:
+        reach, measure = self.section["reach"], self.section["claim"]["measure"]
+        rows = [(say("reach.largest", measure=measure), f"{reach['largest']:.3g}")]
+        if reach["power_at_half"] is not None:
+            less, needed = reach["too_small_by"], reach["runs_needed"]
+            power = reach["power_at_half"]
+            rows.append((say("reach.power", what=reach["half"]), share_words(power["value"])))
+            rows.append((say("reach.factor"), say("reach.more") if less is None else f"{less:.3g}"))
+            if needed is not None:
+                rows.append((say("reach.needed"), grouped(needed)))
+        reuse = self.section["reuse"]
+        shown = reuse["refused"] if "refused" in reuse else str(amount(reuse))
+        rows.append((say("reach.reuse"), shown))
+        title, lead = say("mechanism.power"), say("mechanism.power.note")
+        return Section("exposed", title, lead, [Facts(rows)], say("nav.who"))
+
+
+class Ledger(Room):
+    """What was answered, paid and is left."""
+
+    kind = "kind.ledger"
+    risk_head = "risk.epsilon"
+    glossary = ("neighbours", "epsilon", "delta", "rho", "budget", "chain")
+
+    def criterion(self, attack: str) -> str:
+        return "all"
+
+    def __init__(self, document: Json) -> None:
+        super().__init__(document)
+        self.section = document["queries"]["ledger"]
+
+    def worst(self, candidate: Json | None) -> Worst:
+        section = self.section
+        spent, budget = self._amount(section["spent"]), self._amount(section["budget"])
+        unit = say(f"ledger.unit.{section['unit']}")
+        key = "ledger.headline" if section["queries"] else "ledger.unasked"
+        return Worst(
+            say(key, spent=spent, budget=budget, unit=unit, n=grouped(section["queries"])),
+            say("ledger.short", spent=spent),
+            say("ledger.by"),
+            say("ledger.detail", unit=unit, relation=section["relation"]),
+            "",
+        )
+
+    def released(self) -> tuple[str, list[str]]:
+        n = grouped(self.section["answers"])
+        who = say("ledger.open" if self.section["open"] else "ledger.closed")
+        return say("ledger.released", n=n), [self.section["dataset"], who]
+
+    def tried(self) -> Card:
+        budget = self._amount(self.section["budget"])
+        return Card(
+            say("card.tried"), say("ledger.tried", budget=budget), [say("ledger.tried.line")]
+        )
+
+    def remaining(self) -> tuple[str, list[str]]:
+        return say("ledger.left", left=self._amount(self.section["left"])), [say("ledger.proven")]
+
+    def attacks(self) -> Sequence[Part]:
+        section = self.section
+        points = section["burn"]
+        step = max(1, -(-len(points) // _ROWS))
+        kept = [at for at in range(len(points)) if at % step == 0 or at == len(points) - 1]
+        rows = [
+            (
+                grouped(points[at]["queries"]),
+                [Cell("estimate", _plain(points[at][key])) for key in ("budget", "left")],
+            )
+            for at in kept
+        ]
+        heads = [say(f"ledger.head.{key}") for key in ("paid", "budget", "left")]
+        return [Table(say("ledger.burn"), heads, rows)]
+
+    def chart(self) -> Chart:
+        return Chart(say("ledger.chart"), "ledger", _ledger_svg(self.section))
+
+    def beside(self) -> Table | None:
+        spent = self.section["spent"]
+        if self.section["rule"] != "epsilon":
+            return None
+        return allowed_table(spent["amount"], spent["delta"] or 0.0)
+
+    def exposed(self) -> Section:
+        section = self.section
+        share_spent = share_words(section["spent"]["units"] / section["budget"]["units"])
+        rows = [
+            (say("ledger.row.spent"), f"{self._amount(section['spent'])} ({share_spent})"),
+            (say("ledger.row.paid"), grouped(section["queries"])),
+            (say("ledger.row.bound"), say("ledger.bound" if section["bound"] else "no")),
+            (say("ledger.row.entries"), f"{grouped(section['entries'])}, {section['head']}"),
+            *(
+                (say("ledger.row.kind", kind=say(f"kind.{kind}")), grouped(count))
+                for kind, count in section["kinds"].items()
+            ),
+            *(
+                (say("ledger.row.raised", n=entry["number"]), entry["reason"])
+                for entry in section["raises"]
+            ),
+            *(
+                (say("ledger.row.accepted", n=one["number"]), f"{one['found']}; {one['reason']}")
+                for one in section["accepted"]
+            ),
+        ]
+        if section["view"]:
+            rows.append((say("ledger.row.view"), section["view"]))
+        analysts = [
+            (
+                one["analyst"],
+                [
+                    Cell("none")
+                    if one["limit"] is None
+                    else Cell("estimate", _plain(one["limit"])),
+                    Cell("estimate", _plain(one["spent"])),
+                    Cell("estimate", _plain(one["left"])),
+                    Cell("estimate", grouped(one["queries"])),
+                    Cell("none")
+                    if one["most_queries"] is None
+                    else Cell("estimate", grouped(one["most_queries"])),
+                ],
+            )
+            for one in section["analysts"]
+        ]
+        keys = ("analyst", "limit", "spent", "can", "queries", "most")
+        heads = [say(f"ledger.head.{key}") for key in keys]
+        parts: list[Part] = [Table(say("ledger.who"), heads, analysts)]
+        if section["problems"]:
+            parts.insert(0, Bullets(section["problems"]))
+        parts.append(Folded(say("ledger.account"), [Facts(rows)]))
+        return Section("exposed", say("ledger.who"), say("ledger.who.note"), parts, say("nav.who"))
+
+    def _amount(self, charge: Json) -> str:
+        return f"{say('ledger.rule.' + self.section['rule'])} {_plain(charge)}"
+
+
+def _plain(charge: Json) -> str:
+    delta = f", delta {charge['delta']:.3g}" if charge["delta_units"] else ""
+    return f"{charge['amount']:.6g}{delta}"
+
+
+def _mechanism_svg(section: Json) -> str:
+    with plain_style():
+        slots = Slots()
+        figure = _mechanism_figure(section, slots)
+        label = say("mechanism.chart.label", measure=section["claim"]["measure"])
+        return inline(figure, "mechanism-", label, slots)
+
+
+def _mechanism_figure(section: Json, slots: Slots) -> Figure:
+    """Limit and observed value of every pair; a line at the claim."""
+    pairs, claim = section["pairs"], section["claim"]
+    height = _ROW * len(pairs) + _MARGINS[2] + _MARGINS[3]
+    figure, axes = new_axes(_WIDTH, height, _MARGINS)
+    for at, one in enumerate(pairs):
+        low, value = one["limit"]["low"], one["limit"]["value"]
+        first = at == 0
+        if value is not None:
+            axes.plot([low, value], [-at, -at], color=COLOURS["before"], lw=1)
+            axes.plot(
+                [value],
+                [-at],
+                "o",
+                ms=4,
+                mfc="none",
+                color=COLOURS["before"],
+                label=say("chart.observed") if first else "",
+            )
+        label = say("chart.lower") if first else ""
+        axes.plot([low], [-at], "|", ms=11, color=COLOURS["before"], label=label)
+    if claim["value"] is not None:
+        axes.axvline(
+            claim["value"], color=COLOURS["after"], lw=1.2, ls="--", label=say("chart.claimed")
+        )
+    names = [slots.put(one["name"], 44) for one in pairs]
+    axes.set_yticks([-at for at in range(len(pairs))], names)
+    axes.set_ylim(-len(pairs) + 0.5, 0.5)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(claim["measure"])
+    legend_above(axes)
+    return figure
+
+
+def _ledger_svg(section: Json) -> str:
+    """Steps down with every answer; a step up where the budget was raised."""
+    from matplotlib.ticker import MaxNLocator
+
+    points = section["burn"]
+    asked = [one["queries"] for one in points]
+    with plain_style():
+        figure, axes = new_axes(620.0, 250.0, (60.0, 14.0, 12.0, 42.0))
+        for key, colour, dashes in (("budget", "muted", "dashed"), ("left", "before", "solid")):
+            axes.step(
+                asked,
+                [one[key]["amount"] for one in points],
+                where="post",
+                color=COLOURS[colour],
+                lw=1.5,
+                dashes=DASHES[dashes],
+                label=say(f"ledger.head.{key}").lower(),
+            )
+        axes.set_xlim(0, max([*asked, 1]))
+        axes.set_ylim(0, 1.08 * max(one["budget"]["amount"] for one in points))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel(say("ledger.head.paid").lower())
+        axes.set_ylabel(say("ledger.rule." + section["rule"]))
+        legend(axes)
+        return inline(figure, "ledger-", say("ledger.chart"))

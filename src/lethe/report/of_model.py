@@ -1,0 +1,384 @@
+"""What the report says of a trained model: membership of records and of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lethe.report.catalogue import say
+from lethe.report.epsilons import epsilon_chart
+from lethe.report.figures import class_chart, roc_chart, t_chart
+from lethe.report.first_screen import (
+    Room,
+    Utility,
+    Worst,
+    baseline_of,
+    interval_sentence,
+    put_forward,
+    severity_of,
+    share_sentence,
+)
+from lethe.report.numbers import Cell, amount, fixed, grouped, number, percent, share, share_words
+from lethe.report.sections import Bullets, Chart, Folded, Part, Row, Section, Table, Words, personal
+from lethe.report.severity import advantage, severity
+
+Json = Mapping[str, Any]
+
+_MOST_CLASSES, _MOST_EXPOSED = 500, 100
+
+
+class Model(Room):
+    """A trained model, or scores of one."""
+
+    kind = "kind.model"
+    glossary = ("member", "tpr", "fpr", "auc", "tau", "t", "shadow")
+
+    def __init__(self, document: Json) -> None:
+        super().__init__(document)
+        self.base = baseline_of(document)
+        self.best = put_forward(document)
+        self.fpr = next(filter(None, map(risk_fpr, document["candidates"])), None)
+        self.risk_head = "risk.recognised" if self.fpr else "risk.auc"
+
+    @property
+    def chance(self) -> float:
+        return self.fpr or 0.5
+
+    def worst(self, candidate: Json | None) -> Worst:
+        if candidate is None:
+            return Worst(say("model.nothing"), say("unmeasured"), "", "", "")
+        found = self.share_of(candidate)
+        value, _, chance = share_sentence(found, self.chance)
+        if not value or found is None:
+            reason = (found or {}).get("refused", "")
+            return Worst(say("model.refused"), say("unmeasured"), "", str(reason), "")
+        level = severity_of(self, candidate)
+        key = "model.none" if level == "not-above-chance" else "model.headline"
+        if self.fpr is None:
+            key = "model.auc"
+        detail = [interval_sentence(self.document, found)]
+        if self.fpr:
+            detail.append(say("model.at", fpr=share_words(self.fpr)))
+        threat = self.document["threat_model"]
+        group, group_level = self._group(candidate)
+        return Worst(
+            say(key, value=value, chance=chance),
+            say("model.short", value=value),
+            say("model.by", access=_first_part(threat["access"]), budget=threat["budget"]),
+            ", ".join(text for text in detail if text) + ".",
+            level,
+            group,
+            group_level,
+        )
+
+    def _group(self, candidate: Json) -> tuple[str, str]:
+        """The most exposed 1 % of records, where they stand out."""
+        auc = (candidate.get("vulnerability") or {}).get("top_auc") or {}
+        if auc.get("value") is None or auc.get("low") is None or auc["low"] <= 0.5:
+            return "", ""
+        level = severity(advantage(auc), 0.0)
+        if auc["low"] > 0.99:
+            return say("model.group.certain", level=say(f"level.{level}").lower()), level
+        ends = {key: f"{auc[key]:.2f}" for key in ("value", "low", "high")}
+        return say("model.group", level=say(f"level.{level}").lower(), **ends), level
+
+    def released(self) -> tuple[str, list[str]]:
+        data, subject = self.document["data"], self.document["subject"]
+        records = data.get("pool", data.get("records"))
+        task = say(f"model.task.{data.get('task', 'any')}")
+        large = say("model.released", task=task, n=grouped(records)) if records else task
+        lines = []
+        if "classes" in data:
+            lines.append(say("model.classes", n=grouped(len(data["classes"]))))
+        if subject.get("parameters"):
+            lines.append(say("model.parameters", n=grouped(subject["parameters"])))
+        people = data.get("pool_people", data.get("people"))
+        if people:
+            lines.append(say("model.people", n=grouped(people)))
+        return large, lines
+
+    def attacks(self) -> Sequence[Part]:
+        rows = self._attack_rows(self.base or self.best)
+        parts: list[Part] = [*_some(roc_chart(self.base, self.best))]
+        if rows:
+            parts.append(Table(say("model.rates"), self._rate_heads(), rows))
+        folded: list[Part] = [
+            Table(one["name"], self._rate_heads(), self._attack_rows(one))
+            for one in self.document["candidates"]
+            if one is not self.base and one.get("attacks")
+        ]
+        if folded:
+            parts.append(Folded(say("model.rates.others"), folded))
+        return parts
+
+    def _rates(self) -> list[str]:
+        """Every FPR that some attack was read at, the largest first."""
+        seen = {
+            fpr
+            for candidate in self.document["candidates"]
+            for attack in (candidate.get("attacks") or {}).values()
+            for fpr in attack["tpr"]
+        }
+        return sorted(seen, key=lambda fpr: -float(fpr))
+
+    def _rate_heads(self) -> list[str]:
+        rates = [say("model.tpr_at", fpr=percent(float(fpr))) for fpr in self._rates()]
+        return [say("attack"), *rates, "AUC"]
+
+    def _attack_rows(self, candidate: Json | None) -> list[Row]:
+        titles = {attack["name"]: attack["title"] for attack in self.document["attacks"]}
+        rows: list[Row] = []
+        for name, attack in ((candidate or {}).get("attacks") or {}).items():
+            cells: list[Cell | str] = [self._rate(attack, fpr) for fpr in self._rates()]
+            rows.append((titles.get(name, name), [*cells, plain_auc(attack["auc"])]))
+        return rows
+
+    @staticmethod
+    def _rate(attack: Json, fpr: str) -> Cell:
+        """A TPR, with the FPR really used where tied scores keep it below the budget."""
+        cell, realised = share(attack["tpr"].get(fpr)), attack["realised_fpr"].get(fpr)
+        if realised is None or abs(realised - float(fpr)) <= 0.05 * float(fpr):
+            return cell
+        return Cell(cell.kind, cell.value, f"{cell.interval}, FPR {share_words(realised)}")
+
+    def exposed(self) -> Section:
+        parts: list[Part] = [*_some(t_chart(self.base, self.best))]
+        listed = [one for one in self.document["candidates"] if one.get("vulnerability")]
+        if listed:
+            heads = ("t.max", "t.top", "t.auc", "t.tracked")
+            rows = [(one["name"], _vulnerability(one["vulnerability"])) for one in listed]
+            note = say("t.note", selection=listed[0]["vulnerability"]["selection"])
+            parts.append(
+                Table(say("t.table"), [say("options.option"), *map(say, heads)], rows, note)
+            )
+        parts += self._groups()
+        parts += self._listed()
+        group = self._group(self.base)[0] if self.base else ""
+        return Section(
+            "exposed", say("exposed.title"), group or say("model.no_group"), parts, say("nav.who")
+        )
+
+    def _groups(self) -> list[Part]:
+        base: Json = self.base or {}
+        parts: list[Part] = []
+        if found := base.get("persons"):
+            heads = [say("model.tpr_at", fpr=percent(float(fpr))) for fpr in found["tpr"]]
+            cells = [*map(share, found["tpr"].values()), plain_auc(found["auc"])]
+            note = say(
+                "persons.note",
+                several=grouped(found["with_several_records"]),
+                n=grouped(found["persons"]),
+                most=grouped(found["most_records"]),
+            )
+            heads = [say("attack"), *heads, "AUC"]
+            parts.append(Table(say("persons.table"), heads, [(found["attack"], cells)], note))
+        tables: list[Part] = [_slice(entry) for entry in base.get("slices") or ()]
+        if tables:
+            parts.append(Folded(say("slices.title"), [Words(say("slices.note")), *tables]))
+        return parts
+
+    def _listed(self) -> list[Part]:
+        records = self.document["records"]
+        if not records["kept"]:
+            return [Words(say("exposed.not_kept"), "note")]
+        rows: list[Row] = []
+        for one in records["exposed"][:_MOST_EXPOSED]:
+            interval = {key: one.get(key) for key in ("low", "high")}
+            weight = "–" if one.get("weight") is None else fixed(one["weight"], 3)
+            cells: list[Cell | str] = [
+                str(one.get("label", "–")),
+                amount({"value": one.get("t"), **interval}),
+                plain_auc(
+                    {
+                        "value": one.get("auc"),
+                        "low": one.get("auc_low"),
+                        "high": one.get("auc_high"),
+                    }
+                ),
+                Cell("estimate", weight),
+            ]
+            rows.append((str(one.get("id", "–")), cells))
+        heads = [say(f"exposed.{key}") for key in ("record", "label", "t", "auc", "weight")]
+        return personal(say("exposed.list"), say("exposed.personal"), heads, rows)
+
+    def options(self) -> Sequence[Part]:
+        parts: list[Part] = []
+        listed = [one for one in self.document["candidates"] if one.get("moved")]
+        if listed:
+            heads = [say(f"moved.{key}") for key in ("records", "change", "newly", "words")]
+            rows = [
+                (
+                    one["name"],
+                    [
+                        Cell("estimate", grouped(one["moved"]["records"])),
+                        amount(one["moved"]["mean_change"]),
+                        Cell("estimate", grouped(one["moved"]["newly_exposed"])),
+                        one["moved"]["words"],
+                    ],
+                )
+                for one in listed
+            ]
+            table = Table(say("moved.table"), [say("options.option"), *heads], rows)
+            parts.append(Folded(say("moved.title"), [Words(say("moved.note")), table]))
+        parts += [self._stops(one) for one in self.document["candidates"] if one.get("stops")]
+        parts += self._f1()
+        parts += self._classes()
+        for at, one in enumerate(self.document["candidates"]):
+            if one.get("epsilons"):
+                chart = epsilon_chart(one["name"], one["epsilons"], at)
+                parts.append(Folded(say("epsilons.title", name=one["name"]), chart))
+        return parts
+
+    def _stops(self, candidate: Json) -> Part:
+        utility, stops = Utility(self.document), candidate["stops"]
+        titles = {attack["name"]: attack["title"] for attack in self.document["attacks"]}
+        best = candidate["settings"]["epochs"]
+        rows = [
+            (
+                f"{one['epochs']}{' ' + say('stops.best') if one['epochs'] == best else ''}",
+                [
+                    share(one["risk"]),
+                    utility.cell(one["utility"]),
+                    utility.loss_cell(one["utility_loss"]),
+                ],
+            )
+            for one in stops
+        ]
+        heads = [say("stops.epoch"), say(self.risk_head), utility.name]
+        attack = stops[0]["attack"]
+        note = say(
+            "stops.note",
+            full=candidate["settings"]["full_epochs"],
+            attack=titles.get(attack, attack),
+            n=len(stops),
+        )
+        title = say("stops.title", name=candidate["name"])
+        heads.append(utility.lost)
+        return Folded(title, [Table(title, heads, rows, note)])
+
+    def _f1(self) -> list[Part]:
+        known = [one for one in self.document["candidates"] if one.get("f1")]
+        if not known:
+            return []
+        first = known[0]["f1"]
+        blind = [(f"{one['name']} (blind)", one) for one in first.get("blind", ())]
+        rows = [*((one["name"], one["f1"]) for one in known), *blind]
+        keys = ("weighted", "macro", "weighted_lost", "macro_lost")
+        heads = [say(f"f1.{key}") for key in keys]
+        note = say("f1.note", classes=grouped(first["classes"]))
+        if first["classes_not_measured"]:
+            note += " " + say("f1.missing", n=grouped(first["classes_not_measured"]))
+        tables = [
+            Table(
+                say("f1.all"),
+                [say("options.option"), *heads],
+                [(name, [share(one.get(key)) for key in keys]) for name, one in rows],
+                note,
+            )
+        ]
+        for one in known:
+            quarters = one["f1"]["quarters"]
+            parts = [say(f"f1.{key}") for key in ("sizes", "classes", "held_out", *keys)]
+            made = [(row["name"], _quarter(row, keys)) for row in quarters]
+            tables.append(
+                Table(say("f1.by_size", name=one["name"]), [say("classes"), *parts], made)
+            )
+        return [tables[0], Folded(say("f1.title"), tables[1:])]
+
+    def _classes(self) -> list[Part]:
+        listed = [one for one in self.document["candidates"] if one.get("per_class")]
+        if not listed:
+            return []
+        shown = [one for one in listed if one in (self.base, self.best)] or listed[:1]
+        parts: list[Part] = [*_some(class_chart(self.base or listed[0], self.best))]
+        parts += [self._class_table(one) for one in shown]
+        if left := len(listed) - len(shown):
+            parts.append(Words(say("classes.left", n=left), "note"))
+        return [Folded(say("classes.title"), parts)]
+
+    def _class_table(self, candidate: Json) -> Part:
+        utility, rows = Utility(self.document), candidate["per_class"]
+        smallest = sorted(range(len(rows)), key=lambda at: (rows[at]["records"], at))
+        kept = [rows[at] for at in sorted(smallest[:_MOST_CLASSES])]
+        columns: list[tuple[str, Any]] = [
+            ("classes.records", lambda row: Cell("estimate", grouped(row["records"]))),
+            ("classes.utility", lambda row: utility.cell(row["utility"])),
+        ]
+        if any(row.get("utility_loss") for row in kept):
+            columns.append(("classes.lost", lambda row: utility.loss_cell(row.get("utility_loss"))))
+        if any("mean_weight" in row for row in kept):
+            columns.append(("classes.weight", lambda row: number(row.get("mean_weight"))))
+        if any("tpr" in row for row in kept):
+            columns.append(("classes.tpr", lambda row: share(row.get("tpr"))))
+        made = [(str(row["class"]), [cell(row) for _, cell in columns]) for row in kept]
+        heads = [say("classes.class"), *(say(key) for key, _ in columns)]
+        left = len(rows) - len(kept)
+        note = say("classes.more", n=grouped(left)) if left else ""
+        return Table(say("classes.of", name=candidate["name"]), heads, made, note)
+
+
+def risk_fpr(candidate: Json) -> float | None:
+    """The FPR at which the candidate's risk was read, if it is such a rate at all."""
+    for quantity, measured in candidate["measures"].items():
+        if quantity.startswith("tpr@") and measured is not None and measured == candidate["risk"]:
+            return float(quantity.removeprefix("tpr@"))
+    return None
+
+
+def plain_auc(found: Json | None) -> Cell:
+    """An AUC for a table: no share, three digits."""
+    if found is None or found.get("value") is None and "refused" not in found:
+        return Cell("none")
+    if "refused" in found:
+        return Cell("refused", reason=str(found["refused"]))
+    ends = [None if found[key] is None else f"{found[key]:.3f}" for key in ("low", "high")]
+    return Cell("estimate", f"{found['value']:.3f}", f"{ends[0]} to {ends[1]}" if all(ends) else "")
+
+
+def _vulnerability(found: Json) -> list[Cell | str]:
+    tracked = found.get("baseline_records_t", found["top_t"])
+    return [
+        amount(found["max_t"]),
+        amount(found["top_t"]),
+        plain_auc(found["top_auc"]),
+        amount(tracked),
+    ]
+
+
+def _slice(entry: Json) -> Part:
+    """Rates of the groups by one column."""
+    title = say("slices.table", column=entry["column"])
+    if entry.get("refused"):
+        return Bullets([f"{title}: {entry['refused']}"])
+    rows = []
+    for row in entry.get("slices", ()):
+        p = row["p"]
+        told = "–" if p is None else "below 0.001" if p < 0.001 else fixed(p, 3)
+        cells: list[Cell | str] = [
+            Cell("estimate", grouped(row["records"])),
+            share(row["tpr"]),
+            share(row["fpr"]),
+            plain_auc(row["auc"]),
+            amount(row.get("t")),
+            Cell("estimate", told),
+        ]
+        rows.append((str(row["name"]), cells))
+    keys = ("records", "tpr", "fpr", "auc", "t", "p")
+    heads = [str(entry["column"]), *(say(f"slices.{key}") for key in keys)]
+    note = say("slices.threshold", attack=entry["attack"], fpr=percent(entry["fpr"]))
+    return Table(title, heads, rows, note)
+
+
+def _quarter(row: Json, keys: Sequence[str]) -> list[Cell | str]:
+    ends = (grouped(row["smallest"]), grouped(row["largest"]))
+    sizes = ends[0] if ends[0] == ends[1] else " to ".join(ends)
+    counts = [Cell("estimate", grouped(row[key])) for key in ("classes", "held_out")]
+    return [Cell("estimate", sizes), *counts, *(share(row.get(key)) for key in keys)]
+
+
+def _first_part(text: str) -> str:
+    return text.split(";")[0]
+
+
+def _some(chart: Chart | None) -> list[Chart]:
+    return [] if chart is None else [chart]

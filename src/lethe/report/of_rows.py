@@ -1,0 +1,489 @@
+"""What the report says of released rows: a table, records of facts, synthetic rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lethe.report.catalogue import say
+from lethe.report.first_screen import (
+    Room,
+    Worst,
+    interval_sentence,
+    severity_of,
+    share_sentence,
+)
+from lethe.report.numbers import (
+    Cell,
+    amount,
+    facts,
+    fixed,
+    grouped,
+    number,
+    percent,
+    share,
+    share_words,
+    significant,
+)
+from lethe.report.sections import Facts, Folded, Part, Row, Section, Table, Words, personal
+from lethe.report.table_figures import table_charts
+
+Json = Mapping[str, Any]
+
+
+class _Rows(Room):
+    """What the three kinds share: the list of exposed people, and charts by name."""
+
+    headline = ""
+
+    def __init__(self, document: Json) -> None:
+        super().__init__(document)
+        self.section = document["table"]
+        self.charts = {chart.name: chart for chart in table_charts(self.section)}
+
+    def _drawn(self, *names: str) -> list[Part]:
+        return [self.charts[name] for name in names if name in self.charts]
+
+    def _worst(self, candidate: Json | None, by: str, detail: str, **values: Any) -> Worst:
+        found = None if candidate is None else self.share_of(candidate)
+        value, _, chance = share_sentence(found, self.chance)
+        if candidate is None or found is None or not value:
+            reason = str((found or {}).get("refused", ""))
+            return Worst(say("rows.refused"), say("unmeasured"), by, reason, "")
+        level = severity_of(self, candidate)
+        key = f"{self.headline}.none" if level == "not-above-chance" else self.headline
+        interval = interval_sentence(self.document, found)
+        said = ". ".join(text.rstrip(".") for text in (interval, detail) if text)
+        return Worst(
+            say(key, value=value, chance=chance, **values),
+            say(f"{self.headline}.short", value=value),
+            by,
+            f"{said}." if said else "",
+            level,
+        )
+
+    def _people(self) -> list[Part]:
+        """The most exposed people; personal data, only where it was asked for."""
+        records = self.document["records"]
+        if not records["kept"]:
+            return [Words(say("exposed.not_kept"), "note")]
+        if not records["exposed"]:
+            return []
+        keys = [key for key in records["exposed"][0] if key not in ("rank", "id")]
+        rows = [(str(row["id"]), [_plain(row[key]) for key in keys]) for row in records["exposed"]]
+        heads = [say("exposed.person"), *(key.replace("_", " ") for key in keys)]
+        return personal(say("exposed.list"), say("exposed.personal"), heads, rows)
+
+
+class Quasi(_Rows):
+    """A table with quasi-identifiers."""
+
+    kind = "kind.table"
+    risk_head = "risk.linked"
+    headline = "table.headline"
+    glossary = ("quasi", "class", "l_t", "three")
+
+    def criterion(self, attack: str) -> str:
+        words = {"classes": "singling", "subsets": "singling", "homogeneity": "inference"}
+        return words.get(attack, "inference" if "knowledge" in attack else "linking")
+
+    @property
+    def chance(self) -> float:
+        return 1 / self.section["rows"] if self.section["rows"] else 0.0
+
+    def worst(self, candidate: Json | None) -> Worst:
+        section = self.section
+        unique, detail = section["anonymity"]["unique"]["value"], []
+        if unique is not None:
+            detail.append(say("table.unique", value=share_words(unique)))
+        certain = (candidate or {}).get("certain")
+        if certain and certain.get("value"):
+            value = share_words(certain["value"])
+            detail.append(say("table.certain", value=value, secret=section["sensitive"]))
+        return self._worst(
+            candidate, say("table.by"), ", ".join(detail), quasi=", ".join(section["quasi"])
+        )
+
+    def released(self) -> tuple[str, list[str]]:
+        section = self.section
+        lines = [say("table.quasi", names=", ".join(section["quasi"]))]
+        if section["sensitive"]:
+            lines.append(say("table.secret", name=section["sensitive"]))
+        return say("table.released", n=grouped(section["rows"])), lines
+
+    def attacks(self) -> Sequence[Part]:
+        found, section = self.section["anonymity"], self.section
+        rows = [
+            (say("table.row.classes"), grouped(found["classes"])),
+            (say("table.row.k"), grouped(found["k"])),
+            (say("table.row.prosecutor"), share_words(found["prosecutor"], 3)),
+            (say("table.row.marketer"), _text(found["marketer"])),
+            (say("table.row.unique"), _text(found["unique"])),
+            *((say("table.row.below", k=k), _text(one)) for k, one in found["below"].items()),
+        ]
+        if "journalist" in section:
+            told = section["journalist"]
+            rows += [
+                (say("table.row.journalist"), share_words(told["highest"], 3)),
+                (say("table.row.journalist_mean"), _text(told["mean"])),
+                (say("table.row.journalist_unique"), _text(told["unique"])),
+            ]
+        if population := section.get("population"):
+            if "refused" in population:
+                rows.append((say("table.row.population"), str(share(population))))
+            else:
+                people = grouped(population["people"])
+                for key in ("of_uniques", "of_rows"):
+                    label = say(f"table.row.{key}", model=population["model"], people=people)
+                    rows.append((label, str(share(population[key]))))
+        folded: list[Part] = [Facts(rows), *self._drawn("sizes")]
+        return [*self._drawn("columns"), self._subsets(), Folded(say("table.classes"), folded)]
+
+    def _subsets(self) -> Table:
+        found = self.section["uniqueness"]
+        rows = [
+            (", ".join(one["columns"]), [Cell("estimate", m), share(one["unique"])])
+            for m, listed in found["subsets"].items()
+            for one in listed[:5]
+        ]
+        heads = [say(f"table.head.{key}") for key in ("columns", "many", "unique")]
+        return Table(say("table.subsets"), heads, rows, say("table.subsets.note"))
+
+    def exposed(self) -> Section:
+        parts: list[Part] = []
+        lead = say("table.exposed", value=_text(self.section["anonymity"]["unique"]))
+        if "disclosure" in self.section:
+            told, varied = self.section["disclosure"], self.section["diversity"]
+            rows = [
+                (
+                    say("table.ruled_out", j=j),
+                    [share(told["certain"][j]), share(told["guessed"][j])],
+                )
+                for j in told["certain"]
+            ]
+            heads = [say(f"table.head.{key}") for key in ("others", "certain", "guessed")]
+            title = say("table.disclosure", secret=self.section["sensitive"])
+            parts.append(Table(title, heads, rows, say("table.disclosure.note")))
+            lines = [
+                (say("table.row.blind"), _text(told["blind"])),
+                (say("table.row.l"), grouped(varied["distinct_l"])),
+                (say("table.row.entropy"), fixed(varied["entropy_l"], 3)),
+                (say("table.row.t", distance=varied["distance"]), fixed(varied["t"], 4)),
+                (say("table.row.alpha"), share_words(varied["alpha"], 3)),
+            ]
+            parts.append(Folded(say("table.diversity"), [Facts(lines)]))
+        return Section(
+            "exposed", say("exposed.title"), lead, [*parts, *self._people()], say("nav.who")
+        )
+
+    def options(self) -> Sequence[Part]:
+        listed, secret = self.document["candidates"], self.section["sensitive"]
+        columns: list[tuple[str, Callable[[Json], Cell | str]]] = [
+            ("k", lambda one: number(one["k"], 9)),
+            ("released", lambda one: Cell("estimate", grouped(one["released"]))),
+            ("unique", lambda one: share(one["unique"])),
+            ("changed", lambda one: share(one["risk_change"])),
+        ]
+        if any("journalist" in one for one in listed):
+            columns.append(("journalist", lambda one: share(one.get("journalist"))))
+            columns.append(("mean", lambda one: share(one.get("population_marketer"))))
+        if secret:
+            columns.append(("certain", lambda one: share(one["certain"])))
+            columns.append(("guessed", lambda one: share(one["guessed"])))
+            columns.append(("t", lambda one: number(one.get("t"))))
+        notes = [say("table.options.secret")] * bool(secret)
+        if any(one["guarantee"]["proven"] for one in listed):
+            notes.append(say("table.options.synthetic"))
+        title = say("table.options")
+        table = _columns(title, listed, "table.head.", columns, " ".join(notes))
+        return [Folded(title, [table])]
+
+
+class Records(_Rows):
+    """Facts of people about items."""
+
+    kind = "kind.records"
+    risk_head = "risk.identified"
+    headline = "records.headline"
+    glossary = ("scoreboard", "eccentricity", "control")
+
+    def criterion(self, attack: str) -> str:
+        return "linking"
+
+    @property
+    def chance(self) -> float:
+        return 1 / self.section["people"] if self.section["people"] else 0.0
+
+    def worst(self, candidate: Json | None) -> Worst:
+        attack = ((candidate or {}).get("risk_from") or {}).get("attack") or ""
+        known = attack.split(", ", 1)[1] if ", " in attack else attack
+        half, detail = self.section["needed"].get("half"), ""
+        if half is not None:
+            detail = say("records.half", n=half)
+        by = say("records.by", attack=attack) if attack else ""
+        return self._worst(candidate, by, detail, known=known)
+
+    def released(self) -> tuple[str, list[str]]:
+        section = self.section
+        large = say("records.released", n=grouped(section["facts"]))
+        people, items = grouped(section["people"]), grouped(section["items"])
+        return large, [say("records.people", people=people, items=items)]
+
+    def attacks(self) -> Sequence[Part]:
+        section, phi = self.section, f"{self.section['phi']:g}"
+        rows = [
+            (
+                one["name"],
+                [
+                    one["attacker"],
+                    Cell("estimate", grouped(one["targets"])),
+                    *(share(one[key]) for key in _KEYS),
+                    Cell("none") if one["bits"] is None else amount(one["bits"]["gained"]),
+                ],
+            )
+            for one in section["adversaries"]
+        ]
+        keys = ("known", "attacker", "people", *_KEYS, "bits")
+        heads = [say(f"records.head.{key}", phi=phi) for key in keys]
+        table = Table(say("records.adversaries"), heads, rows, say("records.note", phi=phi))
+        published = [
+            (
+                say("records.facts", n=one["facts"]),
+                [Cell("estimate", str(one["days"])), Cell("estimate", percent(one["top_1"]))],
+            )
+            for one in section["published"]
+        ]
+        heads = [say(f"records.head.{key}") for key in ("known", "days", "top_1")]
+        folded: list[Part] = [table, *self._drawn("thresholds")]
+        if section["false_matches"] is not None:
+            folded.append(self._calibrated())
+        note = say("records.published.note", people=grouped(section["people"]))
+        folded.append(Table(say("records.published"), heads, published, note))
+        return [*self._drawn("facts"), Folded(say("records.adversaries"), folded)]
+
+    def _calibrated(self) -> Table:
+        found = [one for one in self.section["adversaries"] if "refused" not in one["calibrated"]]
+        keys = ("match", "abstention", "false_match")
+        rows = [
+            (
+                one["name"],
+                [
+                    one["attacker"],
+                    Cell("estimate", f"{one['calibrated']['phi']:.3g}"),
+                    *(share(one["calibrated"][key]) for key in keys),
+                ],
+            )
+            for one in found
+        ]
+        every = self.section["adversaries"]
+        refused = sorted({one["calibrated"].get("refused", "") for one in every} - {""})
+        note = say("records.calibrated.note", rate=percent(self.section["false_matches"]))
+        heads = [
+            say(f"records.head.{key}", phi=say("records.there"))
+            for key in ("known", "attacker", "phi", *keys)
+        ]
+        return Table(say("records.calibrated"), heads, rows, " ".join([note, *refused]))
+
+    def exposed(self) -> Section:
+        section, parts = self.section, self._people()
+        lead = say("records.exposed", n=section["needed"].get("half") or "–")
+        if section["worst"]:
+            rows = [
+                (k, [share(one), share(section["unicity"].get(k))])
+                for k, one in section["worst"].items()
+            ]
+            heads = [say(f"records.head.{key}") for key in ("items", "most", "random")]
+            parts.insert(0, Table(say("records.worst"), heads, rows, say("records.worst.note")))
+        if section["auxiliary"] is not None:
+            parts.append(Folded(say("records.auxiliary"), self._auxiliary(section["auxiliary"])))
+        return Section("exposed", say("exposed.title"), lead, parts, say("nav.who"))
+
+    def _auxiliary(self, found: Json) -> list[Part]:
+        known = found["known_pairs"]
+        lines = [
+            (say("auxiliary.table"), found["name"]),
+            (say("auxiliary.people"), grouped(found["people"])),
+            (say("auxiliary.items"), grouped(found["shared_items"])),
+            (say("auxiliary.shared"), grouped(found["people_with_a_shared_item"])),
+            (say("auxiliary.known"), say("not_told") if known is None else grouped(known)),
+        ]
+        if (clear := found["clear"]) is not None:
+            label = say("auxiliary.clear", phi=f"{clear['eccentricity']:.3g}")
+            lines.append((label, say("auxiliary.after", n=grouped(clear["known_pairs"]))))
+        rows = [(one["name"], _sure(one)) for one in found["attackers"]]
+        if found["together"] is not None:
+            cells = [Cell("none"), *_answers(found["together"])]
+            rows.append((say("auxiliary.together"), cells))
+        rows += [
+            (
+                say("auxiliary.compared", name=one["name"]),
+                [Cell("estimate", "1.5"), *_answers(one["compared"])],
+            )
+            for one in found["attackers"]
+        ]
+        keys = ("attacker", "phi", "named", "pairs", "others")
+        heads = [say(f"auxiliary.head.{key}") for key in keys]
+        note = say("auxiliary.note") + (f" {say('auxiliary.outside')}" if known is not None else "")
+        parts: list[Part] = [Facts(lines), Table(say("records.auxiliary"), heads, rows, note)]
+        parts += self._drawn("auxiliary")
+        if found["curve"] is None:
+            answered = [(f"{one['phi']:g}", [share(one["share"])]) for one in found["answered"]]
+            heads = [say(f"auxiliary.head.{key}") for key in ("phi", "named")]
+            return [*parts, Table(say("auxiliary.curve"), heads, answered)]
+        rates = ("recall", "precision", "wrong", "false_match")
+        points = [
+            (f"{point['phi']:g}", [share(point[key]) for key in rates]) for point in found["curve"]
+        ]
+        heads = [say(f"auxiliary.head.{key}") for key in ("phi", *rates)]
+        return [*parts, Table(say("auxiliary.curve"), heads, points)]
+
+    def options(self) -> Sequence[Part]:
+        columns: list[tuple[str, Callable[[Json], Cell | str]]] = [
+            *(
+                (key, lambda one, key=key: Cell("estimate", grouped(one[key])))
+                for key in ("facts", "people", "records")
+            ),
+            ("changed", lambda one: share(one["risk_change"])),
+            ("exposed", lambda one: share(one["exposed"])),
+            ("right", lambda one: _share(one["exposed_where_right"])),
+            ("match", lambda one: share(one["match"])),
+            ("false_match", lambda one: share(one["false_match"])),
+        ]
+        title, listed = say("table.options"), self.document["candidates"]
+        note = say("records.options.note")
+        return [Folded(title, [_columns(title, listed, "records.option.", columns, note)])]
+
+
+class Synthetic(_Rows):
+    """Synthetic rows against the rows they were made from."""
+
+    kind = "kind.synthetic"
+    risk_head = "risk.excess"
+    headline = "synthetic.headline"
+    glossary = ("singling", "control")
+
+    def criterion(self, attack: str) -> str:
+        if attack.startswith("linkability"):
+            return "linking"
+        return "inference" if attack.startswith("inference") else "singling"
+
+    def worst(self, candidate: Json | None) -> Worst:
+        attack = ((candidate or {}).get("risk_from") or {}).get("attack") or ""
+        by = say("synthetic.by", attack=attack) if attack else ""
+        return self._worst(candidate, by, say("synthetic.excess"))
+
+    def released(self) -> tuple[str, list[str]]:
+        rows = self.section["rows"]
+        large = say("synthetic.released", n=grouped(rows["synthetic"]))
+        counts = {key: grouped(rows[key]) for key in ("original", "control") if key in rows}
+        return large, [say("synthetic.made", **counts)] if len(counts) == 2 else []
+
+    def attacks(self) -> Sequence[Part]:
+        keys = ("main", "control", "baseline", "excess")
+        heads = [say(f"synthetic.head.{key}") for key in ("attack", *keys, "works")]
+        table = Table(
+            say("synthetic.table"),
+            heads,
+            self._rates(self.section["attacks"], keys),
+            say("synthetic.note"),
+        )
+        leaky = Table(
+            say("synthetic.leaky"),
+            heads,
+            self._rates(self.section["leaky"], keys),
+            say("synthetic.leaky.note"),
+        )
+        return [*self._drawn("rates"), table, Folded(say("synthetic.leaky"), [leaky])]
+
+    @staticmethod
+    def _rates(attacks: Sequence[Json], keys: Sequence[str]) -> list[Row]:
+        return [
+            (
+                one["name"]
+                if one.get("powered", True)
+                else say("synthetic.underpowered", name=one["name"]),
+                [*(share(one[key]) for key in keys), say("yes" if one["works"] else "no")],
+            )
+            for one in attacks
+        ]
+
+    def exposed(self) -> Section:
+        section = self.section
+        lines = [*facts(section["rows"])]
+        copied = {one["name"]: one for one in section["attacks"]}
+        for name in ("identical, synthetic rows", "identical, original rows"):
+            if name in copied:
+                key = "synthetic.copies" if "synthetic" in name else "synthetic.copied"
+                lines.append((say(key), _text(copied[name]["main"])))
+                lines.append((say("synthetic.of_control"), _text(copied[name]["control"])))
+        if (near := section.get("distances")) is not None:
+            for key in ("original", "control", "change"):
+                lines.append((say(f"synthetic.near.{key}"), str(amount(near[key]))))
+        parts: list[Part] = [Facts(lines), *self._people()]
+        return Section(
+            "exposed", say("exposed.title"), say("synthetic.exposed"), parts, say("nav.who")
+        )
+
+
+_KEYS = ("top_1", "match", "precision", "abstention", "false_match")
+
+
+def rows_room(document: Json) -> Room:
+    """The room of a document about rows."""
+    kinds: dict[str, Callable[[Json], Room]] = {
+        "quasi": Quasi,
+        "records": Records,
+        "synthetic": Synthetic,
+    }
+    return kinds[document["table"]["kind"]](document)
+
+
+def _columns(
+    title: str,
+    candidates: Sequence[Json],
+    prefix: str,
+    columns: Sequence[tuple[str, Callable[[Json], Cell | str]]],
+    note: str,
+) -> Table:
+    """A row for each candidate, a column for each reading of it."""
+    heads = [say("options.option"), *(say(prefix + key) for key, _ in columns)]
+    rows = [(one["name"], [read(one) for _, read in columns]) for one in candidates]
+    return Table(title, heads, rows, note)
+
+
+def _text(found: Json) -> str:
+    return str(share(found))
+
+
+def _share(value: float | None) -> Cell:
+    return Cell("none") if value is None else Cell("estimate", share_words(value, 3))
+
+
+def _plain(value: Any) -> Cell | str:
+    if isinstance(value, bool):
+        return say("yes" if value else "no")
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    return Cell("estimate", grouped(value) if isinstance(value, int) else significant(value))
+
+
+def _sure(attacker: Json) -> list[Cell | str]:
+    calibrated = attacker["calibrated"]
+    first = calibrated["refused"] if "refused" in calibrated else f"{calibrated['phi']:.3g}"
+    return [first, *_answers(attacker["sure"])]
+
+
+def _answers(found: Json | None) -> list[Cell | str]:
+    """Counts and totals: a record named, known pairs rightly, others named."""
+    if found is None:
+        return [say("auxiliary.silent")] * 3
+    counts = found["counts"]
+    parts = (("named", "people"), ("right", "pairs"), ("others_named", "others"))
+    return [
+        say("not_told")
+        if counts[count] is None
+        else say("auxiliary.of", n=grouped(counts[count]), total=grouped(counts[total]))
+        for count, total in parts
+    ]

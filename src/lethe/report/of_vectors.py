@@ -1,0 +1,378 @@
+"""What the report says of released representations: whose vector is it?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lethe.report.catalogue import say
+from lethe.report.embedding_figures import vector_charts, worst
+from lethe.report.first_screen import (
+    Room,
+    Worst,
+    interval_sentence,
+    severity_of,
+    share_sentence,
+)
+from lethe.report.numbers import (
+    Cell,
+    amount,
+    facts,
+    grouped,
+    number,
+    percent,
+    share,
+    share_words,
+    significant,
+)
+from lethe.report.of_model import plain_auc
+from lethe.report.sections import Chart, Facts, Folded, Part, Row, Section, Table, Words, personal
+
+Json = Mapping[str, Any]
+
+
+class Vectors(Room):
+    """Embeddings of people, of one model or of several."""
+
+    kind = "kind.vectors"
+    risk_head = "risk.identified"
+    glossary = ("gallery", "top_k", "lift", "bits", "sigma", "mu", "exceeds", "radius")
+    result_head = "vectors.head.lift"
+
+    def __init__(self, document: Json) -> None:
+        super().__init__(document)
+        self.models = document["representations"]["models"]
+        self.charts = [vector_charts(model, f"{at}-") for at, model in enumerate(self.models, 1)]
+
+    @property
+    def chance(self) -> float:
+        return 1 / int(self.document["data"]["people_in_the_attack"])
+
+    def share_of(self, candidate: Json) -> Json | None:
+        found: Json = candidate["risk"] if candidate.get("top_1") is None else candidate["top_1"]
+        return found
+
+    def result_cell(self, found: Json) -> Cell:
+        return amount(found)
+
+    def change_cell(self, found: Json | None) -> Cell:
+        return amount(found)
+
+    def criterion(self, attack: str) -> str:
+        return "linking"
+
+    def worst(self, candidate: Json | None) -> Worst:
+        found = None if candidate is None else self.share_of(candidate)
+        value, _, chance = share_sentence(found, self.chance)
+        if candidate is None or found is None or not value:
+            reason = str((found or {}).get("refused", ""))
+            return Worst(say("vectors.refused"), say("unmeasured"), "", reason, "")
+        source = candidate.get("risk_from") or {}
+        level = severity_of(self, candidate)
+        key = "vectors.none" if level == "not-above-chance" else "vectors.headline"
+        results = [one for one in source.get("results", ()) if one["valid"] and one["powered"]]
+        detail = say("vectors.among", n=len(results)) if len(results) > 1 else ""
+        said = [text for text in (interval_sentence(self.document, found), detail) if text]
+        return Worst(
+            say(key, value=value, chance=chance),
+            say("vectors.short", value=value),
+            say("vectors.by", attack=_attacker(source)),
+            ", ".join(said) + "." if said else "",
+            level,
+        )
+
+    def released(self) -> tuple[str, list[str]]:
+        data = self.document["data"]
+        sizes = " / ".join(str(size) for size in data["dimensions"].values())
+        lines = [say("vectors.people", n=grouped(data["people"]))]
+        return say("vectors.released", n=grouped(data["records"]), sizes=sizes), lines
+
+    def attacks(self) -> Sequence[Part]:
+        parts: list[Part] = []
+        for model, charts in zip(self.models, self.charts, strict=True):
+            parts += [chart for name, chart in charts.items() if name == "decay"]
+            parts.append(Folded(self._title("vectors.attacks", model), self._tables(model)))
+        if len(self.models) > 1:
+            parts.insert(0, self._side_by_side())
+        return parts
+
+    def _title(self, key: str, model: Json) -> str:
+        lead = f"{model['name']}: " if len(self.models) > 1 else ""
+        return lead + say(key)
+
+    def _tables(self, model: Json) -> list[Part]:
+        ranks = ("1", "5", "10", "20")
+        rows = [
+            (
+                one["name"],
+                [
+                    *(share(one["top"][k]) for k in ranks),
+                    amount(one["lift"]["1"]),
+                    number_of(one["mrr"]),
+                    amount(one["median_rank"]),
+                    share(one["percentile"]),
+                    amount(one["bits"]),
+                ],
+            )
+            for one in model["attacks"]
+        ]
+        keys = ("lift", "mrr", "median", "percentile", "bits")
+        heads = [say("attack"), *(f"Top-{k}" for k in ranks)]
+        heads += [say(f"vectors.head.{key}") for key in keys]
+        parts: list[Part] = [
+            Table(self._title("vectors.clean", model), heads, rows, say("vectors.clean.note"))
+        ]
+        common = sorted({int(size) for one in model["attacks"] for size in one["common"]})
+        if common:
+            rows = [
+                (one["name"], [share(one["common"].get(str(size))) for size in common])
+                for one in model["attacks"]
+            ]
+            heads = [say("attack"), *(say("vectors.size", n=grouped(size)) for size in common)]
+            parts.append(Table(self._title("vectors.common", model), heads, rows))
+        return [*parts, Facts(_controls(model), title=say("vectors.controls"))]
+
+    def _side_by_side(self) -> Table:
+        metric = self.document["representations"]["metric"]
+        rows = []
+        for model in self.models:
+            attack = next(one for one in model["attacks"] if one["name"] == metric)
+            utility = model["utility"]
+            clean = None if "refused" in utility else utility["levels"][0]["value"]
+            cells: list[Cell | str] = [
+                _attacker(model["levels"][0].get("strongest") or {}),
+                amount(worst(model["levels"][0])),
+                amount(attack["bits"]),
+                plain_auc(clean),
+                _apart(model["geometry"].get("l2") or {}),
+                model["point"]["words"],
+            ]
+            rows.append((model["name"], cells))
+        keys = ("model", "strongest", "lift", "bits", "utility", "nearest", "point")
+        heads = [say(f"vectors.head.{key}") for key in keys]
+        return Table(say("vectors.models"), heads, rows, say("vectors.models.note"))
+
+    def exposed(self) -> Section:
+        parts: list[Part] = []
+        for model in self.models:
+            spread, bits = model["exposure"]["named"], model["exposure"]["bits"]
+            edges = spread["edges"]
+            rows: list[Row] = [
+                (
+                    f"{share_words(low)} – {share_words(high)}",
+                    [Cell("estimate", grouped(count))],
+                )
+                for low, high, count in zip(edges, edges[1:], spread["counts"], strict=False)
+                if count
+            ]
+            note = say(
+                "vectors.spread.note",
+                needed=f"{model['exposure']['bits_that_name']:.2f}",
+                median=f"{bits['median']:.2f}",
+                low=f"{bits['low']:.2f}",
+                high=f"{bits['high']:.2f}",
+            )
+            heads = [say("vectors.head.named"), say("vectors.head.people")]
+            parts.append(Table(self._title("vectors.spread", model), heads, rows, note))
+        parts += self._people()
+        return Section(
+            "exposed", say("vectors.exposed"), say("vectors.exposed.lead"), parts, say("nav.who")
+        )
+
+    def _people(self) -> list[Part]:
+        records = self.document["records"]
+        if not records["kept"]:
+            return [Words(say("exposed.not_kept"), "note")]
+        rows = [
+            (
+                str(row["id"]),
+                [
+                    Cell("estimate", grouped(row["probes"])),
+                    Cell("estimate", share_words(row["named"], 3)),
+                    Cell("estimate", grouped(row["median_rank"])),
+                    number(row["bits"]),
+                ],
+            )
+            for row in records["exposed"]
+        ]
+        keys = ("person", "probes", "named", "median", "bits")
+        heads = [say(f"vectors.head.{key}") for key in keys]
+        return personal(say("exposed.list"), say("exposed.personal"), heads, rows)
+
+    def options(self) -> Sequence[Part]:
+        rule = self.document["representations"]["rule"]
+        parts: list[Part] = []
+        for model, charts in zip(self.models, self.charts, strict=True):
+            parts.append(Words(say("vectors.rule", rule=rule, result=model["point"]["words"])))
+            parts += _named(charts, "proof")
+            levels = [self._levels(model), *self._attackers(model), *self._detail(model)]
+            parts.append(Folded(self._title("vectors.noise", model), levels))
+            parts.append(
+                Folded(self._title("vectors.utility", model), self._utility(model, charts))
+            )
+            parts.append(Folded(self._title("vectors.radii", model), self._radii(model, charts)))
+        return parts
+
+    def _levels(self, model: Json) -> Table:
+        rows = []
+        for one in model["levels"]:
+            optimal = one["optimal"]
+            cells: list[Cell | str] = [
+                *(share(one["top"][k]) for k in ("1", "5", "10")),
+                amount(one["lift"]),
+                amount(worst(one)),
+                _attacker(one.get("strongest") or {}),
+                one["tier"],
+                _bound(one["bound"]),
+                _bound(None if optimal is None else optimal["high"]),
+            ]
+            rows.append((f"{one['sigma']:.4g}{'' if one['asked'] else ' ·'}", cells))
+        keys = ("lift", "lift_worst", "strongest", "tier", "bound", "optimal")
+        heads = ["sigma", "Top-1", "Top-5", "Top-10", *(say(f"vectors.head.{k}") for k in keys)]
+        return Table(self._title("vectors.levels", model), heads, rows, say("vectors.levels.note"))
+
+    def _attackers(self, model: Json) -> list[Part]:
+        asked = [level for level in model["levels"] if level["asked"]]
+        found = [{_attacker(one): one for one in level.get("attacks", [])} for level in asked]
+        names = {name: one["knows"] for level in found for name, one in level.items()}
+        rows = [
+            (
+                f"{name} ({say('vectors.knows', what=knows)})",
+                [amount(level[name]["estimate"]) if name in level else "–" for level in found],
+            )
+            for name, knows in names.items()
+        ]
+        if not rows:
+            return []
+        heads = [say("vectors.head.attacker"), *(f"sigma {one['sigma']:.4g}" for one in asked)]
+        title = self._title("vectors.attackers", model)
+        return [Table(title, heads, rows, say("vectors.attackers.note"))]
+
+    def _detail(self, model: Json) -> list[Part]:
+        """The recommended candidate of a model in one place."""
+        wanted = ("noise-recommended", f"{model['name']}: noise-recommended")
+        listed = self.document["candidates"]
+        found = next((one for one in listed if one["name"] in wanted), None)
+        if found is None:
+            return []
+        rows = [
+            (say("vectors.detail.noise"), ", ".join(" ".join(p) for p in facts(found["settings"]))),
+            (say("vectors.head.strongest"), _attacker(found.get("risk_from") or {})),
+            ("Top-1", str(share(found["top_1"]))),
+            (say("vectors.head.lift"), f"{amount(found['risk'])}, {found['tier']}"),
+            (say("vectors.head.bound"), _bound(found["bound"])),
+            (say("utility"), str(plain_auc(found["utility"]))),
+            (say("vectors.detail.lost"), str(plain_auc(found["utility_loss"]))),
+        ]
+        return [Facts(rows, title=say("vectors.detail"))]
+
+    def _utility(self, model: Json, charts: Mapping[str, Chart]) -> list[Part]:
+        found = model["utility"]
+        if "refused" in found:
+            return [Words(found["refused"], "note")]
+        rows = []
+        for one in found["levels"]:
+            smoothed = one.get("smoothed") or {}
+            cells: list[Cell | str] = [plain_auc(one["value"]), share(one["accuracy"])]
+            cells.append(number(one.get("f1")))
+            cells += [number(smoothed.get(key)) for key in ("brier", "log_loss", "ece")]
+            rows.append((f"{one['sigma']:.4g}", cells))
+        keys = ("draw", "accuracy", "f1", "brier", "log_loss", "ece")
+        heads = ["sigma", *(say(f"vectors.head.{k}", measure=found["measure"]) for k in keys)]
+        note = say("vectors.utility.note")
+        if found.get("closed_form"):
+            smoothed = str(plain_auc(found["smoothed"]))
+            note += " " + say("vectors.closed", measure=found["measure"], value=smoothed)
+        parts: list[Part] = [*_named(charts, "utility")]
+        parts.append(Table(self._title("vectors.utility", model), heads, rows, note))
+        if model["surface"]:
+            cells_of = [
+                (
+                    f"{one['sigma']:g}",
+                    [
+                        Cell("estimate", grouped(one["draws"])),
+                        Cell("estimate", f"{one['effective']:.3g}"),
+                        amount(one["lift"]),
+                        plain_auc(one["utility"]),
+                    ],
+                )
+                for one in model["surface"]
+            ]
+            heads = ["sigma", *(say(f"vectors.head.{k}") for k in ("m", "sqrt", "lift", "mean"))]
+            parts += [chart for name, chart in charts.items() if name.startswith("surface")]
+            title = self._title("vectors.surface", model)
+            parts.append(Table(title, heads, cells_of, say("vectors.surface.note")))
+        return parts
+
+    def _radii(self, model: Json, charts: Mapping[str, Chart]) -> list[Part]:
+        radii = model["radii"]
+        near = [(metric, _apart(apart)) for metric, apart in model["geometry"].items()]
+        rms = f"{model['scale']['rms']:.4g}"
+        distances = Facts(near, title=say("vectors.distance", rms=rms))
+        if "refused" in radii:
+            return [Words(radii["refused"], "note"), distances]
+        named = [] if radii["closed_form"] is None else [("closed form", radii["closed_form"])]
+        named += [(f"draws at sigma {one['sigma']:g}", one) for one in radii["sampled"]]
+        rows = [
+            (
+                name,
+                [
+                    *(number(one[key]) for key in ("mean", "median", "most", "cap")),
+                    Cell("estimate", share_words(one["abstained"], 3)),
+                ],
+            )
+            for name, one in named
+        ]
+        keys = ("by", "mean_radius", "median_radius", "most", "cap", "abstained")
+        heads = [say(f"vectors.head.{key}") for key in keys]
+        note = say("vectors.radii.note", n=grouped(radii["points"]))
+        return [
+            Words(say("vectors.radii.warning"), "warning"),
+            *_named(charts, "certified"),
+            *(chart for name, chart in charts.items() if name.startswith("radii")),
+            Table(self._title("vectors.radii", model), heads, rows, note),
+            distances,
+        ]
+
+
+def _named(charts: Mapping[str, Chart], name: str) -> list[Part]:
+    return [charts[name]] if name in charts else []
+
+
+def _controls(model: Json) -> list[tuple[str, str]]:
+    found = dict(model["controls"])
+    open_set, lifts = found.pop("open_set"), found.pop("permuted_lift")
+    rows = [(say("vectors.permuted", name=name), str(amount(lift))) for name, lift in lifts.items()]
+    if "refused" in open_set:
+        rows.append((say("vectors.strangers"), str(share(open_set))))
+    else:
+        aim = percent(open_set["aimed_at"])
+        rows += [
+            (say("vectors.false_match", aim=aim), str(share(open_set["false_match"]))),
+            (say("vectors.open_right"), str(share(open_set["identified"]))),
+            (say("vectors.open_wrong"), str(share(open_set["misnamed"]))),
+        ]
+    return rows + facts(found)
+
+
+def _attacker(found: Json) -> str:
+    if not found:
+        return "–"
+    view = "" if found.get("view") == "release" else f", on {found['view']}"
+    return f"{found['attack']}{view}"
+
+
+def _apart(apart: Json) -> str:
+    if not apart:
+        return "–"
+    ends = (significant(apart[key]) for key in ("median", "low", "high"))
+    return "{} ({} to {})".format(*ends)
+
+
+def _bound(value: float | None) -> str:
+    return "–" if value is None else share_words(value, 3)
+
+
+def number_of(found: Json) -> Cell:
+    """A mean reciprocal rank: a number in [0, 1] that is no share."""
+    return plain_auc(found)

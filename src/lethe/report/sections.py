@@ -1,0 +1,165 @@
+"""What a report is made of: sections of words, facts, tables, charts and folded details.
+
+Rooms fill these; a renderer of any medium prints them and asks for nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from lethe.report.numbers import Cell
+
+Json = Mapping[str, Any]
+Row = tuple[str, Sequence[Cell | str]]
+"""Name of a row, and its cells: numbers, or texts."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """A paragraph.
+
+    Attributes:
+        text: plain text.
+        tone: "" or ``warning``, ``note``, ``strong``.
+    """
+
+    kind: ClassVar[str] = "words"
+    text: str
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list of sentences."""
+
+    kind: ClassVar[str] = "bullets"
+    items: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Rows of label and text; an empty text is printed as a dash.
+
+    Attributes:
+        rows: label, text.
+        absent: labels that nobody filled in.
+        title: heading; may be empty.
+    """
+
+    kind: ClassVar[str] = "facts"
+    rows: Sequence[tuple[str, str]]
+    absent: frozenset[str] = frozenset()
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A row of the table of options.
+
+    Attributes:
+        limit: upper limit of its risk, as the slider reads it; empty = not known.
+        best: whether it is the recommended one.
+    """
+
+    limit: str
+    best: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    """Numbers side by side; the first column names the row.
+
+    Attributes:
+        title: what it shows; the name of the box it scrolls in.
+        heads: of the columns, that of the names first.
+        rows: name, and cells (numbers, at the right) or texts (at the left).
+        note: below the title; may be empty.
+        marks: of every row, how the slider and the eye find it; empty = rows without marks.
+    """
+
+    kind: ClassVar[str] = "table"
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Row]
+    note: str = ""
+    marks: Sequence[Mark] = ()
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Of every column, whether it holds numbers."""
+        columns = [
+            any(isinstance(cells[at], Cell) for _, cells in self.rows)
+            for at in range(len(self.heads) - 1)
+        ]
+        return [False, *columns]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure.
+
+    Attributes:
+        title: what it shows.
+        name: of its file, such as ``roc``; unique in a document.
+        svg: as it stands in the page.
+        narrow: the same for a phone; empty = the same chart.
+    """
+
+    kind: ClassVar[str] = "chart"
+    title: str
+    name: str
+    svg: str
+    narrow: str = ""
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Details that are closed until asked for."""
+
+    kind: ClassVar[str] = "folded"
+    title: str
+    parts: Sequence[Part]
+
+
+Part = Words | Bullets | Facts | Table | Chart | Folded
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, one sentence, one picture or table, and folded details.
+
+    Attributes:
+        id: where links lead.
+        title: heading.
+        lead: one sentence.
+        parts: in the order of the page.
+        nav: its entry in the navigation; empty = it has none.
+        appendix: whether it stands behind the signed pages when printed.
+    """
+
+    id: str
+    title: str
+    lead: str
+    parts: Sequence[Part] = ()
+    nav: str = ""
+    appendix: bool = False
+
+
+def personal(title: str, warning: str, heads: Sequence[str], rows: Sequence[Row]) -> list[Part]:
+    """A list of people or records, folded and with its warning; nothing where it is empty."""
+    if not rows:
+        return []
+    return [Folded(title, [Words(warning, "warning"), Table(title, heads, rows)])]
+
+
+def charts(parts: Sequence[Part | Section]) -> list[Chart]:
+    """Every chart, folded ones included, in order."""
+    found: list[Chart] = []
+    for one in parts:
+        if isinstance(one, Chart):
+            found.append(one)
+        elif isinstance(one, Folded | Section):
+            found += charts(one.parts)
+    return found

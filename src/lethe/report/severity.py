@@ -1,0 +1,91 @@
+"""Outcome and severity: two different things, one function each, the same in every medium.
+
+The outcome says what limits that were set before the run came to. The severity is a reading aid
+for a share of people or records; it depends on its confidence limits alone and judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Json = Mapping[str, Any]
+
+HIGH_FROM = 0.20
+MODERATE_FROM = 0.05
+
+LEVELS = ("not-above-chance", "low", "moderate", "high")
+"""From the least to the worst; "" stands for what has no severity."""
+
+
+def severity(share: Json | None, chance: float) -> str:
+    """How bad a share is, by its confidence limits.
+
+    A lower limit at or below chance is ``not-above-chance``; a lower limit of 20 % or more is
+    ``high``; an upper limit of 5 % or more is ``moderate``; all else is ``low``. Both limits
+    rising never lowers it.
+
+    Args:
+        share: an estimate in [0, 1], higher = worse; None or a refusal has no severity.
+        chance: what a random guess reaches.
+
+    Returns:
+        One of `LEVELS`, or "".
+
+    >>> severity({"value": 0.075, "low": 0.063, "high": 0.085}, chance=0.01)
+    'moderate'
+    """
+    if share is None or "refused" in share or (share["low"] is None and share["high"] is None):
+        return ""
+    low = -1.0 if share["low"] is None else share["low"]
+    high = 1.0 if share["high"] is None else share["high"]
+    if low <= chance:
+        return "not-above-chance"
+    if low >= HIGH_FROM:
+        return "high"
+    return "moderate" if high >= MODERATE_FROM else "low"
+
+
+def worst_severity(found: Sequence[str]) -> str:
+    """The worst of several; "" where none has one."""
+    known = [one for one in found if one]
+    return max(known, key=LEVELS.index) if known else ""
+
+
+def advantage(auc: Json) -> Json:
+    """An AUC as a share: the membership advantage 2 AUC - 1 (Yeom et al. 2018), chance 0.
+
+    >>> advantage({"value": 0.75, "low": 0.5, "high": 1.0})["value"]
+    0.5
+    """
+    ends = ("value", "low", "high")
+    return {key: None if auc[key] is None else 2 * auc[key] - 1 for key in ends}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the limits came to: a word and a mark, never colour alone.
+
+    Attributes:
+        code: ``pass``, ``fail``, ``not-enough-evidence``, ``no-limit`` or ``not-tested``.
+        mark: one character.
+    """
+
+    code: str
+    mark: str
+
+
+_MARKS = {"pass": "✓", "fail": "✕", "not-enough-evidence": "?", "no-limit": "–", "not-tested": "–"}
+
+
+def outcome(code: str, limits: int) -> Outcome:
+    """The outcome of a document or of a rule.
+
+    Args:
+        code: as in the findings.
+        limits: how many acceptance limits there are; without one, nothing was set to be tested.
+    """
+    if code == "not-tested" and not limits:
+        code = "no-limit"
+    return Outcome(code, _MARKS[code])

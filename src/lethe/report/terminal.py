@@ -1,0 +1,117 @@
+"""The first screen on a terminal: headline, four lines, one table, the path of the report."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from lethe.evidence.findings import Findings
+from lethe.report.catalogue import say
+from lethe.report.first_screen import First, first_screen
+from lethe.report.numbers import Cell
+from lethe.report.sections import Table
+from lethe.report.severity import outcome
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as Drawn
+
+_STYLES = {"high": "bold red", "moderate": "bold yellow", "low": "bold green"}
+
+
+def terminal() -> Console:
+    """Where results are printed; lines are broken on a terminal only, never in a file."""
+    from rich.console import Console
+
+    return Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+
+
+def titled(title: str | None = None) -> Drawn:
+    """An empty table with a line under its head."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table as Drawn
+
+    return Drawn(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
+
+
+def print_findings(findings: Findings, folder: str) -> None:
+    """What was found, on standard output.
+
+    Args:
+        findings: of any release.
+        folder: of the run; the report lies in it.
+    """
+    from rich.text import Text
+
+    from lethe.report.common import room_of
+
+    document = findings.to_json()
+    first = first_screen(room_of(document), {}, None)
+    console = terminal()
+    _print_head(console, first)
+    if first.options is not None and len(first.options.rows) > 1:
+        _print_table(console, first.options)
+    for skipped in document["frontier"].get("skipped") or ():
+        console.print(Text(say("terminal.skipped", **skipped)))
+    for rule in document["rules"]:
+        found = outcome(rule["outcome"], 1)
+        said = say(
+            "terminal.rule",
+            mark=found.mark,
+            word=say(f"outcome.{found.code}"),
+            rule=rule["rule"],
+            option=rule["candidate"],
+        )
+        console.print(Text(said + ("" if rule.get("fixed", True) else " (fixed after the run)")))
+    for check in document["checks"]:
+        if check["status"] != "pass":
+            option = check["candidate"] or say("checks.all")
+            said = say(
+                "terminal.check",
+                status=check["status"],
+                name=check["name"],
+                option=option,
+                detail=check["detail"],
+            )
+            console.print(Text(said))
+    console.print(Text(say("terminal.report", path=f"{folder}/report.html")))
+
+
+def _print_head(console: Console, first: First) -> None:
+    from rich.text import Text
+
+    head = Text()
+    if first.level:
+        head.append(f"{say(f'level.{first.level}')}. ", _STYLES.get(first.level, "bold"))
+    head.append(first.headline, "bold")
+    console.print(head)
+    said = f"{first.outcome.mark} {say(f'outcome.{first.outcome.code}')}. {' '.join(first.detail)}"
+    console.print(Text(said))
+    console.print()
+    for card in first.cards:
+        rest = next((line.rstrip(".") for line in card.lines if line), "")
+        line = Text(f"{card.title + ':':<12}", "dim")
+        line.append(card.large, "bold")
+        line.append(f", {rest}" if rest else "")
+        console.print(line)
+    console.print()
+
+
+def _print_table(console: Console, table: Table) -> None:
+    from rich.text import Text
+
+    drawn = titled()
+    for head, numeric in zip(table.heads, table.numeric, strict=True):
+        drawn.add_column(head, justify="right" if numeric else "left", overflow="fold")
+    for name, cells in table.rows:
+        drawn.add_row(Text(name), *(Text(_cell(cell)) for cell in cells))
+    console.print(drawn)
+
+
+def _cell(cell: Cell | str) -> str:
+    """A number, and its interval below it."""
+    if isinstance(cell, str):
+        return cell
+    if cell.kind == "refused":
+        return say("unmeasured")
+    return f"{cell.value}\n{cell.interval}" if cell.interval else cell.value or "–"

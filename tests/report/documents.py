@@ -1,0 +1,36 @@
+"""Real documents of every kind: those that the golden runs are compared with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lethe.evidence.findings import Findings
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+KINDS = ("model", "scores", "vectors", "table", "records", "synthetic", "mechanism", "ledger")
+MANIFEST: dict[str, Any] = {
+    "audit": "551b593faaed",
+    "created": "2026-11-22T22:45:11+00:00",
+    "runs": [
+        {
+            "started": "2026-11-22T22:45:11+00:00",
+            "command": "lethe audit model digits",
+            "finished": "2026-11-22T22:46:36+00:00",
+        }
+    ],
+    "versions": {"lethe-privacy": "0.1.0"},
+    "machine": {"processor": "x86-64", "cores": 2},
+}
+
+
+def document(kind: str) -> dict[str, Any]:
+    """A fresh copy that a test may change."""
+    loaded: dict[str, Any] = json.loads((GOLDEN / f"{kind}.json").read_bytes())
+    return loaded
+
+
+def findings(kind: str) -> Findings:
+    """The document as the report takes it."""
+    return Findings.from_json(document(kind))

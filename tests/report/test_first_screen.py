@@ -1,0 +1,126 @@
+"""The first screen of every kind of release: what, how bad, what was tried, what remains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from documents import KINDS, MANIFEST, document, findings
+
+from lethe.evidence.findings import Findings
+from lethe.report.page import read, together
+from lethe.report.severity import LEVELS
+
+
+def first(kind: str, changed: dict[str, Any] | None = None) -> Any:
+    found = findings(kind) if changed is None else Findings.from_json(changed)
+    return read(found, MANIFEST).first
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "headline"),
+    [
+        ("model", "not-above-chance", "better than a random guess: 3.1 % against 1 %."),
+        ("scores", "moderate", "An attacker recognises"),
+        ("vectors", "high", "An attacker identifies 65 % of people; a random guess identifies"),
+        ("table", "high", "knows age, town links 82 % of the rows to the right person; a random"),
+        ("records", "high", "identifies 100 % of people; a random guess finds 3.3 %."),
+        ("synthetic", "not-above-chance", "than about anybody else: excess 7.5 %."),
+        ("mechanism", "", "The claim of 1-DP is wrong: epsilon is at least 1.66."),
+        ("ledger", "", "2 answers together cost epsilon 0.75 of epsilon 3"),
+    ],
+)
+def test_the_worst_number_speaks_first(kind: str, level: str, headline: str) -> None:
+    found = first(kind)
+    assert found.level == level
+    assert headline in found.headline
+    assert [card.title for card in found.cards] == ["Released", "Worst risk", "Tried", "Remaining"]
+    assert all(card.large for card in found.cards) and found.cards[3].sign
+    assert found.source == ["2026-11-22", "Lethe 0.1.0", "run 551b593f"]
+    assert found.chart is not None and found.options is not None
+
+
+@pytest.mark.parametrize("kind", ["model", "scores", "vectors", "table", "records"])
+def test_a_measured_leak_without_a_limit_is_not_called_untested(kind: str) -> None:
+    plain = document(kind)
+    plain["rules"], plain["verdict"]["outcome"] = [], "not-tested"
+    found = first(kind, plain)
+    assert found.outcome.code == "no-limit"
+    assert "No acceptance limit was set." in found.detail
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_baseline_is_never_recommended(kind: str) -> None:
+    plain = document(kind)
+    if plain["candidates"]:
+        plain["frontier"]["operating_point"] = plain["baseline"]["candidate"]
+    found = first(kind, plain)
+    marks = [] if found.options is None else found.options.marks
+    assert not any(mark.best for mark in marks)
+
+
+def test_without_an_option_within_the_limit_the_cheapest_large_reduction_is_named() -> None:
+    tried = first("table").cards[2]
+    assert tried.large == "No option within the utility limit"
+    said = tried.lines[0]
+    assert "coarser-2, 82 % to 27 %" in said and "100 % to 73 %" in said
+
+
+def test_the_recommended_option_stands_with_its_price_and_what_remains() -> None:
+    plain = document("records")
+    chosen = plain["frontier"]["operating_point"]
+    found = first("records")
+    assert found.cards[2].large.startswith(f"{chosen}: ")
+    assert found.cards[2].lines[0].startswith("costs ")
+    assert chosen in found.cards[3].lines[0] and found.cards[3].large.endswith("nothing proven")
+
+
+def test_a_proof_is_named_where_the_option_carries_one() -> None:
+    plain = document("records")
+    chosen = plain["frontier"]["operating_point"]
+    claim = {"kind": "approx-dp", "parameters": {"epsilon": 4.0, "delta": 1e-5}, "proven": True}
+    for one in plain["guarantees"]:
+        if one["candidate"] == chosen:
+            one["guarantee"] |= {**claim, "relation": "add/remove", "unit": "person"}
+    found = first("records", plain)
+    assert found.cards[3].large.endswith("measured, with a proof")
+    assert any("epsilon 4, delta 1e-05, add/remove a person" in x for x in found.cards[3].lines)
+    labels = {name: cells[0] for name, cells in found.options.rows}
+    assert labels[chosen] == "proven, recommended"
+
+
+def test_the_choice_widens_what_remains() -> None:
+    plain = document("model")
+    chosen = plain["candidates"][1]["name"]
+    risk = {**plain["candidates"][1]["risk"], "low": 0.01, "high": 0.87}
+    plain["frontier"] |= {
+        "operating_point": chosen,
+        "recommended": {"candidate": chosen, "among": 3, "risk": risk},
+    }
+    assert "1.0 to 87 %" in first("model", plain).cards[3].lines[0]
+
+
+def test_an_attack_that_could_not_be_measured_has_no_severity() -> None:
+    plain = document("model")
+    plain["candidates"][0]["risk"] = {"refused": "no attack passed its self-check"}
+    found = first("model", plain)
+    assert found.level == "" and "could not be measured" in found.headline
+
+
+def test_of_several_releases_the_worst_speaks() -> None:
+    releases = [read(findings(kind)) for kind in ("model", "ledger", "table", "synthetic")]
+    head = together(releases, [one.title for one in releases])
+    assert head.level == "high" and head.headline == releases[2].first.headline
+    assert head.outcome.code == "fail"
+    severities = [LEVELS.index(one.first.level) for one in releases if one.first.level]
+    assert LEVELS.index(head.level) == max(severities)
+
+
+def test_a_pass_of_some_releases_is_no_pass_of_all() -> None:
+    plain = document("table")
+    plain["rules"], plain["verdict"]["outcome"] = [], "not-tested"
+    releases = [read(findings("model")), read(Findings.from_json(plain))]
+    head = together(releases, [one.title for one in releases])
+    assert releases[0].first.outcome.code == "pass"
+    assert head.outcome.code == "no-limit"
+    assert "1 of 2 releases have no acceptance limit." in head.lead
