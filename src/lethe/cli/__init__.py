@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextvars import ContextVar
 
 BUG = 70
+ASKED: ContextVar[Sequence[str]] = ContextVar("ASKED", default=())
+"""The words of the command that runs, for the manifest of its run."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -37,6 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     from lethe.cli.interrupt import watched
     from lethe.errors import LetheError
 
+    outer = ASKED.set(list(arguments))
     try:
         with watched():
             code = app(given, exit_on_error=False, print_error=True, result_action="return_value")
@@ -59,6 +63,8 @@ def run(arguments: Sequence[str]) -> int:
         # Who reads our output has had enough, as in `lethe budget export b.db | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    finally:
+        ASKED.reset(outer)
 
 
 def _tell(words: str, error: Exception, arguments: Sequence[str]) -> None:

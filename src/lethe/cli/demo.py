@@ -29,21 +29,65 @@ def demo(*, out: Path = Path("lethe-demo"), models: int = 16) -> int:
         Shadow models of the audit of the model; more are slower and more exact.
     """
     import shlex
+    import sys
+    import time
 
     from lethe.cli import run
     from lethe.data.shipped import write_patients, write_vectors
 
     out.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
     if not ((out / "vectors.npz").exists() and (out / "head.npz").exists()):
         write_vectors(out / "vectors.npz", out / "head.npz")
     if not (out / "patients.parquet").exists():
         write_patients(out / "patients.parquet")
-    for command in _commands(out, models):
-        print(f"\n$ lethe {shlex.join(command)}", flush=True)
-        if code := run(command):
+    commands = list(_commands(out, models))
+    spent = sum(_SHARES.get(command[1], _LITTLE) for command in commands)
+    passed = 0.0
+    for at, command in enumerate(commands, start=1):
+        print(
+            f"\n[{at}/{len(commands)}{_left(began, passed, spent)}] $ lethe {shlex.join(command)}"
+        )
+        sys.stdout.flush()
+        passed += _SHARES.get(command[1], _LITTLE)
+        if _finished(command):
+            print("finished before")
+        elif code := run(command):
             return code
     print(f"\nOpen {out / 'report.html'}")
     return 0
+
+
+# Parts of the time that the steps took together, measured; all others take little.
+_SHARES = {"model": 0.40, "embeddings": 0.40, "records": 0.10}
+_LITTLE = 0.01
+
+
+def _left(began: float, passed: float, whole: float) -> str:
+    """The time left, from what the steps so far took; empty before the first."""
+    import time
+
+    if not passed:
+        return ""
+    seconds = (time.monotonic() - began) * (whole - passed) / passed
+    return f", about {seconds:.0f} s left"
+
+
+def _finished(command: list[str]) -> bool:
+    """Whether an audit was run to its end before, by the very same command."""
+    import json
+    import shlex
+
+    if command[0] != "audit":
+        return False
+    folder = Path(command[command.index("--out") + 1])
+    try:
+        runs = json.loads((folder / "manifest.json").read_bytes())["runs"]
+    except (OSError, ValueError, KeyError):
+        return False
+    whole = (folder / "findings.json").exists() and (folder / "report.html").exists()
+    asked = f"lethe {shlex.join(command)}"
+    return whole and any(one["command"] == asked and one["finished"] for one in runs[-1:])
 
 
 def _commands(out: Path, models: int) -> Iterator[list[str]]:
@@ -53,15 +97,15 @@ def _commands(out: Path, models: int) -> Iterator[list[str]]:
 
     yield [
         *("audit", "model", "digits", "--models", str(models), "--mitigations", *_ATTACKED),
-        *("--out", str(out / "model"), "--quiet"),
+        *("--out", str(out / "model")),
     ]
     yield [
         *("audit", "embeddings", str(out / "vectors.npz"), "--head", str(out / "head.npz")),
-        *("--out", str(out / "vectors"), "--quiet"),
+        *("--out", str(out / "vectors")),
     ]
     yield [
         *("audit", "records", str(FILMS), "--person", "person", "--item", "film"),
-        *("--value", "rating", "--time", "day", "--out", str(out / "rows"), "--quiet"),
+        *("--value", "rating", "--time", "day", "--out", str(out / "rows")),
     ]
     budget, patients = str(out / "budget.db"), out / "patients.parquet"
     if not schema_of(patients).exists():

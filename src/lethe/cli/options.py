@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, make_dataclass, replace
@@ -294,7 +293,9 @@ def scores_name(shadows: Shadows, targets: Shadows | None, seed: int) -> str:
 
 def command_line() -> str:
     """The command as it was typed, for the manifest."""
-    return shlex.join(["lethe", *sys.argv[1:]])
+    from lethe.cli import ASKED
+
+    return shlex.join(["lethe", *ASKED.get()])
 
 
 def begin(run: RunFolder, command: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ _LOG_EVERY = 10.0
 
 
 class Progress:
-    """Shows how many shadow models are there: a bar on a terminal, a line now and then elsewhere.
+    """How far the whole job is: one bar with the time left on a terminal, a line elsewhere.
 
     Use it as a context manager.
     """
@@ -24,6 +24,7 @@ class Progress:
         self._task: Any = None
         self._what = ""
         self._last = 0.0
+        self._first: tuple[float, int] | None = None
         self._live = not quiet and sys.stderr.isatty()
 
     def __enter__(self) -> Progress:
@@ -36,7 +37,7 @@ class Progress:
                 TextColumn("{task.description}"),
                 BarColumn(),
                 MofNCompleteColumn(),
-                TextColumn("shadow models"),
+                TextColumn("trainings"),
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
                 transient=True,
@@ -54,20 +55,33 @@ class Progress:
             self._bar.stop()
 
     def models(self, done: int, total: int, what: str) -> None:
-        """`done` of `total` shadow models are there."""
+        """`done` of the `total` trainings of the whole job are there; `what` is being trained."""
         interrupt.check()
         if self._bar is not None:
-            if what != self._what:
-                if self._task is not None:
-                    self._bar.remove_task(self._task)
-                self._task = self._bar.add_task(f"training {what}", total=total)
-            self._bar.update(self._task, completed=done)
+            if self._task is None:
+                self._task = self._bar.add_task("", total=total)
+            self._bar.update(
+                self._task, completed=done, total=total, description=f"training {what}"
+            )
         elif not self.quiet:
             now = time.monotonic()
+            self._first = self._first or (now, done)
             if what != self._what or done == total or now - self._last > _LOG_EVERY:
                 self._last = now
-                print(f"training {what}: {done}/{total} shadow models", file=sys.stderr, flush=True)
+                left = self._left(now, done, total)
+                said = f"training {what}: {done}/{total} trainings{left}"
+                print(said, file=sys.stderr, flush=True)
         self._what = what
+
+    def _left(self, now: float, done: int, total: int) -> str:
+        """The time left at the pace so far; empty where none is known yet."""
+        began, there = self._first or (now, done)
+        if done <= there or done >= total:
+            return ""
+        seconds = (now - began) / (done - there) * (total - done)
+        return (
+            f", about {seconds:.0f} s left" if seconds < 120 else f", {seconds / 60:.0f} min left"
+        )
 
     def say(self, text: str) -> None:
         """One line for the reader."""

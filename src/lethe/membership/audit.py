@@ -59,7 +59,7 @@ class Show(Protocol):
     """Where an audit tells how far it is."""
 
     def models(self, done: int, total: int, what: str) -> None:
-        """`done` of `total` shadow models are there."""
+        """`done` of the `total` trainings of the whole job are there; `what` is being trained."""
         ...
 
     def say(self, text: str) -> None:
@@ -148,7 +148,14 @@ def audit_model(
     public = functools.partial(settled_public_weights, folder, spec, settings)
     built, skipped = settings.candidates(recipe, extra, public)
     here = workers or default_workers()
-    train = Trainer(spec, settings, folder, show, here, data.ids, engine=engine, memory=memory)
+    further = [one for one in built[1:] if not isinstance(one, EarlyStopping)]
+    options = 1 + len(further)
+    train = Trainer(
+        spec, settings, folder, show, here, data.ids, engine=engine, memory=memory, options=options
+    )
+    times = "up to " if settings.until else ""
+    total = options * settings.models
+    show.say(f"{options} options x {times}{settings.models} models = {total} trainings")
 
     first, stop = train.baseline()
     if stop.rules:
@@ -161,7 +168,6 @@ def audit_model(
 
     scores, models_behind = _settled_exposure(folder, spec, first.shadows)
     weights = targeted_weights(scores, spec, settings)
-    further = [one for one in built[1:] if not isinstance(one, EarlyStopping)]
     shadows = train(further, weights, stop.reached)
     measured = [first]
     for mitigation in built[1:]:
@@ -258,6 +264,7 @@ class Trainer:
     work: Callable[[ChunkJob], int] = train_chunk
     engine: Engine | None = None
     memory: float | None = None
+    options: int = 1
 
     def width(self) -> int:
         """Models a chunk, narrow enough that the first look at a width keeps two workers busy."""
@@ -316,7 +323,15 @@ class Trainer:
         total = sum(job.models for listed in jobs.values() for job in listed)
         done = total - sum(job.models for job in missing)
         what = candidates[0].name if len(candidates) == 1 else f"{len(candidates)} mitigations"
-        self.show.models(done, total, what)
+        plain = [one.name for one in candidates] == [BASELINE.name]
+        # Of the whole job: the baseline comes first, and everything else when it is there.
+        before = 0 if plain else models
+        whole = self.options * models if plain else before + total
+
+        def tell(done: int) -> None:
+            self.show.models(before + done, whole, what)
+
+        tell(done)
         if missing:
             layout = settled_layout(self.folder, self.spec, self.workers, self.memory)
             missing = [replace(job, layout=layout) for job in missing]
@@ -325,9 +340,9 @@ class Trainer:
         with contextlib.closing(engine(missing, self.work)) as finished:
             for trained in finished:
                 done += trained
-                self.show.models(done, total, what)
+                tell(done)
         if done < total:  # chunks that a killed worker had just finished are counted by nobody
-            self.show.models(total, total, what)
+            tell(total)
         return {
             name: self._with_features(Shadows.from_shards(listed, self.ids))
             for name, listed in jobs.items()
