@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lethe.report.catalogue import say
+from lethe.report.context_fields import given_risk
 from lethe.report.numbers import Cell, fixed, range_words, share, share_words, significant
 from lethe.report.sections import Chart, Mark, Row, Section, Table
 from lethe.report.severity import Outcome, outcome, severity, worst_severity
@@ -452,6 +453,8 @@ def _remaining(room: Room) -> Card:
         if found and "refused" not in found and (words := range_words(found)):
             lines[0] = say("remaining.with.range", name=best["name"], range=words)
         lines += [f"{claim_of(one)}." for one in proofs[:1]]
+    if words := given_risk(document):
+        lines = [words, *lines]
     names = [
         str(one.get("title", one["name"]))
         for one in document["attacks_not_run"]
