@@ -29,9 +29,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lethe.queries.evaluate import measure
-from lethe.queries.parse import parse
 from lethe.queries.plan import make_plan
 from lethe.queries.privacy import Privacy
+from lethe.queries.query import parse
 from lethe.queries.release import release
 from lethe.queries.table import Table
 

@@ -26,7 +26,7 @@ from lethe.evidence.precision import Precision
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import read_records
 from lethe.membership.candidate import headline, measure
-from lethe.membership.candidates import stops_asked
+from lethe.membership.candidates import build_candidates, stops_asked
 from lethe.membership.document import Measurement, ModelSubject, evidence
 from lethe.membership.early_stopping import best_stop
 from lethe.membership.exposure import expose
@@ -146,7 +146,7 @@ def audit_model(
     spec = baseline_spec(data, recipe, settings)
     settings.attacks(_available(spec))
     public = functools.partial(settled_public_weights, folder, spec, settings)
-    built, skipped = settings.candidates(recipe, extra, public)
+    built, skipped = build_candidates(settings, recipe, extra, public)
     here = workers or default_workers()
     train = Trainer(spec, settings, folder, show, here, data.ids, engine=engine, memory=memory)
 

@@ -16,6 +16,7 @@ from lethe.membership.audit import (
     read_exposure,
     targeted_weights,
 )
+from lethe.membership.candidates import build_candidates
 from lethe.membership.public import settled_public_weights
 from lethe.membership.settings import AuditSettings
 from lethe.training.engines import settled_layout
@@ -47,7 +48,7 @@ def chunks_of(
     spec = baseline_spec(data, recipe, settings)
     run.check(spec.hash())
     public = functools.partial(settled_public_weights, run, spec, settings)
-    offered, _ = settings.candidates(recipe, (), public)
+    offered, _ = build_candidates(settings, recipe, (), public)
     built = {mitigation.name: mitigation for mitigation in offered}
     mitigation = built[check_choice("candidate", candidate, built)]
     weights = np.ones(len(spec.labels), np.float32)

@@ -15,6 +15,7 @@ from lethe.evidence.forecast import SURE
 from lethe.evidence.precision import Precision, parse_precision
 from lethe.evidence.rules import Rule
 from lethe.membership.audit import Show, Silent
+from lethe.membership.candidates import build_candidates
 from lethe.membership.document import Measurement
 from lethe.membership.measure import run_attacks, strongest
 from lethe.membership.pilot import Cost, run_pilot
@@ -151,7 +152,7 @@ def plan(
     asked = check_asked(pilot, precision)
     # As rules of the audit, so that the rates they name are measured.
     wide = replace(settings, gate=(*settings.gate, *(str(one.rule) for one in asked)))
-    built, _ = settings.candidates(recipe)
+    built, _ = build_candidates(settings, recipe)
     trained = sum(not isinstance(mitigation, EarlyStopping) for mitigation in built)
     measured, cost = run_pilot(
         data,

@@ -1,14 +1,14 @@
 """What would this audit have seen? The smallest planted effect that it finds with 80 % power.
 
 A result of "not distinguishable from guessing" says something only beside this number. The
-effect is planted into signals that know nothing of membership (`checks.exchanged`), so that
+effect is planted into signals that know nothing of membership (`exchanged`), so that
 its size is known, and the attack is run on them as it was run on the audit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from lethe.errors import InputError, check_between
 from lethe.evidence.intervals import clustered_share
 from lethe.evidence.roc import check_resolvable, rate_at, roc
 from lethe.evidence.twoway import Rescored, Spread, TwoWayBootstrap, clusters_of, combine
-from lethe.membership.checks import PASS, WARN, Check, exchanged
+from lethe.membership.leave_one_out import scorable_targets
 from lethe.membership.measure import AttackResult, record_clusters
 from lethe.membership.scoring import rescored, score
 from lethe.training.shadows import Shadows
@@ -87,6 +87,40 @@ class Scorer:
         return rescored(shadows, self.attack, table, self.variance, self.seed)
 
 
+def exchanged(shadows: Shadows, seed: int) -> Shadows:
+    """The same design with signals that know nothing of membership.
+
+    Within each complementary pair a coin for every record decides which model gets which
+    signal; without pairs a record's signals are shuffled over the models. What an attack
+    finds in them is chance, or a fault of the design or of the attack.
+
+    Args:
+        shadows: K models on N records.
+        seed: of the coins.
+
+    Returns:
+        The same but for signals and right predictions, which go together.
+    """
+    rng = np.random.default_rng([seed, 7])
+    source = np.repeat(np.arange(shadows.models)[:, None], shadows.records, axis=1)
+    partner = shadows.partner
+    if len(scorable_targets(shadows.members)) < shadows.models or (partner >= 0).all():
+        for model in np.flatnonzero(partner > np.arange(len(partner))):
+            swap = rng.random(shadows.records) < 0.5
+            source[model, swap], source[partner[model], swap] = partner[model], model
+    else:
+        source = rng.permuted(source, axis=0)
+
+    def mixed(table: NDArray[Any] | None) -> NDArray[Any] | None:
+        return None if table is None else np.take_along_axis(table, source, axis=0)
+
+    return replace(
+        shadows,
+        signals=np.take_along_axis(shadows.signals, source, axis=0),
+        correct=mixed(shadows.correct),
+    )
+
+
 def planted(shadows: Shadows, t: float, share: float = 1.0, seed: int = 0) -> Shadows:
     """The same models with a known effect: the IN signals of some records are shifted.
 
@@ -94,7 +128,7 @@ def planted(shadows: Shadows, t: float, share: float = 1.0, seed: int = 0) -> Sh
     IN and OUT has exactly this t (protocols 5.2, 6). Records without spread stay as they are.
 
     Args:
-        shadows: models that know nothing of membership, such as `checks.exchanged` makes.
+        shadows: models that know nothing of membership, such as `exchanged` makes.
         t: of each chosen record, higher = more exposed.
         share: of the records that are chosen at random, in (0, 1].
         seed: of the choice; the same records for every `t`.
@@ -224,47 +258,8 @@ def weakness(result: AttackResult) -> str:
     return f"underpowered: its interval resolves an AUC of {own:.2f} at best"
 
 
-def power_check(
-    shadows: Shadows,
-    results: Mapping[str, AttackResult],
-    attack: str,
-    seed: int = 0,
-    run: Score | None = None,
-) -> Check:
-    """The smallest effect that this audit would have found with 80 % power, in words.
-
-    Args:
-        shadows: the audit's models.
-        results: what its attacks achieved; the width of the interval of `attack` is used.
-        attack: name of the attack to judge.
-        seed: see `smallest_effect`.
-        run: the attack; by default the one of that name in `registry.ATTACKS`.
-    """
-    measured = results[attack]
-    confidence = measured.auc.confidence
-    alone = Scorer(attack, seed=seed, references=measured.replicates.influence is not None)
-    found = smallest_effect(shadows, run or alone, confidence=confidence, seed=seed)
-    own = minimum_detectable_auc(measured.replicates.spread(0), confidence)
-    resolved = f"the width of its own interval resolves AUC {own:.3f}"
-    if found.t is None or found.value is None:
-        return Check(
-            "power",
-            WARN,
-            f"{attack} would have found no shift up to t = {LARGEST_T:g} in every record with "
-            f"{POWER:.0%} power; {resolved}: no news is not good news here",
-        )
-    weak = max(found.value, own) > WARN_FROM_AUC
-    return Check(
-        "power",
-        WARN if weak else PASS,
-        f"with {attack} an average shift of t = {found.t:.2g} (AUC {found.value:.3f}) would have "
-        f"been found with {POWER:.0%} power; {resolved}"
-        + (": a smaller leak can have been missed" if weak else ""),
-    )
-
-
 def _exchanged(shadows: Shadows, seed: int) -> Shadows:
-    """`checks.exchanged` with one coin for all records of a person, who stay alike."""
+    """`exchanged` with one coin for all records of a person, who stay alike."""
     if shadows.groups is None:
         return replace(shadows, signals=exchanged(shadows, seed).signals)
     _, first, person = np.unique(shadows.groups, return_index=True, return_inverse=True)

@@ -22,9 +22,9 @@ from lethe.queries.ledger import words
 from lethe.queries.ledger.chain import guarantee_of
 from lethe.queries.ledger.contract import Mismatch, NotSpent
 from lethe.queries.ledger.ledger import Ledger, open_ledger, rollback_assumption
-from lethe.queries.parse import parse
 from lethe.queries.plan import Plan, make_plan
 from lethe.queries.privacy import Privacy
+from lethe.queries.query import parse
 from lethe.queries.registration import find
 from lethe.queries.release import release
 from lethe.queries.table import Table, opened

@@ -21,8 +21,9 @@ from typing import Any
 from lethe.data.casts import engine_type, quoted
 from lethe.data.schema import Schema
 from lethe.queries.answer import Scalar
-from lethe.queries.grammar import Among, Both, Compare, Condition, Either, IsNull, Key, Query
+from lethe.queries.grammar import Among, Both, Compare, Condition, Either, IsNull, Key
 from lethe.queries.lattice import Exact, Groups, Layout
+from lethe.queries.query import Query
 from lethe.queries.table import Table
 
 

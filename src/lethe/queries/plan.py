@@ -17,11 +17,9 @@ from lethe.errors import InputError
 from lethe.evidence.gdp import gdp_epsilon
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.answer import Answer, Answers
-from lethe.queries.bind import bind
-from lethe.queries.grammar import Query
 from lethe.queries.lattice import Layout
-from lethe.queries.parse import REFUSED
 from lethe.queries.privacy import Privacy
+from lethe.queries.query import REFUSED, Query, bind
 from lethe.queries.release import release
 
 MADE_UP = (100, 10_000, 1_000_000)

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from lethe.errors import InputError
 from lethe.queries.answer import Answers, Scalar
-from lethe.queries.grammar import Query
 from lethe.queries.lattice import Groups, Layout
 from lethe.queries.mechanisms import additive, threshold
 from lethe.queries.privacy import Neighbours, Privacy, Spend
+from lethe.queries.query import Query
 
 FOR_KEYS = 1 / 3
 """Part of the cost that finds the groups, where their names are private."""

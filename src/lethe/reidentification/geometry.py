@@ -31,6 +31,10 @@ METRICS = ("cosine", "l2", "whitened")
 _LONGEST = 1e30
 
 
+Counts = tuple[NDArray[np.int64], NDArray[np.int64], int]
+"""Users closer than the owner, others at the same distance, and pairs decided in float64."""
+
+
 @dataclass(frozen=True, eq=False)
 class Probes:
     """Some probes in the coordinates of a gallery.

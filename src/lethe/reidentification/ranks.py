@@ -6,23 +6,29 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, check_at_least, check_choice
-from lethe.reidentification.geometry import Gallery, Probes, closeness, prepare_gallery
+from lethe.errors import InputError, check_at_least, check_choice, require
+from lethe.reidentification.geometry import (
+    Counts,
+    Gallery,
+    Probes,
+    closeness,
+    prepare_gallery,
+)
 from lethe.reidentification.vectors import Float32, check_table, one_blas_thread
+
+if TYPE_CHECKING:
+    import torch
 
 # Counting who is closer, by blocks of a NumPy product that stay in the cache.
 
 ROWS, USERS = 256, 1024
 _FAR = np.finfo(np.float32).min
 _MANY = 0.04  # of a block's pairs: above it one float64 product is cheaper than pair by pair
-
-Counts = tuple[NDArray[np.int64], NDArray[np.int64], int]
-"""Users closer than the owner, others at the same distance, and pairs decided in float64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +129,98 @@ def _row_counts(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.asarray(words.sum(axis=1), dtype=np.int64)
 
 
+_TORCH_ROWS, _TORCH_USERS = 4096, 16384
+_TORCH_PAIRS = 1 << 17  # decided in float64 at once
+
+
+def has_gpu() -> bool:
+    """Whether torch is installed and sees a CUDA device."""
+    if find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@dataclass(frozen=True, eq=False)
+class TorchCounter:
+    """Counts on a device; in blocks of a float32 product.
+
+    Products are taken in float32 proper: TF32 keeps 10 bits and would break the bound. The user
+    changes no setting of torch: the precision is set for the product and put back.
+
+    Attributes:
+        device: a torch device, such as "cuda".
+        wide: float64 (G, d) on it.
+        bias: float64 (G,) on it.
+    """
+
+    device: str
+    wide: torch.Tensor
+    bias: torch.Tensor
+
+    @classmethod
+    def of(cls, gallery: Gallery, device: str = "cuda") -> TorchCounter:
+        """Move a gallery to the device."""
+        torch = require("torch", "train")
+        return cls(
+            device,
+            torch.from_numpy(gallery.wide).to(device),
+            torch.from_numpy(gallery.bias).to(device),
+        )
+
+    def count(self, probes: Probes) -> Counts:
+        """Closer and tied users of each probe."""
+        import torch
+
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            parts = [
+                self._part(probes, slice(first, first + _TORCH_ROWS))
+                for first in range(0, len(probes.true), _TORCH_ROWS)
+            ]
+        finally:
+            torch.set_float32_matmul_precision(before)
+        closer = np.concatenate([part[0] for part in parts])
+        tied = np.concatenate([part[1] for part in parts])
+        return closer, tied - 1, sum(part[2] for part in parts)
+
+    def _part(self, probes: Probes, at: slice) -> Counts:
+        import torch
+
+        narrow, low, high, wide, owner, tie = (
+            torch.from_numpy(np.ascontiguousarray(array[at])).to(self.device)
+            for array in (
+                probes.narrow,
+                probes.low,
+                probes.high,
+                probes.wide,
+                probes.true,
+                probes.tie,
+            )
+        )
+        closer = torch.zeros(len(narrow), dtype=torch.int64, device=self.device)
+        tied = torch.zeros_like(closer)
+        again = 0
+        for left in range(0, len(self.wide), _TORCH_USERS):
+            users = self.wide[left : left + _TORCH_USERS]
+            bias = self.bias[left : left + _TORCH_USERS]
+            scores = torch.addmm(bias.float(), narrow, users.float().T)
+            above = scores > high[:, None]
+            closer += above.sum(dim=1)
+            row, user = torch.nonzero((scores >= low[:, None]) & ~above, as_tuple=True)
+            again += len(row)
+            for piece in range(0, len(row), _TORCH_PAIRS):
+                r, u = row[piece : piece + _TORCH_PAIRS], user[piece : piece + _TORCH_PAIRS]
+                vector, true = users[u], self.wide[owner[r]]
+                to_both = (wide[r] - vector) + (wide[r] - true)
+                gap = ((vector - true) * to_both).sum(dim=1)
+                closer.index_add_(0, r, (gap > tie[r]).long())
+                tied.index_add_(0, r, (gap.abs() <= tie[r]).long())
+        return closer.cpu().numpy(), tied.cpu().numpy(), again
+
+
 BACKENDS = ("auto", "numpy", "numba", "torch")
 _CHUNK = 12 * 512  # probes prepared at once: float64 copies of them stay small
 
@@ -130,7 +228,7 @@ _CHUNK = 12 * 512  # probes prepared at once: float64 copies of them stay small
 class Counter(Protocol):
     """Counts closer and tied users, and the pairs that were decided in float64."""
 
-    def count(self, probes: Probes) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    def count(self, probes: Probes) -> Counts:
         """Of each probe; the owner is in neither count."""
         ...
 
@@ -215,16 +313,16 @@ def ranks(
     chosen = choose_backend() if backend == "auto" else backend
     counter = _counter(chosen, prepared, device)
 
-    def part(first: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    def part(first: int) -> Counts:
         at = slice(first, first + _CHUNK)
         return counter.count(prepared.probes(probes[at], owners[at]))
 
     starts = range(0, len(probes), _CHUNK)
     done = _on_threads(part, starts, workers)
-    again = sum(one[2] for one in done)
+    again = sum(part[2] for part in done)
     return Ranks(
-        np.concatenate([one[0] for one in done]),
-        np.concatenate([one[1] for one in done]),
+        np.concatenate([part[0] for part in done]),
+        np.concatenate([part[1] for part in done]),
         len(gallery),
         chosen,
         min(again / (len(probes) * len(gallery)), 1.0),
@@ -256,11 +354,8 @@ def _check_owners(
 
 def choose_backend() -> str:
     """What counts where nobody says: torch on a GPU, else numba if it knows the CPU, else numpy."""
-    if find_spec("torch") is not None:
-        from lethe.reidentification.ranks_torch import has_gpu
-
-        if has_gpu():
-            return "torch"
+    if has_gpu():
+        return "torch"
     if find_spec("numba") is not None:
         from lethe.reidentification.ranks_numba import host_tile
 
@@ -271,8 +366,6 @@ def choose_backend() -> str:
 
 def _counter(backend: str, gallery: Gallery, device: str) -> Counter:
     if backend == "torch":
-        from lethe.reidentification.ranks_torch import TorchCounter
-
         return TorchCounter.of(gallery, device)
     if backend == "numba":
         from lethe.reidentification.ranks_numba import NumbaCounter
@@ -283,10 +376,10 @@ def _counter(backend: str, gallery: Gallery, device: str) -> Counter:
 
 
 def _on_threads(
-    work: Callable[[int], tuple[NDArray[np.int64], NDArray[np.int64], int]],
+    work: Callable[[int], Counts],
     starts: range,
     workers: int,
-) -> list[tuple[NDArray[np.int64], NDArray[np.int64], int]]:
+) -> list[Counts]:
     with one_blas_thread():
         if workers == 1:
             return [work(first) for first in starts]

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from lethe.errors import InputError, require
-from lethe.reidentification.geometry import Gallery, Probes
-from lethe.reidentification.ranks import Counts
+from lethe.reidentification.geometry import Counts, Gallery, Probes
 from lethe.reidentification.vectors import Float, Float32
 from lethe.training.environment import INSTALLED, compiled
 
@@ -239,7 +238,7 @@ if INSTALLED:
 
 @dataclass(frozen=True, eq=False)
 class NumbaCounter:
-    """Counts in registers; see `lethe.reidentification.ranks`.
+    """Counts in registers; a tile of probes and users at a time.
 
     Attributes:
         narrow: flat float32 panels (panels * (d + 1) * users), the bias first.

@@ -10,18 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 from lethe.data.schema import Schema
 from lethe.errors import InputError
-from lethe.queries import bind
 from lethe.queries.answer import Answer, Answers, Scalar
-from lethe.queries.grammar import Bounds, Key
+from lethe.queries.grammar import Bounds, Key, check_numeric
 from lethe.queries.lattice import Exact, Groups, Layout, check_extent
 from lethe.queries.privacy import Neighbours, Spend
-
-if TYPE_CHECKING:
-    from lethe.queries.parse import Reader
+from lethe.queries.reader import Reader
 
 Names = Sequence[Mapping[str, Scalar]]
 """Values of the group columns, by column, one a group."""
@@ -62,7 +59,7 @@ class Aggregate(ABC):
             InputError: a column or a literal of the wrong type, bounds that no lattice fits.
         """
         for name in self.columns:
-            bind.check_numeric(schema[name])
+            check_numeric(schema[name])
         for _, bounds in self.clamped:
             check_extent(bounds.low, bounds.high)
         return self

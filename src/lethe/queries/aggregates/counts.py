@@ -6,20 +6,28 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from lethe.data.schema import Schema
 from lethe.errors import InputError
-from lethe.queries import bind, lattice
+from lethe.queries import lattice
 from lethe.queries.aggregates.base import Aggregate, Names
 from lethe.queries.answer import Answer, Answers, Scalar
-from lethe.queries.grammar import MOST_BINS, Bounds, Key, Literal, list_text, name_text, number_text
+from lethe.queries.grammar import (
+    MOST_BINS,
+    Bounds,
+    Key,
+    Literal,
+    list_text,
+    listed,
+    name_text,
+    number_text,
+    refuse_times,
+)
 from lethe.queries.lattice import Exact, Groups, Layout, lattice_of
 from lethe.queries.mechanisms import additive, choosing
 from lethe.queries.privacy import Neighbours, Spend
-
-if TYPE_CHECKING:
-    from lethe.queries.parse import Reader
+from lethe.queries.reader import Reader
 
 FEW = 4096
 """Different whole numbers that a histogram counts one by one."""
@@ -184,8 +192,8 @@ class _Listed(_Counted):
 
     def bound(self, schema: Schema) -> Self:
         column = schema[self.column]
-        bind.refuse_times(column)
-        return replace(self, among=bind.listed(self.among, column))  # type: ignore[type-var]  # subclasses are dataclasses
+        refuse_times(column)
+        return replace(self, among=listed(self.among, column))  # type: ignore[type-var]  # subclasses are dataclasses
 
     def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
         return Layout((*keys, Key(self.column, self.among)), cells=len(self.among))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 from lethe.data.schema import Schema
 from lethe.errors import InputError, check_between
@@ -30,9 +30,7 @@ from lethe.queries.lattice import (
 from lethe.queries.mechanisms import additive
 from lethe.queries.mechanisms.additive import Law, Noised
 from lethe.queries.privacy import Neighbours, Spend
-
-if TYPE_CHECKING:
-    from lethe.queries.parse import Reader
+from lethe.queries.reader import Reader
 
 _CLEAR = 4  # rows must be this many times their own noise for a first-order interval
 

@@ -15,7 +15,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from lethe.data.schema import Schema
 from lethe.errors import InputError, check_between
@@ -26,9 +25,7 @@ from lethe.queries.grammar import MOST_BINS, Bounds, Key, Number, name_text, num
 from lethe.queries.lattice import QUANTILE_CELLS, Exact, Lattice, Layout
 from lethe.queries.mechanisms import choosing
 from lethe.queries.privacy import Neighbours, Spend
-
-if TYPE_CHECKING:
-    from lethe.queries.parse import Reader
+from lethe.queries.reader import Reader
 
 MOST_PARTS = 1000  # of a share of rows: utilities stay whole numbers of 63 bits
 

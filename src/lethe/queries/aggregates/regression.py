@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,7 @@ from lethe.queries.lattice import VARIANCE_CELLS, Exact, Lattice, Layout, lattic
 from lethe.queries.mechanisms import additive
 from lethe.queries.mechanisms.additive import Law
 from lethe.queries.privacy import Neighbours, Spend
-
-if TYPE_CHECKING:
-    from lethe.queries.parse import Reader
+from lethe.queries.reader import Reader
 
 _CLEAR = 4  # the least eigenvalue must be this many times its own noise
 

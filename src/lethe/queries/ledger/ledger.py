@@ -27,7 +27,6 @@ from lethe.queries.charge import (
     pair,
 )
 from lethe.queries.ledger import chain, words
-from lethe.queries.ledger.anchor import Anchor
 from lethe.queries.ledger.chain import trusted
 from lethe.queries.ledger.contract import (
     UNITS,
@@ -43,6 +42,7 @@ from lethe.queries.ledger.contract import (
 )
 from lethe.queries.ledger.rows import Rows, Store
 from lethe.queries.ledger.sqlite_store import SqliteStore
+from lethe.queries.ledger.verify import Anchor, replay
 from lethe.queries.privacy import RELATIONS
 
 URLS = ("postgresql://", "postgres://")
@@ -319,7 +319,7 @@ class Ledger:
         return self._anchor is not None
 
     def write_anchor(self, path: Path) -> None:
-        """Keep the heads of all data sets elsewhere; see `lethe.queries.ledger.anchor`.
+        """Keep the heads of all data sets elsewhere; see `lethe.queries.ledger.verify`.
 
         Raises:
             Damaged: there is an anchor, and this ledger is not the one it was taken from.
@@ -407,7 +407,7 @@ class Ledger:
             with self._store.reading() as rows:
                 if self._anchor is not None:
                     problems += filter(None, [self._anchor.missing_from(rows)])
-                found = chain.replay(rows, heads)
+                found = replay(rows, heads)
         except Damaged as error:
             return Verification((str(error),), (), {}, 0)
         return replace(found, problems=(*problems, *found.problems))

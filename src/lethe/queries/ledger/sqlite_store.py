@@ -4,7 +4,7 @@ SQLite's own waiting sleeps up to 100 ms while the file lies free, so writers qu
 file beside it (``b.db-lock``). It also says how many entries the ledger had: if the ledger has
 fewer, its end was cut or an old copy was put back; without that file nothing is written. It is a
 help against accidents, no proof: who can write the ledger can write it too. An anchor is proof
-(`lethe.queries.ledger.anchor`). All files are the owner's alone (0600); SQLite gives its log the
+(`lethe.queries.ledger.verify`). All files are the owner's alone (0600); SQLite gives its log the
 mode of the ledger.
 """
 

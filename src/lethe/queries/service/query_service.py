@@ -23,9 +23,9 @@ from lethe.errors import (
 from lethe.queries.ask import Reply, answer
 from lethe.queries.ledger.contract import QueryLimit
 from lethe.queries.ledger.ledger import Ledger, rollback_assumption
-from lethe.queries.parse import parse
 from lethe.queries.plan import Plan, make_plan
 from lethe.queries.privacy import Privacy
+from lethe.queries.query import parse
 from lethe.queries.registration import find
 from lethe.queries.service.access import RowCounter
 from lethe.queries.table import Table
