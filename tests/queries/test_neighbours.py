@@ -34,8 +34,9 @@ from lethe.data.casts import quoted
 from lethe.data.cells import csv_rows
 from lethe.data.schema import EPOCH, Column
 from lethe.errors import InputError
-from lethe.queries import evaluate, lattice
+from lethe.queries import lattice
 from lethe.queries import query as query_module
+from lethe.queries import table as evaluate
 from lethe.queries.aggregates import counts
 from lethe.queries.plan import make_plan
 from lethe.queries.privacy import Privacy

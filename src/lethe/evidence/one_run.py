@@ -7,7 +7,7 @@ the highest are guessed IN and the lowest OUT, r guesses in all, r fixed beforeh
 * ``binomial``: with q = e^epsilon/(1 + e^epsilon), P[V >= v] <= P[Bin(r, q) >= v] + 2 m delta
   max over 1 <= i <= v of P[v > Bin(r, q) >= v - i]/i (Steinke, Nasr and Jagielski 2023,
   theorem 5.2);
-* ``tradeoff``: the same claim through its whole trade-off curve (see `lethe.evidence.tradeoff`);
+* ``tradeoff``: the same claim through its whole trade-off curve (see `lethe.evidence.gdp`);
 * ``gdp``: the curve of a mechanism declared to be Gaussian DP.
 """
 
@@ -24,9 +24,14 @@ from scipy.special import betainc, gammaln, xlogy
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between, check_choice
 from lethe.evidence.epsilon import CONSTANT, NOTHING, EpsilonBound, gaussian
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.gdp import check_delta, last_true
+from lethe.evidence.gdp import (
+    approximate_inverse,
+    check_delta,
+    gaussian_inverse,
+    largest_refuted,
+    last_true,
+)
 from lethe.evidence.thresholds import check_scores
-from lethe.evidence.tradeoff import approximate_inverse, gaussian_inverse, largest_refuted
 
 FORMS = ("binomial", "tradeoff", "gdp")
 _UNFAIR = 1e-9

@@ -14,10 +14,10 @@ from lethe.membership.audit import (
     Trainer,
     baseline_spec,
     read_exposure,
+    settled_public_weights,
     targeted_weights,
 )
 from lethe.membership.candidates import build_candidates
-from lethe.membership.public import settled_public_weights
 from lethe.membership.settings import AuditSettings
 from lethe.training.engines import settled_layout
 from lethe.training.folder import SettledRun

@@ -22,8 +22,91 @@ from lethe.evidence.risk import family_confidence
 from lethe.evidence.twoway import Spread, symmetric_estimate
 from lethe.membership.leave_one_out import Moments, moments, without_groups
 from lethe.membership.measure import FEWEST_RECORDS
-from lethe.membership.vulnerability import Vulnerability, most_exposed, vulnerability
 from lethe.training.shadows import Shadows
+
+# How exposed a record is: the t-score, its error, and what it means as an attack.
+#
+# t = (mu_in - mu_out) / sqrt(V_in + V_out) (Forgotten by Design, eq. 7). Under the Gaussian
+# model the AUC of thresholding phi on that record is exactly Phi(t) (protocols 5.2, 6).
+
+
+@dataclass(frozen=True)
+class Vulnerability:
+    """Per-record exposure.
+
+    Attributes:
+        t: (N,) t-score, higher = more exposed; NaN without two models on each side.
+        se: (N,) its standard error.
+        tpr: (N,) TPR at 0.1 % FPR of thresholding phi on that record, Gaussian model.
+    """
+
+    t: Float
+    se: Float
+    tpr: Float
+
+    @property
+    def auc(self) -> Float:
+        """(N,) Phi(t); LiRA with unequal variances can exceed it."""
+        return np.asarray(ndtr(self.t))
+
+    def limits(self, confidence: float = 0.95) -> tuple[Float, Float]:
+        """(N,) lower and upper limits of t."""
+        z = float(ndtri((1 + confidence) / 2))
+        return self.t - z * self.se, self.t + z * self.se
+
+
+def vulnerability(
+    signals: NDArray[np.floating], members: NDArray[np.bool_], fpr: float = 0.001
+) -> Vulnerability:
+    """t-scores with their standard errors.
+
+    se = sqrt((2 + t^2 (V_in^2 + V_out^2)/(V_in + V_out)^2)/K) when each side has K/2 models,
+    and its obvious extension to unequal sides (protocols 5.2, 8). A variance counts as at least
+    1e-6 of the side's pooled one: a record whose signals are tied on both sides, and differ
+    between them, is the most exposed of all. One whose signals are all the same has no score.
+
+    Args:
+        signals: (K, N) phi.
+        members: (K, N) membership.
+        fpr: of the per-record TPR.
+    """
+    inside, outside = moments(signals, members), moments(signals, ~members)
+    v_in, v_out = _floored(inside), _floored(outside)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        both = v_in + v_out
+        t = (inside.mean - outside.mean) / np.sqrt(both)
+        of_means = (v_in / inside.count + v_out / outside.count) / both
+        of_spread = t**2 / 2 * (v_in**2 / inside.count + v_out**2 / outside.count) / both**2
+        se = np.sqrt(of_means + of_spread)
+        threshold = float(ndtri(1 - fpr))
+        gap = inside.mean - outside.mean - threshold * np.sqrt(v_out)
+        tpr = ndtr(gap / np.sqrt(v_in))
+    moved = (inside.mean != outside.mean) | (inside.squares + outside.squares > 0)
+    known = np.isfinite(t) & moved
+    return Vulnerability(
+        np.where(known, t, np.nan), np.where(known, se, np.nan), np.where(known, tpr, np.nan)
+    )
+
+
+def _floored(side: Moments) -> Float:
+    floor = np.nan_to_num(max(1e-6 * side.within(), 1e-12), nan=1e-12)
+    own = side.variance()
+    return np.where(np.isnan(own), np.nan, np.maximum(own, floor))
+
+
+def most_exposed(t: Float, share: float = 0.01) -> NDArray[np.intp]:
+    """Row numbers of the share of records with the highest t, at least one, ties by row number.
+
+    Raises:
+        InputError: no record has a t-score.
+    """
+    known = np.flatnonzero(np.isfinite(t))
+    if len(known) == 0:
+        raise InputError("no record has a t-score: each needs two models IN and two OUT.")
+    count = max(1, round(share * len(known)))
+    order = known[np.argsort(-t[known], kind="stable")]
+    return order[:count]
+
 
 TOP_SHARE = 0.01
 MINIMUM_MODELS = 16

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice
+from lethe.membership.attacks.attack import check_members, check_scored, check_table, check_varies
 from lethe.membership.attacks.lira import lira_online, side_variance, variance_rule
-from lethe.membership.inputs import check_members, check_scored, check_table, check_varies
 from lethe.membership.leave_one_out import References, leave_one_out, scored_cells
 
 COVARIANCES = ("diagonal", "full")

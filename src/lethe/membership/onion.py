@@ -15,8 +15,13 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_between
 from lethe.evidence.estimate import Measured
-from lethe.membership.exposure import TOP_SHARE, mean_change, newly_exposed
-from lethe.membership.vulnerability import most_exposed, vulnerability
+from lethe.membership.exposure import (
+    TOP_SHARE,
+    mean_change,
+    most_exposed,
+    newly_exposed,
+    vulnerability,
+)
 from lethe.training.shadows import Shadows
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.accounting import check_given_delta
-from lethe.evidence.precision import Precision, parse_precision
-from lethe.evidence.rules import Rule, parse_rule
+from lethe.evidence.rules import Precision, Rule, parse_precision, parse_rule
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.lira import VARIANCES
 from lethe.membership.attacks.registry import ATTACKS, choose_attacks

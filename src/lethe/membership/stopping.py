@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from lethe.evidence.estimate import Estimate, Measured
-from lethe.evidence.precision import Precision
+from lethe.evidence.rules import Precision
 
 FIRST_LOOK = 16
 """Models before the first look: eight pairs, below which a width says little about itself."""

@@ -147,7 +147,7 @@ class Obfuscation:
 class EarlyStopping:
     """Training cut at an earlier epoch, the best of several that the plain training passes.
 
-    Which stop is the best is found by the audit, see `lethe.membership.early_stopping`. Stops are
+    Which stop is the best is found by the audit, see `lethe.membership.candidate`. Stops are
     asked of the plain shadow models on their way, so none costs a further training. Each is a cut
     of the recipe's own schedule: a learning rate that falls has not fallen as far there.
 

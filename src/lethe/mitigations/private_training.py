@@ -24,8 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_given_delta
-from lethe.evidence.calibration import noise_for
+from lethe.evidence.accounting import check_given_delta, noise_for
 from lethe.evidence.dp_statement import SOURCES, TUNING, DpSgdRun, DpStatement, dp_statement
 from lethe.evidence.guarantee import Guarantee, noise_seed
 from lethe.evidence.individual import check_weights

@@ -17,7 +17,6 @@ from typing import Any
 from lethe.errors import InputError, RunFailed
 from lethe.queries.answer import Answer, Answers
 from lethe.queries.charge import Charge
-from lethe.queries.evaluate import measure
 from lethe.queries.ledger import words
 from lethe.queries.ledger.chain import guarantee_of
 from lethe.queries.ledger.contract import Mismatch, NotSpent
@@ -27,7 +26,7 @@ from lethe.queries.privacy import Privacy
 from lethe.queries.query import parse
 from lethe.queries.registration import find
 from lethe.queries.release import release
-from lethe.queries.table import Table, opened
+from lethe.queries.table import Table, measure, opened
 
 ANALYST = "local"
 FREE = "no budget: nobody counts what such answers add up to"

@@ -22,7 +22,7 @@ def release(query: Query, groups: Groups, layout: Layout, privacy: Privacy) -> A
 
     Args:
         query: what was asked.
-        groups: of `lethe.queries.evaluate.measure`.
+        groups: of `lethe.queries.table.measure`.
         layout: how they were added up.
         privacy: what it may cost, and whose data it is.
 

@@ -11,9 +11,37 @@ import os
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from lethe.errors import require
+
+# Linear algebra and boosted trees on one thread.
+#
+# Sums of several threads differ in their last digits from machine to machine. And threads that
+# wait for each other after every small step cost more than they save: on a busy machine by a factor
+# of ten and more.
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def one_thread(what: str | None = "openmp") -> Any:
+    """A context in which OpenMP ("openmp"), linear algebra ("blas") or both (None) use one."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, what)
+
+
+def on_one_thread(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function, computing on one thread."""
+
+    @functools.wraps(function)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
+        with one_thread(None):
+            return function(*args, **kwargs)
+
+    return alone
+
 
 ONE_THREAD = dict.fromkeys(
     (

@@ -15,8 +15,15 @@ from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
 from lethe.linkage.measurement import BASELINE, strongest
-from lethe.linkage.records.adversary import Adversary, draw_targets, simulate
-from lethe.linkage.records.attackers import COMPARED, Calibrated, outside, share_out
+from lethe.linkage.records.attackers import (
+    COMPARED,
+    Adversary,
+    Calibrated,
+    draw_targets,
+    outside,
+    share_out,
+    simulate,
+)
 from lethe.linkage.records.auxiliary import Auxiliary, link_auxiliary
 from lethe.linkage.records.candidates import (
     Aim,

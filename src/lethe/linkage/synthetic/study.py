@@ -19,8 +19,15 @@ from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.document import RowsSubject, of_1000, utility_in_words
 from lethe.linkage.measurement import BASELINE, FEWEST, Measurement, strongest
 from lethe.linkage.settings import SyntheticSettings
-from lethe.linkage.synthetic.copies import Distances, closest, identical
-from lethe.linkage.synthetic.nearest import Mixed, inference, linkability, mix
+from lethe.linkage.synthetic.nearest import (
+    Distances,
+    Mixed,
+    closest,
+    identical,
+    inference,
+    linkability,
+    mix,
+)
 from lethe.linkage.synthetic.risk import Risk
 from lethe.linkage.synthetic.singling_out import singling_out
 from lethe.linkage.table.recoding import hierarchy

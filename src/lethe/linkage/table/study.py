@@ -41,10 +41,14 @@ from lethe.linkage.table.candidates import (
     measure_recoded,
 )
 from lethe.linkage.table.dp_rows import DpRows
-from lethe.linkage.table.population import PopulationUniqueness, population_uniqueness
+from lethe.linkage.table.population import (
+    PopulationUniqueness,
+    Uniqueness,
+    population_uniqueness,
+    uniqueness,
+)
 from lethe.linkage.table.recoding import Hierarchy, coarsen, recode
 from lethe.linkage.table.synthetic import dp_name, measure_synthetic
-from lethe.linkage.table.uniqueness import Uniqueness, uniqueness
 from lethe.training.fingerprint import digest, hash_array
 
 

@@ -28,8 +28,7 @@ from lethe.membership.attacks.attack import (
 )
 from lethe.membership.attacks.lira import lira_hierarchical
 from lethe.membership.leave_one_out import scored_cells
-from lethe.membership.threads import one_thread
-from lethe.training.environment import default_workers
+from lethe.training.environment import default_workers, one_thread
 
 Float = NDArray[np.float64]
 

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice, require
-from lethe.membership.attacks.attack import Attack, Trial
-from lethe.membership.inputs import check_table, check_varies
-from lethe.membership.threads import one_thread
+from lethe.membership.attacks.attack import Attack, Trial, check_table, check_varies
+from lethe.training.environment import one_thread
 from lethe.training.users_code import build_module
 
 LEARNERS = ("boosting", "net")

@@ -12,8 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError
-from lethe.membership.attacks.attack import Attack, Trial
-from lethe.membership.inputs import check_members, check_scored, check_table, check_varies
+from lethe.membership.attacks.attack import (
+    Attack,
+    Trial,
+    check_members,
+    check_scored,
+    check_table,
+    check_varies,
+)
 from lethe.membership.leave_one_out import check_signals, leave_one_out
 from lethe.training.answers import noisy_copies as noisy_copies
 

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_given_delta
-from lethe.evidence.calibration import noise_for
+from lethe.evidence.accounting import check_given_delta, noise_for
 from lethe.evidence.dp_statement import TUNING, DpSgdRun, DpStatement, dp_statement
 from lethe.evidence.epsilon import RELATIONS
 from lethe.evidence.guarantee import Guarantee, empirical_only

@@ -18,8 +18,8 @@ from lethe.queries.mechanisms.choosing import (
     exponential_probabilities,
     noisy_max,
     permute_and_flip_probabilities,
+    randomized_response,
 )
-from lethe.queries.mechanisms.responding import randomized_response
 from lethe.queries.mechanisms.threshold import AboveThreshold, found_keys
 from lethe.queries.privacy import Neighbours, Spend
 
