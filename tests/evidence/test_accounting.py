@@ -470,7 +470,7 @@ def test_a_missing_extra_is_named(monkeypatch):
 
 
 def test_import_is_light():
-    names = "accounting, calibration, individual, dp_statement"
+    names = "accounting, individual, dp_statement"
     code = (
         f"import sys; from lethe.evidence import {names}; "
         "print([m for m in ('dp_accounting', 'scipy.stats', 'torch') if m in sys.modules])"
