@@ -59,7 +59,6 @@ def cast_sql(column: Column, source: str) -> str:
     """The total cast of a column of a file, with what is outside its domain missing or clamped.
 
     Args:
-        column: declared.
         source: DuckDB's type of it in the file.
 
     Raises:
@@ -183,7 +182,6 @@ def rows_sql(schema: Schema, types: Mapping[str, str], source: str) -> str:
     """A SELECT of all declared columns of a file, cast.
 
     Args:
-        schema: of the table.
         types: DuckDB's type of each column of the file.
         source: what stands after FROM.
 

@@ -32,25 +32,15 @@ _BATCH = 50_000  # rows at a time
 
 @dataclass
 class Kind:
-    """What the cells of one column have in common; they may be told in parts, in any order.
+    """What the cells of one column have in common; they may be told in parts, in any order."""
 
-    Attributes:
-        present: whether some cell is not blank.
-        gaps: whether some cell is blank.
-        booleans: whether all that are present are true or false.
-        zeros: whether some integer has a leading zero.
-        integers: whether all that are present are integers.
-        largest: of the integers, without sign; 2**64 stands for all beyond 24 characters.
-        floats: whether all that are present are numbers.
-    """
-
-    present: bool = False
-    gaps: bool = False
-    booleans: bool = True
-    zeros: bool = False
-    integers: bool = True
-    largest: int = 0
-    floats: bool = True
+    present: bool = False  # whether some cell is not blank
+    gaps: bool = False  # whether some cell is blank
+    booleans: bool = True  # whether all that are present are true or false
+    zeros: bool = False  # whether some integer has a leading zero
+    integers: bool = True  # whether all that are present are integers
+    largest: int = 0  # of the integers, without sign; 2**64 stands for all beyond 24 characters
+    floats: bool = True  # whether all that are present are numbers
 
     def add(self, cells: Iterable[str]) -> None:
         """Look at some more cells; repeated ones tell nothing new."""

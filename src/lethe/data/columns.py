@@ -351,12 +351,11 @@ class Coded:
     """One column as whole numbers.
 
     Attributes:
-        codes: (rows,) place of each value in `values`.
         values: (levels,) the different values, ascending; a missing value is a level too, the
             last one.
     """
 
-    codes: Codes
+    codes: Codes  # (rows,) place of each value in `values`
     values: NDArray[Any]
 
     def __len__(self) -> int:
@@ -370,15 +369,10 @@ class Coded:
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """Different rows of a table, and how often each occurs.
+    """Different rows of a table, and how often each occurs."""
 
-    Attributes:
-        columns: (rows,) of each column, by name.
-        times: (rows,) how often each occurs, at least 1.
-    """
-
-    columns: Mapping[str, Coded]
-    times: Int
+    columns: Mapping[str, Coded]  # (rows,) of each column, by name
+    times: Int  # (rows,) how often each occurs, at least 1
 
 
 def encode(column: NDArray[Any] | Coded) -> Coded:

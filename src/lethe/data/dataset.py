@@ -315,21 +315,13 @@ def choose_persons(groups: NDArray[Any], rows: int, seed: int) -> NDArray[np.int
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """The records of a file that are used.
+    """The records of a file that are used."""
 
-    Attributes:
-        rows: (records,) their places in the file, ascending.
-        ids: text (records,), see `Dataset`; so are the next two.
-        groups: text (records,), or None.
-        slices: name to text (records,).
-        notes: what a reader should know of the choice.
-    """
-
-    rows: NDArray[np.int64]
-    ids: NDArray[np.str_]
-    groups: NDArray[np.str_] | None
-    slices: Mapping[str, NDArray[np.str_]]
-    notes: tuple[str, ...]
+    rows: NDArray[np.int64]  # (records,) their places in the file, ascending
+    ids: NDArray[np.str_]  # text (records,), see `Dataset`; so are the next two
+    groups: NDArray[np.str_] | None  # text (records,), or None
+    slices: Mapping[str, NDArray[np.str_]]  # name to text (records,)
+    notes: tuple[str, ...]  # what a reader should know of the choice
 
 
 def choose_records(
@@ -354,7 +346,6 @@ def choose_records(
         group: column of persons; whole persons are chosen.
         slices: columns by which the risk is reported; they may be features too.
         rows: how many records at most; None = all.
-        seed: of the choice.
         among: (candidates,) rows that may be chosen; None = all.
 
     Raises:

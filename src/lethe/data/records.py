@@ -241,9 +241,6 @@ def from_columns(
 
     Args:
         columns: "person" and "item", perhaps "value" and "time", (facts,) each.
-        name: of the release.
-        unit: see `load_ratings`.
-        keep: see `load_ratings`.
 
     Raises:
         InputError: see `load_ratings`.

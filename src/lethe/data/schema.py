@@ -58,26 +58,23 @@ class Column:
     """The declaration of one column.
 
     Attributes:
-        name: as in the file.
-        type: one of `TYPES`.
         bounds: lowest and highest value, both included, for whole, number, date and time; as
             `Value`; None where every value of the type fits.
         values: the only values that fit, for whole, text, bool and date; None for all.
         missing: whether a cell may be missing. Where it may not, a file with such a cell is
             refused when it is registered.
-        outside: what a value beyond `bounds` becomes, one of `OUTSIDE`.
         read_off: which of `READ_OFF` were taken from the rows, and so are public by decision.
 
     Raises:
         InputError: a declaration that contradicts itself.
     """
 
-    name: str
-    type: str
+    name: str  # as in the file
+    type: str  # one of `TYPES`
     bounds: tuple[int | float, int | float] | None = None
     values: tuple[Value, ...] | None = None
     missing: bool = True
-    outside: str = "missing"
+    outside: str = "missing"  # what a value beyond `bounds` becomes, one of `OUTSIDE`
     read_off: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -132,7 +129,6 @@ class Column:
 
         Args:
             literal: int, float, Decimal, bool, text, or a date or time of TOML.
-            where: what to call it in an error.
 
         Raises:
             InputError: it is no value of this column's type.
@@ -243,7 +239,6 @@ class Schema:
         """A file that `load` reads.
 
         Args:
-            head: comment at the top.
             notes: by column, a comment below its name.
         """
         lines = [f"# {_CONTROL.sub(' ', line)}".rstrip() for line in head.splitlines()]

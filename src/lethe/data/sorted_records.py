@@ -35,30 +35,18 @@ class SortedRatings:
     """The facts that `load_ratings` gives, sorted by item and then by person.
 
     With up to 65,536 different values and days a fact takes 4 + 2 + 2 bytes at most.
-
-    Attributes:
-        name: of the file.
-        start: (items + 1,) facts of item i lie at start[i] to start[i + 1].
-        person: (facts,) place in `people`.
-        value: (facts,) place in `values`; None where no values are released.
-        values: the different values, ascending.
-        time: (facts,) whole days after `origin`; None where no times are released.
-        origin: the first day, since 1970-01-01, UTC.
-        people: names of the people, ascending.
-        items: names of the items, ascending.
-        notes: what was changed on reading.
     """
 
-    name: str
-    start: Int
-    person: NDArray[np.int32]
-    value: Codes | None
-    values: NDArray[np.float64]
-    time: Codes | None
-    origin: int
-    people: NDArray[np.str_]
-    items: NDArray[np.str_]
-    notes: tuple[str, ...] = ()
+    name: str  # of the file
+    start: Int  # (items + 1,) facts of item i lie at start[i] to start[i + 1]
+    person: NDArray[np.int32]  # (facts,) place in `people`
+    value: Codes | None  # (facts,) place in `values`; None where no values are released
+    values: NDArray[np.float64]  # the different values, ascending
+    time: Codes | None  # (facts,) whole days after `origin`; None where no times are released
+    origin: int  # the first day, since 1970-01-01, UTC
+    people: NDArray[np.str_]  # names of the people, ascending
+    items: NDArray[np.str_]  # names of the items, ascending
+    notes: tuple[str, ...] = ()  # what was changed on reading
 
     @property
     def facts(self) -> int:

@@ -45,20 +45,14 @@ MOST_LISTED = 50
 class File:
     """A raw file of rows.
 
-    Attributes:
-        path: .parquet, .csv or .duckdb.
-        table: in a .duckdb file; None where it has only one.
-        delimiter: between the cells of a .csv file.
-        encoding: of a .csv file.
-
     Raises:
         InputError: no such file, another format, or an option that does not fit it.
     """
 
-    path: Path
-    table: str | None = None
-    delimiter: str = ","
-    encoding: str = "utf-8"
+    path: Path  # .parquet, .csv or .duckdb
+    table: str | None = None  # in a .duckdb file; None where it has only one
+    delimiter: str = ","  # between the cells of a .csv file
+    encoding: str = "utf-8"  # of a .csv file
 
     def __post_init__(self) -> None:
         suffix = self.path.suffix.lower()
@@ -116,11 +110,10 @@ class TypedColumn:
         values: (rows,) int64 for whole numbers, dates (days) and times (microseconds since
             1970), float64 for numbers, bool, or object of str; anything where not `present`.
             Whole numbers beyond 64 bits are object of int.
-        present: (rows,) bool, False where the cell is missing or does not fit.
     """
 
     values: NDArray[Any]
-    present: NDArray[np.bool_]
+    present: NDArray[np.bool_]  # (rows,) bool, False where the cell is missing or does not fit
 
 
 @contextlib.contextmanager
@@ -258,7 +251,6 @@ def read_typed(
 
     Args:
         path: .parquet, .csv or .duckdb.
-        schema: of the table.
         table: in a .duckdb file.
 
     Raises:

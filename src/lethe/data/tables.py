@@ -224,13 +224,11 @@ class Encoded:
 
     Attributes:
         values: float32 (records, features of this column); no feature if it carries nothing.
-        names: one for each feature.
-        notes: what was decided.
     """
 
     values: NDArray[np.float32]
-    names: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    names: tuple[str, ...]  # one for each feature
+    notes: tuple[str, ...] = ()  # what was decided
 
 
 def encode_labels(name: str, column: NDArray[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -302,7 +300,6 @@ def label_rows(
         name: of the column.
         column: (records,) labels of all rows; all of them are checked.
         task: ``classification`` or ``regression``, which has no classes.
-        chosen: rows to return.
     """
     if task == "regression":
         return encode_targets(name, column)[chosen], ()

@@ -40,6 +40,7 @@ def simultaneous_band(
 
     Guarantee: asymptotic, in the number of target and record clusters; every pointwise interval
         of the same confidence lies within the band.
+
     Assumes: clusters are independent; the grid was fixed beforehand. Between grid points the
         curve is held by monotony only.
 
@@ -47,8 +48,6 @@ def simultaneous_band(
         tpr: (G,) measured TPR, each in [0, 1].
         replicates: bootstrap replicates that hold the TPR of each grid point.
         places: (G,) where these stand in `replicates`.
-        members: number of member scores.
-        records: number of independent records.
         confidence: of the whole band, in (0, 1).
         seed: of the simulated deviations.
 
@@ -74,10 +73,8 @@ def joint_confidence(
     of a single one. Between that of one interval (all move together) and Sidak's (none do).
 
     Args:
-        replicates: of the statistics.
         places: (G,) the statistics to hold together; those without spread count for nothing.
         confidence: that all hold, in (0, 1).
-        seed: of the simulation.
     """
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     root = _root(two_way_correlation(replicates, places))
@@ -99,7 +96,6 @@ def two_way_correlation(replicates: Replicates, places: NDArray[np.intp]) -> Flo
     deviations have the largest maximum. Rows of points without spread are 0.
 
     Args:
-        replicates: of the statistics.
         places: (G,) which of them.
     """
     values = replicates.values[:, :, places]

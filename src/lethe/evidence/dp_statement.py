@@ -77,14 +77,12 @@ class DpStatement:
     """A guarantee, why it is no stronger, and the epsilon of each record where there is one.
 
     Attributes:
-        guarantee: the label that was earned.
         dropped: one sentence for each condition that was broken; empty if none was.
-        epsilons: (records,) for ``individual-dp``, else None.
     """
 
-    guarantee: Guarantee
+    guarantee: Guarantee  # the label that was earned
     dropped: tuple[str, ...] = ()
-    epsilons: Float | None = None
+    epsilons: Float | None = None  # (records,) for ``individual-dp``, else None
 
     def __str__(self) -> str:
         given = self.guarantee

@@ -20,21 +20,13 @@ SURE = 0.8
 
 @dataclass(frozen=True)
 class Forecast:
-    """Parts of the variance of one rate in a pilot.
+    """Parts of the variance of one rate in a pilot."""
 
-    Attributes:
-        targets: a/P, from models alone.
-        records: b/N, from records alone.
-        interaction: c/(P N), of a model with a record.
-        pairs: P, independent targets of the pilot.
-        clusters: record clusters of the pilot (groups of records, where there are very many).
-    """
-
-    targets: float
-    records: float
-    interaction: float
-    pairs: int
-    clusters: int
+    targets: float  # a/P, from models alone
+    records: float  # b/N, from records alone
+    interaction: float  # c/(P N), of a model with a record
+    pairs: int  # P, independent targets of the pilot
+    clusters: int  # record clusters of the pilot (groups of records, where there are very many)
 
     @classmethod
     def of(cls, replicates: Replicates, at: int) -> Forecast:

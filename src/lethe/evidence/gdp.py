@@ -76,7 +76,6 @@ def refuted(
         guesses: r <= m, fixed beforehand.
         right: v <= r.
         level: probability that a true curve is refuted, in (0, 1).
-        inverse: G of the family of curves.
     """
     below = np.full(len(parameters), level)  # t_k, and the sum S_k of those above
     total = below.copy()

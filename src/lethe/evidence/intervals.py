@@ -89,7 +89,6 @@ def clustered_share(
         trials: number of trials (an upper limit of the effective sample size).
         clusters: number of independent clusters (its value when nothing can be measured).
         confidence: two-sided coverage.
-        method: text for the estimate.
     """
     _check_counts(share * trials, trials)
     if variance > 0 and 0 < share < 1:

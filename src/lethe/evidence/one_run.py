@@ -136,7 +136,6 @@ def one_run_epsilon(
     """The largest epsilon refuted by v right of r guesses about m coins; 0 if none is.
 
     Args:
-        canaries: m.
         guesses: r <= m, fixed beforehand.
         right: v <= r.
         delta: in [0, 1).

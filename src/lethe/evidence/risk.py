@@ -26,23 +26,19 @@ class AttackResult:
     """What one attack achieved on one view of a candidate, in the room's primary metric.
 
     Attributes:
-        attack: name of the attack.
         estimate: the metric, higher = worse, with limits that hold at once for all attacks and
             views of the candidate; or why it could not be measured.
-        view: the function of the release that was attacked (post-processing), in words.
-        knows: what the adversary holds beside the release (clean gallery, auxiliary people).
         valid: False where a self-check failed that this number rests on: it decides nothing.
-        why: what failed, or what keeps it from being powered.
         powered: False where the sample is below the power floor: its upper limit says how little
             is known and not how large the risk is, so it does not gate.
     """
 
-    attack: str
+    attack: str  # name of the attack
     estimate: Measured
-    view: str = RELEASE
-    knows: str = ""
+    view: str = RELEASE  # the function of the release that was attacked (post-processing), in words
+    knows: str = ""  # what the adversary holds beside the release (clean gallery, auxiliary people)
     valid: bool = True
-    why: str = ""
+    why: str = ""  # what failed, or what keeps it from being powered
     powered: bool = True
 
     @property
@@ -69,14 +65,12 @@ class Risk:
 
     Attributes:
         estimate: value and lower limit of the strongest result, upper limit over the powered ones.
-        attack: name of the strongest attack.
-        view: what of the release it read.
         underpowered: attacks (with their view where it is not the release) that do not gate.
     """
 
     estimate: Estimate
-    attack: str
-    view: str
+    attack: str  # name of the strongest attack
+    view: str  # what of the release it read
     underpowered: tuple[str, ...] = ()
 
 

@@ -137,7 +137,6 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
     """Read one rule.
 
     Args:
-        text: as it was typed.
         metrics: those that the audit measures: `METRICS`, `EMBEDDING_METRICS`, ...
 
     Raises:
@@ -222,15 +221,10 @@ _WIDTH = re.compile(r"^(?P<left>\s*width\(.*\))\s*<=?\s*(?P<limit>[^<=]\S*)\s*$"
 
 @dataclass(frozen=True)
 class Precision:
-    """A width that is asked for.
+    """A width that is asked for."""
 
-    Attributes:
-        rule: the metric; its `limit` is the width, or the width as a share of the value.
-        relative: whether `limit` is a share of the value.
-    """
-
-    rule: Rule
-    relative: bool = False
+    rule: Rule  # the metric; its `limit` is the width, or the width as a share of the value
+    relative: bool = False  # whether `limit` is a share of the value
 
     def allowed(self, value: float | None) -> float | None:
         """The widest interval that is narrow enough around a value; None without a value."""

@@ -110,13 +110,11 @@ class Clusters:
     """Which target cluster and which record cluster each cell of a (K, N) table belongs to.
 
     Attributes:
-        targets: (K,) integer labels 0..T-1, complementary models equal.
-        records: (N,) integer labels 0..R-1; equal for records of one person.
         cells: (T, R) labels of random groups of cells, which measure the part counted twice.
     """
 
-    targets: NDArray[np.intp]
-    records: NDArray[np.intp]
+    targets: NDArray[np.intp]  # (K,) integer labels 0..T-1, complementary models equal
+    records: NDArray[np.intp]  # (N,) integer labels 0..R-1; equal for records of one person
     cells: NDArray[np.intp]
 
     @property
@@ -137,7 +135,6 @@ def clusters_of(
     Args:
         targets: (K,) any integer label per target model.
         records: (N,) any integer label per record (equal for one person).
-        seed: of the random groups.
 
     Raises:
         InputError: fewer than two target clusters (of more than one model), or two record clusters.
@@ -175,12 +172,11 @@ class Replicates:
 
     Attributes:
         values: (3, draws, statistics) replicates for targets, records and cells redrawn.
-        clusters: number of clusters of each kind.
         influence: of the models as references; None where these are taken as they are.
     """
 
     values: NDArray[np.float64]
-    clusters: tuple[int, int, int]
+    clusters: tuple[int, int, int]  # number of clusters of each kind
     influence: Influence | None = None
 
     def __sub__(self, other: Replicates) -> Replicates:
@@ -208,13 +204,12 @@ class Rescored:
     """Scores of an attack with all its references, and with some models left out of these.
 
     Attributes:
-        columns: (n,) records that were scored anew, all or a random part.
         before: (K, n) scores with all references; NaN where a cell is not scored.
         after: for each group of left out models their target clusters (s,), which targets remain
             (K,) and the scores of these without the group as references (remaining, n).
     """
 
-    columns: NDArray[np.intp]
+    columns: NDArray[np.intp]  # (n,) records that were scored anew, all or a random part
     before: NDArray[np.floating]
     after: Sequence[tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.floating]]]
 
@@ -246,15 +241,13 @@ class Influence:
     half widens an interval by a tenth or two.
 
     Attributes:
-        fixed: pulls with the references as they are, of all records.
         whole: pulls with what leaving out each of G groups of models as references does, of the
             records that were scored anew.
-        times: how many times as many records there are.
     """
 
-    fixed: Pulls
+    fixed: Pulls  # pulls with the references as they are, of all records
     whole: Pulls
-    times: float
+    times: float  # how many times as many records there are
 
     def minus(self, other: Influence) -> Influence | None:
         """Of the differences of two audits; None where they did not score the same cells anew."""
@@ -338,10 +331,8 @@ class TwoWayBootstrap:
 
     Args:
         member: (K, N) true membership; only scored cells count.
-        clusters: see `clusters_of`.
         scored: (K, N) cells to use, all by default.
         draws: bootstrap draws of each kind.
-        seed: of the draws.
     """
 
     def __init__(

@@ -18,17 +18,11 @@ _DENSE = 4  # a table of counts may have this many cells a row before rows are s
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """Rows that agree in all columns at once.
+    """Rows that agree in all columns at once."""
 
-    Attributes:
-        of_row: (rows,) class of each row, 0 to C - 1.
-        size: (C,) rows in each class, at least 1; a row that stands for several counts as many.
-        times: (rows,) how many equal rows each row stands for; None = one each.
-    """
-
-    of_row: Int
-    size: Int
-    times: Int | None = None
+    of_row: Int  # (rows,) class of each row, 0 to C - 1
+    size: Int  # (C,) rows in each class, at least 1; a row that stands for several counts as many
+    times: Int | None = None  # (rows,) how many equal rows each row stands for; None = one each
 
     @property
     def of_size(self) -> Int:
@@ -46,7 +40,6 @@ def classes_of(columns: Sequence[Codes], times: Int | None = None) -> Classes:
 
     Args:
         columns: codes (rows,) of each, whole numbers from 0.
-        times: see `Classes`.
 
     Raises:
         InputError: no column, no rows, other lengths or negative codes.

@@ -34,11 +34,10 @@ class Utility:
     """How useful a release is.
 
     Attributes:
-        estimate: higher = better.
         of_row: (held-out rows,) its parts, of which it is the mean; None where there are none.
     """
 
-    estimate: Estimate
+    estimate: Estimate  # higher = better
     of_row: Float | None = None
 
 
@@ -167,8 +166,6 @@ def predict_rows(
         held_out: original rows, none of them among the released ones; their `column` is the truth.
         written: the same rows as the release would write them: what the model is asked about.
         column: that is predicted; all others are features.
-        classes: see `is_class`.
-        seed: of the model.
 
     Returns:
         (rows,) higher = better. Classes: 1 = right, 0 = wrong, so the mean is the accuracy.
@@ -295,10 +292,6 @@ class Use:
 
 def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
     """The utility that was asked for; None = counts or queries, which need no held-out rows.
-
-    Args:
-        settings: of the audit.
-        columns: of the original.
 
     Raises:
         InputError: no such column, or a function that cannot be loaded.

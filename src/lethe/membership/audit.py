@@ -66,8 +66,6 @@ def settled_public_weights(
     that were trained with.
 
     Args:
-        folder: of the run.
-        spec: of the baseline.
         settings: give alpha, beta and the seed.
 
     Raises:

@@ -37,8 +37,6 @@ def chunks_of(
     Args:
         run: the folder; its audit has settled widths and, for some mitigations, weights.
         data: the same records as the audit's.
-        recipe: the same recipe.
-        settings: the same settings.
         candidate: name of the baseline or of a mitigation.
 
     Raises:

@@ -47,10 +47,7 @@ def measure(
     """Everything that is measured on one candidate.
 
     Args:
-        shadows: its shadow models.
-        mitigation: what it is.
         before: the baseline's measurement, for paired differences; None for the baseline.
-        settings: of the audit.
         applied: (N,) weights that this candidate trained with, if any.
         targeted: (N,) targeted weights of the audit, if any.
         targets: models to attack if these are not the shadow models in turn.
@@ -156,10 +153,7 @@ def best_stop(
     """Compare all stops, and measure the best with every attack of the audit.
 
     Args:
-        mitigation: its stops.
         cut: the plain shadow models with their training cut after so many epochs.
-        first: the baseline's measurement.
-        settings: of the audit.
         targeted: (N,) targeted weights of the audit.
     """
     best, stops = compare_stops(mitigation.stops, cut, first, settings)
@@ -184,10 +178,7 @@ def compare_stops(
     longer than the training.
 
     Args:
-        epochs: the stops.
         cut: the plain shadow models with their training cut after so many epochs.
-        first: the baseline's measurement.
-        settings: of the audit.
     """
     by_formula = {
         name: result for name, result in first.results.items() if ATTACKS[name].by_formula

@@ -49,7 +49,6 @@ def build_candidates(
     """Candidates that can be trained, the baseline first, and those that cannot, with why.
 
     Args:
-        settings: of the audit.
         recipe: how one model is trained.
         extra: further candidates, built by the caller.
         public: (N,) weights that no private record decides, for ``individual-dp``; None where

@@ -43,19 +43,12 @@ _AUDITED = 1 << 12
 
 @dataclass(frozen=True)
 class Check:
-    """One self-check.
+    """One self-check."""
 
-    Attributes:
-        name: short name.
-        status: ``pass``, ``warn`` (read the numbers with care) or ``fail`` (do not use them).
-        detail: what was seen, in words.
-        estimate: the number behind it, if there is one.
-    """
-
-    name: str
-    status: str
-    detail: str
-    estimate: Estimate | None = None
+    name: str  # short name
+    status: str  # ``pass``, ``warn`` (read the numbers with care) or ``fail`` (do not use them)
+    detail: str  # what was seen, in words
+    estimate: Estimate | None = None  # the number behind it, if there is one
 
     def to_json(self, candidate: str) -> dict[str, Any]:
         """Plain values for `findings.json`."""
@@ -77,8 +70,6 @@ def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
     only clusters, and even an audit of 4 models can fail.
 
     Args:
-        shadows: the audit's models.
-        attack: the attack to try on them.
         seed: of the coins, see `exchanged`.
 
     Returns:
@@ -267,10 +258,7 @@ def power_check(
     """The smallest effect that this audit would have found with 80 % power, in words.
 
     Args:
-        shadows: the audit's models.
         results: what its attacks achieved; the width of the interval of `attack` is used.
-        attack: name of the attack to judge.
-        seed: see `smallest_effect`.
         run: the attack; by default the one of that name in `registry.ATTACKS`.
     """
     measured = results[attack]
@@ -312,10 +300,7 @@ def self_checked(
     all records, the others on some.
 
     Args:
-        shadows: the candidate's models.
-        results: of all attacks run on it.
         fpr: of the metric that decides, see `measure.risk_rate`.
-        seed: of the coins.
     """
     checked = {name: replace(found, weak=weakness(found)) for name, found in results.items()}
     audits: dict[str, Check] = {}

@@ -44,17 +44,13 @@ class EarlyStop:
     """The plain training cut at an epoch, as it was compared with other stops.
 
     Attributes:
-        epochs: after which training ends.
-        attack: that it was compared under.
-        risk: of that attack, with limits that hold for all stops at once.
-        utility: held-out accuracy, or R²; None if unknown.
         utility_loss: against the full training, with limits that hold for all stops at once.
     """
 
-    epochs: int
-    attack: str
-    risk: Measured
-    utility: Estimate | None
+    epochs: int  # after which training ends
+    attack: str  # that it was compared under
+    risk: Measured  # of that attack, with limits that hold for all stops at once
+    utility: Estimate | None  # held-out accuracy, or R²; None if unknown
     utility_loss: Estimate | None
 
     def to_json(self) -> dict[str, Any]:
@@ -73,49 +69,32 @@ class Measurement:
     """All that was measured on one candidate; see `audit.measure`.
 
     Attributes:
-        mitigation: what was done.
-        shadows: its shadow models.
-        results: each attack's result.
-        risk_fpr: FPR of the frontier's risk; None for the AUC.
-        best: the strongest attack.
-        exposure: t-scores.
-        checks: self-checks.
-        utility: held-out accuracy, or R²; None if unknown.
-        train_utility: the same on training records; None if unknown.
-        risk: of the strongest attack.
-        utility_loss: against the baseline, paired.
-        risk_change: against the baseline, paired.
         moved: change of the mean t of records that were not among the most exposed, how many
             of them became significantly more exposed, and how many there are.
-        weights: (N,) weights that were trained with.
-        targeted: (N,) the audit's targeted weights.
-        before: the baseline's measurement.
         slices: the strongest attack by class and by columns, see `who_bears`.
         persons: it with the records of each person added up, see `person_level`.
-        among: releases that this one was chosen from, itself included; see `early_stopping`.
-        stops: those, as they were compared; empty where nothing was chosen.
     """
 
-    mitigation: Mitigation
-    shadows: Shadows
-    results: dict[str, AttackResult]
-    risk_fpr: float | None
-    best: str
-    exposure: Exposure
-    checks: list[Check]
-    utility: Estimate | None
-    train_utility: Estimate | None
-    risk: Measured
-    utility_loss: Estimate | None = None
-    risk_change: Estimate | None = None
+    mitigation: Mitigation  # what was done
+    shadows: Shadows  # its shadow models
+    results: dict[str, AttackResult]  # each attack's result
+    risk_fpr: float | None  # FPR of the frontier's risk; None for the AUC
+    best: str  # the strongest attack
+    exposure: Exposure  # t-scores
+    checks: list[Check]  # self-checks
+    utility: Estimate | None  # held-out accuracy, or R²; None if unknown
+    train_utility: Estimate | None  # the same on training records; None if unknown
+    risk: Measured  # of the strongest attack
+    utility_loss: Estimate | None = None  # against the baseline, paired
+    risk_change: Estimate | None = None  # against the baseline, paired
     moved: tuple[Measured, int, int] | None = None
-    weights: NDArray[np.float32] | None = None
-    targeted: NDArray[np.float32] | None = None
-    before: Measurement | None = None
+    weights: NDArray[np.float32] | None = None  # (N,) weights that were trained with
+    targeted: NDArray[np.float32] | None = None  # (N,) the audit's targeted weights
+    before: Measurement | None = None  # the baseline's measurement
     slices: Sequence[Mapping[str, Any]] = ()
     persons: Mapping[str, Any] | None = None
-    among: int = 1
-    stops: Sequence[EarlyStop] = ()
+    among: int = 1  # releases that this one was chosen from, itself included; see `early_stopping`
+    stops: Sequence[EarlyStop] = ()  # those, as they were compared; empty where nothing was chosen
 
     @property
     def name(self) -> str:
@@ -128,22 +107,16 @@ class ModelSubject(Subject):
     """A model whose candidates were attacked.
 
     Attributes:
-        name: of the subject.
-        measured: the candidates, the baseline first.
         skipped: mitigations that the recipe cannot carry, each with `name` and `why`.
-        settings: of the audit.
-        data: the records, if the audit trained its shadow models.
-        spec: of the baseline, likewise.
-        extra: further entries for `reproduction`.
     """
 
-    name: str
-    measured: Sequence[Measurement]
+    name: str  # of the subject
+    measured: Sequence[Measurement]  # the candidates, the baseline first
     skipped: Sequence[Mapping[str, str]]
-    settings: AuditSettings
-    data: Dataset | None = None
-    spec: Spec | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    settings: AuditSettings  # of the audit
+    data: Dataset | None = None  # the records, if the audit trained its shadow models
+    spec: Spec | None = None  # of the baseline, likewise
+    extra: Mapping[str, Any] = field(default_factory=dict)  # further entries for `reproduction`
 
     def findings(self) -> Findings:
         """The document of the audit."""
@@ -293,7 +266,6 @@ def guarantee_of(mitigation: Mitigation, spec: Spec | None) -> Guarantee:
     """What a mitigation proves of an audit's training, and of whom.
 
     Args:
-        mitigation: a candidate.
         spec: of the baseline; None where nothing was trained.
     """
     told = mitigation.guarantee(None if spec is None else spec.pool)
@@ -349,7 +321,6 @@ def exposed_records(
     """The most exposed records, at most 100, with limits that allow for the ranking.
 
     Args:
-        one: the baseline's measurement.
         classes: names of the classes, if known.
         pseudonyms: name records by rank; otherwise by their own id.
         confidence: of the limits of t; see `Exposure.ranked`.

@@ -32,17 +32,11 @@ from lethe.training.shadows import Shadows
 
 @dataclass(frozen=True)
 class Vulnerability:
-    """Per-record exposure.
+    """Per-record exposure."""
 
-    Attributes:
-        t: (N,) t-score, higher = more exposed; NaN without two models on each side.
-        se: (N,) its standard error.
-        tpr: (N,) TPR at 0.1 % FPR of thresholding phi on that record, Gaussian model.
-    """
-
-    t: Float
-    se: Float
-    tpr: Float
+    t: Float  # (N,) t-score, higher = more exposed; NaN without two models on each side
+    se: Float  # (N,) its standard error
+    tpr: Float  # (N,) TPR at 0.1 % FPR of thresholding phi on that record, Gaussian model
 
     @property
     def auc(self) -> Float:
@@ -117,23 +111,14 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Ranked:
-    """Records in order of exposure.
+    """Records in order of exposure."""
 
-    Attributes:
-        order: (n,) row numbers, the most exposed first.
-        t: (N,) t-scores to report, not those that decided the order.
-        se: (N,) their standard errors.
-        low: (N,) lower limits.
-        high: (N,) upper limits.
-        how: what the limits allow for.
-    """
-
-    order: NDArray[np.intp]
-    t: Float
-    se: Float
-    low: Float
-    high: Float
-    how: str
+    order: NDArray[np.intp]  # (n,) row numbers, the most exposed first
+    t: Float  # (N,) t-scores to report, not those that decided the order
+    se: Float  # (N,) their standard errors
+    low: Float  # (N,) lower limits
+    high: Float  # (N,) upper limits
+    how: str  # what the limits allow for
 
 
 @dataclass(frozen=True)
@@ -146,14 +131,10 @@ class Spreads:
     the mean variance is unbiased.
 
     Assumes: a record's shift in units of its own spread does not depend on that spread.
-
-    Attributes:
-        between: variance of the true log-variances.
-        share: of the variance of the measured ones, what is real, in [0, 1].
     """
 
-    between: float
-    share: float
+    between: float  # variance of the true log-variances
+    share: float  # of the variance of the measured ones, what is real, in [0, 1]
 
     @staticmethod
     def of(choose: Shadows, report: Shadows) -> Spreads | None:
@@ -201,19 +182,16 @@ class Exposure:
     """Exposure of the records under one candidate.
 
     Attributes:
-        all_models: t-scores from all shadow models.
         selected: rows of the 1 % most exposed, chosen on the first half of the models;
             None with fewer than 16 models.
-        top_t: mean t of those rows on the second half.
-        max_t: t on the second half of the record that was highest on the first.
         first: t-scores from the first half alone, to rank by; None with fewer than 16 models.
         second: t from the second half alone and its standard error, to report; likewise.
     """
 
-    all_models: Vulnerability
+    all_models: Vulnerability  # t-scores from all shadow models
     selected: NDArray[np.intp] | None
-    top_t: Measured
-    max_t: Measured
+    top_t: Measured  # mean t of those rows on the second half
+    max_t: Measured  # t on the second half of the record that was highest on the first
     first: Vulnerability | None = None
     second: tuple[Float, Float] | None = None
 
@@ -280,7 +258,6 @@ def expose(
     Args:
         shadows: of one candidate.
         selected: rows to report on; by default the top 1 % of this candidate's first half.
-        confidence: of the intervals.
     """
     overall = vulnerability(shadows.signals, shadows.members)
     if shadows.models < MINIMUM_MODELS:

@@ -74,7 +74,6 @@ def redrawn(
     Args:
         members: (K, N) membership as it was.
         pairs: (K,) label of each model's pair.
-        rng: randomness.
         people: (N,) codes 0..P-1 of the records' persons; each record its own by default.
     """
     _, pair_of, size = np.unique(pairs, return_inverse=True, return_counts=True)
@@ -108,13 +107,10 @@ def redraw_p(
     themselves; a random part of the others stands by for what an attack pools over records.
 
     Args:
-        scorer: the attacks.
         signals: (K, N) of all records.
         members: (K, N).
         pairs: (K,) label of each model's pair.
-        rows: the person's records.
         draws: how many; fewer if the tables would grow beyond some 10^7 cells.
-        seed: of the draws.
 
     Returns:
         For each attack the p-value, at least 1/(draws + 1), and the variance of the AUC by
@@ -153,34 +149,23 @@ class Verdict:
     """The answer on one person, or on the mean over several.
 
     Attributes:
-        verdict: one of the three.
-        attack: the one with the strongest evidence; None if nothing could be measured.
-        auc: of that attack, with limits that allow for all attacks and persons, or why not.
-        p_distinguishable: of "AUC at most 0.5", corrected for attacks and persons.
-        p_not: of "a trace beyond the margin", corrected for persons.
-        records: the person's records.
-        models_with: models that trained with the person.
-        models_without: models that did not.
-        signal_with: mean signal of the former on the person's records.
-        signal_without: mean signal of the latter.
         power: chance that these models decide, at the AUCs 0.5 and margin (the smaller one).
         models_needed: models that would decide with the power asked for; None once decided.
-        if_as_seen: True where that number holds only if the AUC is the one seen.
     """
 
-    verdict: str
-    attack: str | None
-    auc: Measured
-    p_distinguishable: float | None
-    p_not: float | None
-    records: int
-    models_with: int
-    models_without: int
-    signal_with: float | None
-    signal_without: float | None
+    verdict: str  # one of the three
+    attack: str | None  # the one with the strongest evidence; None if nothing could be measured
+    auc: Measured  # of that attack, with limits that allow for all attacks and persons, or why not
+    p_distinguishable: float | None  # of "AUC at most 0.5", corrected for attacks and persons
+    p_not: float | None  # of "a trace beyond the margin", corrected for persons
+    records: int  # the person's records
+    models_with: int  # models that trained with the person
+    models_without: int  # models that did not
+    signal_with: float | None  # mean signal of the former on the person's records
+    signal_without: float | None  # mean signal of the latter
     power: float | None
     models_needed: int | None
-    if_as_seen: bool = False
+    if_as_seen: bool = False  # True where that number holds only if the AUC is the one seen
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, without a name."""
@@ -190,23 +175,14 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """Answers on all who asked.
+    """Answers on all who asked."""
 
-    Attributes:
-        persons: one for each, in the order asked.
-        group: on the mean AUC over them; a refusal for a single person.
-        attacks: that were run.
-        margin: AUC that counts as not distinguishable.
-        confidence: all claims of both kinds hold together with it.
-        power: that was asked for.
-    """
-
-    persons: tuple[Verdict, ...]
-    group: Verdict | Refusal
-    attacks: tuple[str, ...]
-    margin: float
-    confidence: float
-    power: float
+    persons: tuple[Verdict, ...]  # one for each, in the order asked
+    group: Verdict | Refusal  # on the mean AUC over them; a refusal for a single person
+    attacks: tuple[str, ...]  # that were run
+    margin: float  # AUC that counts as not distinguishable
+    confidence: float  # all claims of both kinds hold together with it
+    power: float  # that was asked for
 
 
 @on_one_thread
@@ -222,8 +198,11 @@ def judge_people(
     """A verdict on each person and on all of them together.
 
     Guarantee: with `confidence` no person whose AUC is 0.5 or less is called distinguishable,
+
     and none whose AUC is the margin or more, or 1 - margin or less, not distinguishable.
+
     Assumes: pairs of models are independent draws of the training; the attacks run are the
+
     attacks that count; membership was drawn as in `design.membership` or by coins.
 
     Args:
@@ -231,9 +210,7 @@ def judge_people(
         scorer: the attacks, see `redraw.Scorer`.
         people: rows of the records of each person who asked.
         margin: AUC in (0.5, 1) that still counts as not distinguishable; fixed beforehand.
-        confidence: see above.
         chance: power for the number of models, in (0, 1).
-        seed: of the randomisation tests.
 
     Raises:
         InputError: a setting is out of range, nobody asked, or a person is in some model with

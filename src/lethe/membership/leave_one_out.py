@@ -29,17 +29,11 @@ _BLOCK = 4096
 
 @dataclass(frozen=True)
 class Moments:
-    """Count, mean and sum of squared deviations of each record's signals on one side.
+    """Count, mean and sum of squared deviations of each record's signals on one side."""
 
-    Attributes:
-        count: (N,) models.
-        mean: (N,) NaN where `count` is 0.
-        squares: (N,) sum of squared deviations from the mean, 0 where `count` < 2.
-    """
-
-    count: Float
-    mean: Float
-    squares: Float
+    count: Float  # (N,) models
+    mean: Float  # (N,) NaN where `count` is 0
+    squares: Float  # (N,) sum of squared deviations from the mean, 0 where `count` < 2
 
     def variance(self) -> Float:
         """(N,) unbiased variance of each record; NaN where `count` < 2."""
@@ -66,17 +60,11 @@ class Moments:
 
 @dataclass(frozen=True)
 class References:
-    """What the other models say about every record, for one target.
+    """What the other models say about every record, for one target."""
 
-    Attributes:
-        target: number of the target model.
-        inside: moments over reference models that trained on the record.
-        outside: moments over those that did not.
-    """
-
-    target: int
-    inside: Moments
-    outside: Moments
+    target: int  # number of the target model
+    inside: Moments  # moments over reference models that trained on the record
+    outside: Moments  # moments over those that did not
 
 
 def moments(signals: NDArray[np.floating], chosen: NDArray[np.bool_]) -> Moments:
@@ -186,7 +174,6 @@ def scored_cells(members: NDArray[np.bool_], seed: int = 0) -> NDArray[np.bool_]
 
     Args:
         members: (K, N) true membership.
-        seed: see `leave_one_out`.
     """
     design = Design.of(members, seed)
     scored = np.zeros(members.shape, bool)
@@ -217,23 +204,14 @@ class _Centred:
 
 @dataclass(frozen=True)
 class Design:
-    """Who plays the target, and what is left out with it.
+    """Who plays the target, and what is left out with it."""
 
-    Attributes:
-        usable: (T,) numbers of the scorable targets.
-        members: (T, N) their membership.
-        counted: (T, N) False where a record is not looked at.
-        attacked: (T, N) True where a cell is attacked.
-        partner: (T,) place of each target's complement, if all have one.
-        drawn: counterparts in a design without complements.
-    """
-
-    usable: NDArray[np.intp]
-    members: NDArray[np.bool_]
-    counted: NDArray[np.bool_]
-    attacked: NDArray[np.bool_]
-    partner: NDArray[np.intp] | None
-    drawn: _Counterparts | None
+    usable: NDArray[np.intp]  # (T,) numbers of the scorable targets
+    members: NDArray[np.bool_]  # (T, N) their membership
+    counted: NDArray[np.bool_]  # (T, N) False where a record is not looked at
+    attacked: NDArray[np.bool_]  # (T, N) True where a cell is attacked
+    partner: NDArray[np.intp] | None  # (T,) place of each target's complement, if all have one
+    drawn: _Counterparts | None  # counterparts in a design without complements
 
     @staticmethod
     def of(members: NDArray[np.bool_], seed: int) -> Design:
@@ -358,9 +336,7 @@ class _Counterparts:
         """Counterparts of a (T, N) design, and its cells that are attacked.
 
         Args:
-            members: membership.
             able: (N,) records that are looked at.
-            seed: of all draws.
         """
         rng = np.random.default_rng(seed)
         models, inside = len(members), members.sum(axis=0)

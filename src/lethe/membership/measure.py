@@ -44,27 +44,20 @@ class AttackResult:
     """What one attack achieved.
 
     Attributes:
-        name: of the attack.
-        auc: area under the ROC curve.
-        tpr: true positive rate at each FPR, or why it cannot be given.
-        realised_fpr: the FPR that the threshold really had, where measurable.
         curve: the ROC curve on a log-spaced grid, with limits for each point and a band
             that holds all of them at once.
-        replicates: bootstrap replicates of AUC and of the TPR at each of `fprs`.
-        fprs: the rates asked for, ascending place in `replicates` from 1.
         failed: the self-check that failed, and what it saw; then these numbers decide nothing.
-        weak: why its upper limits do not gate: the sample is below the power floor.
     """
 
-    name: str
-    auc: Estimate
-    tpr: dict[float, Measured]
-    realised_fpr: dict[float, float]
+    name: str  # of the attack
+    auc: Estimate  # area under the ROC curve
+    tpr: dict[float, Measured]  # true positive rate at each FPR, or why it cannot be given
+    realised_fpr: dict[float, float]  # the FPR that the threshold really had, where measurable
     curve: dict[str, list[float]]
-    replicates: Replicates
-    fprs: tuple[float, ...]
+    replicates: Replicates  # bootstrap replicates of AUC and of the TPR at each of `fprs`
+    fprs: tuple[float, ...]  # the rates asked for, ascending place in `replicates` from 1
     failed: str = ""
-    weak: str = ""
+    weak: str = ""  # why its upper limits do not gate: the sample is below the power floor
 
     def tau(self, fpr: float) -> Measured:
         """ln(TPR/FPR) with limits; at TPR = 0 the value is None beside its upper limit."""
@@ -111,12 +104,9 @@ def run_attacks(
     """Attack every model with the others, or given ones with all, and measure each attack.
 
     Args:
-        shadows: K models on N records.
-        attacks: names from `registry.ATTACKS`.
         fprs: false positive rates to report the TPR at.
         confidence: of all intervals; limits of AUC and TPR hold for all attacks at once.
         variance: of LiRA, see `lira.variance_rule`.
-        seed: of the bootstrap.
         targets: T models on the same records to attack, if these are not the shadow models.
         among: sets of models that this one was chosen from for its results; limits of AUC and TPR
             then hold for all attacks on all of them at once.
@@ -168,8 +158,6 @@ def measure_scores(
         scores: names and (K, N) scores, higher = member.
         scored: (K, N) cells to measure; every table must have a score there.
         fprs: false positive rates to report the TPR at.
-        confidence: of all intervals.
-        seed: of the bootstrap.
         family: results whose limits shall hold at once (Bonferroni).
         references: from an attack's name and its scores what models do as references; by default
             these are taken as they are.

@@ -46,7 +46,6 @@ def multi_query_scores(
         members: (K, N) true membership; of the target it is never used.
         covariance: ``diagonal`` or ``full``.
         variance: of each query, see `lira.variance_rule` and `lira.side_variance`.
-        seed: see `leave_one_out`.
 
     Returns:
         (K, N) higher = member; NaN where no reference model is left on a side. Memory beside the

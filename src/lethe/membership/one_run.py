@@ -55,9 +55,7 @@ def make_records(
     Args:
         features: (n, ...) training records, numbers.
         labels: (n,) integer class codes; ``given`` takes numbers of any kind.
-        count: how many.
         kind: one of `KINDS`.
-        rng: draws them.
         given: features and labels, for ``given`` alone.
 
     Raises:
@@ -168,17 +166,13 @@ class CanaryAudit:
     Attributes:
         bounds: one for each form; each is true with its confidence alone, so the largest of them
             is not. The verdict is from one form, named before the scores were seen.
-        form: of the verdict.
-        verdict: "contradicts" or "consistent"; None if nothing was claimed.
-        words: one sentence.
-        plan: digest of the canaries.
     """
 
     bounds: dict[str, EpsilonBound]
-    form: str
-    verdict: Verdict | None
-    words: str
-    plan: str
+    form: str  # of the verdict
+    verdict: Verdict | None  # "contradicts" or "consistent"; None if nothing was claimed
+    words: str  # one sentence
+    plan: str  # digest of the canaries
 
     @property
     def bound(self) -> EpsilonBound:
@@ -193,22 +187,15 @@ class Canaries:
     The coins are the secret of the audit: those who train must not let them touch the training
     but through the data that `insert` returns.
 
-    Attributes:
-        features: (m, ...) in the form and dtype of the user's own.
-        labels: (m,) in the dtype of the user's own.
-        inserted: (m,) bool, one independent fair coin each.
-        kind: ``random-label``, ``out-of-distribution`` or ``given``.
-        seed: of content, coins and the order in which `insert` mixes them in.
-
     Raises:
         InputError: lengths differ, or the coins cannot have been fair.
     """
 
-    features: Array
-    labels: Array
-    inserted: NDArray[np.bool_]
-    kind: str
-    seed: int
+    features: Array  # (m, ...) in the form and dtype of the user's own
+    labels: Array  # (m,) in the dtype of the user's own
+    inserted: NDArray[np.bool_]  # (m,) bool, one independent fair coin each
+    kind: str  # ``random-label``, ``out-of-distribution`` or ``given``
+    seed: int  # of content, coins and the order in which `insert` mixes them in
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)

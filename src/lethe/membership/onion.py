@@ -27,19 +27,12 @@ from lethe.training.shadows import Shadows
 
 @dataclass(frozen=True)
 class Onion:
-    """What removal did to the records that stayed.
+    """What removal did to the records that stayed."""
 
-    Attributes:
-        removed: rows that were removed.
-        change: mean change of t of the others, positive = more exposed.
-        newly: how many of the others became more exposed, false discoveries held at 5 %.
-        others: how many others there are.
-    """
-
-    removed: NDArray[np.intp]
-    change: Measured
-    newly: int
-    others: int
+    removed: NDArray[np.intp]  # rows that were removed
+    change: Measured  # mean change of t of the others, positive = more exposed
+    newly: int  # how many of the others became more exposed, false discoveries held at 5 %
+    others: int  # how many others there are
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, without naming a record."""
@@ -58,7 +51,6 @@ def to_remove(shadows: Shadows, share: float = TOP_SHARE, half: bool = True) -> 
     without bias how exposed they were. With persons, all records of a chosen record's person.
 
     Args:
-        shadows: of the baseline.
         share: of the records, in (0, 1).
         half: choose on one half; False takes all models, when nothing is reported on them.
 
@@ -102,10 +94,7 @@ def compare_onion(
     """How the exposure of the records that stayed changed.
 
     Args:
-        before: shadow models of the baseline.
         after: shadow models trained without the removed records, in the same splits.
-        removed: rows.
-        confidence: of the mean change.
 
     Raises:
         InputError: the two audits differ in splits, or no other record has a t-score.

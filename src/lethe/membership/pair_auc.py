@@ -32,19 +32,14 @@ class PairAuc:
     Attributes:
         auc: (M,) P(score of a model with it > score of one without) + P(tie)/2; NaN without a
             model on each side or with fewer than two pairs.
-        effect: (M,) design effect, >= 1.
-        inside: (M,) models with it.
-        outside: (M,) models without it.
-        pairs: (M,) pairs of models that were scored.
-        influence: (G, M) share of each pair in the error of the AUC.
     """
 
     auc: Float
-    effect: Float
-    inside: Float
-    outside: Float
-    pairs: Float
-    influence: Float
+    effect: Float  # (M,) design effect, >= 1
+    inside: Float  # (M,) models with it
+    outside: Float  # (M,) models without it
+    pairs: Float  # (M,) pairs of models that were scored
+    influence: Float  # (G, M) share of each pair in the error of the AUC
 
     def columns(self, at: Sequence[int] | NDArray[np.intp]) -> PairAuc:
         """Only some of the columns."""
@@ -202,7 +197,6 @@ def models_to_tell(true: float, tested: float, effect: float, level: float, chan
     Args:
         true: the AUC in truth, in (0, 1).
         tested: the AUC that is to be rejected, another one.
-        effect: design effect of the person.
         level: of the one-sided test.
         chance: power, in (0, 1).
 
@@ -241,7 +235,6 @@ def models_needed(
 
     Args:
         margin: AUC that counts as distinguishable, in (0.5, 1).
-        effect: design effect of the person.
         lower_level: level of the test against 0.5.
         upper_level: level of the test against the margin.
         chance: power, in (0, 1).

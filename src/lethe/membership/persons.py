@@ -33,15 +33,12 @@ class PersonScores:
     """Scores of persons, of the shape that scores of records have.
 
     Attributes:
-        names: (P,) persons, sorted.
-        sizes: (P,) records of each.
-        members: (K, P) True where the model trained on the person.
         scores: for each attack (K, P), higher = member; NaN where a record's score is.
     """
 
-    names: NDArray[Any]
-    sizes: NDArray[np.intp]
-    members: NDArray[np.bool_]
+    names: NDArray[Any]  # (P,) persons, sorted
+    sizes: NDArray[np.intp]  # (P,) records of each
+    members: NDArray[np.bool_]  # (K, P) True where the model trained on the person
     scores: dict[str, Float]
 
 
@@ -165,11 +162,7 @@ def person_level(
 
     Args:
         shadows: K models on N records of persons who are in training as a whole or not at all.
-        attack: the strongest on records.
         fprs: false positive rates to report.
-        confidence: of the intervals.
-        variance: of LiRA.
-        seed: of the attack and the bootstrap.
 
     Returns:
         Names, sizes and the result; None where nobody has several records or a person cannot be

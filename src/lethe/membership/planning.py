@@ -55,25 +55,17 @@ class Cost:
     Attributes:
         seconds: wall time of one model in one worker, while all workers are busy; None if the
             models were there already and nobody had timed them.
-        worker_bytes: peak memory of a worker process; None likewise.
-        own_bytes: peak memory of this process so far.
-        model_bytes: on disk, of one model.
-        stop_bytes: of them, what it answered on its way; further candidates keep none.
-        chunk_bytes: on disk, of a chunk of models, beside those of its models.
-        width: models a chunk.
-        workers: processes.
-        scoring: seconds to measure the pilot.
     """
 
     seconds: float | None
-    worker_bytes: int | None
-    own_bytes: int
-    model_bytes: int
-    chunk_bytes: int
-    width: int
-    workers: int
-    scoring: float
-    stop_bytes: int = 0
+    worker_bytes: int | None  # peak memory of a worker process; None likewise
+    own_bytes: int  # peak memory of this process so far
+    model_bytes: int  # on disk, of one model
+    chunk_bytes: int  # on disk, of a chunk of models, beside those of its models
+    width: int  # models a chunk
+    workers: int  # processes
+    scoring: float  # seconds to measure the pilot
+    stop_bytes: int = 0  # of them, what it answered on its way; further candidates keep none
 
     def disk(self, models: int, further: int = 0) -> int:
         """Bytes of the shards of the plain models and of so many further candidates."""
@@ -182,21 +174,15 @@ class Row:
     """One size of an audit.
 
     Attributes:
-        models: K, shadow models a candidate.
-        seconds: wall time to train the plain models; None if the pilot was not timed.
-        all_seconds: and those of every mitigation, and to measure them.
-        disk: bytes, all candidates.
-        memory: bytes, workers and the process that measures.
-        widths: of the TPR at each of `RATES`.
         ranking: what a ranking by exposure is worth; None where too few records have a t-score.
     """
 
-    models: int
-    seconds: float | None
-    all_seconds: float | None
-    disk: int
-    memory: int | None
-    widths: dict[float, Foreseen]
+    models: int  # K, shadow models a candidate
+    seconds: float | None  # wall time to train the plain models; None if the pilot was not timed
+    all_seconds: float | None  # and those of every mitigation, and to measure them
+    disk: int  # bytes, all candidates
+    memory: int | None  # bytes, workers and the process that measures
+    widths: dict[float, Foreseen]  # of the TPR at each of `RATES`
     ranking: Ranking | None
 
     def to_json(self) -> dict[str, Any]:
@@ -217,29 +203,20 @@ class Plan:
     """What `plan` found.
 
     Attributes:
-        name: of the data.
-        records: N that can be members.
-        people: of them, or N.
-        pilot: models trained.
-        candidates: how many candidates an audit would measure, the plain model included.
-        cost: of the pilot.
-        rows: sizes by number of models.
         by_records: widths of the TPR at each of `RATES` by number of records (or persons), as a
             multiple of those there are, with the number of models of the settings.
-        answers: to the precisions asked for.
-        notes: what the reader must know beside the numbers.
     """
 
-    name: str
-    records: int
-    people: int
-    pilot: int
-    candidates: int
-    cost: Cost
-    rows: tuple[Row, ...]
+    name: str  # of the data
+    records: int  # N that can be members
+    people: int  # of them, or N
+    pilot: int  # models trained
+    candidates: int  # how many candidates an audit would measure, the plain model included
+    cost: Cost  # of the pilot
+    rows: tuple[Row, ...]  # sizes by number of models
     by_records: tuple[tuple[float, dict[float, Foreseen]], ...]
-    answers: tuple[Answer, ...]
-    notes: tuple[str, ...]
+    answers: tuple[Answer, ...]  # to the precisions asked for
+    notes: tuple[str, ...]  # what the reader must know beside the numbers
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, as in `plan.json`."""

@@ -49,32 +49,24 @@ class Power:
     """The smallest planted effect that an audit finds.
 
     Attributes:
-        t: t-score that each planted record has; None if none up to `LARGEST_T` is found.
-        value: AUC, or TPR, of the attack at that effect; None with `t`.
-        share: share of the records that carry it.
-        fpr: the rate that the TPR was read at; None for the AUC.
         levels: every effect tried, as (t, AUC or TPR, the value needed to be found).
     """
 
-    t: float | None
-    value: float | None
-    share: float
-    fpr: float | None
+    t: float | None  # t-score that each planted record has; None if none up to `LARGEST_T` is found
+    value: float | None  # AUC, or TPR, of the attack at that effect; None with `t`
+    share: float  # share of the records that carry it
+    fpr: float | None  # the rate that the TPR was read at; None for the AUC
     levels: tuple[tuple[float, float, float], ...]
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """An attack of `registry.ATTACKS` as a function of shadow models; arguments as of `score`.
-
-    Attributes:
-        references: whether its intervals redraw models as references too.
-    """
+    """An attack of `registry.ATTACKS` as a function of shadow models; arguments as of `score`."""
 
     attack: str
     variance: str = "auto"
     seed: int = 0
-    references: bool = True
+    references: bool = True  # whether its intervals redraw models as references too
 
     def __call__(self, shadows: Shadows) -> Float:
         """(K, N) scores, see `score`."""
@@ -93,10 +85,6 @@ def exchanged(shadows: Shadows, seed: int) -> Shadows:
     Within each complementary pair a coin for every record decides which model gets which
     signal; without pairs a record's signals are shuffled over the models. What an attack
     finds in them is chance, or a fault of the design or of the attack.
-
-    Args:
-        shadows: K models on N records.
-        seed: of the coins.
 
     Returns:
         The same but for signals and right predictions, which go together.
@@ -152,7 +140,6 @@ def minimum_detectable_auc(
     says what it resolves. Exact for a normal estimate whose spread does not depend on the AUC.
 
     Args:
-        spread: of the estimated AUC.
         confidence: of the two-sided interval, in (0, 1).
         power: probability that the effect is found, in (0, 1).
         widening: how many times as wide as this spread says the interval is, at least 1.
@@ -273,8 +260,6 @@ def part_of(shadows: Shadows, seed: int, most: int = _CELLS) -> Shadows:
     """So many records, of whole persons, that scoring them again and again takes little time.
 
     Args:
-        shadows: K models on N records.
-        seed: of the draw.
         most: cells to keep of small audits; of large ones 1/32, and never below 200 records.
     """
     cells = max(most, shadows.signals.size // _PART)

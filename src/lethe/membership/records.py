@@ -41,20 +41,16 @@ class Surroundings:
     Attributes:
         own: (N,) distance to the nearest other record of its class, in standardised features;
             NaN if it is the only one. Without classes: to the nearest other record.
-        other: (N,) distance to the nearest record of another class; NaN without classes.
-        duplicates: (N,) other records with exactly the same features.
-        contradicted: (N,) True where one of those has another label.
         near_duplicate: (N,) True where a record that differs lies within a tenth of the usual
             (median) distance between nearest records.
-        note: how it was measured.
     """
 
     own: Float
-    other: Float
-    duplicates: NDArray[np.intp]
-    contradicted: NDArray[np.bool_]
+    other: Float  # (N,) distance to the nearest record of another class; NaN without classes
+    duplicates: NDArray[np.intp]  # (N,) other records with exactly the same features
+    contradicted: NDArray[np.bool_]  # (N,) True where one of those has another label
     near_duplicate: NDArray[np.bool_]
-    note: str
+    note: str  # how it was measured
 
 
 def surroundings(
@@ -233,12 +229,11 @@ def rank_intervals(
     above its upper limit, and above those whose upper limit is below its lower limit.
 
     Guarantee: all N intervals hold together with `confidence`, whatever the dependence.
+
     Assumes: (t - true t)/se follows Student's t with K - 2 degrees of freedom.
 
     Args:
         scores: of all records; those without t get the whole range.
-        models: K.
-        confidence: of all intervals together.
 
     Returns:
         (N,) lowest rank, (N,) highest rank.
@@ -309,7 +304,6 @@ def reasons(
 
     Args:
         shadows: for labels, and for what models say that did not train on the record.
-        around: see `surroundings`.
         subgroup: (N,) any grouping.
 
     Returns:
@@ -383,13 +377,9 @@ def write_records(
     tpr_at_0.001, then the further ones of `record_table`.
 
     Args:
-        folder: of the run.
-        measured: the baseline's measurement.
         classes: names of the classes, if known.
         features: (N, ...) inputs of the records that can be members; without them the columns
             on neighbours and duplicates are left out.
-        variance: of LiRA.
-        seed: of the attacks.
     """
     rows = [
         {"rank": rank, **row, **more}

@@ -17,28 +17,18 @@ _PERSON = ("person", "group")
 
 @dataclass(frozen=True)
 class Request:
-    """One person who asked.
+    """One person who asked."""
 
-    Attributes:
-        name: as in the file.
-        rows: of the person's records, among those that can be members.
-    """
-
-    name: str
-    rows: NDArray[np.intp]
+    name: str  # as in the file
+    rows: NDArray[np.intp]  # of the person's records, among those that can be members
 
 
 @dataclass(frozen=True)
 class Requests:
-    """All who asked.
+    """All who asked."""
 
-    Attributes:
-        listed: one for each person, in the order of the file.
-        merged: how many lines named a person who stood there already.
-    """
-
-    listed: tuple[Request, ...]
-    merged: int
+    listed: tuple[Request, ...]  # one for each person, in the order of the file
+    merged: int  # how many lines named a person who stood there already
 
 
 def read_names(
@@ -92,7 +82,6 @@ def find_people(
     the audit.
 
     Args:
-        names: who asked.
         kind: ``record``, ``person`` or ``either``.
         where: the file, for messages.
         ids: (N,) names of all records of the audit.

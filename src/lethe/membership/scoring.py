@@ -50,7 +50,6 @@ def score(
     """Scores of attacks with every model as the target, the others attacking it.
 
     Args:
-        shadows: K models on N records.
         names: of attacks, from `ATTACKS`.
         variance: of LiRA, see `variance_rule`.
         seed: see `leave_one_out`; also of the choice of settings.
@@ -116,8 +115,6 @@ def rescored(
     stay as they were chosen.
 
     Args:
-        shadows: K models on N records.
-        name: of the attack.
         table: (K, N) its scores with all references, NaN where a cell is not scored.
         variance: of LiRA, see `variance_rule`.
         seed: as of `table`; also of the choice of records.

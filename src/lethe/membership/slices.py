@@ -52,25 +52,17 @@ class Slice:
     """What was measured on one slice.
 
     Attributes:
-        name: value of the column.
-        records: how many records it has.
-        auc: within the slice.
-        tpr: TPR at the pooled threshold.
-        fpr: FPR of the slice at the pooled threshold.
-        tpr_within: TPR at the slice's own threshold.
-        t: mean t-score of its records.
-        difference: its AUC minus that of all other records.
         p: of "no difference", corrected for the number of slices (Holm); None if not tested.
     """
 
-    name: str
-    records: int
-    auc: Measured
-    tpr: Measured
-    fpr: Measured
-    tpr_within: Measured
-    t: Measured
-    difference: Measured
+    name: str  # value of the column
+    records: int  # how many records it has
+    auc: Measured  # within the slice
+    tpr: Measured  # TPR at the pooled threshold
+    fpr: Measured  # FPR of the slice at the pooled threshold
+    tpr_within: Measured  # TPR at the slice's own threshold
+    t: Measured  # mean t-score of its records
+    difference: Measured  # its AUC minus that of all other records
     p: float | None
 
     def to_json(self) -> dict[str, Any]:
@@ -94,7 +86,9 @@ def slice_metrics(
     """Metrics of one attack on every slice, those with simultaneous limits.
 
     Guarantee: all intervals of one metric hold together with `confidence`.
+
     Assumes: pairs of models and persons are independent draws; the pooled threshold is taken as
+
     fixed (it rests on all records).
 
     Args:
@@ -103,10 +97,7 @@ def slice_metrics(
         members: (K, N).
         pairs: (K,) label of each model's pair.
         values: (N,) the column that cuts the records, such as their class.
-        fpr: of both thresholds.
         people: (N,) person of each record; each its own by default.
-        confidence: of all slices together.
-        seed: of the bootstrap.
 
     Returns:
         One entry for each value, in sorted order; a slice of fewer than 10 persons holds
@@ -328,13 +319,9 @@ def who_bears(
     """Metrics of one attack on each value of some columns, for `findings.json`.
 
     Args:
-        shadows: K models on N records.
-        attack: the strongest.
         fpr: of the pooled threshold; None where the audit resolves no rate, 10 % is tried then.
         columns: name to (N,) group of each record.
         confidence: of all intervals of one column together.
-        variance: of LiRA.
-        seed: of the attack and the bootstrap.
 
     Returns:
         For each column its name, the FPR, and `slices`, see `Slice.to_json`; or why not.

@@ -23,19 +23,12 @@ Taken = TypeVar("Taken")
 
 @dataclass(frozen=True)
 class Stop:
-    """Where the training of the baseline ended, and why.
+    """Where the training of the baseline ended, and why."""
 
-    Attributes:
-        asked: the most models that were allowed.
-        reached: models trained.
-        rules: the widths asked for.
-        evidence: the interval that each was judged on.
-    """
-
-    asked: int
-    reached: int
-    rules: tuple[Precision, ...]
-    evidence: tuple[Measured | None, ...]
+    asked: int  # the most models that were allowed
+    reached: int  # models trained
+    rules: tuple[Precision, ...]  # the widths asked for
+    evidence: tuple[Measured | None, ...]  # the interval that each was judged on
 
     @property
     def met(self) -> bool:
@@ -81,7 +74,6 @@ def looks(most: int, width: int) -> list[int]:
 
     Args:
         most: models at most.
-        width: models a chunk.
 
     >>> looks(100, 8)
     [16, 32, 48, 64, 80, 100]
@@ -106,7 +98,6 @@ def grow(
     Args:
         rules: the widths asked for; with none, `most` models are trained at once.
         most: models at most.
-        width: models a chunk.
         finished: models that are there already, without a gap: looking starts at them.
         take: trains up to a number of models and measures them.
         evidence: the interval that a rule is judged on.

@@ -32,10 +32,8 @@ def f1_tables(shadows: Shadows, before: Shadows | None, confidence: float) -> di
     records (Sokolova and Lapalme 2009, table 3). A model's value is averaged over the models.
 
     Args:
-        shadows: with the predicted classes of held-out records.
         before: the baseline's on the same splits, for paired losses; None for the baseline,
             which gets the blind models instead.
-        confidence: of all intervals.
 
     Returns:
         Plain values for the findings; None where predictions were not kept or nothing is held
@@ -240,7 +238,6 @@ def _blind(share: NDArray[np.float64], records: int) -> Sequence[tuple[str, Code
 
     Args:
         share: (C,) of each class among the training records.
-        records: H.
     """
     most = np.full((1, records), int(np.argmax(share)), np.int64)
     drawn = np.random.default_rng([0, len(share)]).choice(len(share), (DRAWS, records), p=share)

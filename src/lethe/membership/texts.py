@@ -33,7 +33,6 @@ def not_run(names: Iterable[str], shadows: Shadows) -> list[dict[str, str]]:
 
     Args:
         names: of those that were run.
-        shadows: of the baseline.
     """
     done, available = set(names), Available.of(shadows)
     listed = [
@@ -67,11 +66,7 @@ def summary(name: str, shadows: Shadows, trained: bool) -> str:
 
 
 def threat_model(shadows: Shadows) -> dict[str, str]:
-    """Goal, knowledge, access, budget and unit of the attacker.
-
-    Args:
-        shadows: of the baseline.
-    """
+    """Goal, knowledge, access, budget and unit of the attacker."""
     answers = {
         "classification": "class scores (logits or probabilities)",
         "regression": "predictions",
@@ -95,9 +90,7 @@ def limits(
     """What this audit cannot say.
 
     Args:
-        shadows: of the baseline.
         notes: of the loader, if the audit trained its shadow models.
-        candidates: of the frontier.
     """
     proven = _proven(candidates)
     only = f"only {proven}" if proven else "no mitigation here"
@@ -163,7 +156,6 @@ def verdict_words(verdict: Verdict, fpr: float | None) -> list[str]:
     """The verdict in plain words, most important first.
 
     Args:
-        verdict: of the rules.
         fpr: of the risk; None for the AUC.
     """
     frontier, chosen = verdict.frontier, verdict.chosen

@@ -79,10 +79,7 @@ def per_class(
     """Utility of each class, and what it lost, as plain values; empty where labels are unknown.
 
     Args:
-        shadows: of the candidate.
         before: of the baseline; None for the baseline itself.
-        classes: their names.
-        confidence: of the intervals.
     """
     labels, members = shadows.population_labels, shadows.labels
     if labels is None or members is None:

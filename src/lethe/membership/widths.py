@@ -41,21 +41,13 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Ranking:
-    """What a ranking of the records by t would be worth.
+    """What a ranking of the records by t would be worth."""
 
-    Attributes:
-        models: K.
-        reliability: expected correlation of t between two independent sets of K models.
-        low: 10 % limit of it, over records drawn anew.
-        high: 90 % limit.
-        overlap: expected share of the most exposed 1 % that two such sets have in common.
-    """
-
-    models: int
-    reliability: float
-    low: float
-    high: float
-    overlap: float
+    models: int  # K
+    reliability: float  # expected correlation of t between two independent sets of K models
+    low: float  # 10 % limit of it, over records drawn anew
+    high: float  # 90 % limit
+    overlap: float  # expected share of the most exposed 1 % that two such sets have in common
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -149,19 +141,12 @@ MOST_MODELS = 4096
 
 @dataclass(frozen=True)
 class Width:
-    """An interval's width, foreseen.
+    """An interval's width, foreseen."""
 
-    Attributes:
-        value: of the metric in the pilot; it moves as attacks gain from more models.
-        width: expected distance of the limits.
-        low: the width will lie above this in about 90 % of audits.
-        high: and below this in about 90 %.
-    """
-
-    value: float
-    width: float
-    low: float
-    high: float
+    value: float  # of the metric in the pilot; it moves as attacks gain from more models
+    width: float  # expected distance of the limits
+    low: float  # the width will lie above this in about 90 % of audits
+    high: float  # and below this in about 90 %
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -175,10 +160,6 @@ class Widths:
     """Foresees the width of the strongest attack's interval for other numbers of models, records.
 
     The same rule as in the audit, see `evidence.risk.risk_of`.
-
-    Args:
-        pilot: the measured baseline of a few models.
-        confidence: of the intervals.
     """
 
     def __init__(self, pilot: Measurement, confidence: float) -> None:
@@ -194,7 +175,6 @@ class Widths:
 
         Args:
             rule: of `tpr`, `tau` or `auc`.
-            models: K of the audit.
             records: its number of records (or persons), as a multiple of the pilot's.
         """
         refused = self._why_not(rule, models, records)
@@ -292,16 +272,13 @@ class Answer:
     """How many models a precision takes.
 
     Attributes:
-        asked: the precision.
         models: fewest models with which the expected width is narrow enough; None if none is.
-        sure: fewest with which 9 audits of 10 are; None if none is.
-        why: what stands in the way, and what would help.
     """
 
-    asked: Precision
+    asked: Precision  # the precision
     models: int | None
-    sure: int | None
-    why: str = ""
+    sure: int | None  # fewest with which 9 audits of 10 are; None if none is
+    why: str = ""  # what stands in the way, and what would help
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -138,13 +138,11 @@ class Asked:
     """What mitigations are built from.
 
     Attributes:
-        settings: of the audit.
-        recipe: how one model is trained.
         public: (N,) weights that no private record decides, where ``individual-dp`` is asked for.
     """
 
-    settings: MitigationSettings
-    recipe: Recipe
+    settings: MitigationSettings  # of the audit
+    recipe: Recipe  # how one model is trained
     public: NDArray[np.float32]
 
 

@@ -154,18 +154,14 @@ class PrivateModel:
     """A model that was trained privately, and what may be said of it.
 
     Attributes:
-        module: the trained module, the one that was given.
-        statement: the guarantee that was earned, with reasons where it is weaker.
         plan: how gradients were clipped, and what the self-check measured on private examples.
-        noise_multiplier: sd of the noise on the sum / clip.
-        steps: noisy steps taken.
     """
 
-    module: nn.Module
-    statement: DpStatement
+    module: nn.Module  # the trained module, the one that was given
+    statement: DpStatement  # the guarantee that was earned, with reasons where it is weaker
     plan: ClippingPlan
-    noise_multiplier: float
-    steps: int
+    noise_multiplier: float  # sd of the noise on the sum / clip
+    steps: int  # noisy steps taken
 
     def save(self, path: Path | str) -> None:
         """Write parameters and buffers as safetensors, with the guarantee in the header."""

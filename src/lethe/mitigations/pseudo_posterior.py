@@ -201,32 +201,21 @@ class EpsilonEstimate:
 
     Guarantee: asymptotic; never a DP guarantee, and on no axis with one. It is a maximum over a
         few draws and the observed records, not over all parameters and data sets.
-
-    Attributes:
-        epsilon: releases x `epsilon_factor` x delta_sensitivity.
-        delta_sensitivity: Delta = max_i max_s alpha_i |log p|.
-        relation: which data sets count as neighbours.
-        outcome: ``discrete`` or ``density``.
-        draws: S; the estimate grows with it.
-        releases: draws that are released.
-        growth: (S,) expected epsilon had only 1, 2, ... S of the draws been taken.
-        bounded: the data-independent bound on |log p|, or None.
     """
 
-    epsilon: float
-    delta_sensitivity: float
-    relation: str
-    outcome: str
-    draws: int
-    releases: int
-    growth: tuple[float, ...]
-    bounded: float | None
+    epsilon: float  # releases x `epsilon_factor` x delta_sensitivity
+    delta_sensitivity: float  # Delta = max_i max_s alpha_i |log p|
+    relation: str  # which data sets count as neighbours
+    outcome: str  # ``discrete`` or ``density``
+    draws: int  # S; the estimate grows with it
+    releases: int  # draws that are released
+    growth: tuple[float, ...]  # (S,) expected epsilon had only 1, 2, ... S of the draws been taken.
+    bounded: float | None  # the data-independent bound on |log p|, or None
 
     def guarantee(self, sampler: str = "SWAG", *, batch_norm: bool = False) -> Guarantee:
         """The label that goes with the released draw: asymptotic, never a proof.
 
         Args:
-            sampler: what the draw comes from.
             batch_norm: whether running statistics were recomputed on private records.
         """
         parameters = {
@@ -272,9 +261,7 @@ def estimate_epsilon(
 
     Args:
         log_likelihoods: (S, N), of draws from the weighted posterior, by the loss that was trained.
-        weights: that were trained with.
         relation: the study's 2 Delta is ``replace-one``.
-        outcome: see the module.
         releases: draws that are released, >= 1; epsilon is for all of them together.
         bound: data-independent bound on |log p|, as from `loss_bound`; checked on every value.
 
@@ -347,14 +334,10 @@ class ScaleResponse:
 
     The formula looks at losses and never at the covariance, so a draw that is almost a point
     mass at the mean, and hides nothing, gets a fine epsilon. It shows here: no response.
-
-    Attributes:
-        scales: in rising order.
-        epsilons: the estimate at each.
     """
 
-    scales: tuple[float, ...]
-    epsilons: tuple[float, ...]
+    scales: tuple[float, ...]  # in rising order
+    epsilons: tuple[float, ...]  # the estimate at each
 
     @property
     def rise(self) -> float:

@@ -36,17 +36,11 @@ from lethe.mitigations.swag_state import (
 
 @dataclass(frozen=True)
 class Block:
-    """Some coordinates of the Gaussian and of the points.
+    """Some coordinates of the Gaussian and of the points."""
 
-    Attributes:
-        difference: (S, b) float64, points minus mean.
-        variance: (b,) float64, the diagonal part, > 0.
-        factor: (K, b) float64, F with low-rank part F^T F; K may be 0.
-    """
-
-    difference: Tensor
-    variance: Tensor
-    factor: Tensor
+    difference: Tensor  # (S, b) float64, points minus mean
+    variance: Tensor  # (b,) float64, the diagonal part, > 0
+    factor: Tensor  # (K, b) float64, F with low-rank part F^T F; K may be 0
 
 
 def woodbury_log_density(blocks: Iterable[Block], scale: float) -> Tensor:
@@ -255,7 +249,6 @@ class Swag:
 
         Args:
             parameters: name -> tensor to be overwritten; an alias of a tied weight may be left out.
-            seed: as in `draw`.
             number: which draw, >= 0; the same as ``draw(seed, first=number)``.
             scale: instead of `self.scale`.
 

@@ -24,19 +24,12 @@ _CHUNK = 1 << 17
 
 @dataclass(frozen=True)
 class Entry:
-    """One parameter that is counted.
+    """One parameter that is counted."""
 
-    Attributes:
-        name: its name.
-        shape: its shape.
-        dtype: its type, such as ``torch.float32``.
-        start: where it begins in the vector.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    start: int
+    name: str  # its name
+    shape: tuple[int, ...]  # its shape
+    dtype: torch.dtype  # its type, such as ``torch.float32``
+    start: int  # where it begins in the vector
 
     @property
     def end(self) -> int:

@@ -33,17 +33,11 @@ MOST_UNITS = 2**62  # what every store can hold as a whole number, with room to 
 
 @dataclass(frozen=True)
 class Charge:
-    """A cost, or a budget.
+    """A cost, or a budget."""
 
-    Attributes:
-        rule: one of `RULES`.
-        units: whole billionths of epsilon, rho or mu squared.
-        delta_units: whole 10^-18 of delta; spent under the rule "epsilon" only.
-    """
-
-    rule: str
-    units: int
-    delta_units: int = 0
+    rule: str  # one of `RULES`
+    units: int  # whole billionths of epsilon, rho or mu squared
+    delta_units: int = 0  # whole 10^-18 of delta; spent under the rule "epsilon" only
 
     @property
     def amount(self) -> float:
@@ -61,7 +55,6 @@ def check_cost(name: str, value: object) -> float:
 
     Args:
         name: one of `COSTS`; "mu2" is mu squared.
-        value: what was asked for.
 
     Raises:
         InputError: no number, NaN, or outside the limits of `COSTS`.
@@ -71,7 +64,7 @@ def check_cost(name: str, value: object) -> float:
     >>> check_cost("epsilon", 1e-20)
     Traceback (most recent call last):
     lethe.errors.InputError: epsilon=1e-20 must be at least 1e-9 and at most 1e9: give a number \
-in between.
+    in between.
     """
     least, most = COSTS[name]
     number = isinstance(value, Real) and not isinstance(value, bool)

@@ -101,12 +101,11 @@ class Key:
     """A column to group by.
 
     Attributes:
-        column: its name.
         among: the groups that are answered, known to everybody beforehand; None where the table
             itself says which groups there are, which costs a delta.
     """
 
-    column: str
+    column: str  # its name
     among: tuple[Literal, ...] | None = None
 
     def __str__(self) -> str:

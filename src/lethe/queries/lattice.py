@@ -67,8 +67,6 @@ class Lattice:
     """Whole steps from `low` to `high`.
 
     Attributes:
-        low: lower bound, chosen without looking at the data.
-        high: upper bound.
         cells: at most this many steps between them; the step is a power of two, so there are
             more than half as many.
 
@@ -83,8 +81,8 @@ class Lattice:
     [0, 17, 656]
     """
 
-    low: float
-    high: float
+    low: float  # lower bound, chosen without looking at the data
+    high: float  # upper bound
     cells: int = MEAN_CELLS
 
     def __post_init__(self) -> None:
@@ -120,9 +118,6 @@ class Lattice:
 
     def units(self, values: Any) -> NDArray[np.int64]:
         """Clamped and rounded: whole steps above `first`, each in [0, `width`].
-
-        Args:
-            values: numbers of any shape.
 
         Raises:
             InputError: NaN among them, or no numbers.
@@ -231,40 +226,27 @@ class Layout:
 
     Attributes:
         keys: columns that are grouped by in SQL; the last one is the cells' where they have names.
-        units: SQL of the whole numbers u0, u1, ... of a row.
-        numbers: columns that must hold a number.
-        sums: of u0, u1, ...
-        shift: what each row's first sum is too much by.
-        cells: how many there are; 0 without.
-        lattices: of the numbers.
-        scale: what the numbers were divided by before they were put on the lattice.
         places: cell of a value of u0, where that is not the cell itself.
     """
 
     keys: tuple[Key, ...]
-    units: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
-    sums: tuple[str, ...] = ()
-    shift: int = 0
-    cells: int = 0
-    lattices: tuple[Lattice, ...] = ()
-    scale: float = 1.0
+    units: tuple[str, ...] = ()  # SQL of the whole numbers u0, u1, ... of a row.
+    numbers: tuple[str, ...] = ()  # columns that must hold a number
+    sums: tuple[str, ...] = ()  # of u0, u1,
+    shift: int = 0  # what each row's first sum is too much by
+    cells: int = 0  # how many there are; 0 without
+    lattices: tuple[Lattice, ...] = ()  # of the numbers
+    scale: float = 1.0  # what the numbers were divided by before they were put on the lattice
     places: Mapping[Scalar, int] | None = None
 
 
 @dataclass(frozen=True)
 class Exact:
-    """Exact numbers of one group; private.
+    """Exact numbers of one group; private."""
 
-    Attributes:
-        rows: used.
-        sums: of whole steps, as `Layout.sums` has them.
-        cells: rows by cell; empty where nothing is counted by cells.
-    """
-
-    rows: int
-    sums: tuple[int, ...] = ()
-    cells: tuple[int, ...] = ()
+    rows: int  # used
+    sums: tuple[int, ...] = ()  # of whole steps, as `Layout.sums` has them
+    cells: tuple[int, ...] = ()  # rows by cell; empty where nothing is counted by cells
 
 
 Groups = Mapping[tuple[Scalar, ...], Exact]

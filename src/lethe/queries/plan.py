@@ -35,23 +35,16 @@ class Plan:
     """What is known of an answer without the table's rows.
 
     Attributes:
-        query: bound to the table's schema.
-        privacy: cost and neighbours.
-        layout: how the rows will be added up.
-        sample: an answer of the same mechanism on rows that were made up.
-        guarantee: of the whole answer, which is what a ledger charges.
-        sensitivity: how far one person can move the exact numbers, in words.
-        notes: what a reader must know.
         released: the guarantee as the mechanism states it, without what is assumed of the data.
     """
 
-    query: Query
-    privacy: Privacy
-    layout: Layout
-    sample: Answer
-    guarantee: Guarantee
-    sensitivity: str
-    notes: tuple[str, ...]
+    query: Query  # bound to the table's schema
+    privacy: Privacy  # cost and neighbours
+    layout: Layout  # how the rows will be added up
+    sample: Answer  # an answer of the same mechanism on rows that were made up
+    guarantee: Guarantee  # of the whole answer, which is what a ledger charges
+    sensitivity: str  # how far one person can move the exact numbers, in words
+    notes: tuple[str, ...]  # what a reader must know
     released: Guarantee
 
     @property
@@ -106,9 +99,7 @@ def make_plan(
     """Bind a question to a schema and say what its answer will be like.
 
     Args:
-        query: as parsed.
         schema: of the table; its rows are not read.
-        privacy: cost and neighbours.
         assumptions: what the guarantee rests on beside the mechanism's own.
 
     Raises:
@@ -158,9 +149,6 @@ def _half(answer: Answer) -> float:
 
 def explain(plan: Plan) -> list[str]:
     """Sentences about a plan, the most important first.
-
-    Args:
-        plan: of `make_plan`.
 
     Returns:
         One thing a sentence or two; no line breaks within.

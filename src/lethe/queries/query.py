@@ -128,8 +128,6 @@ def bind(query: Query, schema: Schema, person: str | None = None) -> Query:
     """The question with every literal read as its column's type; before anything is spent.
 
     Args:
-        query: as parsed.
-        schema: of the table.
         person: column that names the person of a row.
 
     Returns:

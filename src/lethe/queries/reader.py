@@ -49,17 +49,11 @@ _WORD = re.compile(
 
 @dataclass(frozen=True)
 class Word:
-    """One piece of a query.
+    """One piece of a query."""
 
-    Attributes:
-        kind: "number", "text", "quoted", "name", "sign" or "end".
-        raw: as it was typed.
-        at: index of its first character.
-    """
-
-    kind: str
-    raw: str
-    at: int
+    kind: str  # "number", "text", "quoted", "name", "sign" or "end"
+    raw: str  # as it was typed
+    at: int  # index of its first character
 
     @property
     def lower(self) -> str:

@@ -21,9 +21,6 @@ def release(query: Query, groups: Groups, layout: Layout, privacy: Privacy) -> A
     """Noise on exact numbers.
 
     Args:
-        query: what was asked.
-        groups: of `lethe.queries.table.measure`.
-        layout: how they were added up.
         privacy: what it may cost, and whose data it is.
 
     Returns:
@@ -31,6 +28,7 @@ def release(query: Query, groups: Groups, layout: Layout, privacy: Privacy) -> A
 
     Guarantee:
         `Answers.guarantee`.
+
     Assumes:
         One row or one person at most changes `groups` as `privacy.whose` says, which `measure`
         sees to.
@@ -88,10 +86,8 @@ def noisy_keys(
     Args:
         counts: exact rows by group, for the groups that have rows.
         spend: epsilon with delta; a group of one person is shown with probability delta at most.
-        whose: neighbours.
         groups: most groups that one person's rows lie in; between 1 and `whose.rows`.
         column: the name under which `Answer.key` has the group.
-        confidence: of the intervals.
     """
     whose = whose or Neighbours()
     additive.check_whole("groups", groups)

@@ -135,8 +135,6 @@ def mean(
     Args:
         values: (n,) numbers without NaN.
         bounds: lowest and highest value, known without the data.
-        public_rows: see `lethe.queries.aggregates.moments.noisy_mean`.
-        cost: as in `count`.
 
     Raises:
         InputError: no bounds, NaN, a cost that is none.

@@ -54,7 +54,6 @@ class Table:
         """Open registered data.
 
         Args:
-            registered: of `lethe.queries.registration.find`.
             threads: for DuckDB; None = as many as there are cores.
             memory: such as "4GB", beyond which DuckDB spills to disk; None = 80 % of the machine's.
             keep: hold the rows in memory, for many questions; else each reads the file.
@@ -115,7 +114,6 @@ class Table:
 
         Args:
             sql: made by `lethe.queries.sql`; never from a user's text.
-            values: for its question marks.
 
         Raises:
             RunFailed: it could not be run; the message holds nothing of the table.
@@ -192,11 +190,9 @@ def measure(table: Table, query: Query, person: str | None, rows: int, salt: str
     """Exact numbers by group.
 
     Args:
-        table: open.
         query: checked against its schema.
         person: column that names the person of a row; None where a row is a person.
         rows: most rows of a person that are used.
-        salt: with it they are chosen.
 
     Returns:
         Values of the group columns to numbers, in their order; with public groups all of them,
@@ -279,7 +275,6 @@ def statement(
 
     Args:
         layout: keys k0, k1, ... and whole numbers u0, u1, ... of a row.
-        schema: of the table.
         where: condition on the rows, or None.
         person, rows, salt: as in `measure`.
 

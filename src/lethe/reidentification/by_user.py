@@ -106,11 +106,9 @@ def linear_estimate(
     """A t-interval from the share of each row in the error, summed over each user.
 
     Args:
-        value: the statistic.
         influence: (n,) first-order contribution of each row to its error; they sum to about 0.
         users: (n,) owner of each row, or None if every row is its own person.
         confidence: two-sided coverage.
-        method: what is said of it.
         error: a proven error of the computation itself, added on both sides.
         low: the least that the statistic can be; the interval ends there.
         high: the most that it can be.
@@ -134,19 +132,12 @@ def linear_estimate(
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """A statistic with the share of each row in its error, so that two of them can be compared.
+    """A statistic with the share of each row in its error, so that two of them can be compared."""
 
-    Attributes:
-        value: the statistic.
-        influence: (n,) see `linear_estimate`.
-        error: a proven error of the computation itself.
-        method: what is said of it.
-    """
-
-    value: float
-    influence: Float
-    error: float
-    method: str
+    value: float  # the statistic
+    influence: Float  # (n,) see `linear_estimate`
+    error: float  # a proven error of the computation itself
+    method: str  # what is said of it
 
     def estimate(self, users: ArrayLike | None, confidence: float) -> Estimate:
         """The statistic, in [0, 1], with an interval by users."""

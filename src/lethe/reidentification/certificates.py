@@ -42,19 +42,12 @@ _SUM = 1e-9  # how far a distribution may be from 1
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Every clean row of every user, sorted by user; one of them is released.
+    """Every clean row of every user, sorted by user; one of them is released."""
 
-    Attributes:
-        rows: (R, d) the exact rows, those of one user together.
-        starts: (G,) where the rows of each user begin.
-        owner: (R,) user 0..G-1 of each row.
-        weight: (R,) P(this row is the one released); they sum to 1.
-    """
-
-    rows: Float
-    starts: NDArray[np.intp]
-    owner: NDArray[np.intp]
-    weight: Float
+    rows: Float  # (R, d) the exact rows, those of one user together
+    starts: NDArray[np.intp]  # (G,) where the rows of each user begin
+    owner: NDArray[np.intp]  # (R,) user 0..G-1 of each row
+    weight: Float  # (R,) P(this row is the one released); they sum to 1
 
     @property
     def users(self) -> int:
@@ -131,15 +124,12 @@ class Limit:
     """An upper limit on Top-k success, and what was proven with it.
 
     Attributes:
-        top: k, how many users the attacker may name.
-        success: upper limit on P(the owner is among them), in [0, 1].
-        guarantee: of kind ``identification-bound``.
         estimate: success of the best decoder as it was counted; None for a bound in closed form.
     """
 
-    top: int
-    success: float
-    guarantee: Guarantee
+    top: int  # k, how many users the attacker may name
+    success: float  # upper limit on P(the owner is among them), in [0, 1]
+    guarantee: Guarantee  # of kind ``identification-bound``
     estimate: Estimate | None = None
 
 
@@ -172,7 +162,6 @@ def closed_form(
         the k largest prior chances.
 
     Args:
-        game: see `known`.
         sigma: noise of one draw, >= 0.
         draws: M >= 1.
         top: k >= 1.
@@ -241,13 +230,9 @@ def _best_sum(shift: Float, prior: Float, top: int) -> float:
 
 @dataclass(frozen=True)
 class PairLimits:
-    """How well two known vectors at one distance are told apart from noisy draws.
+    """How well two known vectors at one distance are told apart from noisy draws."""
 
-    Attributes:
-        mu: sqrt(M) distance / sigma; the test is N(0, 1) against N(mu, 1), exactly.
-    """
-
-    mu: float
+    mu: float  # sqrt(M) distance / sigma; the test is N(0, 1) against N(mu, 1), exactly
 
     @property
     def auc(self) -> float:
@@ -399,7 +384,6 @@ def optimal_attacker(
         top: k >= 1 names.
         trials: plays; the limit is about z / sqrt(trials) above a middling success.
         confidence: one-sided.
-        seed: of the plays.
 
     Raises:
         InputError: an argument outside its range.
@@ -464,7 +448,6 @@ def exact_limit(game: Known, outputs: ArrayLike, top: int = 1) -> Limit:
     Guarantee: no attacker in the game exceeds `success`, and the best one reaches it.
 
     Args:
-        game: see `known`.
         outputs: (R,) or (R, c) what would be released for each of ``game.rows``.
         top: k >= 1 names.
 

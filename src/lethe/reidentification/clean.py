@@ -37,20 +37,15 @@ class OpenSet:
     """An attacker who names a person only when the nearest known person is near enough.
 
     Attributes:
-        threshold: distance up to which a person is named; chosen on one half of the strangers.
         false_match: share of probes of the other half of the strangers who are taken for a person.
-        identified: share of probes of known people who are named, and rightly.
-        misnamed: share of probes of known people who are taken for another person.
-        strangers: people who are not in the gallery.
-        aimed_at: the false-match rate that the threshold was chosen for.
     """
 
-    threshold: float
+    threshold: float  # distance up to which a person is named; chosen on one half of the strangers
     false_match: Estimate
-    identified: Estimate
-    misnamed: Estimate
-    strangers: int
-    aimed_at: float
+    identified: Estimate  # share of probes of known people who are named, and rightly
+    misnamed: Estimate  # share of probes of known people who are taken for another person
+    strangers: int  # people who are not in the gallery
+    aimed_at: float  # the false-match rate that the threshold was chosen for
 
 
 def open_set(
@@ -72,10 +67,8 @@ def open_set(
     Args:
         representations: (n, d).
         split: who is known and who is to be named.
-        metric: as for `attack`.
         false_match: share of strangers' probes that may be named, in (0, 1).
         strangers: share of people who are taken out, in (0, 1).
-        seed: of the choice.
         confidence: of the intervals, clustered by person.
 
     Raises:
@@ -197,19 +190,15 @@ class Conditioning:
     """How well float32 can tell these vectors apart.
 
     Attributes:
-        changed: share of sampled probes whose rank plain float32 gets wrong, in [0, 1].
-        plain_mrr: mean reciprocal rank that it reports on the sample (ties in expectation).
-        exact_mrr: the true one.
         nearest: median distance from a sampled gallery vector to its nearest other one, in the
             metric's own unit (cosine: 1 - cosine similarity).
-        sample: probes in the sample.
     """
 
-    changed: float
-    plain_mrr: float
-    exact_mrr: float
+    changed: float  # share of sampled probes whose rank plain float32 gets wrong, in [0, 1]
+    plain_mrr: float  # mean reciprocal rank that it reports on the sample (ties in expectation)
+    exact_mrr: float  # the true one
     nearest: float
-    sample: int
+    sample: int  # probes in the sample
 
     @property
     def ill(self) -> bool:
@@ -242,12 +231,7 @@ def conditioning(
 
     Args:
         probes: as for `ranks`; so are the others.
-        gallery: see there.
-        true_index: see there.
-        metric: see there.
-        whitening: see there.
         sample: probes and gallery vectors that are looked at, at most.
-        seed: of the sample.
 
     Raises:
         InputError: as `ranks`.
@@ -300,25 +284,19 @@ class Clean:
     """What the attack finds before any noise.
 
     Attributes:
-        attacks: by name of the attacker, those on the raw input features last.
-        skipped: name and reason of those that could not be run.
         permuted: by name, its lift where people are looked for under other names: it must be 1.
-        strangers: open-set rates, or why there are none.
-        shared: inputs copied into all rows of a person; None without features.
-        conditioning: what plain float32 would have reported.
         nearest: by metric the 5, 50 and 95 % quantiles over users of the distance from a user's
             mean vector to the nearest other user's.
-        rms: root mean square coordinate of the vectors about their mean.
     """
 
-    attacks: dict[str, Attack]
-    skipped: dict[str, str]
+    attacks: dict[str, Attack]  # by name of the attacker, those on the raw input features last
+    skipped: dict[str, str]  # name and reason of those that could not be run
     permuted: dict[str, Estimate]
-    strangers: OpenSet | Refusal
-    shared: SharedInputs | None
-    conditioning: Conditioning
+    strangers: OpenSet | Refusal  # open-set rates, or why there are none
+    shared: SharedInputs | None  # inputs copied into all rows of a person; None without features
+    conditioning: Conditioning  # what plain float32 would have reported
     nearest: dict[str, tuple[float, float, float]]
-    rms: float
+    rms: float  # root mean square coordinate of the vectors about their mean
 
     @property
     def invalid(self) -> dict[str, str]:

@@ -17,23 +17,14 @@ Index = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows that the attacker holds, and rows that he wants to name.
+    """Rows that the attacker holds, and rows that he wants to name."""
 
-    Attributes:
-        users: (G,) sorted ids of the gallery's users.
-        gallery_rows: rows whose means are the gallery.
-        gallery_user: position in `users` of each gallery row's owner.
-        probe_rows: rows to be named; never in the gallery.
-        probe_user: position in `users` of each probe's owner.
-        left_out: users with too few rows, who are neither.
-    """
-
-    users: NDArray[Any]
-    gallery_rows: Index
-    gallery_user: Index
-    probe_rows: Index
-    probe_user: Index
-    left_out: int
+    users: NDArray[Any]  # (G,) sorted ids of the gallery's users
+    gallery_rows: Index  # rows whose means are the gallery
+    gallery_user: Index  # position in `users` of each gallery row's owner
+    probe_rows: Index  # rows to be named; never in the gallery
+    probe_user: Index  # position in `users` of each probe's owner
+    left_out: int  # users with too few rows, who are neither
 
 
 def check_users(user_ids: NDArray[Any]) -> NDArray[Any]:
@@ -76,7 +67,6 @@ def split_rows(user_ids: NDArray[Any], seed: int = 0, min_rows: int = 4) -> Spli
 
     Args:
         user_ids: (n,) owner of each row.
-        seed: of the shuffle.
         min_rows: users with fewer rows are left out; at least 2. floor(n / 2) rows of a user with
             n go to the gallery.
 
@@ -121,7 +111,6 @@ def split_periods(
     Args:
         user_ids: (n,) owner of each row.
         period: (n,) period of each row.
-        known: the period of the gallery.
         later: the period of the probes; another one.
         min_rows: users with fewer rows in either period are left out.
 
@@ -172,7 +161,6 @@ def means(vectors: NDArray[Any], rows: Index, user: Index, users: int) -> Float:
 
     Args:
         vectors: (n, d).
-        rows: which of them.
         user: (rows,) position of each row's user.
         users: how many there are; each needs a row.
     """

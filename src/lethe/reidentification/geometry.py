@@ -37,48 +37,28 @@ Counts = tuple[NDArray[np.int64], NDArray[np.int64], int]
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """Some probes in the coordinates of a gallery.
+    """Some probes in the coordinates of a gallery."""
 
-    Attributes:
-        wide: float64 (P, d); in float32 (`narrow`) for the fast pass.
-        narrow: float32 (P, d).
-        true: (P,) position of each probe's owner in the gallery.
-        score: float64 (P,) of the owner.
-        slack: float64 (P,) scores further apart than that in float64 are surely different.
-        tie: float64 (P,) users whose `closeness` is that near to 0 are at the owner's distance.
-        low: float32 (P,) a float32 score below it is surely below the owner's.
-        high: float32 (P,) a float32 score above it is surely above the owner's.
-    """
-
-    wide: Float
-    narrow: Float32
-    true: NDArray[np.intp]
-    score: Float
-    slack: Float
-    tie: Float
-    low: Float32
-    high: Float32
+    wide: Float  # float64 (P, d); in float32 (`narrow`) for the fast pass
+    narrow: Float32  # float32 (P, d)
+    true: NDArray[np.intp]  # (P,) position of each probe's owner in the gallery
+    score: Float  # float64 (P,) of the owner
+    slack: Float  # float64 (P,) scores further apart than that in float64 are surely different
+    tie: Float  # float64 (P,) users whose `closeness` is that near to 0 are at the owner's distance
+    low: Float32  # float32 (P,) a float32 score below it is surely below the owner's
+    high: Float32  # float32 (P,) a float32 score above it is surely above the owner's
 
 
 @dataclass(frozen=True, eq=False)
 class Gallery:
-    """Gallery vectors relative to their mean, the longest of length 1.
+    """Gallery vectors relative to their mean, the longest of length 1."""
 
-    Attributes:
-        metric: see `METRICS`.
-        transform: whitening matrix (d, r), or None.
-        centre: (r,) mean of the mapped gallery.
-        scale: length of the longest vector from there; 1 where all are equal.
-        wide: float64 (G, r).
-        bias: float64 (G,) minus half the squared length.
-    """
-
-    metric: str
-    transform: Float | None
-    centre: Float
-    scale: float
-    wide: Float
-    bias: Float
+    metric: str  # see `METRICS`
+    transform: Float | None  # whitening matrix (d, r), or None
+    centre: Float  # (r,) mean of the mapped gallery
+    scale: float  # length of the longest vector from there; 1 where all are equal
+    wide: Float  # float64 (G, r)
+    bias: Float  # float64 (G,) minus half the squared length
 
     def probes(self, vectors: NDArray[Any], true: NDArray[np.intp]) -> Probes:
         """Probes (P, d) in the gallery's coordinates, with the bounds on their scores.
@@ -206,11 +186,10 @@ class Nearest:
 
     Attributes:
         user: (n,) position in the gallery; of several at the same distance the first.
-        distance: (n,) to it: 1 - cosine similarity, or the Euclidean distance.
     """
 
     user: NDArray[np.intp]
-    distance: Float
+    distance: Float  # (n,) to it: 1 - cosine similarity, or the Euclidean distance
 
 
 def nearest(

@@ -36,12 +36,11 @@ class NumpyCounter:
     """Counts with matrix products; see `lethe.reidentification.ranks`.
 
     Attributes:
-        gallery: the prepared gallery.
         columns: float32 (d + 1, users): its vectors as columns, the bias below; padded to whole
             blocks with users infinitely far away.
     """
 
-    gallery: Gallery
+    gallery: Gallery  # the prepared gallery
     columns: Float32
 
     @classmethod
@@ -148,16 +147,11 @@ class TorchCounter:
 
     Products are taken in float32 proper: TF32 keeps 10 bits and would break the bound. The user
     changes no setting of torch: the precision is set for the product and put back.
-
-    Attributes:
-        device: a torch device, such as "cuda".
-        wide: float64 (G, d) on it.
-        bias: float64 (G,) on it.
     """
 
-    device: str
-    wide: torch.Tensor
-    bias: torch.Tensor
+    device: str  # a torch device, such as "cuda"
+    wide: torch.Tensor  # float64 (G, d) on it
+    bias: torch.Tensor  # float64 (G,) on it
 
     @classmethod
     def of(cls, gallery: Gallery, device: str = "cuda") -> TorchCounter:
@@ -239,17 +233,13 @@ class Ranks:
 
     Attributes:
         closer: (P,) users strictly closer to the probe than its owner; 0 = named first.
-        tied: (P,) other users at the owner's distance.
-        users: users in the gallery.
-        backend: what counted: "numpy", "numba" or "torch".
-        decided_in_float64: share of all pairs that float32 could not decide, in [0, 1].
     """
 
     closer: NDArray[np.int64]
-    tied: NDArray[np.int64]
-    users: int
-    backend: str
-    decided_in_float64: float
+    tied: NDArray[np.int64]  # (P,) other users at the owner's distance
+    users: int  # users in the gallery
+    backend: str  # what counted: "numpy", "numba" or "torch"
+    decided_in_float64: float  # share of all pairs that float32 could not decide, in [0, 1]
 
     @property
     def rank(self) -> NDArray[np.float64]:
@@ -294,7 +284,6 @@ def ranks(
         backend: "numba" (extra `fast`), "numpy", "torch" (on `device`), or "auto": torch where
             there is a GPU, else numba where it is installed and knows the CPU, else numpy.
         workers: threads, each with its own probes; linear algebra is kept to one thread.
-        device: for torch.
 
     Raises:
         InputError: shapes that do not fit, NaN or infinity, an owner outside the gallery, a zero

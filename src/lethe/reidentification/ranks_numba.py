@@ -238,17 +238,11 @@ if INSTALLED:
 
 @dataclass(frozen=True, eq=False)
 class NumbaCounter:
-    """Counts in registers; a tile of probes and users at a time.
+    """Counts in registers; a tile of probes and users at a time."""
 
-    Attributes:
-        narrow: flat float32 panels (panels * (d + 1) * users), the bias first.
-        wide: float64 (panels, d, users).
-        owners: float64 (G, d), the gallery as it is.
-    """
-
-    narrow: Float32
-    wide: Float
-    owners: Float
+    narrow: Float32  # flat float32 panels (panels * (d + 1) * users), the bias first
+    wide: Float  # float64 (panels, d, users)
+    owners: Float  # float64 (G, d), the gallery as it is
 
     @classmethod
     def of(cls, gallery: Gallery) -> NumbaCounter:

@@ -23,10 +23,6 @@ _ROWS = 1 << 14  # rows that a module sees at once
 class LinearHead:
     """logits = weight r + bias; one logit for a binary head, C for C classes.
 
-    Attributes:
-        weight: (d,) for a binary head, (C, d) for C >= 2 classes.
-        bias: a number, or (C,); 0 is none for either.
-
     Raises:
         InputError: shapes that do not fit, entries that are not finite, or a binary weight of
             zeros, which looks at nothing.
@@ -35,8 +31,8 @@ class LinearHead:
     array([ 4. , -0.4])
     """
 
-    weight: ArrayLike
-    bias: ArrayLike = 0.0
+    weight: ArrayLike  # (d,) for a binary head, (C, d) for C >= 2 classes
+    bias: ArrayLike = 0.0  # a number, or (C,); 0 is none for either
 
     def __post_init__(self) -> None:
         weight, bias = np.asarray(self.weight, np.float64), np.asarray(self.bias, np.float64)

@@ -27,19 +27,12 @@ BLOCK, TILE = 48, 512  # probes and users whose noise is shared by turning
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Who is to be named (probes) and against whom (gallery).
+    """Who is to be named (probes) and against whom (gallery)."""
 
-    Attributes:
-        gallery: (G, d) mean of each user's gallery rows.
-        gallery_rows: (G,) how many rows m each mean was made of, >= 1.
-        probes: (P, d) rows to be named; none of them is in a gallery mean.
-        owner: (P,) user 0..G-1 of each probe; every user owns one or more.
-    """
-
-    gallery: Float
-    gallery_rows: NDArray[np.integer]
-    probes: Float
-    owner: NDArray[np.integer]
+    gallery: Float  # (G, d) mean of each user's gallery rows
+    gallery_rows: NDArray[np.integer]  # (G,) how many rows m each mean was made of, >= 1
+    probes: Float  # (P, d) rows to be named; none of them is in a gallery mean
+    owner: NDArray[np.integer]  # (P,) user 0..G-1 of each probe; every user owns one or more
 
     def __post_init__(self) -> None:
         gallery = check_vectors("gallery", self.gallery)
@@ -75,21 +68,15 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class UnitNoise:
-    """Standard normal noise of one draw, for every sigma.
+    """Standard normal noise of one draw, for every sigma."""
 
-    Attributes:
-        gallery: (G, d), or None for a gallery that the attacker holds without noise.
-        probes: (P, d).
-    """
-
-    gallery: Float | None
-    probes: Float
+    gallery: Float | None  # (G, d), or None for a gallery that the attacker holds without noise
+    probes: Float  # (P, d)
 
     def on(self, sample: Sample, sigma: float, draws: int = 1) -> Sample:
         """The sample as it is released with noise.
 
         Args:
-            sample: clean vectors.
             sigma: noise of one draw of one row, >= 0.
             draws: M >= 1 draws that are averaged, of gallery rows and probes alike.
         """
@@ -110,16 +97,11 @@ class Pool:
     Probes lie in blocks of about 48 and users in tiles of about 512. Within its block probe i
     gets vector i + r, within its tile user j vector j + t, both around the end: so all that a
     draw needs of a block and a tile are their own vectors (see `pooled`).
-
-    Attributes:
-        probes: (P, d) standard normal.
-        gallery: (G, d) standard normal, or None for a gallery without noise.
-        shifts: (draws, 2) r and t of each draw; no two have both in common.
     """
 
-    probes: Float
-    gallery: Float | None
-    shifts: NDArray[np.intp]
+    probes: Float  # (P, d) standard normal
+    gallery: Float | None  # (G, d) standard normal, or None for a gallery without noise
+    shifts: NDArray[np.intp]  # (draws, 2) r and t of each draw; no two have both in common
 
     def __iter__(self) -> Iterator[UnitNoise]:
         for r, t in self.shifts.tolist():

@@ -32,17 +32,11 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class PairShare:
-    """Each value's mean share of pairs won.
+    """Each value's mean share of pairs won."""
 
-    Attributes:
-        ahead: (n,) mean over y of Phi((x_i - y) / width); its mean is the share over all pairs.
-        behind: (m,) mean over x of Phi((x - y_j) / width).
-        error: proven largest error of the mean over all pairs.
-    """
-
-    ahead: Float
-    behind: Float
-    error: float
+    ahead: Float  # (n,) mean over y of Phi((x_i - y) / width); its mean is the share over all pairs
+    behind: Float  # (m,) mean over x of Phi((x - y_j) / width)
+    error: float  # proven largest error of the mean over all pairs
 
 
 def pair_share(x: Float, y: Float, width: float, tolerance: float = 1e-5) -> PairShare:
@@ -247,7 +241,6 @@ def expected_counts(logits: ArrayLike, labels: ArrayLike, scale: ArrayLike) -> P
 
     Args:
         logits, labels: as in `expected_auc`.
-        scale: as in `expected_accuracy`.
 
     >>> expected_counts([1.0, 1.0, -1.0], [1, 0, 0], 0.0).precision
     0.5

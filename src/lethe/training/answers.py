@@ -71,14 +71,11 @@ class Temperature(_OfTheRecordAlone):
     The attacker takes them to the power T again. Nothing is lost but what the numbers cannot
     hold: at T = 0.01 every class that is 7 nats less likely than the best is answered as 0.
 
-    Attributes:
-        temperature: T > 0; above 1 flattens, below 1 sharpens.
-
     >>> tempered(np.log([[0.9, 0.1]]), 2.0).round(3).tolist()
     [[0.75, 0.25]]
     """
 
-    temperature: float
+    temperature: float  # T > 0; above 1 flattens, below 1 sharpens
 
     def __post_init__(self) -> None:
         check_between(
@@ -104,14 +101,11 @@ class Rounding(_OfTheRecordAlone):
     A probability that is answered as 0 counts as half a unit of the last decimal, so that every
     signal is finite. Of classes that are answered alike the first is the answered one.
 
-    Attributes:
-        decimals: 0 to 15.
-
     >>> Rounding(1).observation(np.array([[[0.86, 0.14]]]), "probabilities")[0].round(2).tolist()
     [[-0.11, -2.3]]
     """
 
-    decimals: int
+    decimals: int  # 0 to 15
 
     def __post_init__(self) -> None:
         check_between("decimals", self.decimals, 0, _MOST_DECIMALS)
@@ -135,24 +129,17 @@ class LabelOnly:
     The settings are the attacker's; no model trains on a copy.
 
     Attributes:
-        copies: A >= 1 of each record; memory and predictions grow by that factor.
-        scale: of the noise in standard deviations, >= 0, see `noisy_copies`.
-        flip: probability in [0, 1] that a column of two values changes; of tables.
-        kind: ``table`` or ``image``.
-        shift: most pixels that an image moves, >= 0 and below its side.
-        mirror: whether images may be mirrored; digits and letters should not be.
         shape: (height, width) or (channels, height, width) of images that are stored flat.
-        seed: of the copies, the same for all models.
     """
 
-    copies: int = 16
-    scale: float = 0.5
-    flip: float = 0.05
-    kind: str = "table"
-    shift: int = 1
-    mirror: bool = False
+    copies: int = 16  # A >= 1 of each record; memory and predictions grow by that factor
+    scale: float = 0.5  # of the noise in standard deviations, >= 0, see `noisy_copies`
+    flip: float = 0.05  # probability in [0, 1] that a column of two values changes; of tables
+    kind: str = "table"  # ``table`` or ``image``
+    shift: int = 1  # most pixels that an image moves, >= 0 and below its side
+    mirror: bool = False  # whether images may be mirrored; digits and letters should not be
     shape: tuple[int, ...] | None = None
-    seed: int = 0
+    seed: int = 0  # of the copies, the same for all models
 
     def __post_init__(self) -> None:
         check_at_least("copies", self.copies, 1)
@@ -220,7 +207,6 @@ def vote_logits(labels: NDArray[np.integer], classes: int) -> Float:
 
     Args:
         labels: (1 + A, N) class codes, of the record first.
-        classes: C.
 
     Returns:
         (N, C) float64.

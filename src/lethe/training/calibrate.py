@@ -49,20 +49,15 @@ _EXACT = (
 
 @dataclass(frozen=True)
 class Trial:
-    """What a calibration looks at: recipe, data and `pool` as in `Spec`.
-
-    Attributes:
-        workers: processes that will train side by side.
-        memory: bytes that all of them may take together.
-    """
+    """What a calibration looks at: recipe, data and `pool` as in `Spec`."""
 
     recipe: TorchRecipe
     features: NDArray[np.floating]
     labels: NDArray[Any]
     pool: NDArray[np.bool_]
     seed: int
-    workers: int
-    memory: int
+    workers: int  # processes that will train side by side
+    memory: int  # bytes that all of them may take together
 
 
 def half_of_memory() -> int:

@@ -52,7 +52,6 @@ def membership(
     Args:
         models: K, even, at least 4.
         records: N, at least 2.
-        seed: of the audit.
         groups: (N,) person of each record, any integers, at least 2 persons; None when each
             record is its own.
 
@@ -123,7 +122,6 @@ def holdout(
     Args:
         labels: (N,) class codes.
         share: of each class, in (0, 1).
-        seed: of the audit.
         groups: (N,) person of each record, any integers; None when each record is its own.
 
     Returns:

@@ -62,10 +62,6 @@ def _plain(value: Any) -> Any:
 def hash_value(value: Any, where: str = "value") -> str:
     """Hash a setting, array, function, class, module or any object by content.
 
-    Args:
-        value: what to hash.
-        where: its name in messages.
-
     Raises:
         InputError: something has no stable content, such as an open file; the message names it.
     """
@@ -485,7 +481,6 @@ def imports_of_text(text: bytes, package: str) -> set[str]:
     """Modules that a file imports anywhere in it, also inside functions.
 
     Args:
-        text: Python source.
         package: the package it belongs to, for relative imports; may be empty.
     """
     found: set[str] = set()

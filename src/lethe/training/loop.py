@@ -110,7 +110,6 @@ class Average:
 
     Args:
         network: of all models; it is read after each step and overwritten by `apply`.
-        steps: that training takes in all.
         share: (0, 1] of the last steps that count, at least one; None averages nothing.
     """
 
@@ -147,19 +146,12 @@ class Average:
 
 @dataclass(frozen=True)
 class Records:
-    """All records on the device.
+    """All records on the device."""
 
-    Attributes:
-        inputs: (N, ...) float32.
-        truth: (N,) class codes, or float32 targets with mean 0 and standard deviation 1.
-        centre: added to predictions of targets.
-        scale: predictions of targets are multiplied by it.
-    """
-
-    inputs: Tensor
-    truth: Tensor
-    centre: float = 0.0
-    scale: float = 1.0
+    inputs: Tensor  # (N, ...) float32
+    truth: Tensor  # (N,) class codes, or float32 targets with mean 0 and standard deviation 1
+    centre: float = 0.0  # added to predictions of targets
+    scale: float = 1.0  # predictions of targets are multiplied by it
 
     def answers(self, network: Network, loss: str) -> Tensor:
         """(K, N, C) logits of every record, or (K, N, 1) predictions in the target's units."""
@@ -199,7 +191,6 @@ def train_models(work: Work, stops: Stops | None = None) -> Iterator[NDArray[np.
     """Train one model for each row of `work.members`, up to `layout.width` at once.
 
     Args:
-        work: models of a torch recipe.
         stops: where to ask models on the way; each answer is, to the bit, that of a training
             with the treatment's `epochs` at the stop. Asking changes nothing of the training.
 

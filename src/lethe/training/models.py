@@ -148,7 +148,6 @@ def load_recipe(reference: str, data: Any) -> Recipe:
 
     Args:
         reference: ``file.py:name`` or ``package.module:name``.
-        data: the loaded data set.
     """
     make = load_callable(reference)
     with users_code(reference):

@@ -30,7 +30,6 @@ def outputs_of(
     """Train models and predict.
 
     Args:
-        work: the models to train.
         stops: where to ask the models of a torch recipe on the way; their answers are of the
             kind that is yielded, and limited by nothing.
 
@@ -112,7 +111,6 @@ def train_sklearn(
     Args:
         recipe, features, labels, classes, treatment: see `Work`; only a bare skorch net sees more
             than two axes of features.
-        rows: the records it trains on.
         seed: of this model; every ``random_state`` and the global generators get it.
 
     Returns:

@@ -469,17 +469,13 @@ class Layout:
     Attributes:
         kind: ``chain`` (layers with a written-out backward pass), ``vmap`` (any module, all
             models in one pass of autograd) or ``alone`` (one model after another by autograd).
-        width: models trained at once, at most.
-        device: where, ``cpu`` or ``cuda``.
-        images_last: whether `alone` lays images out channels-last; `chain` always does.
-        why: in a few words.
     """
 
     kind: str
-    width: int = DEFAULT_WIDTH
-    device: str = "cpu"
-    images_last: bool = False
-    why: str = ""
+    width: int = DEFAULT_WIDTH  # models trained at once, at most
+    device: str = "cpu"  # where, ``cpu`` or ``cuda``
+    images_last: bool = False  # whether `alone` lays images out channels-last; `chain` always does
+    why: str = ""  # in a few words
 
     def workers(self, most: int) -> int:
         """How many of at most so many processes train side by side; few share a GPU."""
@@ -500,26 +496,18 @@ class Work:
     """Some models to train, and everything that decides them.
 
     Attributes:
-        recipe: how a model is built, and how it would be trained without a method.
-        features: (N, ...) inputs of all records.
-        labels: (N,) class codes, or targets of a regression.
-        members: (K, N) which records each model trains on.
-        pool: (N,) True where a record can be a member.
-        treatment: the mitigation, with its weights if it has any.
-        seeds: K model seeds; a model depends on its own alone.
         layout: how models of a torch recipe are held; None for what its structure suggests.
-        classes: number of classes, for estimators, whose rows may lack one.
     """
 
-    recipe: Recipe
-    features: NDArray[np.floating]
-    labels: NDArray[Any]
-    members: NDArray[np.bool_]
-    pool: NDArray[np.bool_]
-    treatment: Treatment
-    seeds: Sequence[int]
+    recipe: Recipe  # how a model is built, and how it would be trained without a method
+    features: NDArray[np.floating]  # (N, ...) inputs of all records
+    labels: NDArray[Any]  # (N,) class codes, or targets of a regression
+    members: NDArray[np.bool_]  # (K, N) which records each model trains on
+    pool: NDArray[np.bool_]  # (N,) True where a record can be a member
+    treatment: Treatment  # the mitigation, with its weights if it has any
+    seeds: Sequence[int]  # K model seeds; a model depends on its own alone
     layout: Layout | None = None
-    classes: int = 0
+    classes: int = 0  # number of classes, for estimators, whose rows may lack one
 
 
 class Method(Protocol):

@@ -37,25 +37,19 @@ class Spec:
     """Everything that decides the numbers of a set of shadow models, except how many there are.
 
     Attributes:
-        features: (N, ...) inputs of all records.
         labels: (N,) int64 class codes, or float64 targets in regression.
-        classes: number of classes; 0 in regression.
-        pool: (N,) True where a record can be a member; the others are held out.
-        recipe: how one model is trained.
-        treatment: the mitigation.
-        seed: of the audit.
         groups: (N,) int64 code of each record's person, or None when each record is its own;
             models train on whole persons.
         predictions: keep the class that each model names for each record, as F1 needs it.
     """
 
-    features: NDArray[np.floating]
+    features: NDArray[np.floating]  # (N, ...) inputs of all records
     labels: NDArray[np.int64] | NDArray[np.float64]
-    classes: int
-    pool: NDArray[np.bool_]
-    recipe: Recipe
-    treatment: Treatment
-    seed: int
+    classes: int  # number of classes; 0 in regression
+    pool: NDArray[np.bool_]  # (N,) True where a record can be a member; the others are held out
+    recipe: Recipe  # how one model is trained
+    treatment: Treatment  # the mitigation
+    seed: int  # of the audit
     groups: NDArray[np.int64] | None = None
     predictions: bool = False
 
@@ -443,7 +437,6 @@ def read_models(path: Path | str, signal: str = "logit") -> tuple[Shadows, Shado
 
     Args:
         path: a scores file, wide or long.
-        signal: see `read_scores`.
 
     Returns:
         The references, and the targets; None where every model is to be the target in turn.

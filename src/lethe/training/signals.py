@@ -223,7 +223,6 @@ def check_table(name: str, table: NDArray[Any], axes: tuple[str, ...]) -> None:
 
     Args:
         name: of the table, for the message.
-        table: of any kind of numbers.
         axes: what its axes stand for, such as ``("models", "records")``.
 
     Raises:

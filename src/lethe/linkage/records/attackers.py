@@ -36,22 +36,20 @@ class Adversary:
     """What an adversary knows of each target.
 
     Attributes:
-        total: m', facts known, at least 1.
         right: m of them are the target's, within the errors; the others are wrong. By default all.
         value_error: right values are drawn alike from the released values within this distance;
             None = the adversary knows no values.
         time_error: right times are shifted by a whole step drawn alike from -e to e;
             None = the adversary knows no times.
-        outside_top: right facts are about items outside this many most popular ones.
         wrong: "fact" = a wrong fact is one of another person, about an item that the target does
             not have; "details" = the item is right, its value and time are another person's.
     """
 
-    total: int
+    total: int  # m', facts known, at least 1
     right: int | None = None
     value_error: float | None = 0.0
     time_error: int | None = 14
-    outside_top: int = 0
+    outside_top: int = 0  # right facts are about items outside this many most popular ones
     wrong: str = "fact"
 
     def __post_init__(self) -> None:
@@ -221,21 +219,13 @@ COMPARED = 1.5
 
 @dataclass(frozen=True)
 class Attacker:
-    """A way to look for a person.
+    """A way to look for a person."""
 
-    Attributes:
-        name: in documents.
-        title: in words.
-        paper: where it is from.
-        knows: beside the facts of the person: what it must know or rely on.
-        few: whether, of whole records, it is given a few facts only, drawn at random.
-    """
-
-    name: str
-    title: str
-    paper: str
-    knows: str
-    few: bool = False
+    name: str  # in documents
+    title: str  # in words
+    paper: str  # where it is from
+    knows: str  # beside the facts of the person: what it must know or rely on
+    few: bool = False  # whether, of whole records, it is given a few facts only, drawn at random
 
 
 _PAPER = "Narayanan and Shmatikov, IEEE S&P 2008"
@@ -331,13 +321,11 @@ class Naming:
 
     Attributes:
         record: (Q,) the record that is named: by the first attacker that answers; NO_MATCH = none.
-        attacker: (Q,) its place among the attackers; -1 = none.
-        score: (Q,) how far the record stands out; 0 = none.
     """
 
     record: Int
-    attacker: Int
-    score: Float
+    attacker: Int  # (Q,) its place among the attackers; -1 = none
+    score: Float  # (Q,) how far the record stands out; 0 = none
 
 
 def together(links: Mapping[str, Links], phi: Mapping[str, float | None]) -> Naming:
@@ -357,15 +345,10 @@ def together(links: Mapping[str, Links], phi: Mapping[str, float | None]) -> Nam
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A threshold of eccentricity, and what it lets through.
+    """A threshold of eccentricity, and what it lets through."""
 
-    Attributes:
-        phi: an answer is given from here on.
-        false_match: chance that a record is named for a person who is not in the release.
-    """
-
-    phi: float
-    false_match: Estimate
+    phi: float  # an answer is given from here on
+    false_match: Estimate  # chance that a record is named for a person who is not in the release
 
 
 def calibrate(eccentricity: Float, rate: float = 0.01, confidence: float = 0.95) -> Calibrated:
@@ -425,7 +408,6 @@ def outside(
     there are, and a person who is really outside is looked for among as many.
 
     Args:
-        facts: the release with them.
         known: by attacker, what is known of each.
         people: (Q,) persons.
         boards: by attacker, how records are scored.
@@ -448,7 +430,6 @@ def records_like(facts: Facts, people: Int, counts: Int, seed: int = 0) -> Known
     """Facts of released people as an auxiliary table would have them.
 
     Args:
-        facts: the release.
         people: (Q,) different persons.
         counts: facts that each person of the auxiliary table has, at least one above 0. Each of
             `people` keeps as many as one of them has, or all where there are fewer.

@@ -39,16 +39,13 @@ class Answers:
     """What a way of answering comes to.
 
     Attributes:
-        answered: share of people for whom a record is named, right or wrong.
-        right: share of the known pairs that are named rightly.
-        strange: share of the others for whom a record is named.
         counts: people, named; known pairs, named rightly; others, named; the last four None
             without the truth.
     """
 
-    answered: Measured
-    right: Measured
-    strange: Measured
+    answered: Measured  # share of people for whom a record is named, right or wrong
+    right: Measured  # share of the known pairs that are named rightly
+    strange: Measured  # share of the others for whom a record is named
     counts: Mapping[str, int | None]
 
 
@@ -57,17 +54,14 @@ class Looked:
     """One attacker on a real auxiliary table.
 
     Attributes:
-        links: of everybody who was looked for.
         calibrated: threshold from released people who were looked for without their own record,
             with as many facts as the people of the auxiliary table have.
-        sure: answers from the threshold of the audit on; None where it stays silent.
-        compared: answers from the threshold of the paper on.
     """
 
-    links: Links
+    links: Links  # of everybody who was looked for
     calibrated: Calibrated | Refusal
-    sure: Answers | None
-    compared: Answers
+    sure: Answers | None  # answers from the threshold of the audit on; None where it stays silent
+    compared: Answers  # answers from the threshold of the paper on
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,36 +69,27 @@ class Auxiliary:
     """A real linkage.
 
     Attributes:
-        name: of the auxiliary table.
-        people: who was looked for, by name.
-        shared_items: items that both tables have.
-        useful: people with a fact about such an item.
-        true: (Q,) record of each; -1 = not in the release. None = not known.
-        by: what came of each attacker.
         phi: from where on each answers; None = never, for there are too few people to set it.
-        naming: all attackers together, each from its threshold on.
-        sure: what that comes to.
         answered: by threshold, share of people for whom Scoreboard-RH names a record.
         points: of Scoreboard-RH by threshold, right and wrong; None without the truth.
         clear: largest eccentricity of a wrong answer of Scoreboard-RH, and how many known pairs
             are named beyond it. Found afterwards, so no threshold that anybody would have set.
             None without the truth.
-        aim: the known pairs, as an adversary of each candidate; None without the truth.
     """
 
-    name: str
-    people: NDArray[np.str_]
-    shared_items: int
-    useful: int
-    true: Int | None
-    by: Mapping[str, Looked]
+    name: str  # of the auxiliary table
+    people: NDArray[np.str_]  # who was looked for, by name
+    shared_items: int  # items that both tables have
+    useful: int  # people with a fact about such an item
+    true: Int | None  # (Q,) record of each; -1 = not in the release. None = not known.
+    by: Mapping[str, Looked]  # what came of each attacker
     phi: Mapping[str, float | None]
-    naming: Naming
-    sure: Answers
+    naming: Naming  # all attackers together, each from its threshold on
+    sure: Answers  # what that comes to
     answered: dict[float, Measured]
     points: list[Point] | None
     clear: tuple[float, int] | None
-    aim: Aim | None
+    aim: Aim | None  # the known pairs, as an adversary of each candidate; None without the truth
 
 
 def link_auxiliary(
@@ -121,12 +106,9 @@ def link_auxiliary(
     both tables have. Everybody with a known truth is among those who are looked for.
 
     Args:
-        ratings: the release.
-        facts: the same, indexed.
         aux: what the adversary has: names and facts, on the same scales.
         truth: names in `aux` and names in the release of the same people; who is not listed is
             taken to be outside the release. None = not known.
-        settings: of the audit.
         simulated: other attacks on the release, at whose side the limits of the known pairs hold.
 
     Raises:

@@ -51,16 +51,11 @@ class Value:
 
     The model gets facts that are released without the held-out ones, so the mitigation is applied
     once more, to the others alone; it draws the same random numbers from the start.
-
-    Attributes:
-        sheet: the original facts.
-        ratings: names of people and items.
-        settings: of the audit.
     """
 
-    sheet: Sheet
-    ratings: Release
-    settings: RecordSettings
+    sheet: Sheet  # the original facts
+    ratings: Release  # names of people and items
+    settings: RecordSettings  # of the audit
     use: Use | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,8 +68,6 @@ class Value:
         """Utility of one release.
 
         Args:
-            made: what is released.
-            change: how it was made.
             rng: makes the generator that it was made with, anew.
 
         Raises:
@@ -99,8 +92,6 @@ def utility_of(
     `count_overlap`; by item, where neither is released. With queries: 1 - their mean error.
 
     Args:
-        sheet: the original facts.
-        made: what is released.
         ratings: names of people and items, for the queries.
         queries: SQL over `release (person, item, value, time)`; times are dates.
     """
@@ -160,23 +151,14 @@ _UNLINKED = "nobody links the pseudonyms of a person with each other; who does r
 
 @dataclass(frozen=True, eq=False)
 class Aim:
-    """An adversary: people who are looked for, and what is known of them.
+    """An adversary: people who are looked for, and what is known of them."""
 
-    Attributes:
-        name: what is known, in words.
-        targets: (Q,) persons who are looked for, all of the original.
-        known: what is known of them.
-        few: a few facts of each, for attackers that take no more; None = `known`.
-        within: by which right values and times may be off.
-        wrong: known facts that are wrong.
-    """
-
-    name: str
-    targets: Int
-    known: Known
-    few: Known | None = None
-    within: tuple[float, float] = (0.0, 0.0)
-    wrong: int = 0
+    name: str  # what is known, in words
+    targets: Int  # (Q,) persons who are looked for, all of the original
+    known: Known  # what is known of them
+    few: Known | None = None  # a few facts of each, for attackers that take no more; None = `known`
+    within: tuple[float, float] = (0.0, 0.0)  # by which right values and times may be off
+    wrong: int = 0  # known facts that are wrong
 
     def boards(
         self, settings: RecordSettings, blur: tuple[float, float] = (0.0, 0.0)
@@ -225,13 +207,8 @@ def measure(
     """Attack a release. Shares are of all targets, those whose record is not released included.
 
     Args:
-        name: of the candidate.
         words: what is done.
-        sheet: the original facts.
-        made: the release.
-        utility: what it is still good for.
         aims: adversaries; the first also answers from the threshold of the audit on.
-        settings: of the audit.
 
     Raises:
         NotMeasurable: nothing that can be attacked is left.

@@ -25,19 +25,14 @@ class Point:
     Recall can only fall and abstention only rise with phi; precision usually rises, but need not.
 
     Attributes:
-        phi: threshold; 0 = always the best record, unless several share the highest score.
-        recall: share of released targets whose own record is named.
-        precision: share of the answers, to released targets and to others, that are right.
-        abstention: share of released targets for whom no record is named.
-        wrong: share of released targets for whom another's record is named.
         false_match: share of people who are not released for whom a record is named all the same.
     """
 
-    phi: float
-    recall: Estimate
-    precision: Measured
-    abstention: Estimate
-    wrong: Estimate
+    phi: float  # threshold; 0 = always the best record, unless several share the highest score
+    recall: Estimate  # share of released targets whose own record is named
+    precision: Measured  # share of the answers, to released targets and to others, that are right
+    abstention: Estimate  # share of released targets for whom no record is named
+    wrong: Estimate  # share of released targets for whom another's record is named
     false_match: Measured
 
 
@@ -50,7 +45,6 @@ def curve(
     time. Precision depends on how many people outside the release are among the targets.
 
     Args:
-        links: the linkage.
         true: (Q,) record of each target; -1 for people who are not in the release.
         phis: thresholds, each at least 0.
         confidence: of each interval, in (0, 1).
@@ -95,17 +89,14 @@ class Bits:
     """What is left to guess, in bits; intervals are for targets drawn at random (t).
 
     Attributes:
-        prior: log2(N), before anything is known.
-        left: mean entropy of the answer. A confident wrong answer leaves few bits too.
         missing: mean of -log2 of the chance given to the true record, over released targets:
             high where answers are wrong.
-        gained: prior - left.
     """
 
-    prior: float
-    left: Estimate
+    prior: float  # log2(N), before anything is known
+    left: Estimate  # mean entropy of the answer. A confident wrong answer leaves few bits too.
     missing: Measured
-    gained: Estimate
+    gained: Estimate  # prior - left
 
 
 def bits(links: Links, confidence: float = 0.95) -> Bits:
@@ -149,12 +140,11 @@ class FactsNeeded:
         needed: (Q,) the smallest m from which on the own record is named with every further fact;
             0 = not with all facts that are known.
         identified: by m, share of targets whose own record is named from their first m facts.
-        half: the smallest m at which at least half of the targets are named; None = never.
     """
 
     needed: Int
     identified: dict[int, Estimate]
-    half: int | None
+    half: int | None  # the smallest m at which at least half of the targets are named; None = never
 
 
 def facts_needed(
@@ -169,11 +159,8 @@ def facts_needed(
     """Give the adversary one fact after the other, in the order of `known`.
 
     Args:
-        facts: the release.
         known: the same number of facts, at least 1, for each target.
         true: (Q,) record of each target, all released.
-        board: how records are scored.
-        phi: smallest eccentricity of an answer.
         confidence: of each interval, in (0, 1).
 
     Raises:

@@ -19,23 +19,14 @@ MONTH = 28  # days; a year of 13 months is 364, so that each step is a whole num
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """Facts as columns, in any order.
+    """Facts as columns, in any order."""
 
-    Attributes:
-        person: (facts,) 0 to `people` - 1.
-        item: (facts,) 0 to `items` - 1.
-        value: (facts,) or None.
-        time: (facts,) days, or None.
-        people: as in the original, those who are left.
-        items: as in the original.
-    """
-
-    person: Codes
-    item: Codes
-    value: Float | None
-    time: Int | None
-    people: int
-    items: int
+    person: Codes  # (facts,) 0 to `people` - 1
+    item: Codes  # (facts,) 0 to `items` - 1
+    value: Float | None  # (facts,) or None
+    time: Int | None  # (facts,) days, or None
+    people: int  # as in the original, those who are left
+    items: int  # as in the original
 
     def take(self, facts: NDArray[np.bool_]) -> Sheet:
         """Some facts.
@@ -63,23 +54,14 @@ class Sheet:
 
 @dataclass(frozen=True, eq=False)
 class Coarsened:
-    """One release of sparse records.
+    """One release of sparse records."""
 
-    Attributes:
-        sheet: what is released.
-        out: (records,) which are not in it at all.
-        share: of facts, or of people, that were drawn; users of the release know it.
-        days: width of the released times; 0 = none are released.
-        values: (values,) released value of each original one; None = as they are.
-        owner: (records,) person behind each record; None = record i is person i.
-    """
-
-    sheet: Sheet
-    out: NDArray[np.bool_]
-    share: float = 1.0
-    days: int = 1
-    values: Float | None = None
-    owner: Int | None = None
+    sheet: Sheet  # what is released
+    out: NDArray[np.bool_]  # (records,) which are not in it at all
+    share: float = 1.0  # of facts, or of people, that were drawn; users of the release know it
+    days: int = 1  # width of the released times; 0 = none are released
+    values: Float | None = None  # (values,) released value of each original one; None = as they are
+    owner: Int | None = None  # (records,) person behind each record; None = record i is person i
 
     @property
     def owners(self) -> Int:

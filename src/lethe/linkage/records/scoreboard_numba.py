@@ -142,10 +142,7 @@ def judge_all(
     """(5, Q) best, eccentricity, deviation, entropy and surprise of every target.
 
     Args:
-        facts: the release.
         known: what is known, see `fits`.
-        near_value: similarity by difference of values.
-        near_time: similarity by difference of times.
         true: (Q,) record of each target, -1 = none.
         entropy: whether entropy and surprise are wanted; else NaN.
     """

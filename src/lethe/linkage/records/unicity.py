@@ -30,11 +30,10 @@ class Unicity:
     Attributes:
         share: share of targets whom their facts single out: exactly one released person has all
             of them. Interval for targets and facts drawn at random.
-        fitting: (Q,) released people who have all of a target's facts.
     """
 
     share: Estimate
-    fitting: Int
+    fitting: Int  # (Q,) released people who have all of a target's facts
 
 
 def unicity(
@@ -50,7 +49,6 @@ def unicity(
     De Montjoye et al., "Unique in the PopulationTable", 2013, for facts drawn at random.
 
     Args:
-        facts: the release.
         known: right facts of each target, at least one each.
         value_within: largest difference of value, >= 0.
         time_within: largest difference of time, in steps, >= 0.
@@ -134,7 +132,6 @@ def worst_case(
     Values and times are not looked at: an adversary who knows them too needs fewer items still.
 
     Args:
-        facts: the release.
         people: (Q,) different persons with a fact each.
         most: largest set, at least 1.
         limit: work for one person, in cells of person and item; at 0 only single items are tried.

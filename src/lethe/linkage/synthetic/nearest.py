@@ -30,14 +30,10 @@ class Mixed:
     """Rows with columns of numbers (float64, NaN = missing) and of categories (int64 codes).
 
     Missing is a category of its own.
-
-    Attributes:
-        names: of the columns.
-        columns: (rows,) each.
     """
 
-    names: tuple[str, ...]
-    columns: tuple[NDArray[Any], ...]
+    names: tuple[str, ...]  # of the columns
+    columns: tuple[NDArray[Any], ...]  # (rows,) each
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -140,13 +136,11 @@ def linkability(
 
     Args:
         original: rows that the synthetic ones were made from.
-        synthetic: rows that are released.
         control: rows from the same source that were not used.
         left: columns that one data source knows.
         right: columns that another one knows; none of the first.
         neighbours: nearest synthetic rows of each half, at least 1.
         attacks: different target rows at most, of the original and of the control each.
-        seed: draws targets and breaks ties.
         confidence: of the excess, in (0, 1).
 
     Returns:
@@ -205,13 +199,11 @@ def inference(
 
     Args:
         original: rows that the synthetic ones were made from.
-        synthetic: rows that are released.
         control: rows from the same source that were not used.
         known: columns that the adversary knows.
         secret: column to be guessed, not among them.
         tolerance: of numbers, at least 0.
         attacks: different target rows at most, of the original and of the control each.
-        seed: draws targets and breaks ties.
         confidence: of the excess, in (0, 1).
 
     Returns:
@@ -282,11 +274,9 @@ def nearest_rows(
     any two halves of a coarse table.
 
     Args:
-        rows: whose neighbours are sought.
         among: where they are sought.
         columns: places of the columns that count, at least one.
         k: neighbours, from 1 to the rows of `among`.
-        rng: breaks ties.
 
     Raises:
         InputError: k out of range.
@@ -383,13 +373,11 @@ def identical(
 
     Args:
         original: rows that the synthetic ones were made from.
-        synthetic: rows that are released.
         control: rows from the same source that were not used.
         released: False counts original rows that have an identical synthetic row: people whose
             row is out. True counts synthetic rows that are identical to an original one (the
             identical match share), among as many original as control rows, for more rows hold
             more matches; synthetic rows that are alike count as one in the interval.
-        seed: draws rows.
         confidence: of the excess, in (0, 1).
 
     Returns:
@@ -456,10 +444,8 @@ def closest(
 
     Args:
         original: rows that the synthetic ones were made from.
-        synthetic: rows that are released.
         control: rows from the same source that were not used.
         attacks: pairs at most, of different rows.
-        seed: draws and pairs rows.
         confidence: of the excess, in (0, 1).
 
     Guarantee:
@@ -489,14 +475,12 @@ class Distances:
     """Mean distance to the closest synthetic row, 0 = identical, 1 = unlike in every column.
 
     Attributes:
-        original: of original rows.
-        control: of control rows.
         change: original minus control: below 0 = the synthetic rows lie nearer to the people they
             were made from than to others.
     """
 
-    original: Estimate
-    control: Estimate
+    original: Estimate  # of original rows
+    control: Estimate  # of control rows
     change: Estimate
 
 

@@ -23,19 +23,17 @@ class Risk:
     """What the synthetic rows tell about the original ones.
 
     Attributes:
-        main: success against rows that the synthetic data were made from.
         control: success of the same attack against rows that they were not made from: what is
             known of anybody.
-        baseline: success against the original rows without the synthetic data.
         excess: (main - control) / (1 - control): 0 = the original rows are no more at risk than
             others, 1 = all are lost. Below 0 by chance only.
         works: whether the main attack beats the baseline beyond doubt: main.low > baseline.high.
             If not, a small excess says that the attack is weak, not that the data are safe.
     """
 
-    main: Estimate
+    main: Estimate  # success against rows that the synthetic data were made from
     control: Estimate
-    baseline: Estimate
+    baseline: Estimate  # success against the original rows without the synthetic data
     excess: Measured
     works: bool
 
@@ -45,12 +43,11 @@ class Trials:
     """Outcomes of one attack.
 
     Attributes:
-        success: (Q,) whether each attempt succeeded.
         record: (Q,) the record that each attempt hit, -1 = none; attempts that hit the same
             record count as one in intervals. None = all independent.
     """
 
-    success: NDArray[np.bool_]
+    success: NDArray[np.bool_]  # (Q,) whether each attempt succeeded
     record: NDArray[np.integer[Any]] | None = None
 
 
@@ -64,7 +61,6 @@ def risk(main: Trials, control: Trials, baseline: Estimate, confidence: float = 
     Args:
         main: against original rows.
         control: against control rows, independent of the main attack's.
-        baseline: with limits.
         confidence: of all intervals made here, in (0, 1).
 
     Raises:

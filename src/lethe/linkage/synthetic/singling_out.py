@@ -28,16 +28,13 @@ class SinglingOut:
     """The attack and what it was made with.
 
     Attributes:
-        risk: main, control, baseline and excess.
-        columns: columns in each statement.
-        statements: different statements, each one attack.
         rows: original and control rows that were looked at, as many of each. A statement that is
             true of one of them may be true of more in a larger table.
     """
 
-    risk: Risk
-    columns: int
-    statements: int
+    risk: Risk  # main, control, baseline and excess
+    columns: int  # columns in each statement
+    statements: int  # different statements, each one attack
     rows: int
 
 
@@ -61,11 +58,9 @@ def singling_out(
 
     Args:
         original: rows that the synthetic ones were made from.
-        synthetic: rows that are released.
         control: rows from the same source that were not used.
         columns: in each statement, from 1 to all.
         attacks: most statements; fewer are made where there are no more.
-        seed: draws statements and rows.
         confidence: of the excess, in (0, 1).
 
     Guarantee:

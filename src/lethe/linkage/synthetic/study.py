@@ -44,25 +44,18 @@ class SyntheticStudy:
     """All that was measured on synthetic rows.
 
     Attributes:
-        attacks: risks by attack.
-        knows: by attack, what the adversary holds beside the synthetic rows.
-        distances: to the closest synthetic row, of original and control rows.
         leaky: the same attacks on the original rows in place of the synthetic ones: what a
             release without any protection would show.
-        candidates: the synthetic rows, and the original ones for comparison.
-        skipped: name and reason of attacks that could not be run.
-        rows: original, synthetic and control ones.
-        columns: names.
     """
 
-    attacks: dict[str, Risk]
-    knows: dict[str, str]
-    distances: Distances
+    attacks: dict[str, Risk]  # risks by attack
+    knows: dict[str, str]  # by attack, what the adversary holds beside the synthetic rows
+    distances: Distances  # to the closest synthetic row, of original and control rows
     leaky: dict[str, Risk]
-    candidates: tuple[Candidate, ...]
-    skipped: Mapping[str, str]
-    rows: tuple[int, int, int]
-    columns: tuple[str, ...]
+    candidates: tuple[Candidate, ...]  # the synthetic rows, and the original ones for comparison
+    skipped: Mapping[str, str]  # name and reason of attacks that could not be run
+    rows: tuple[int, int, int]  # original, synthetic and control ones
+    columns: tuple[str, ...]  # names
 
 
 def study_synthetic(
@@ -82,7 +75,6 @@ def study_synthetic(
         quasi: columns that the adversary knows; their two halves are linked with each other, and
             all of them with the columns that are left or those of `SyntheticSettings.linked`.
         sensitive: column that is guessed; None leaves inference out.
-        settings: of the audit.
 
     Raises:
         InputError: tables that do not fit each other, or unknown columns.

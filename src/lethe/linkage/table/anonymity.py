@@ -28,23 +28,17 @@ class Anonymity:
     """How well rows hide among rows of the same quasi-identifiers.
 
     Attributes:
-        k: smallest class.
-        below: by k, share of rows in classes smaller than that.
-        classes: equivalence classes.
-        prosecutor: highest risk of a person who is known to be in the table: 1 / k.
         marketer: mean of 1 / class size over rows, which is classes / rows: the share of rows
             that a linkage of everybody gets right.
-        unique: share of rows alone in their class.
-        of_class: the classes.
     """
 
-    k: int
-    below: dict[int, Estimate]
-    classes: int
-    prosecutor: float
+    k: int  # smallest class
+    below: dict[int, Estimate]  # by k, share of rows in classes smaller than that
+    classes: int  # equivalence classes
+    prosecutor: float  # highest risk of a person who is known to be in the table: 1 / k
     marketer: Estimate
-    unique: Estimate
-    of_class: Classes
+    unique: Estimate  # share of rows alone in their class
+    of_class: Classes  # the classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,46 +46,30 @@ class Diversity:
     """How much a class tells of the sensitive value. Each figure is that of the worst class.
 
     Attributes:
-        distinct_l: fewest different sensitive values; 1 = all rows of some class share theirs.
-        entropy_l: exp of the smallest entropy, not rounded down; from 1 to `distinct_l`.
-        t: largest distance of a class from the whole table, in [0, 1]; 0 = tells nothing.
-        alpha: largest share of one sensitive value, in (0, 1].
         distance: "equal" = total variation, all values equally far apart; "ordered" = earth
             mover's distance with values as far apart as their codes, over the largest distance.
-        of_distinct: (C,) different values of each class.
-        of_entropy: (C,) entropy of each class, in nats.
-        of_t: (C,) distance of each class.
-        of_alpha: (C,) largest share in each class.
     """
 
-    distinct_l: int
-    entropy_l: float
-    t: float
-    alpha: float
+    distinct_l: int  # fewest different sensitive values; 1 = all rows of some class share theirs
+    entropy_l: float  # exp of the smallest entropy, not rounded down; from 1 to `distinct_l`
+    t: float  # largest distance of a class from the whole table, in [0, 1]; 0 = tells nothing
+    alpha: float  # largest share of one sensitive value, in (0, 1]
     distance: str
-    of_distinct: Int
-    of_entropy: Float
-    of_t: Float
-    of_alpha: Float
+    of_distinct: Int  # (C,) different values of each class
+    of_entropy: Float  # (C,) entropy of each class, in nats
+    of_t: Float  # (C,) distance of each class
+    of_alpha: Float  # (C,) largest share in each class
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """How often each sensitive value occurs in each class; only those that occur, by class.
+    """How often each sensitive value occurs in each class; only those that occur, by class."""
 
-    Attributes:
-        of_class: (P,) class, ascending.
-        value: (P,) sensitive code, ascending within a class.
-        count: (P,) rows, at least 1.
-        of_row: (rows,) pair of each row.
-        first: (C,) first pair of each class.
-    """
-
-    of_class: Int
-    value: Int
-    count: Int
-    of_row: Int
-    first: Int
+    of_class: Int  # (P,) class, ascending
+    value: Int  # (P,) sensitive code, ascending within a class
+    count: Int  # (P,) rows, at least 1
+    of_row: Int  # (rows,) pair of each row
+    first: Int  # (C,) first pair of each class
 
 
 def anonymity(
@@ -107,7 +85,6 @@ def anonymity(
         quasi: codes (rows,) of each column, see `encode`.
         ks: sizes for `below`, each at least 1.
         confidence: named in the estimates; every figure is counted in all rows, not estimated.
-        times: see `Classes`.
 
     Raises:
         InputError: no column, no rows or other lengths.
@@ -139,9 +116,7 @@ def diversity(classes: Classes, sensitive: Codes, *, distance: str = "equal") ->
     """Look at the sensitive values of each class.
 
     Args:
-        classes: of the quasi-identifiers.
         sensitive: (rows,) codes; for distance="ordered" in the order of the values.
-        distance: see `Diversity`.
 
     Raises:
         InputError: another number of rows or an unknown distance.
@@ -199,26 +174,18 @@ def pairs_of(classes: Classes, sensitive: Codes) -> Pairs:
 
 @dataclass(frozen=True)
 class Journalist:
-    """Risk of a person who may or may not be in the table, against a larger population.
+    """Risk of a person who may or may not be in the table, against a larger population."""
 
-    Attributes:
-        highest: largest 1 / F over the classes that occur in the table.
-        mean: mean of 1 / F over rows.
-        unique: share of rows alone in their class in the POPULATION: certain hits.
-    """
-
-    highest: float
-    mean: Estimate
-    unique: Estimate
+    highest: float  # largest 1 / F over the classes that occur in the table
+    mean: Estimate  # mean of 1 / F over rows
+    unique: Estimate  # share of rows alone in their class in the POPULATION: certain hits
 
 
 def journalist(classes: Classes, population: Int, *, confidence: float = 0.95) -> Journalist:
     """Risk where F people of the population share a class.
 
     Args:
-        classes: of the released table.
         population: (C,) people of each class in the population, at least its released rows.
-        confidence: named in the estimates.
 
     Raises:
         InputError: a class with fewer people in the population than rows released.
@@ -285,14 +252,13 @@ class Disclosure:
         guessed: by j, share of values that one who rules out the j most frequent other values of
             the class guesses right, the most frequent of the rest being the guess.
         blind: share guessed right by the most frequent value of the table, without the class.
-        of_row: (rows,) chance to be guessed right with j = 0.
     """
 
     homogeneous: Estimate
     certain: dict[int, Estimate]
     guessed: dict[int, Estimate]
     blind: Estimate
-    of_row: Float
+    of_row: Float  # (rows,) chance to be guessed right with j = 0
 
 
 def disclosure(
@@ -308,11 +274,9 @@ def disclosure(
     expectation.
 
     Args:
-        classes: of the quasi-identifiers.
         sensitive: (rows,) codes.
         ruled_out: the j, each at least 0: values other than the person's own that the adversary
             knows the person does not have, chosen for the worst.
-        confidence: named in the estimates.
 
     Raises:
         InputError: another number of rows or a negative j.

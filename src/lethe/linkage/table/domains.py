@@ -55,14 +55,12 @@ class Domain:
     """The cells of one column.
 
     Attributes:
-        column: its declaration.
-        values: (cells,) those that are a cell each; empty where there are bins.
         starts: (cells,) smallest value of each bin, ascending; each bin ends before the next one
             starts, the last one with the upper bound.
     """
 
-    column: Column
-    values: tuple[Value, ...]
+    column: Column  # its declaration
+    values: tuple[Value, ...]  # (cells,) those that are a cell each; empty where there are bins
     starts: NDArray[Any]
 
     @property
@@ -325,7 +323,6 @@ def plain(typed: TypedColumn, declared: Column, *, gaps: bool) -> NDArray[Any]:
 
     Args:
         typed: the column.
-        declared: of it.
         gaps: whether to leave room for missing values: numbers are floats then.
     """
     there = typed.present

@@ -42,32 +42,20 @@ _SLACK = 1 - 1e-9  # of each part of the budget: what is spent is rounded up, ne
 
 @dataclass(frozen=True, eq=False)
 class Marginal:
-    """Counts of the joint values of one or two columns.
+    """Counts of the joint values of one or two columns."""
 
-    Attributes:
-        columns: places.
-        counts: cells of each column along an axis; whole numbers, may be negative.
-        scale: standard deviation of the noise.
-    """
-
-    columns: tuple[int, ...]
-    counts: Float
-    scale: float
+    columns: tuple[int, ...]  # places
+    counts: Float  # cells of each column along an axis; whole numbers, may be negative
+    scale: float  # standard deviation of the noise
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyCounts:
-    """What the noisy counts are, and what they cost.
+    """What the noisy counts are, and what they cost."""
 
-    Attributes:
-        marginals: of all columns, then of the pairs that were chosen.
-        rho: zero-concentrated DP of all of them and of the choice, together.
-        rows: their number as the noisy counts tell it, at least 1.
-    """
-
-    marginals: tuple[Marginal, ...]
-    rho: float
-    rows: int
+    marginals: tuple[Marginal, ...]  # of all columns, then of the pairs that were chosen
+    rho: float  # zero-concentrated DP of all of them and of the choice, together
+    rows: int  # their number as the noisy counts tell it, at least 1
 
 
 def rho_of(epsilon: float, delta: float) -> float:
@@ -239,21 +227,13 @@ _STEPS = 1000  # of mirror descent
 
 @dataclass(frozen=True, eq=False)
 class DpRows:
-    """Differentially private synthetic rows.
+    """Differentially private synthetic rows."""
 
-    Attributes:
-        columns: (rows,) by name, of the types that the schema declares.
-        cells: (rows,) of each column.
-        domains: what the cells mean.
-        pairs: names of the columns that were counted together.
-        guarantee: what the rows prove.
-    """
-
-    columns: Mapping[str, TypedColumn]
-    cells: tuple[Int, ...]
-    domains: tuple[Domain, ...]
-    pairs: tuple[tuple[str, str], ...]
-    guarantee: Guarantee
+    columns: Mapping[str, TypedColumn]  # (rows,) by name, of the types that the schema declares
+    cells: tuple[Int, ...]  # (rows,) of each column
+    domains: tuple[Domain, ...]  # what the cells mean
+    pairs: tuple[tuple[str, str], ...]  # names of the columns that were counted together
+    guarantee: Guarantee  # what the rows prove
 
     @property
     def rows(self) -> int:
@@ -294,7 +274,6 @@ def dp_rows(
         schema: of the rows; see `domains_of` for what it has to declare.
         epsilon: above 0.
         delta: in (0, 1).
-        bins: see `domains_of`.
         seed: of what is drawn from the model. The noise of the counts has none, so two runs
             differ, and both cost.
 
@@ -342,7 +321,6 @@ def draw_cells(found: NoisyCounts, sizes: Sequence[int], seed: int = 0) -> list[
     Args:
         found: the noisy counts; nothing else is looked at.
         sizes: cells of each column.
-        seed: of the draw.
 
     Returns:
         (rows,) of each column, as many rows as the noisy counts tell.

@@ -25,15 +25,10 @@ LARGEST = 200_000  # subsets in one search
 
 @dataclass(frozen=True)
 class Subset:
-    """Some columns together.
+    """Some columns together."""
 
-    Attributes:
-        columns: their places, ascending.
-        unique: share of rows that are alone with their joint value.
-    """
-
-    columns: tuple[int, ...]
-    unique: Estimate
+    columns: tuple[int, ...]  # their places, ascending
+    unique: Estimate  # share of rows that are alone with their joint value
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +38,11 @@ class Uniqueness:
     Attributes:
         by_size: by m, all subsets of m columns, the most identifying first; of equal ones the
             first columns.
-        needed: (rows,) fewest columns that single the row out; 0 = `most` columns do not.
         singled_out: by m, share of rows that some subset of at most m columns singles out.
     """
 
     by_size: dict[int, list[Subset]]
-    needed: Int
+    needed: Int  # (rows,) fewest columns that single the row out; 0 = `most` columns do not
     singled_out: dict[int, Estimate]
 
 
@@ -151,14 +145,12 @@ class PopulationTable:
     """A population table in the terms of the released one.
 
     Attributes:
-        mine: quasi-identifiers of the release.
-        theirs: the same of the population.
         exact: of each (population levels,): the release's level of that value, -1 = it has none.
         times: (rows,) how many people each row of the population stands for; None = one each.
     """
 
-    mine: tuple[Coded, ...]
-    theirs: tuple[Coded, ...]
+    mine: tuple[Coded, ...]  # quasi-identifiers of the release
+    theirs: tuple[Coded, ...]  # the same of the population
     exact: tuple[Int, ...]
     times: Int | None
 
@@ -178,11 +170,9 @@ class PopulationTable:
         whom the release does not tell apart; who is in no group makes F smaller, the risk larger.
 
         Args:
-            hierarchies: of the release's quasi-identifiers.
             steps: of each.
             kept: (rows,) which rows are released.
             times: (rows,) how many equal rows each row stands for; None = one each.
-            confidence: named in the estimates.
 
         Raises:
             InputError: a released person is not in the population.
@@ -320,22 +310,17 @@ class PopulationUniqueness:
 
     Attributes:
         of_uniques: chance that a row which is unique in the sample is unique in the population.
-        of_rows: the same for any row of the sample: `of_uniques` x share of unique rows.
         model: "Pitman", or "Ewens" where the likelihood is highest at alpha = 0; then the interval
             holds alpha there.
-        alpha: discount of the model, in [0, 1): how heavy the tail of small classes is.
-        theta: concentration, above -alpha.
-        sample: rows, n.
-        population: people, N.
     """
 
     of_uniques: Estimate
-    of_rows: Estimate
+    of_rows: Estimate  # the same for any row of the sample: `of_uniques` x share of unique rows
     model: str
-    alpha: float
-    theta: float
-    sample: int
-    population: int
+    alpha: float  # discount of the model, in [0, 1): how heavy the tail of small classes is
+    theta: float  # concentration, above -alpha
+    sample: int  # rows, n
+    population: int  # people, N
 
 
 def population_uniqueness(

@@ -57,29 +57,19 @@ class TableStudy:
     """All that was measured on a table.
 
     Attributes:
-        table: what is released.
-        hierarchies: of its quasi-identifiers.
-        anonymity: as it is.
-        diversity: of the sensitive column; None without one.
-        disclosure: likewise.
-        uniqueness: of subsets of the quasi-identifiers.
-        population: under a model; None where no size was told.
-        journalist: against a population table; None without one.
-        candidates: the table as it is, then the candidates.
-        skipped: name and reason of candidates that could not be made.
         synthetic: rows of the candidates that are synthetic, by name: those that were measured.
     """
 
-    table: Table
-    hierarchies: tuple[Hierarchy, ...]
-    anonymity: Anonymity
-    diversity: Diversity | None
-    disclosure: Disclosure | None
-    uniqueness: Uniqueness
-    population: PopulationUniqueness | Refusal | None
-    journalist: Journalist | None
-    candidates: tuple[Candidate, ...]
-    skipped: Mapping[str, str]
+    table: Table  # what is released
+    hierarchies: tuple[Hierarchy, ...]  # of its quasi-identifiers
+    anonymity: Anonymity  # as it is
+    diversity: Diversity | None  # of the sensitive column; None without one
+    disclosure: Disclosure | None  # likewise
+    uniqueness: Uniqueness  # of subsets of the quasi-identifiers
+    population: PopulationUniqueness | Refusal | None  # under a model; None where no size was told
+    journalist: Journalist | None  # against a population table; None without one
+    candidates: tuple[Candidate, ...]  # the table as it is, then the candidates
+    skipped: Mapping[str, str]  # name and reason of candidates that could not be made
     synthetic: Mapping[str, DpRows]
 
 

@@ -41,10 +41,6 @@ def dp_name(epsilon: float) -> str:
 def measure_synthetic(context: Context, epsilon: float) -> tuple[Measurement, DpRows]:
     """Make synthetic rows and look how far they agree with the people of the table.
 
-    Args:
-        context: of the table.
-        epsilon: of the rows.
-
     Returns:
         The candidate, and the rows: these, and no others, are what was measured.
 

@@ -85,7 +85,6 @@ def folds(groups: NDArray[Any], most: int, seed: int) -> NDArray[np.intp]:
     Args:
         groups: (K,) label of each target's group, such as its complementary pair.
         most: folds at most, >= 2; fewer where there are fewer groups.
-        seed: of the draw.
 
     Returns:
         (K,) number of each target's fold, from 0.
@@ -115,21 +114,13 @@ MINIMUM_POPULATION = 30
 
 @dataclass(frozen=True)
 class Available:
-    """What data and recipe give an attack to read; known before anything is trained.
+    """What data and recipe give an attack to read; known before anything is trained."""
 
-    Attributes:
-        task: ``classification`` or ``regression``; None where signals came without one.
-        population: records that no model is trained on.
-        predicted_labels: whether models say which label they would give.
-        features: whether the records themselves are there.
-        population_features: whether those of the population are.
-    """
-
-    task: str | None
-    population: int
-    predicted_labels: bool
-    features: bool
-    population_features: bool
+    task: str | None  # ``classification`` or ``regression``; None where signals came without one
+    population: int  # records that no model is trained on
+    predicted_labels: bool  # whether models say which label they would give
+    features: bool  # whether the records themselves are there
+    population_features: bool  # whether those of the population are
 
     @staticmethod
     def of(shadows: Shadows) -> Available:
@@ -155,19 +146,15 @@ class Knowledge(References):
     """Everything that an attack on one target may use: moments of phi IN and OUT, and these.
 
     Attributes:
-        phi: (N,) its signals, higher = better known.
         p_in: (N,) mean of sigmoid(phi) over models that trained on each record; empty if not
             asked for.
-        p_out: (N,) the same over models that did not.
-        population: (H,) its signals on records that no model has seen.
-        p_population: (H,) mean of sigmoid(phi) of the reference models on these.
     """
 
-    phi: Float
+    phi: Float  # (N,) its signals, higher = better known
     p_in: Float
-    p_out: Float
-    population: Float
-    p_population: Float
+    p_out: Float  # (N,) the same over models that did not
+    population: Float  # (H,) its signals on records that no model has seen
+    p_population: Float  # (H,) mean of sigmoid(phi) of the reference models on these
 
 
 @dataclass(frozen=True)
@@ -175,18 +162,15 @@ class Trial:
     """Targets under attack, and the models that the attacker holds beside them.
 
     Attributes:
-        references: K models on N records.
         given: T targets on the same records, whose membership no attack may read; None where
             every reference model is the target in turn, and is then no reference of its own.
-        rule: variance rule of LiRA, not ``auto``.
-        seed: of what is left out with a target (see `leave_one_out`), of folds and draws.
         setting: (T,) what `Attack.choose` chose for each target; None without one.
     """
 
-    references: Shadows
+    references: Shadows  # K models on N records
     given: Shadows | None
-    rule: str
-    seed: int
+    rule: str  # variance rule of LiRA, not ``auto``
+    seed: int  # of what is left out with a target (see `leave_one_out`), of folds and draws
     setting: Float | None = None
 
     @property
@@ -215,36 +199,28 @@ class Attack:
     """One attack.
 
     Attributes:
-        name: as in ``--attack``.
-        title: for readers.
-        paper: where it comes from.
-        threat: what the attacker has.
         score: scores of a trial's targets, higher = member: a function of what is known against
             one of them; or (T, N) at once, where an attack does not go target by target.
         choose: (K,) a setting for each shadow model under attack, chosen on others by a seed,
             see `Trial.setting`; of given targets all get the mean.
-        probabilities: whether signals must be log-odds of the true label.
-        population: whether records are needed that no model has seen.
-        variance: whether it follows the variance rule.
         reference_free: whether it asks no other model; the cells that others cannot score are
             left out all the same, to compare like with like.
-        needs: fields of `Available` without which it cannot be run.
         learns: whether one half of the records is scored by what is learnt from the other.
         by_formula: whether it is quick enough to be run anew at every stop of early stopping.
         log_ratio: whether scores are log-likelihood ratios, to be summed over a person's records.
     """
 
-    name: str
-    title: str
-    paper: str
-    threat: str
+    name: str  # as in ``--attack``
+    title: str  # for readers
+    paper: str  # where it comes from
+    threat: str  # what the attacker has
     score: Callable[[Trial], Scorer | Float]
     choose: Callable[[Shadows, int], Float] | None = None
-    probabilities: bool = False
-    population: bool = False
-    variance: bool = False
+    probabilities: bool = False  # whether signals must be log-odds of the true label
+    population: bool = False  # whether records are needed that no model has seen
+    variance: bool = False  # whether it follows the variance rule
     reference_free: bool = False
-    needs: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()  # fields of `Available` without which it cannot be run
     learns: bool = False
     by_formula: bool = True
     log_ratio: bool = True
@@ -283,8 +259,6 @@ def each_left_out(
     """Every scorable shadow model as the target; see `leave_one_out` for what is left out with it.
 
     Args:
-        shadows: K models on N records.
-        seed: see `leave_one_out`.
         probabilities: whether the means of sigmoid(phi) are wanted.
     """
     signals, members = shadows.signals, shadows.members
@@ -313,7 +287,6 @@ def given_targets(references: Shadows, targets: Shadows) -> Iterator[Knowledge]:
     """Targets that are no shadow models; all shadow models are references.
 
     Args:
-        references: R models on N records.
         targets: T models on the same records; their membership is not used.
     """
     check_signals(references.signals, references.members)

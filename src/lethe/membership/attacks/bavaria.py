@@ -72,7 +72,6 @@ def bavaria_n(phi: Float, references: References) -> Float:
 
     Args:
         phi: (N,) the target's signals.
-        references: moments of the reference models.
 
     Returns:
         (N,) higher = member.

@@ -78,8 +78,6 @@ def learn(cases: Float, member: NDArray[np.bool_], rising: list[int], seed: int)
     Args:
         cases: (n, F) evidence on other targets; at most 100,000, drawn by `seed`, are used.
         member: (n,) whether the record was a member of that target.
-        rising: see `evidence`.
-        seed: of the draw.
 
     Raises:
         InputError: there are only members, or only non-members.
@@ -135,8 +133,6 @@ def learned_ratio(
         pairs: (K,) label of each model's complementary pair.
         people: (N,) label of each record's person, or of the record itself.
         scored: (K, N) cells that count.
-        probabilities: see `evidence`.
-        seed: of folds and draws.
 
     Returns:
         (K, N) higher = member; NaN where not scored.
@@ -240,8 +236,6 @@ def learn_from(
         everything: what is known against each shadow model, see `each_left_out`.
         members: (K, N) true membership of the shadow models.
         scored: (K, N) cells that count.
-        probabilities: see `evidence`.
-        seed: of the draw.
     """
     rng = np.random.default_rng([seed, 19])
     each = max(1, 2 * _CASES // len(members))

@@ -70,7 +70,6 @@ def lira_online(phi: Float, references: References, rule: str) -> Float:
 
     Args:
         phi: (N,) the target's signals.
-        references: moments of the reference models.
         rule: a variance rule, not ``auto``.
 
     Returns:
@@ -110,19 +109,12 @@ _MOST_BINS = 40
 
 @dataclass(frozen=True)
 class _Levels:
-    """Records sorted into bins by their level, for relations that are smooth in it.
+    """Records sorted into bins by their level, for relations that are smooth in it."""
 
-    Attributes:
-        level: (n,) of each record.
-        bin: (n,) number of its bin.
-        count: (B,) records a bin.
-        centre: (B,) mean level of each bin, ascending.
-    """
-
-    level: Float
-    bin: NDArray[np.intp]
-    count: Float
-    centre: Float
+    level: Float  # (n,) of each record
+    bin: NDArray[np.intp]  # (n,) number of its bin
+    count: Float  # (B,) records a bin
+    centre: Float  # (B,) mean level of each bin, ascending
 
     @staticmethod
     def of(level: Float) -> _Levels:
@@ -155,7 +147,6 @@ def lira_hierarchical(phi: Float, references: References) -> Float:
 
     Args:
         phi: (N,) the target's signals.
-        references: moments of the reference models.
 
     Returns:
         (N,) higher = member; NaN where a side has no model.
@@ -227,11 +218,10 @@ class VariancePrior:
     Attributes:
         degrees: how many degrees of freedom it is worth; 0 = records have nothing in common,
             at most 1e6 = all variances are equal.
-        variance: the typical variance.
     """
 
     degrees: float
-    variance: Float | float
+    variance: Float | float  # the typical variance
 
     def shrink(self, side: Moments) -> Float:
         """(N,) posterior variances of one side, all > 0."""

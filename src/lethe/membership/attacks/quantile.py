@@ -40,13 +40,9 @@ Heads = Callable[[NDArray[np.floating]], tuple[Float, Float]]
 
 @dataclass(frozen=True)
 class QuantileModel:
-    """The distribution of a non-member's signal, given the record.
+    """The distribution of a non-member's signal, given the record."""
 
-    Attributes:
-        heads: (n, D) inputs to (n,) means and (n,) standard deviations > 0.
-    """
-
-    heads: Heads
+    heads: Heads  # (n, D) inputs to (n,) means and (n,) standard deviations > 0
 
     def score(self, features: NDArray[np.floating], phi: NDArray[np.floating]) -> Float:
         """Standard deviations that phi lies above what a non-member would have.
@@ -136,7 +132,6 @@ def quantile_scores(
         labels: (N,) class codes or targets, or None.
         population_labels: (H,) the same of the others; both or neither.
         targets: models to attack; None for up to 8, evenly spaced.
-        learner: see `fit_quantile`.
         seed: see `fit_quantile`; the target's number is added to it.
         population_members: (K, H) membership where known, to be refused if any is True.
 

@@ -34,7 +34,6 @@ def choose_attacks(asked: Sequence[str], available: Available) -> tuple[str, ...
     Args:
         asked: names; or ``auto`` for those of `AUTO`, ``all`` for all, each as far as they can
             be run here.
-        available: what there is to attack.
 
     Raises:
         InputError: an unknown name, or one that lacks something here.

@@ -143,7 +143,6 @@ def attack_r(signals: NDArray[np.floating], members: NDArray[np.bool_], seed: in
     Args:
         signals: (K, N) phi, finite.
         members: (K, N) true membership.
-        seed: see `leave_one_out`.
 
     Returns:
         (K, N) in [0, 1], higher = member; NaN where no OUT model, or no IN model, is left.

@@ -79,7 +79,6 @@ def calibrated_robustness_scores(
     Args:
         right: (K, N, A) bool, see `robustness_scores`.
         members: (K, N) true membership; of the target it is never used.
-        seed: see `leave_one_out`.
 
     Returns:
         (K, N) in [-1, 1], higher = member; NaN where no reference model is left on a side, as in

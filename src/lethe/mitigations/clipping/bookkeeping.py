@@ -38,19 +38,12 @@ from lethe.mitigations.clipping.rules import (
 
 @dataclass(frozen=True)
 class Zone:
-    """What the graph must show of one recorded call.
+    """What the graph must show of one recorded call."""
 
-    Attributes:
-        layer: its name, for messages.
-        output: edge at the output.
-        below: node that made the input, or None where the input has no gradient.
-        parameters: identities (`id`) of the parameters that the call is to cover.
-    """
-
-    layer: str
-    output: GradientEdge
-    below: Any
-    parameters: frozenset[int]
+    layer: str  # its name, for messages
+    output: GradientEdge  # edge at the output
+    below: Any  # node that made the input, or None where the input has no gradient
+    parameters: frozenset[int]  # identities (`id`) of the parameters that the call is to cover
 
 
 def uncovered(losses: Tensor, zones: Sequence[Zone], names: dict[int, str]) -> str | None:
@@ -149,49 +142,32 @@ class Layer:
     """A layer with trained parameters that has a rule.
 
     Attributes:
-        name: in the module, for messages.
-        module: the layer.
-        rule: how its gradients follow from a call, None for a composite layer.
-        composite: recorded forward of a composite layer, None for others.
         parameters: trained parameters: name inside the layer to name in the whole module.
-        held: their identities (`id`).
-        dtype: in which gradients are made.
         between: least and most input dimensions for which the first can be the examples.
     """
 
-    name: str
-    module: nn.Module
-    rule: Rule | None
-    composite: Composite | None
+    name: str  # in the module, for messages
+    module: nn.Module  # the layer
+    rule: Rule | None  # how its gradients follow from a call, None for a composite layer
+    composite: Composite | None  # recorded forward of a composite layer, None for others
     parameters: dict[str, str]
-    held: frozenset[int]
-    dtype: torch.dtype
+    held: frozenset[int]  # their identities (`id`)
+    dtype: torch.dtype  # in which gradients are made
     between: tuple[int, int]
 
 
 @dataclass
 class Call:
-    """One recorded call of a layer.
+    """One recorded call of a layer."""
 
-    Attributes:
-        layer: that was called.
-        lead: first dimension, or number of examples, that it saw.
-        edges: where gradients are wanted.
-        stored: inputs and the version that each had.
-        below: node that made the input, or None.
-        notes: of a composite layer, None for others.
-        early: gradients are made small while the backward pass runs, see `reduce`.
-        made: gradients that `reduce` made.
-    """
-
-    layer: Layer
-    lead: int
-    edges: list[GradientEdge]
-    stored: list[tuple[Tensor, int]]
-    below: Any = None
-    notes: Notes | None = None
-    early: bool = False
-    made: Slopes | None = None
+    layer: Layer  # that was called
+    lead: int  # first dimension, or number of examples, that it saw
+    edges: list[GradientEdge]  # where gradients are wanted
+    stored: list[tuple[Tensor, int]]  # inputs and the version that each had
+    below: Any = None  # node that made the input, or None
+    notes: Notes | None = None  # of a composite layer, None for others
+    early: bool = False  # gradients are made small while the backward pass runs, see `reduce`
+    made: Slopes | None = None  # gradients that `reduce` made
 
     def check_inputs(self) -> None:
         """Refuse where a stored input was overwritten since."""

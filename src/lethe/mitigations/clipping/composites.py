@@ -29,15 +29,13 @@ class Use:
     Attributes:
         weights: name of the weight inside the layer, and its first and last row that is used.
         biases: names of all biases that are added to this product, with their rows.
-        x: (B, T, I) inputs.
-        edge: number of the noted edge whose gradient belongs to the product.
         slope: from that gradient to the one at this product's output, (B, T, O).
     """
 
     weights: tuple[str, slice]
     biases: tuple[tuple[str, slice], ...]
-    x: Tensor
-    edge: int
+    x: Tensor  # (B, T, I) inputs
+    edge: int  # number of the noted edge whose gradient belongs to the product
     slope: Callable[[Tensor], Tensor]
 
 
@@ -46,19 +44,15 @@ class Notes:
     """What one call of a composite layer leaves for book-keeping.
 
     Attributes:
-        module: the layer.
-        lead: number of examples that the call saw.
-        edges: at the outputs of products.
         below: for each edge the node that made the product's input, or None.
-        uses: products with a weight.
         stored: inputs that came from outside, with the version they had.
     """
 
-    module: nn.Module
-    lead: int = 0
-    edges: list[GradientEdge] = field(default_factory=list)
+    module: nn.Module  # the layer
+    lead: int = 0  # number of examples that the call saw
+    edges: list[GradientEdge] = field(default_factory=list)  # at the outputs of products
     below: list[Any] = field(default_factory=list)
-    uses: list[Use] = field(default_factory=list)
+    uses: list[Use] = field(default_factory=list)  # products with a weight
     stored: list[tuple[Tensor, int]] = field(default_factory=list)
 
     def value(self, name: str) -> Tensor:
@@ -92,8 +86,6 @@ class Notes:
 
         Args:
             gradients: at the noted edges, None where the loss does not depend on one.
-            trained: names of parameters inside the layer.
-            dtype: in which products are made.
             copies: consecutive rows that belong to one example.
         """
         found: dict[str, list[tuple[slice, Product, str]]] = {}
@@ -116,7 +108,6 @@ class Joined:
 
     Args:
         parts: rows, their product, and what of the product they are, ``weight`` or ``bias``.
-        like: the parameter.
     """
 
     def __init__(self, parts: list[tuple[slice, Product, str]], like: Tensor) -> None:
@@ -203,7 +194,6 @@ def attend(
         key_padding_mask: (B, S), True or minus infinity where a key is left out.
         need_weights: return attention weights too.
         attn_mask: (L, S) or (B heads, L, S), True or added.
-        average_attn_weights: return the mean over heads.
         is_causal: a hint, which needs `attn_mask` and adds nothing to it.
 
     Returns:

@@ -49,18 +49,14 @@ class ClippingPlan:
     """How per-example gradients of one model are clipped and summed.
 
     Attributes:
-        module: the model, whose present parameter values are used at every call.
-        loss: losses (B,) of (module, batch).
-        way: ``book-keeping`` (one backward pass, no gradient per example), ``vmap`` or ``loop``.
         reasons: why faster ways were not taken; grows when a step had to be done by the loop.
-        check: what was measured for this way before training.
     """
 
-    module: nn.Module
-    loss: Loss
-    way: str
+    module: nn.Module  # the model, whose present parameter values are used at every call
+    loss: Loss  # losses (B,) of (module, batch)
+    way: str  # ``book-keeping`` (one backward pass, no gradient per example), ``vmap`` or ``loop``
     reasons: tuple[str, ...]
-    check: SelfCheck
+    check: SelfCheck  # what was measured for this way before training
     _tape: Tape | None = field(repr=False)
     _was: tuple[list[bool], list[bool]] = field(init=False, repr=False)
 

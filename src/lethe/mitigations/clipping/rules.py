@@ -34,7 +34,6 @@ class Product:
     Args:
         x: (B, G, T, I) inputs at T positions, I values each, in G groups.
         g: (B, G, T, O) gradients of the summed loss at the outputs.
-        shape: of the weight.
         transposed: the weight is stored (I, O) instead of (O, I).
     """
 
@@ -194,8 +193,6 @@ class Grouped:
 
     Args:
         alone: gradients of every row.
-        copies: rows an example.
-        count: examples.
     """
 
     def __init__(self, alone: Product | Flat | Made, copies: int, count: int) -> None:

@@ -181,22 +181,19 @@ class SelfCheck:
     """What was measured on the example batch.
 
     Attributes:
-        examples: n examples taken.
         change_over_clip: largest norm of the change of the clipped sum when one example is
             left out, divided by the clip norm; at most 1.0001, or the model is refused.
         relative_error: largest relative error of the clipped sum and of the norms against
             one backward pass an example.
-        tolerance: largest relative error that was allowed, see `plan_clipping`.
-        unused: trained parameters whose gradient was zero for all these examples.
         mode: ``as given``, or ``evaluation`` where the model draws random numbers in
             training, so that two passes can only be compared without them.
     """
 
-    examples: int
+    examples: int  # n examples taken
     change_over_clip: float
     relative_error: float
-    tolerance: float
-    unused: tuple[str, ...]
+    tolerance: float  # largest relative error that was allowed, see `plan_clipping`
+    unused: tuple[str, ...]  # trained parameters whose gradient was zero for all these examples
     mode: str
 
 
@@ -261,8 +258,6 @@ def measure(
 
     Args:
         way: from (batch, factors) to sums by name and norms (B,).
-        module: deterministic in its present mode.
-        loss: see `per_example`.
         batch: at least 2 examples.
         mode, tolerance: for the record.
 

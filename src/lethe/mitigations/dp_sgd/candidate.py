@@ -40,28 +40,19 @@ class PrivateTraining:
     model (half of the pool), the rate is q = min(1, batch_size / n), the steps ceil(epochs / q).
 
     Attributes:
-        epsilon: target, > 0.
-        delta: well below 1 / n, or nothing is claimed; it has no default.
-        epochs: expected passes over the records, >= 1.
-        batch_size: expected records of a batch, >= 1; all of them where there are fewer.
-        clip: C, largest norm of one record's gradient, > 0.
         learning_rate: the highest of the recipe's schedule; None takes the recipe's.
-        optimizer: ``sgd``, ``adam`` or ``adamw``; None takes the recipe's.
-        momentum: of SGD; None takes the recipe's.
-        relation: ``add/remove`` or ``replace-one``.
-        tuning: how these settings were chosen, see `DpSgdRun`.
     """
 
-    epsilon: float
-    delta: float | None
-    epochs: int
-    batch_size: int
-    clip: float = 1.0
+    epsilon: float  # target, > 0
+    delta: float | None  # well below 1 / n, or nothing is claimed; it has no default
+    epochs: int  # expected passes over the records, >= 1
+    batch_size: int  # expected records of a batch, >= 1; all of them where there are fewer
+    clip: float = 1.0  # C, largest norm of one record's gradient, > 0
     learning_rate: float | None = None
-    optimizer: str | None = None
-    momentum: float | None = None
-    relation: str = "add/remove"
-    tuning: str = "none"
+    optimizer: str | None = None  # ``sgd``, ``adam`` or ``adamw``; None takes the recipe's
+    momentum: float | None = None  # of SGD; None takes the recipe's
+    relation: str = "add/remove"  # ``add/remove`` or ``replace-one``
+    tuning: str = "none"  # how these settings were chosen, see `DpSgdRun`
 
     def __post_init__(self) -> None:
         check_between("epsilon", self.epsilon, 0, math.inf, open_low=True, open_high=True)
@@ -259,13 +250,12 @@ class IndividualPrivacy:
     """DP-SGD with a weight for each record; see `lethe.mitigations.mitigation.Mitigation`.
 
     Attributes:
-        training: the noise: its epsilon is that of a record of weight 1.
         weights: (N,) in [0, 1], functions of each record alone that were fixed without the private
             data; rounded up to multiples of 1/32, so that each has an epsilon of its own. None
             takes the targeted weights of the audit, which proves nothing.
     """
 
-    training: PrivateTraining
+    training: PrivateTraining  # the noise: its epsilon is that of a record of weight 1
     weights: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:

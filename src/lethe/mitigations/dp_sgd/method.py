@@ -57,7 +57,6 @@ def clipped_sum_of(network: Network, recipe: TorchRecipe, x: Tensor, truth: Tens
 
     Args:
         network: of `Chain` or `Alone`.
-        recipe: its loss.
         x, truth: (N, ...) records, for the self-check of a model that is no chain of known layers.
 
     Raises:
@@ -135,7 +134,6 @@ class PoissonSampler:
 
     Args:
         rows: (n,) records that the model trains on.
-        seed: of the model.
         rate: probability of each record to be in a batch, in (0, 1].
 
     >>> sampler = PoissonSampler(np.arange(5), seed=0, rate=0.5)
@@ -193,12 +191,6 @@ class DpSgd:
     Attributes:
         noise_multiplier: sigma: standard deviation of the noise on the sum, divided by `clip`;
             at 0 nothing is proven.
-        clip: C, largest norm of one record's gradient, > 0.
-        sampling_rate: probability of each record to be in a batch, in (0, 1].
-        steps: of one training, >= 1.
-        learning_rate: the highest of the schedule; None takes the recipe's.
-        optimizer: ``sgd``, ``adam`` or ``adamw``; None takes the recipe's.
-        momentum: of SGD; None takes the recipe's.
         microbatch: rows of one model that are worked on at once; a batch is summed in such parts.
             It decides which dropout masks are drawn, and nothing else.
 
@@ -210,12 +202,12 @@ class DpSgd:
     """
 
     noise_multiplier: float
-    clip: float
-    sampling_rate: float
-    steps: int
-    learning_rate: float | None = None
-    optimizer: str | None = None
-    momentum: float | None = None
+    clip: float  # C, largest norm of one record's gradient, > 0
+    sampling_rate: float  # probability of each record to be in a batch, in (0, 1]
+    steps: int  # of one training, >= 1
+    learning_rate: float | None = None  # the highest of the schedule; None takes the recipe's
+    optimizer: str | None = None  # ``sgd``, ``adam`` or ``adamw``; None takes the recipe's
+    momentum: float | None = None  # of SGD; None takes the recipe's
     microbatch: int = MICROBATCH
 
     def __post_init__(self) -> None:

@@ -314,7 +314,6 @@ def forward_batch(module: nn.Module, batch: Any) -> object:
     """Call a module on one batch of `Records`.
 
     Args:
-        module: the model.
         batch: a tensor, or a mapping, whose entries go in by name; those that `forward` does not
             take are left out.
     """

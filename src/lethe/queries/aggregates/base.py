@@ -100,9 +100,6 @@ class Aggregate(ABC):
         Args:
             groups: exact numbers, at least one group.
             names: of the groups, in their order.
-            layout: how they were added up.
-            spend: for all of them together.
-            whose: neighbours.
         """
         if not any(names):
             (exact,) = groups.values()
@@ -146,8 +143,6 @@ def over_groups(answers: Sequence[Answer], keys: Names, spend: Spend, whose: Nei
     Args:
         answers: one a group, each of `spend.in_groups(whose.relation)`.
         keys: of the groups, public: listed beforehand or found by `noisy_keys`.
-        spend: for all groups together.
-        whose: neighbours.
 
     Raises:
         InputError: an answer that cost more than a group may.

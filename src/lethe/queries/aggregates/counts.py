@@ -286,8 +286,6 @@ def noisy_counts(
 
     Args:
         cells: exact counts, disjoint.
-        spend: for all cells together.
-        whose: neighbours.
         keys: what names each cell; numbers from 0 if left out.
         confidence: of each cell's interval by itself.
     """

@@ -35,9 +35,6 @@ class Quantile(Aggregate):
     """The value below which a share of the rows lies, out of candidates within the bounds.
 
     Attributes:
-        column: of numbers.
-        share: in (0, 1); 0.5 is the median.
-        bounds: of the candidates.
         step: the candidates are its multiples; None lets the bounds choose a power of two.
     """
 
@@ -45,9 +42,9 @@ class Quantile(Aggregate):
         "median": "median(age) in [18, 100]",
         "quantile": "quantile(age, 0.9) in [18, 100] step 1",
     }
-    column: str
-    share: Number
-    bounds: Bounds
+    column: str  # of numbers
+    share: Number  # in (0, 1); 0.5 is the median
+    bounds: Bounds  # of the candidates
     step: Number | None = None
 
     def __str__(self) -> str:
@@ -136,7 +133,6 @@ def noisy_quantile(
         alpha: from 0.001 to 0.999, a fraction with a denominator up to 1000: 0.25, 0.125,
             Fraction(1, 3) or the float nearest to it. Any other share is refused, never rounded.
         spend: epsilon, rho or mu.
-        whose: neighbours.
         confidence: of the statement about ranks in the notes.
 
     Returns:

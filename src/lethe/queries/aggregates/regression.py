@@ -129,14 +129,11 @@ def noisy_regression(
     without a penalty (Vu and Slavkovic 2009 for the idea of noisy sufficient statistics).
 
     Args:
-        rows: how many.
         moments: sums of the lattice units of each variable, covariates first, the outcome last;
             then of their products, the upper triangle row by row: for x and y the sums of x, y,
             xx, xy, yy.
         lattices: of each variable, with `VARIANCE_CELLS` or so.
         names: of each variable.
-        spend: for the whole regression.
-        whose: neighbours.
         confidence: of each coefficient's interval by itself.
 
     Returns:

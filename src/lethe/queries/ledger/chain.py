@@ -24,33 +24,22 @@ class Accounts:
     """Where a data set and the analyst of one entry stand after it.
 
     Attributes:
-        rule: currency of the budget.
-        relation: neighbours.
-        unit: of privacy.
-        fingerprint: of the data.
-        budget: in all.
-        spent: in all.
-        open: whether analysts without a grant may ask.
-        most_each: most queries of an analyst whose grant says nothing else.
-        queries: paid for, in all.
-        answers: stored, in all.
         pure_rho: the sum of epsilon^2 / 2 in units of rho, rounded up; None once an answer was
             not of pure epsilon-DP.
-        own: of the analyst; None for entries without one.
     """
 
-    rule: str
-    relation: str
-    unit: str
-    fingerprint: str
-    budget: Charge
-    spent: Charge
-    open: bool
-    most_each: int | None
-    queries: int = 0
-    answers: int = 0
+    rule: str  # currency of the budget
+    relation: str  # neighbours
+    unit: str  # of privacy
+    fingerprint: str  # of the data
+    budget: Charge  # in all
+    spent: Charge  # in all
+    open: bool  # whether analysts without a grant may ask
+    most_each: int | None  # most queries of an analyst whose grant says nothing else
+    queries: int = 0  # paid for, in all
+    answers: int = 0  # stored, in all
     pure_rho: int | None = 0
-    own: Account | None = None
+    own: Account | None = None  # of the analyst; None for entries without one
 
     @property
     def left(self) -> Charge:
@@ -106,19 +95,12 @@ class Accounts:
 
 @dataclass(frozen=True)
 class Account:
-    """One analyst's account.
+    """One analyst's account."""
 
-    Attributes:
-        limit: own budget; None where only the data set's counts.
-        spent: so far.
-        queries: so far.
-        most: allowed in all; None without a limit.
-    """
-
-    limit: Charge | None
-    spent: Charge
-    queries: int
-    most: int | None
+    limit: Charge | None  # own budget; None where only the data set's counts
+    spent: Charge  # so far
+    queries: int  # so far
+    most: int | None  # allowed in all; None without a limit
 
     @property
     def left(self) -> Charge | None:

@@ -33,9 +33,6 @@ def findings_on(
     """The findings on a data set's budget.
 
     Args:
-        ledger: it is read and checked whole.
-        dataset: name.
-        gate: rules on `QUERY_METRICS`.
         heads: hashes that were kept elsewhere.
 
     Raises:
@@ -59,25 +56,15 @@ def findings_on(
 
 @dataclass(frozen=True)
 class LedgerSubject(Subject):
-    """The accounts of one data set.
+    """The accounts of one data set."""
 
-    Attributes:
-        dataset: name.
-        status: what was spent and is left.
-        entries: of the chain.
-        checked: whether the chain is whole.
-        anchored: whether a head that was kept elsewhere was compared.
-        assumed: what the proof rests on beside the mechanisms.
-        gate: rules, as they were written.
-    """
-
-    dataset: str
-    status: Status
-    entries: Sequence[Entry]
-    checked: Verification
-    anchored: bool
-    assumed: Sequence[str]
-    gate: Sequence[str]
+    dataset: str  # name
+    status: Status  # what was spent and is left
+    entries: Sequence[Entry]  # of the chain
+    checked: Verification  # whether the chain is whole
+    anchored: bool  # whether a head that was kept elsewhere was compared
+    assumed: Sequence[str]  # what the proof rests on beside the mechanisms
+    gate: Sequence[str]  # rules, as they were written
 
     def candidates(self) -> Sequence[Candidate]:
         return ()

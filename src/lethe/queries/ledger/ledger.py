@@ -85,12 +85,8 @@ class Ledger:
         """Enter a data set; rule, neighbours, unit and schema are fixed for good.
 
         Args:
-            dataset: name.
-            budget: in all.
             fingerprint: keyed hash of the data; empty binds the budget to no content. It is kept
                 and compared, and never shown.
-            relation: of `RELATIONS`.
-            unit: of `UNITS`.
             analysts: own budgets by name; None lets anybody ask who can open the ledger.
             queries: most queries an analyst.
             schema: as declared, JSON; empty for none.
@@ -179,10 +175,7 @@ class Ledger:
         """Pay for one query; it is on disk when this returns.
 
         Args:
-            dataset: name.
-            analyst: who asks.
             query: canonical text: the same question must be the same text.
-            guarantee: of the answer.
             fingerprint: of the data that the answer is drawn from.
 
         Raises:
@@ -226,10 +219,6 @@ class Ledger:
 
     def answered(self, receipt: Receipt, answer: str) -> None:
         """Store the noisy answer of a query that was paid for; once.
-
-        Args:
-            receipt: of `spend`.
-            answer: JSON.
 
         Raises:
             InputError: no such entry, answered already, or not JSON.

@@ -89,7 +89,6 @@ def code_of(mechanism: Mechanism, pairs: Sequence[Pair], name: str) -> str:
 
     Args:
         mechanism: the callable.
-        pairs: its inputs.
         name: what stands for code that cannot be hashed, such as a foreign library's handle.
     """
     inputs = hash_value([(pair.name, pair.first, pair.second) for pair in pairs], "pairs")
@@ -104,14 +103,12 @@ class Measurement:
     """One pair, and what it showed.
 
     Attributes:
-        pair: the inputs.
-        found: the limit and its event.
         others: share of answers on the first input and on its neighbour that hold something that
             is no number, by what it is, where such an answer is an error, NaN or infinite.
     """
 
-    pair: Pair
-    found: Found
+    pair: Pair  # the inputs
+    found: Found  # the limit and its event
     others: dict[str, tuple[float, float]]
 
 
@@ -120,13 +117,11 @@ class Study:
     """Everything measured on a mechanism.
 
     Attributes:
-        measured: one a pair, in the order given.
-        reuse: rank correlation of successive answers.
         repeats: True if the answer to the same data never changes, while it differs between data.
     """
 
-    measured: tuple[Measurement, ...]
-    reuse: Measured
+    measured: tuple[Measurement, ...]  # one a pair, in the order given
+    reuse: Measured  # rank correlation of successive answers
     repeats: bool
 
     @property
@@ -154,8 +149,6 @@ def study(
         mechanism: `mechanism(data)` or `mechanism(data, seed)`, which returns a number, a
             category, None, or an array, list or dict of these. An exception is an outcome.
         pairs: neighbouring inputs, at least one.
-        settings: of the audit.
-        say: told how far it is.
 
     Guarantee:
         With probability >= `settings.confidence` no pair's limit is above the true value of the
@@ -316,19 +309,12 @@ _ATTACKS = (
 
 @dataclass(frozen=True, eq=False)
 class MechanismSubject(Subject):
-    """A mechanism that was run on pairs of neighbouring inputs.
+    """A mechanism that was run on pairs of neighbouring inputs."""
 
-    Attributes:
-        study: what was measured.
-        settings: of the audit.
-        name: of the mechanism.
-        code: hash of the mechanism and its inputs.
-    """
-
-    study: Study
-    settings: MechanismSettings
-    name: str
-    code: str
+    study: Study  # what was measured
+    settings: MechanismSettings  # of the audit
+    name: str  # of the mechanism
+    code: str  # hash of the mechanism and its inputs
 
     def findings(self) -> Findings:
         """The document of the audit."""
@@ -452,13 +438,11 @@ class Reach:
 
     Attributes:
         power: share of audits that would find half the noise of the claim; None without a claim.
-        largest: limit that these runs could prove at most.
-        needed: runs on each input that would do; None where these do, or none is known.
     """
 
     power: Estimate | None
-    largest: float
-    needed: int | None
+    largest: float  # limit that these runs could prove at most
+    needed: int | None  # runs on each input that would do; None where these do, or none is known
 
 
 def _power(claim: Claim, value: float | None, runs: int, level: float) -> Estimate | None:

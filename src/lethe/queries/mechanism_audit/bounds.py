@@ -46,17 +46,14 @@ class Found:
 
     Attributes:
         limit: `low` is the lower confidence limit, >= 0; `value` what the event showed; no `high`.
-        event: the chosen event, in words.
-        statistic: its score.
         shares: of the bounded runs in which it happened, first and second data set.
-        runs: bounded on each input.
     """
 
     limit: Estimate
-    event: str
-    statistic: str
+    event: str  # the chosen event, in words
+    statistic: str  # its score
     shares: tuple[float, float]
-    runs: int
+    runs: int  # bounded on each input
 
 
 def bounded_runs(runs: int) -> int:
@@ -80,8 +77,6 @@ def bound_pair(
         second: (n,) answers on its neighbour.
         claim: which measure, and at which delta.
         confidence: one-sided, in (0, 1).
-        relation: of the pair.
-        seed: of what is learned.
 
     Guarantee:
         With probability >= `confidence` the limit is at most the true value of the mechanism.
@@ -221,7 +216,6 @@ def largest(claim: Claim, runs: int, level: float) -> float:
     """The largest limit that so many runs can prove, of answers that give the input away.
 
     Args:
-        claim: the measure.
         runs: on each input, in all.
         level: 1 - confidence of one pair.
     """
@@ -238,11 +232,9 @@ def power(claim: Claim, less: float, runs: int, level: float, seed: int = 0) -> 
     the event is its best. Simulated from the two binomial counts alone.
 
     Args:
-        claim: with a value.
         less: how many times too small the noise is, >= 1.
         runs: on each input, in all.
         level: 1 - confidence of one pair.
-        seed: of the simulation.
     """
     assert claim.value is not None
     n = bounded_runs(runs)

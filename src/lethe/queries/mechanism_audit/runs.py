@@ -35,13 +35,9 @@ _REQUIRED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 @dataclass(frozen=True)
 class Failed:
-    """Stands where an answer would be when the mechanism raised: that, too, is seen.
+    """Stands where an answer would be when the mechanism raised: that, too, is seen."""
 
-    Attributes:
-        kind: name of the exception's class.
-    """
-
-    kind: str
+    kind: str  # name of the exception's class
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +45,10 @@ class Trials:
     """What a mechanism answered.
 
     Attributes:
-        first: (n,) answers on the first data set, in the order they were given.
         second: (n,) answers on its neighbour; the i-th came right after the i-th of `first`.
     """
 
-    first: list[Any]
+    first: list[Any]  # (n,) answers on the first data set, in the order they were given
     second: list[Any]
 
 
@@ -67,9 +62,7 @@ def run_trials(mechanism: Mechanism, pair: Pair, runs: int, seed: int) -> Trials
 
     Args:
         mechanism: mechanism(data) or mechanism(data, seed).
-        pair: the inputs.
         runs: on each of them, >= 1.
-        seed: of the seeds.
     """
     check_at_least("runs", runs, 1)
     sequence = np.random.SeedSequence(seed)
@@ -137,11 +130,10 @@ class Outcomes:
     Attributes:
         patterns: (n,) of each answer, what is no number in it: a category, ``raises ValueError``,
             ``NaN``, ``+inf``, ``None``; ``#`` for a plain number, ``#,#`` for two of them.
-        numbers: (n, d) the numbers in their places; NaN where there is none.
     """
 
     patterns: NDArray[np.str_]
-    numbers: Float
+    numbers: Float  # (n, d) the numbers in their places; NaN where there is none
 
     def __len__(self) -> int:
         return len(self.patterns)

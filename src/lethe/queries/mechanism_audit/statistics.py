@@ -31,17 +31,11 @@ _NAMED = 4  # cells listed in words
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Log ratio of the shares of each cell, each with half a run more than was seen.
+    """Log ratio of the shares of each cell, each with half a run more than was seen."""
 
-    Attributes:
-        edges: between cells of numbers that have none of their own.
-        ratio: of each cell.
-        place: which number of the answer it is about, if not the only one.
-    """
-
-    edges: Float
-    ratio: dict[Key, float]
-    place: int | None = None
+    edges: Float  # between cells of numbers that have none of their own
+    ratio: dict[Key, float]  # of each cell
+    place: int | None = None  # which number of the answer it is about, if not the only one
     name: str = "cells"
 
     def scores(self, outcomes: Outcomes) -> Float:
@@ -70,17 +64,11 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """The number itself, or its negative.
+    """The number itself, or its negative."""
 
-    Attributes:
-        sign: 1 if numbers are larger on the first data set, else -1.
-        lowest: score of an answer without a number.
-        place: which number of the answer it is, if not the only one.
-    """
-
-    sign: int
-    lowest: float
-    place: int | None = None
+    sign: int  # 1 if numbers are larger on the first data set, else -1
+    lowest: float  # score of an answer without a number
+    place: int | None = None  # which number of the answer it is, if not the only one
     name: str = "the number itself"
 
     def scores(self, outcomes: Outcomes) -> Float:
@@ -97,15 +85,10 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class Bits:
-    """Cells of the lowest bit that a number has set: plain floating-point noise gives it away.
+    """Cells of the lowest bit that a number has set: plain floating-point noise gives it away."""
 
-    Attributes:
-        cells: learned of `lowest_bits`.
-        place: which number of the answer it is about, if not the only one.
-    """
-
-    cells: Cells
-    place: int | None = None
+    cells: Cells  # learned of `lowest_bits`
+    place: int | None = None  # which number of the answer it is about, if not the only one
     name: str = "the lowest bit of the number"
 
     def scores(self, outcomes: Outcomes) -> Float:
@@ -140,17 +123,11 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """Log odds of a classifier that was fitted to tell both sides apart.
+    """Log odds of a classifier that was fitted to tell both sides apart."""
 
-    Attributes:
-        name: of the classifier.
-        model: fitted, with `decision_function`.
-        seen: what has an indicator.
-    """
-
-    name: str
-    model: Any
-    seen: Seen
+    name: str  # of the classifier
+    model: Any  # fitted, with `decision_function`
+    seen: Seen  # what has an indicator
 
     def scores(self, outcomes: Outcomes) -> Float:
         """(n,) log odds."""
@@ -168,11 +145,6 @@ Statistic = Cells | Value | Bits | Classifier
 
 def learn(first: Outcomes, second: Outcomes, seed: int) -> list[Statistic]:
     """Scores learned from the answers given, none of which may be used for a bound.
-
-    Args:
-        first: answers on the first data set.
-        second: answers on its neighbour.
-        seed: of the classifiers.
 
     Returns:
         Scores, those that are easy to understand first.

@@ -86,7 +86,6 @@ def fitted(
         law: "laplace", "gaussian", "exponential" or "report noisy max".
         kind: of the exact values: ``i64`` or ``f64``.
         space: "scalar", "l1" or "l2" of numbers; "monotone" or "any" of scores.
-        scale: by the formula.
         distance: of neighbours, as the map wants it.
         most: of the loss, in the measure's own currency.
 
@@ -113,18 +112,14 @@ def fitted(
 class Law:
     """A symmetric noise law.
 
-    Attributes:
-        name: one of `LAWS`; the discrete ones live on whole numbers.
-        scale: b of P(x) ~ exp(-|x|/b), or sigma of P(x) ~ exp(-x^2 / (2 sigma^2)).
-
     >>> Law("laplace", 1.0).reach(0.95) > 2.9957
     True
     >>> Law("discrete laplace", 1.0).reach(0.95)
     3.0
     """
 
-    name: str
-    scale: float
+    name: str  # one of `LAWS`; the discrete ones live on whole numbers
+    scale: float  # b of P(x) ~ exp(-|x|/b), or sigma of P(x) ~ exp(-x^2 / (2 sigma^2))
 
     def __post_init__(self) -> None:
         check_choice("law", self.name, LAWS)
@@ -224,15 +219,10 @@ def _sum_of_laplaces(scales: np.ndarray[tuple[int], np.dtype[np.float64]], miss:
 
 @dataclass(frozen=True)
 class Noised:
-    """Values with independent noise of one law.
+    """Values with independent noise of one law."""
 
-    Attributes:
-        values: as many as were given.
-        law: of the noise on each.
-    """
-
-    values: tuple[float, ...]
-    law: Law
+    values: tuple[float, ...]  # as many as were given
+    law: Law  # of the noise on each
 
 
 def noised(exact: Sequence[int], *, l1: int, l2: float, spend: Spend) -> Noised:
@@ -246,7 +236,6 @@ def noised(exact: Sequence[int], *, l1: int, l2: float, spend: Spend) -> Noised:
         exact: whole numbers; beyond 2^62 (2^53 for Gaussian and approximate DP) clamped.
         l1: most that neighbours move all of them, summed, >= 1.
         l2: most that neighbours move them, as the root of the sum of squares, > 0.
-        spend: for all of them together.
 
     Guarantee:
         `spend`, by OpenDP's privacy map, for any two lists within `l1` and `l2`.
@@ -278,12 +267,10 @@ def laplace(
     """A real number with Laplace noise of scale sensitivity / epsilon.
 
     Args:
-        value: the exact number.
         sensitivity: most that neighbours move it as computed, rounding included: a sum of
             floating-point numbers moves by more than the largest of them.
         epsilon: > 0.
         whose: neighbours that `sensitivity` is about; one row added or removed if left out.
-        confidence: of the error interval.
 
     Guarantee:
         epsilon-DP, by OpenDP's map.
@@ -308,8 +295,6 @@ def gaussian(
     """A real number with Gaussian noise.
 
     Args:
-        value: the exact number.
-        sensitivity: as in `laplace`.
         spend: rho, mu, or epsilon with delta; sigma is sensitivity / sqrt(2 rho), sensitivity /
             mu, or the least that the exact curve of (epsilon, delta) allows.
         whose, confidence: as in `laplace`.

@@ -30,19 +30,12 @@ from lethe.queries.privacy import Neighbours, Spend
 
 @dataclass(frozen=True)
 class Responses:
-    """What randomized response hands over.
+    """What randomized response hands over."""
 
-    Attributes:
-        values: one a person, in their order.
-        truth: probability that a value is the person's own.
-        other: probability of each other category.
-        guarantee: of each value, under the exchange of one person's answer.
-    """
-
-    values: tuple[Scalar, ...]
-    truth: float
-    other: float
-    guarantee: Guarantee
+    values: tuple[Scalar, ...]  # one a person, in their order
+    truth: float  # probability that a value is the person's own
+    other: float  # probability of each other category
+    guarantee: Guarantee  # of each value, under the exchange of one person's answer
 
     def share(self, category: Scalar, confidence: float = 0.95) -> Estimate:
         """The share of people whose own answer is `category`, freed of the chance changes.
@@ -147,7 +140,6 @@ def exponential(
         spend: epsilon, rho or mu; a delta is not used.
         monotone: neighbours move all utilities in the same direction, as counts under add/remove.
         whose: neighbours; one row added or removed if left out.
-        notes: handed on.
 
     Guarantee:
         As spent; the pure epsilon holds for the exact probabilities, which OpenDP draws from; its

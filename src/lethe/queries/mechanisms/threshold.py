@@ -38,7 +38,6 @@ class AboveThreshold:
     Args:
         threshold: a whole number, public.
         sensitivity: most that neighbours move any one query, >= 1.
-        epsilon: of the whole stream.
         most: c, how many answers above are given before the stream ends.
         monotone: neighbours move all queries in the same direction.
         whose: neighbours; one row added or removed if left out.
@@ -111,17 +110,11 @@ class AboveThreshold:
 
 @dataclass(frozen=True)
 class Found:
-    """Groups above the threshold.
+    """Groups above the threshold."""
 
-    Attributes:
-        counts: noisy count by index of the group, in the order of the index.
-        threshold: least noisy count that is shown.
-        law: of the noise.
-    """
-
-    counts: dict[int, int]
-    threshold: int
-    law: Law
+    counts: dict[int, int]  # noisy count by index of the group, in the order of the index
+    threshold: int  # least noisy count that is shown
+    law: Law  # of the noise
 
 
 def found_keys(
@@ -134,7 +127,6 @@ def found_keys(
         groups: most groups that neighbours may differ in, >= 1.
         largest: most that neighbours move one count.
         total: most that neighbours move all counts, summed.
-        spend: epsilon with delta.
 
     Guarantee:
         (epsilon, delta)-DP: epsilon by OpenDP's map, delta by it and by the tail of the noise.

@@ -47,11 +47,10 @@ class Token:
     Attributes:
         sha256: of the token, hexadecimal. A token is 256 random bits, so one hash is as hard to
             invert as it is to guess; slow hashes are for secrets that people choose.
-        expires: from when on it is no longer good; None = never.
     """
 
     sha256: str
-    expires: datetime | None
+    expires: datetime | None  # from when on it is no longer good; None = never
 
 
 class Tokens:
@@ -59,7 +58,6 @@ class Tokens:
 
     Args:
         path: of a file that `issue` made.
-        clock: the time of day.
 
     Raises:
         InputError: there is no such file, or it holds something else.
@@ -111,7 +109,6 @@ def issue_token(path: Path, analyst: str, expires: datetime | None) -> str:
 
     Args:
         path: of the file; made where there is none.
-        analyst: name.
         expires: of `expiry`; None = never.
 
     Returns:
@@ -261,7 +258,6 @@ class AuditLog:
 
     Args:
         out: a file to append to, or an open stream.
-        clock: the time of day.
     """
 
     def __init__(self, out: Path | TextIO, clock: Callable[[], datetime] = _now) -> None:

@@ -50,22 +50,16 @@ class DatasetConfig:
     """A table that may be asked about.
 
     Attributes:
-        name: in requests.
-        path: of the file.
-        dataset: its name in the ledger.
-        relation: neighbours; an analyst cannot choose them.
         person: column that names the person of a row; None where every row is a person.
-        rows: most rows of a person that are used; with `person`.
-        inside: name of the table in a .duckdb file.
     """
 
-    name: str
-    path: Path
-    dataset: str
-    relation: str = "add/remove"
+    name: str  # in requests
+    path: Path  # of the file
+    dataset: str  # its name in the ledger
+    relation: str = "add/remove"  # neighbours; an analyst cannot choose them
     person: str | None = None
-    rows: int | None = None
-    inside: str | None = None
+    rows: int | None = None  # most rows of a person that are used; with `person`
+    inside: str | None = None  # name of the table in a .duckdb file
 
 
 @dataclass(frozen=True)
@@ -73,12 +67,8 @@ class Served:
     """A model that answers rows.
 
     Attributes:
-        name: in the URL.
-        predict: rows (n, d) -> scores (n, C), or values (n,) of a regression.
         kind: "label": the index of the largest score, nothing else; "smoothed": the scores with
             normal noise, drawn anew for every answer.
-        features: d.
-        queries: rows that each analyst may have answered in all.
         sigma: standard deviation of the noise, in units of the scores; above 0 for "smoothed".
 
     Guarantee:
@@ -86,11 +76,11 @@ class Served:
         has its noise averaged away like 1/sqrt(M); the count of rows is what limits M.
     """
 
-    name: str
-    predict: Predict
+    name: str  # in the URL
+    predict: Predict  # rows (n, d) -> scores (n, C), or values (n,) of a regression
     kind: str
-    features: int
-    queries: int
+    features: int  # d
+    queries: int  # rows that each analyst may have answered in all
     sigma: float = 0.0
 
     def __post_init__(self) -> None:
@@ -162,7 +152,6 @@ class QueryService:
     """Open tables, the ledger, and the models; used by several threads at once.
 
     Args:
-        datasets: tables.
         ledger: of their budgets.
         models: that may be asked.
         counter: of rows that models answered; needed with models.

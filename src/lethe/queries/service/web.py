@@ -84,8 +84,6 @@ def serve(
     """Listen until SIGINT or SIGTERM; what is being answered then is finished first.
 
     Args:
-        app: of `lethe.queries.service.web.build`.
-        host: name or address.
         port: 0 = any free one; uvicorn says which.
         certificate: PEM file.
         key: PEM file.
@@ -224,9 +222,7 @@ def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: Audi
     """The application.
 
     Args:
-        service: what is served.
         tokens: who may ask.
-        limiter: how often.
         log: where each request is noted.
     """
     require("starlette", "serve")

@@ -142,8 +142,6 @@ def settled_layout(
 
     Args:
         folder: an open run folder.
-        spec: recipe and data.
-        workers: processes that will train side by side.
         memory: GiB that all of them may take together; half of the machine's by default.
 
     Returns:
@@ -170,13 +168,9 @@ def settled_layout(
 
 @dataclass(frozen=True)
 class ByHand:
-    """Stops with the commands that train what is missing.
+    """Stops with the commands that train what is missing."""
 
-    Attributes:
-        folder: the run folder.
-    """
-
-    folder: Path
+    folder: Path  # the run folder
 
     def __call__(
         self, jobs: Sequence[ChunkJob], work: Callable[[ChunkJob], int]

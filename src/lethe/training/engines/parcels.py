@@ -26,15 +26,10 @@ LARGE = 1 << 16
 
 @dataclass(frozen=True)
 class Parcel:
-    """A piece of work on its way.
+    """A piece of work on its way."""
 
-    Attributes:
-        paths: where modules are imported from; as with the sender.
-        content: the pickled function and job without their large arrays.
-    """
-
-    paths: tuple[str, ...]
-    content: bytes
+    paths: tuple[str, ...]  # where modules are imported from; as with the sender
+    content: bytes  # the pickled function and job without their large arrays
 
     def carry_out(self, fetch: Callable[[Any], NDArray[Any]]) -> Any:
         """Open it and do the work; an error that is meant for the user is returned as it is.

@@ -36,10 +36,8 @@ def run_in_processes(
     the memory for itself. A job must therefore bear to be done twice.
 
     Args:
-        jobs: what to do.
         work: does one job; runs in another process.
         workers: processes, at least 1.
-        say: told in words when workers are replaced.
 
     Raises:
         RunFailed: worker processes died again and again, most often for lack of memory.

@@ -40,7 +40,6 @@ def kernel_squares(
         x: (B, C, h, w) input.
         grad: (B, O, h', w') gradient of the output.
         size, stride, padding, dilation: of height and width.
-        groups: of channels.
 
     Returns:
         (B,) squared norms.

@@ -22,17 +22,11 @@ _ALIGN = 16
 
 @dataclass(frozen=True)
 class Block:
-    """One parameter of all models.
+    """One parameter of all models."""
 
-    Attributes:
-        start: where it stands among the parameters of one model, in their plain order.
-        value: (K, *shape).
-        slope: (K, *shape) gradient.
-    """
-
-    start: int
-    value: Tensor
-    slope: Tensor
+    start: int  # where it stands among the parameters of one model, in their plain order
+    value: Tensor  # (K, *shape)
+    slope: Tensor  # (K, *shape) gradient
 
 
 class Parameters:
@@ -165,9 +159,7 @@ class Noise:
     What a model gets depends on its seed alone, not on how it is held or what is stacked with it.
 
     Args:
-        parameters: of K models.
         deviation: standard deviation, >= 0; at 0 nothing is drawn.
-        seeds: K model seeds.
     """
 
     def __init__(self, parameters: Parameters, deviation: float, seeds: Sequence[int]) -> None:
@@ -231,9 +223,6 @@ class Optimizer:
     Args:
         kind: ``sgd``, ``adam`` or ``adamw``.
         flat: parameters; changed in place.
-        grad: gradients.
-        momentum: of SGD.
-        nesterov: of SGD.
         weight_decay: added to the gradient, or decoupled in AdamW.
     """
 
