@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lethe.errors import InputError, check_at_least, check_between
@@ -91,6 +91,14 @@ def family_confidence(confidence: float, size: int) -> float:
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     check_at_least("size", size, 1)
     return 1 - (1 - confidence) / size
+
+
+def bonferroni(estimate: Estimate, confidence: float, size: int, what: str) -> Estimate:
+    """An estimate made at `family_confidence(confidence, size)`, labelled with `confidence`."""
+    if size < 2:
+        return estimate
+    method = f"{estimate.method.partition('; Bonferroni')[0]}; Bonferroni over {size} {what}"
+    return replace(estimate, confidence=confidence, method=method)
 
 
 def risk_of(results: Sequence[AttackResult]) -> Risk | Refusal:

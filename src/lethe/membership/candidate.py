@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.guarantee import empirical_only
-from lethe.evidence.risk import AttackResult, family_confidence
+from lethe.evidence.risk import AttackResult, bonferroni, family_confidence
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.checks import self_checked
@@ -81,6 +81,8 @@ def measure(
                 newly_exposed(exposure.all_models, before.exposure.all_models, others),
                 len(others),
             )
+    level = family_confidence(confidence, among)
+    change = None if before is None else risk_change(results, before.results, fpr, level)
     return Measurement(
         mitigation=mitigation,
         shadows=shadows,
@@ -93,13 +95,7 @@ def measure(
         train_utility=train_utility(shadows, confidence),
         risk=strongest_metric(results, fpr),
         utility_loss=None if before is None else loss_among(shadows, before, confidence, among),
-        risk_change=None
-        if before is None
-        else _at_once(
-            risk_change(results, before.results, fpr, family_confidence(confidence, among)),
-            confidence,
-            among,
-        ),
+        risk_change=None if change is None else bonferroni(change, confidence, among, "stops"),
         moved=moved,
         weights=applied,
         targeted=targeted,
@@ -113,14 +109,8 @@ def loss_among(
 ) -> Estimate | None:
     """The utility loss, with limits that hold for `among` releases at once (Bonferroni)."""
     level = family_confidence(confidence, among)
-    return _at_once(utility_loss(shadows, before.shadows, level), confidence, among)
-
-
-def _at_once(estimate: Estimate | None, confidence: float, among: int) -> Estimate | None:
-    if estimate is None or among == 1:
-        return estimate
-    method = f"{estimate.method}; Bonferroni over {among} stops"
-    return replace(estimate, confidence=confidence, method=method)
+    loss = utility_loss(shadows, before.shadows, level)
+    return None if loss is None else bonferroni(loss, confidence, among, "stops")
 
 
 def headline(measured: Measurement, settings: AuditSettings) -> str:

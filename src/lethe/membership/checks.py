@@ -17,7 +17,7 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.roc import Roc, auc_of, roc
 from lethe.evidence.twoway import Spread, symmetric_estimate
 from lethe.membership.attacks.registry import ATTACKS
-from lethe.membership.measure import AttackResult, strongest
+from lethe.membership.measure import AttackRates, strongest
 from lethe.membership.power import (
     LARGEST_T,
     POWER,
@@ -229,7 +229,7 @@ def drift(shadows: Shadows) -> Check | None:
     )
 
 
-def beats_baseline(results: Mapping[str, AttackResult], best: str) -> Check:
+def beats_baseline(results: Mapping[str, AttackRates], best: str) -> Check:
     """An attack no better than guessing measures nothing: then low risk is no news."""
     estimate = results[best].auc
     assert estimate.low is not None
@@ -250,7 +250,7 @@ def beats_baseline(results: Mapping[str, AttackResult], best: str) -> Check:
 
 def power_check(
     shadows: Shadows,
-    results: Mapping[str, AttackResult],
+    results: Mapping[str, AttackRates],
     attack: str,
     seed: int = 0,
     run: Score | None = None,
@@ -284,15 +284,15 @@ def power_check(
     )
 
 
-def _cheapest(results: Mapping[str, AttackResult], best: str) -> str:
+def _cheapest(results: Mapping[str, AttackRates], best: str) -> str:
     """An attack that can be run many times; what it finds a stronger one finds as well."""
     quick = ("lira-online", "lira-offline", "loss-threshold")
     return next((name for name in quick if name in results), best)
 
 
 def self_checked(
-    shadows: Shadows, results: Mapping[str, AttackResult], fpr: float | None, seed: int
-) -> tuple[dict[str, AttackResult], list[Check]]:
+    shadows: Shadows, results: Mapping[str, AttackRates], fpr: float | None, seed: int
+) -> tuple[dict[str, AttackRates], list[Check]]:
     """The results with what the self-checks found against them, and all checks of a candidate.
 
     A failed null audit voids its attack; a failed check of the models voids all attacks. Those

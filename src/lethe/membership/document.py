@@ -23,7 +23,7 @@ from lethe.membership import texts
 from lethe.membership.checks import Check
 from lethe.membership.exposure import Exposure, expose
 from lethe.membership.measure import (
-    AttackResult,
+    AttackRates,
     judged,
     strongest_metric,
 )
@@ -77,7 +77,7 @@ class Measurement:
 
     mitigation: Mitigation  # what was done
     shadows: Shadows  # its shadow models
-    results: dict[str, AttackResult]  # each attack's result
+    results: dict[str, AttackRates]  # each attack's result
     risk_fpr: float | None  # FPR of the frontier's risk; None for the AUC
     best: str  # the strongest attack
     exposure: Exposure  # t-scores

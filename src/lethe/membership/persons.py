@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, NotMeasurable, check_choice
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.leave_one_out import scored_cells
-from lethe.membership.measure import FEWEST_RECORDS, AttackResult, measure_scores
+from lethe.membership.measure import FEWEST_RECORDS, AttackRates, measure_scores
 from lethe.membership.scoring import score
 from lethe.training.environment import on_one_thread
 from lethe.training.shadows import Shadows
@@ -196,7 +196,7 @@ def person_level(
     return _entry(attack, sizes, found)
 
 
-def _entry(attack: str, sizes: NDArray[np.integer], found: AttackResult) -> dict[str, Any]:
+def _entry(attack: str, sizes: NDArray[np.integer], found: AttackRates) -> dict[str, Any]:
     return {
         "attack": attack,
         "persons": len(sizes),

@@ -21,7 +21,7 @@ from lethe.evidence.intervals import clustered_share
 from lethe.evidence.roc import check_resolvable, rate_at, roc
 from lethe.evidence.twoway import Rescored, Spread, TwoWayBootstrap, clusters_of, combine
 from lethe.membership.leave_one_out import scorable_targets
-from lethe.membership.measure import AttackResult, record_clusters
+from lethe.membership.measure import AttackRates, record_clusters
 from lethe.membership.scoring import rescored, score
 from lethe.training.shadows import Shadows
 
@@ -237,7 +237,7 @@ def smallest_effect(
     return Power(t if found else None, needed if found else None, share, fpr, tuple(tried))
 
 
-def weakness(result: AttackResult) -> str:
+def weakness(result: AttackRates) -> str:
     """Why an attack's upper limits do not gate; empty where its interval resolves enough."""
     own = minimum_detectable_auc(result.replicates.spread(0), result.auc.confidence)
     if own <= WARN_FROM_AUC:

@@ -30,7 +30,7 @@ STRONGER = 10.0
 
 @dataclass(frozen=True)
 class Comparator:
-    """A fixed change whose effect is only measured; see `lethe.mitigations.mitigation.Mitigation`."""
+    """A `Mitigation` whose fixed change is measured and proves nothing."""
 
     name: str  # unique name of the candidate
     title: str  # what is done, in words
