@@ -61,8 +61,7 @@ def cast_sql(column: Column, source: str) -> str:
     Args:
         source: DuckDB's type of it in the file.
 
-    Raises:
-        InputError: no cell of such a type is a value of the declared one.
+    Raises InputError: no cell of such a type is a value of the declared one.
     """
     found = plain_cast(column, source)
     if column.values is not None:
@@ -90,8 +89,7 @@ def cast_sql(column: Column, source: str) -> str:
 def plain_cast(column: Column, source: str) -> str:
     """The total cast to a column's type, whatever its domain.
 
-    Raises:
-        InputError: no cell of such a type is a value of the declared one.
+    Raises InputError: no cell of such a type is a value of the declared one.
     """
     cell, kind, target = quoted(column.name), column.type, engine_type(column)
     is_decimal = source.startswith("DECIMAL(") and source.endswith(")")
@@ -185,8 +183,7 @@ def rows_sql(schema: Schema, types: Mapping[str, str], source: str) -> str:
         types: DuckDB's type of each column of the file.
         source: what stands after FROM.
 
-    Raises:
-        InputError: a declared column is not in the file, or of a type that does not fit.
+    Raises InputError: a declared column is not in the file, or of a type that does not fit.
     """
     columns = []
     for name in schema:

@@ -120,9 +120,8 @@ def csv_rows(
         delimiter: between cells; None = a comma, and the command has no option for another.
         encoding: None = UTF-8 without zero bytes, and the command has no option for another.
 
-    Raises:
-        InputError: not in this encoding, broken quotes, or columns that are not separated so;
-            or, after all were read, lines with more or fewer cells than the header.
+    Raises InputError: not in this encoding, broken quotes, or columns that are not separated so;
+        or, after all were read, lines with more or fewer cells than the header.
     """
     separator, code = delimiter or ",", encoding or "utf-8"
     if encoding is None:
@@ -190,8 +189,7 @@ def check_names(path: Path, names: Iterable[str], *, fold: bool = False) -> None
         names: of its columns.
         fold: whether names that differ by upper and lower case alone are one, as in DuckDB.
 
-    Raises:
-        InputError: a name that is blank, holds a zero byte, or occurs twice.
+    Raises InputError: a name that is blank, holds a zero byte, or occurs twice.
     """
     seen: set[str] = set()
     for place, name in enumerate(names, 1):

@@ -201,8 +201,7 @@ def choose_rows(
 
     With `groups` (records,) the subset is of whole persons, with at most `rows` records.
 
-    Raises:
-        InputError: `rows` is below 2 or above `records`.
+    Raises InputError: `rows` is below 2 or above `records`.
     """
     if rows is None:
         return np.arange(records, dtype=np.int64)
@@ -296,8 +295,7 @@ def choose_persons(groups: NDArray[Any], rows: int, seed: int) -> NDArray[np.int
 
     Persons come in random order and each is taken if its records still fit.
 
-    Raises:
-        InputError: nobody fits.
+    Raises InputError: nobody fits.
     """
     _, person_of, counts = np.unique(groups, return_inverse=True, return_counts=True)
     taken = np.zeros(len(counts), dtype=bool)
@@ -348,9 +346,8 @@ def choose_records(
         rows: how many records at most; None = all.
         among: (candidates,) rows that may be chosen; None = all.
 
-    Raises:
-        InputError: no such column, one with another task already, ids that are not unique, or a
-            record without its person.
+    Raises InputError: no such column, one with another task already, ids that are not unique, or a
+        record without its person.
     """
     used = dict(used)
     if id_column is not None:

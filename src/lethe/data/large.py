@@ -251,8 +251,7 @@ Measured: 18 for a CSV file of 500,000 dated ratings. Parquet is packed, so it m
 def bytes_of(text: str) -> int:
     """A size such as "4GB" or "512MiB" in bytes.
 
-    Raises:
-        InputError: no size, or less than 128 MiB.
+    Raises InputError: no size, or less than 128 MiB.
 
     >>> bytes_of("1.5 GB")
     1500000000
@@ -325,11 +324,8 @@ def read_table(
         memory: that may be used, such as "4GB"; None = what is free.
         whole: option that needs every row, so that they are not grouped; None = none does.
 
-    Returns:
-        The columns, and what there is to be said of the way.
-
-    Raises:
-        InputError: see `read_columns` and `read_grouped`.
+    Returns: The columns, and what there is to be said of the way.
+    Raises InputError: see `read_columns` and `read_grouped`.
     """
     limit = limit_of(memory)
     if not too_large(path, limit):

@@ -65,8 +65,7 @@ class Column:
             refused when it is registered.
         read_off: which of `READ_OFF` were taken from the rows, and so are public by decision.
 
-    Raises:
-        InputError: a declaration that contradicts itself.
+    Raises InputError: a declaration that contradicts itself.
     """
 
     name: str  # as in the file
@@ -130,8 +129,7 @@ class Column:
         Args:
             literal: int, float, Decimal, bool, text, or a date or time of TOML.
 
-        Raises:
-            InputError: it is no value of this column's type.
+        Raises InputError: it is no value of this column's type.
         """
         value = _read(self.type, literal)
         if value is None:

@@ -332,8 +332,7 @@ def read_facts(
         memory: that may be used, such as "4GB"; None = what is free.
         how: unit, keep and table, see `load_ratings`.
 
-    Raises:
-        InputError: see `load_ratings` and `sort_ratings`.
+    Raises InputError: see `load_ratings` and `sort_ratings`.
     """
     limit = limit_of(memory)
     if not too_large(path, limit):

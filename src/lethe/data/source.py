@@ -45,8 +45,7 @@ MOST_LISTED = 50
 class File:
     """A raw file of rows.
 
-    Raises:
-        InputError: no such file, another format, or an option that does not fit it.
+    Raises InputError: no such file, another format, or an option that does not fit it.
     """
 
     path: Path  # .parquet, .csv or .duckdb
@@ -91,8 +90,7 @@ class File:
     def cells(self) -> Any:
         """The cells of a .csv file as an Arrow reader of text; blank ones are missing.
 
-        Raises:
-            InputError: malformed, see `csv_rows`; or a column without a name of its own.
+        Raises InputError: malformed, see `csv_rows`; or a column without a name of its own.
         """
         rows = csv_rows(self.path, self.delimiter, self.encoding)
         header = next(rows, None)
@@ -123,8 +121,7 @@ def raw(file: File) -> Iterator[tuple[Any, str, dict[str, str]]]:
     Yields:
         The connection, what stands after FROM, and the type of each column.
 
-    Raises:
-        InputError: the file is malformed; the message has the first lines that are.
+    Raises InputError: the file is malformed; the message has the first lines that are.
     """
     duckdb = require("duckdb", "tables")
     with tempfile.TemporaryDirectory() as spill:
@@ -201,8 +198,7 @@ def only_table(base: Any, path: Path, table: str | None) -> str:
 
     Base tables only: a view can join or draw at random, and then a row is no person's own.
 
-    Raises:
-        InputError: there are several and none is named, or not this one.
+    Raises InputError: there are several and none is named, or not this one.
     """
     listed = (
         "SELECT table_name FROM duckdb_tables() WHERE database_name = 'given' "
@@ -253,8 +249,7 @@ def read_typed(
         path: .parquet, .csv or .duckdb.
         table: in a .duckdb file.
 
-    Raises:
-        InputError: the file cannot be read or does not fit the schema.
+    Raises InputError: the file cannot be read or does not fit the schema.
     """
     file = _file(path, table)
     with raw(file) as (base, source, types):
@@ -318,8 +313,7 @@ def misfits(file: File, schema: Schema) -> dict[str, int]:
     Every declared cell is read and cast once, so that a file at which that fails is refused here
     and not when a question has been paid for.
 
-    Raises:
-        InputError: the file cannot be read to its end, or does not have the declared columns.
+    Raises InputError: the file cannot be read to its end, or does not have the declared columns.
     """
     with raw(file) as (base, source, types):
         rows = rows_sql(schema, types, source)
@@ -337,8 +331,7 @@ def misfits(file: File, schema: Schema) -> dict[str, int]:
 def write_typed(file: File, schema: Schema, path: Path) -> None:
     """Write a typed copy of a file, readable by its owner alone.
 
-    Raises:
-        InputError: the file does not fit the schema, or the copy cannot be written.
+    Raises InputError: the file does not fit the schema, or the copy cannot be written.
     """
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".lethe-") as folder:

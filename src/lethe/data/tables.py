@@ -234,8 +234,7 @@ class Encoded:
 def encode_labels(name: str, column: NDArray[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Class codes (records,) and class names, sorted by value.
 
-    Raises:
-        InputError: labels are missing, are continuous, or there are nearly as many as records.
+    Raises InputError: labels are missing, are continuous, or there are nearly as many as records.
     """
     gaps = missing(column)
     if gaps.any():
@@ -272,8 +271,7 @@ def encode_labels(name: str, column: NDArray[Any]) -> tuple[NDArray[np.int64], t
 def encode_targets(name: str, column: NDArray[Any]) -> NDArray[np.float64]:
     """The numbers (records,) that a regression predicts, in their own units.
 
-    Raises:
-        InputError: the column holds no numbers, or one of them is missing or infinite.
+    Raises InputError: the column holds no numbers, or one of them is missing or infinite.
     """
     if is_text(column) or column.dtype.kind not in "iuf":
         what = {"b": "true and false", "M": "dates"}.get(column.dtype.kind, "text")
@@ -360,8 +358,7 @@ def encode_number(name: str, column: NDArray[Any]) -> Encoded:
 
     Missing values become the median of the others, with a second feature that says where.
 
-    Raises:
-        InputError: a value is infinite.
+    Raises InputError: a value is infinite.
     """
     notes = []
     gaps = missing(column)

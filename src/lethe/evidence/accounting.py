@@ -130,12 +130,9 @@ def unamplified_mu(
     filled by a random record from outside the batch: 4T/sigma^2 under both. A mixture over orders
     that are drawn in the same way cannot be told apart better than its worst part.
 
-    Assumes:
-        Shuffled: every batch of an epoch is used and the number of steps does not depend on the
-        number of records.
-
-    Returns:
-        mu > 0 for a sensitivity of 1; the steps are mu-GDP.
+    Assumes: Shuffled: every batch of an epoch is used and the number of steps does not depend on
+        the number of records.
+    Returns: mu > 0 for a sensitivity of 1; the steps are mu-GDP.
 
     >>> unamplified_mu(noise_multiplier=5.0, sampling_rate=1.0, steps=25)
     1.0
@@ -321,11 +318,9 @@ def steps_for(
             `dp_sgd_epsilon`.
         most: where the search ends, >= 1.
 
-    Returns:
-        Steps in [1, `most`], within the target; one more would break it, unless `most` came first.
-
-    Raises:
-        InputError: not even one step fits, or an argument outside its range.
+    Returns: Steps in [1, `most`], within the target; one more would break it, unless `most` came
+        first.
+    Raises InputError: not even one step fits, or an argument outside its range.
 
     >>> steps_for(1.0, 1e-5, noise_multiplier=20.0, sampling_rate=1.0, sensitivity=1.0)
     28

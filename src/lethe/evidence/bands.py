@@ -40,7 +40,6 @@ def simultaneous_band(
 
     Guarantee: asymptotic, in the number of target and record clusters; every pointwise interval
         of the same confidence lies within the band.
-
     Assumes: clusters are independent; the grid was fixed beforehand. Between grid points the
         curve is held by monotony only.
 
@@ -51,8 +50,7 @@ def simultaneous_band(
         confidence: of the whole band, in (0, 1).
         seed: of the simulated deviations.
 
-    Returns:
-        (G,) lower and (G,) upper limits.
+    Returns: (G,) lower and (G,) upper limits.
     """
     at = np.asarray(places, np.intp)
     joint = joint_confidence(replicates, at, confidence, seed)

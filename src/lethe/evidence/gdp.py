@@ -117,8 +117,7 @@ _ROUNDING = 2.0**-49  # relative, of a logarithm of the normal distribution
 def check_delta(delta: float) -> float:
     """Return `delta` if it is a probability below 1.
 
-    Raises:
-        InputError: delta < 0, delta >= 1 or NaN.
+    Raises InputError: delta < 0, delta >= 1 or NaN.
     """
     return check_between("delta", delta, 0, 1, open_high=True)
 
@@ -126,12 +125,9 @@ def check_delta(delta: float) -> float:
 def last_true(test: Callable[[float], bool], start: float = 1.0) -> float:
     """The largest x >= 0 for which a test that turns from true to false once still holds.
 
-    Returns:
-        A number at which the test was seen to hold; 0 if it does not even hold there. The next
+    Returns: A number at which the test was seen to hold; 0 if it does not even hold there. The next
         few floating-point numbers may hold too, so what is a lower bound stays one.
-
-    Raises:
-        InputError: the test holds for numbers beyond 1e12.
+    Raises InputError: the test holds for numbers beyond 1e12.
 
     >>> round(last_true(lambda x: x * x <= 2), 6)
     1.414214
@@ -183,8 +179,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         mu: >= 0.
         delta: in (0, 1); no finite epsilon goes with delta = 0 unless mu is 0.
 
-    Raises:
-        InputError: delta outside (0, 1), or mu < 0.
+    Raises InputError: delta outside (0, 1), or mu < 0.
 
     >>> round(gdp_epsilon(1.0, 1e-5), 3)
     4.377

@@ -180,17 +180,12 @@ def one_run_bound(
         form: ``binomial``, ``tradeoff`` or ``gdp``.
         seed: breaks ties among scores; fixed beforehand.
 
-    Returns:
-        The bound, under add/remove; 0 and a note where the scores say nothing.
-
-    Guarantee:
-        With probability >= `confidence` over coins and training, the bound is at most the true
-        epsilon at this delta; for ``gdp`` only if the mechanism is Gaussian DP.
-
-    Assumes:
-        Independent fair coins (not a balanced draw), one for each canary; number of guesses, form
-        and seed fixed before the scores were seen. One run with m canaries tells less than many
-        runs with one: canaries hide each other (Keinan, Shenfeld and Ligett 2025).
+    Returns: The bound, under add/remove; 0 and a note where the scores say nothing.
+    Guarantee: With probability >= `confidence` over coins and training, the bound is at most the
+        true epsilon at this delta; for ``gdp`` only if the mechanism is Gaussian DP.
+    Assumes: Independent fair coins (not a balanced draw), one for each canary; number of guesses,
+        form and seed fixed before the scores were seen. One run with m canaries tells less than
+        many runs with one: canaries hide each other (Keinan, Shenfeld and Ligett 2025).
 
     Raises:
         InputError: scores are NaN, lengths differ, all coins are equal, or fell as fair coins
@@ -249,8 +244,7 @@ def _canaries(
 def check_coins(inserted: ArrayLike) -> NDArray[np.bool_]:
     """The coins as bool (m,), if independent fair coins may have fallen so.
 
-    Raises:
-        InputError: not 0 or 1, all equal, or as lopsided as one in 10^9 fair draws.
+    Raises InputError: not 0 or 1, all equal, or as lopsided as one in 10^9 fair draws.
     """
     coins = np.asarray(inserted)
     if coins.ndim != 1 or not np.isin(coins, (0, 1)).all():

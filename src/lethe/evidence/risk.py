@@ -119,11 +119,9 @@ def risk_of(results: Sequence[AttackResult]) -> Risk | Refusal:
     Args:
         results: all attacks on all views of one candidate, at one confidence.
 
-    Returns:
-        The risk; or a refusal that names the self-checks that failed, or why nothing was measured.
-
-    Raises:
-        InputError: no result at all.
+    Returns: The risk; or a refusal that names the self-checks that failed, or why nothing was
+        measured.
+    Raises InputError: no result at all.
     """
     if not results:
         raise InputError("results=() is empty; a risk needs at least one attack.")

@@ -139,8 +139,7 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
     Args:
         metrics: those that the audit measures: `METRICS`, `EMBEDDING_METRICS`, ...
 
-    Raises:
-        InputError: not of the grammar, an unknown metric, or a missing or needless FPR.
+    Raises InputError: not of the grammar, an unknown metric, or a missing or needless FPR.
 
     >>> str(parse_rule("tpr@0.001<=0.05"))
     'tpr@0.001 <= 0.05'
@@ -248,9 +247,8 @@ class Precision:
 def parse_precision(text: str) -> Precision:
     """Read a width that is asked for.
 
-    Raises:
-        InputError: not of one of the three forms, a limit that is not above 0, or a rule on a
-            value: that is a verdict, and to stop on a verdict is to choose it.
+    Raises InputError: not of one of the three forms, a limit that is not above 0, or a rule on a
+        value: that is a verdict, and to stop on a verdict is to choose it.
 
     >>> str(parse_precision("width(tpr@0.01) < 0.01"))
     'width(tpr@0.01) <= 0.01'

@@ -115,8 +115,7 @@ def upper_limit(successes: ArrayLike, trials: int, level: float) -> Float:
 def check_scores(name: str, scores: ArrayLike) -> Float:
     """Scores of one side as float64 (n,).
 
-    Raises:
-        InputError: another shape, none at all, or a score is NaN; the message names the first.
+    Raises InputError: another shape, none at all, or a score is NaN; the message names the first.
     """
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or not len(values):
@@ -146,8 +145,7 @@ def bounded_rates(
         level: probability that any limit is on the wrong side, in (0, 1).
         merit: of (tpr_low, fpr_high), what `Split` maximises; higher = better.
 
-    Returns:
-        The rates; with `Split` those of the part that did not choose.
+    Returns: The rates; with `Split` those of the part that did not choose.
     """
     if isinstance(choice, Bonferroni):
         ranks = choice.ranks(len(outside))

@@ -41,8 +41,7 @@ def classes_of(columns: Sequence[Codes], times: Int | None = None) -> Classes:
     Args:
         columns: codes (rows,) of each, whole numbers from 0.
 
-    Raises:
-        InputError: no column, no rows, other lengths or negative codes.
+    Raises InputError: no column, no rows, other lengths or negative codes.
 
     >>> classes_of([np.array([0, 0, 1, 1]), np.array([0, 0, 0, 5])]).size.tolist()
     [2, 1, 1]
@@ -81,8 +80,7 @@ def count(codes: Codes, levels: int, times: Int | None = None) -> Int:
 def whole_codes(column: ArrayLike) -> Codes:
     """The column as codes: narrow ones as they are, others as int64.
 
-    Raises:
-        InputError: not one column of whole numbers from 0.
+    Raises InputError: not one column of whole numbers from 0.
     """
     codes = np.asarray(column)
     if codes.ndim != 1 or codes.dtype.kind not in "biu" or (len(codes) and codes.min() < 0):

@@ -58,8 +58,7 @@ def mean_utility(of_row: Float, confidence: float) -> Utility:
         of_row: (rows,) higher = better.
         confidence: of the interval, in (0, 1).
 
-    Raises:
-        NotMeasurable: fewer than 2 rows.
+    Raises NotMeasurable: fewer than 2 rows.
 
     >>> print(mean_utility(np.array([1.0, 1.0, 0.0, 1.0]), 0.95).estimate)
     0.75 [0.1941, 0.9937]
@@ -167,10 +166,9 @@ def predict_rows(
         written: the same rows as the release would write them: what the model is asked about.
         column: that is predicted; all others are features.
 
-    Returns:
-        (rows,) higher = better. Classes: 1 = right, 0 = wrong, so the mean is the accuracy.
-        Numbers: 1 - error² / variance, so the mean is R2; held-out rows without the number are
-        left out.
+    Returns: (rows,) higher = better. Classes: 1 = right, 0 = wrong, so the mean is the accuracy.
+        Numbers: 1 - error² / variance, so the mean is R2; held-out rows without the number are left
+        out.
 
     Raises:
         InputError: no other column, or a column of dates.
@@ -273,8 +271,7 @@ class UtilityModel(Protocol):
     def __call__(self, released: Columns, held_out: Columns) -> float | NDArray[Any]:
         """Train on released rows, test on original ones.
 
-        Returns:
-            A number, higher = better; or one for each held-out row, whose mean is the utility.
+        Returns: A number, higher = better; or one for each held-out row, whose mean is the utility.
             Only the latter has an interval.
         """
 
@@ -293,8 +290,7 @@ class Use:
 def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
     """The utility that was asked for; None = counts or queries, which need no held-out rows.
 
-    Raises:
-        InputError: no such column, or a function that cannot be loaded.
+    Raises InputError: no such column, or a function that cannot be loaded.
     """
     sure = settings.confidence
     if settings.predict is not None:
@@ -324,8 +320,7 @@ def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
 def split(rows: int, settings: CommonSettings) -> NDArray[np.bool_]:
     """(rows,) which rows are held out, the same for every candidate.
 
-    Raises:
-        NotMeasurable: fewer than 2 rows on a side.
+    Raises NotMeasurable: fewer than 2 rows on a side.
     """
     count = round(settings.held_out * rows)
     if count < 2 or rows - count < 2:

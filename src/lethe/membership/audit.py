@@ -68,8 +68,7 @@ def settled_public_weights(
     Args:
         settings: give alpha, beta and the seed.
 
-    Raises:
-        InputError: too few held-out records, or, beside a run, weights that are not settled yet.
+    Raises InputError: too few held-out records, or, beside a run, weights that are not settled yet.
     """
     from lethe.mitigations.dp_sgd.public_weights import public_weights
 
@@ -134,8 +133,7 @@ class Silent:
 def baseline_spec(data: Dataset, recipe: Recipe, settings: AuditSettings) -> Spec:
     """What decides the numbers of the plain shadow models; its hash names the audit.
 
-    Raises:
-        InputError: the recipe is for classes and the data for numbers, or the other way round.
+    Raises InputError: the recipe is for classes and the data for numbers, or the other way round.
     """
     people = None
     if data.groups is not None:

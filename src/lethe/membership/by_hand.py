@@ -39,9 +39,8 @@ def chunks_of(
         data: the same records as the audit's.
         candidate: name of the baseline or of a mitigation.
 
-    Raises:
-        InputError: something differs from the audit, no such candidate, or the candidate rests
-            on a baseline that is not complete.
+    Raises InputError: something differs from the audit, no such candidate, or the candidate rests
+        on a baseline that is not complete.
     """
     spec = baseline_spec(data, recipe, settings)
     run.check(spec.hash())

@@ -57,10 +57,9 @@ def build_candidates(
     Without names all standard mitigations are offered, and the private ones whose epsilon is
     given; ``all`` offers everything that the recipe can carry.
 
-    Raises:
-        InputError: an unknown name in `mitigations`, a named one that the recipe cannot carry, or
-            one whose target is given, a target that no named one uses, or a `release` that is
-            not built.
+    Raises InputError: an unknown name in `mitigations`, a named one that the recipe cannot carry,
+        or one whose target is given, a target that no named one uses, or a `release` that is not
+        built.
     """
     asked = settings.mitigations
     for name in asked or ():

@@ -72,8 +72,7 @@ def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
     Args:
         seed: of the coins, see `exchanged`.
 
-    Returns:
-        ``fail`` where 0.5 lies outside: then membership reaches the attack by another way than
+    Returns: ``fail`` where 0.5 lies outside: then membership reaches the attack by another way than
         the signals, or the intervals are too narrow.
     """
     null = exchanged(shadows, seed)

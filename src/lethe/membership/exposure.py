@@ -91,8 +91,7 @@ def _floored(side: Moments) -> Float:
 def most_exposed(t: Float, share: float = 0.01) -> NDArray[np.intp]:
     """Row numbers of the share of records with the highest t, at least one, ties by row number.
 
-    Raises:
-        InputError: no record has a t-score.
+    Raises InputError: no record has a t-score.
     """
     known = np.flatnonzero(np.isfinite(t))
     if len(known) == 0:

@@ -112,8 +112,7 @@ def redraw_p(
         pairs: (K,) label of each model's pair.
         draws: how many; fewer if the tables would grow beyond some 10^7 cells.
 
-    Returns:
-        For each attack the p-value, at least 1/(draws + 1), and the variance of the AUC by
+    Returns: For each attack the p-value, at least 1/(draws + 1), and the variance of the AUC by
         chance.
     """
     check_at_least("draws", draws, 1)
@@ -198,11 +197,8 @@ def judge_people(
     """A verdict on each person and on all of them together.
 
     Guarantee: with `confidence` no person whose AUC is 0.5 or less is called distinguishable,
-
     and none whose AUC is the margin or more, or 1 - margin or less, not distinguishable.
-
     Assumes: pairs of models are independent draws of the training; the attacks run are the
-
     attacks that count; membership was drawn as in `design.membership` or by coins.
 
     Args:
@@ -212,9 +208,8 @@ def judge_people(
         margin: AUC in (0.5, 1) that still counts as not distinguishable; fixed beforehand.
         chance: power for the number of models, in (0, 1).
 
-    Raises:
-        InputError: a setting is out of range, nobody asked, or a person is in some model with
-            some records only.
+    Raises InputError: a setting is out of range, nobody asked, or a person is in some model with
+        some records only.
     """
     check_between("margin", margin, 0.5, 1, open_low=True, open_high=True)
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)

@@ -109,8 +109,7 @@ def leave_one_out(
         members: (K, N) true membership.
         seed: of the counterparts drawn in a design without complements.
 
-    Raises:
-        InputError: shapes differ, or a signal is not finite.
+    Raises InputError: shapes differ, or a signal is not finite.
     """
     check_signals(signals, members)
     design = Design.of(members, seed)
@@ -130,8 +129,7 @@ def leave_one_out(
 def check_signals(signals: NDArray[np.floating], members: NDArray[np.bool_]) -> None:
     """Refuse tables that do not belong together, and signals that are not finite.
 
-    Raises:
-        InputError: shapes differ, or a signal is not finite.
+    Raises InputError: shapes differ, or a signal is not finite.
     """
     if signals.shape != members.shape or signals.ndim != 2:
         raise InputError(

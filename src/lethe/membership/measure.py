@@ -111,8 +111,7 @@ def run_attacks(
         among: sets of models that this one was chosen from for its results; limits of AUC and TPR
             then hold for all attacks on all of them at once.
 
-    Raises:
-        NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
+    Raises NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
     """
     attacked, scored = _attacked(shadows, targets, seed)
     against = functools.partial(score, shadows)
@@ -162,8 +161,7 @@ def measure_scores(
         references: from an attack's name and its scores what models do as references; by default
             these are taken as they are.
 
-    Raises:
-        NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
+    Raises NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
     """
     # Models and records without any score are no clusters: they would only be drawn for nothing.
     rows, columns = scored.any(axis=1), scored.any(axis=0)

@@ -47,13 +47,10 @@ def multi_query_scores(
         covariance: ``diagonal`` or ``full``.
         variance: of each query, see `lira.variance_rule` and `lira.side_variance`.
 
-    Returns:
-        (K, N) higher = member; NaN where no reference model is left on a side. Memory beside the
-        arguments and this: about 7 A N + K N numbers with ``full``, 7 N with ``diagonal``.
-
-    Raises:
-        InputError: shapes differ, a signal is not finite or a query's signals are all the same,
-            or fewer models on a side than the rule needs.
+    Returns: (K, N) higher = member; NaN where no reference model is left on a side. Memory beside
+        the arguments and this: about 7 A N + K N numbers with ``full``, 7 N with ``diagonal``.
+    Raises InputError: shapes differ, a signal is not finite or a query's signals are all the same,
+        or fewer models on a side than the rule needs.
 
     >>> members = np.array([[1, 0], [0, 1], [1, 0], [0, 1]], bool)
     >>> phi = np.array([[3.0, 0.5], [0.0, 2.5], [4.0, 1.0], [-1.0, 3.0]])[:, :, None]

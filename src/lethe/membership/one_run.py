@@ -58,8 +58,7 @@ def make_records(
         kind: one of `KINDS`.
         given: features and labels, for ``given`` alone.
 
-    Raises:
-        InputError: shapes differ, too few records or classes for the kind, NaN features.
+    Raises InputError: shapes differ, too few records or classes for the kind, NaN features.
     """
     own, targets = checked_records(features, labels)
     check_choice("kind", kind, KINDS)
@@ -79,8 +78,7 @@ def make_records(
 def checked_records(features: ArrayLike, labels: ArrayLike) -> tuple[Array, Array]:
     """Features (n, ...) and labels (n,) as arrays of numbers.
 
-    Raises:
-        InputError: other shapes, no records, no numbers, or NaN features.
+    Raises InputError: other shapes, no records, no numbers, or NaN features.
     """
     own, targets = np.asarray(features), np.asarray(labels)
     if own.ndim < 2 or targets.shape != own.shape[:1] or not len(own):
@@ -187,8 +185,7 @@ class Canaries:
     The coins are the secret of the audit: those who train must not let them touch the training
     but through the data that `insert` returns.
 
-    Raises:
-        InputError: lengths differ, or the coins cannot have been fair.
+    Raises InputError: lengths differ, or the coins cannot have been fair.
     """
 
     features: Array  # (m, ...) in the form and dtype of the user's own
@@ -224,8 +221,7 @@ class Canaries:
             features: (n, ...) the user's own training records.
             labels: (n,) theirs.
 
-        Returns:
-            Features and labels of n records and of the canaries whose coin fell on IN.
+        Returns: Features and labels of n records and of the canaries whose coin fell on IN.
         """
         own, targets = checked_records(features, labels)
         if own.shape[1:] != self.features.shape[1:] or own.dtype != self.features.dtype:
@@ -251,8 +247,7 @@ class Canaries:
             outputs: (m, classes) for `features`, in their order.
             form: ``logits`` or ``probabilities``.
 
-        Returns:
-            (m,) log-odds of the canary's own label, higher = more likely IN.
+        Returns: (m,) log-odds of the canary's own label, higher = more likely IN.
         """
         check_choice("form", form, OUTPUTS)
         of = signal_from_logits if form == "logits" else signal_from_probabilities
@@ -281,11 +276,8 @@ class Canaries:
             gdp: True if the training is declared to be Gaussian DP: then that form decides.
             form: which form decides otherwise, ``binomial`` or ``tradeoff``.
 
-        Guarantee:
-            A true claim is contradicted with probability at most 1 - `confidence`.
-
-        Assumes:
-            What `one_run_bound` does; the relation is add/remove of one canary.
+        Guarantee: A true claim is contradicted with probability at most 1 - `confidence`.
+        Assumes: What `one_run_bound` does; the relation is add/remove of one canary.
 
         Raises:
             InputError: scores are NaN or not one a canary; claimed epsilon <= 0; a delta outside
@@ -336,8 +328,7 @@ class Canaries:
     def load_scores(self, path: str | Path) -> NDArray[np.float64]:
         """Read scores back.
 
-        Raises:
-            InputError: the file is damaged, or its scores are of other canaries.
+        Raises InputError: the file is damaged, or its scores are of other canaries.
         """
         arrays, told = _read(Path(path), "canary scores", ("scores",))
         if told.get("digest") != self.digest:

@@ -54,8 +54,7 @@ def to_remove(shadows: Shadows, share: float = TOP_SHARE, half: bool = True) -> 
         share: of the records, in (0, 1).
         half: choose on one half; False takes all models, when nothing is reported on them.
 
-    Raises:
-        InputError: fewer than four pairs of models, or nothing would remain.
+    Raises InputError: fewer than four pairs of models, or nothing would remain.
     """
     check_between("share", share, 0, 1, open_low=True, open_high=True)
     chosen_on = shadows
@@ -96,8 +95,7 @@ def compare_onion(
     Args:
         after: shadow models trained without the removed records, in the same splits.
 
-    Raises:
-        InputError: the two audits differ in splits, or no other record has a t-score.
+    Raises InputError: the two audits differ in splits, or no other record has a t-score.
     """
     if before.members.shape != after.members.shape or (before.members != after.members).any():
         raise InputError("before and after must have the same splits; use the same seed and K.")

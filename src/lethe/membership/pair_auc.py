@@ -105,8 +105,7 @@ def pair_auc(
         members: (K, M) whether the model trained on the record or person.
         pairs: (K,) label of each model's complementary pair, see `Shadows.pairs`.
 
-    Raises:
-        InputError: shapes differ.
+    Raises InputError: shapes differ.
     """
     if score.shape != members.shape or score.ndim != 2 or len(pairs) != len(score):
         raise InputError(
@@ -200,8 +199,7 @@ def models_to_tell(true: float, tested: float, effect: float, level: float, chan
         level: of the one-sided test.
         chance: power, in (0, 1).
 
-    Raises:
-        InputError: the two are alike, or a level or chance is outside (0, 1).
+    Raises InputError: the two are alike, or a level or chance is outside (0, 1).
     """
     for name, value in (("true", true), ("tested", tested), ("level", level), ("power", chance)):
         check_between(name, value, 0, 1, open_low=True, open_high=True)

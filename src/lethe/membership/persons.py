@@ -58,8 +58,7 @@ def person_scores(
             are brought to mean 0 and deviation 1 over all models, for scores without a scale of
             their own, such as the signal itself.
 
-    Raises:
-        InputError: some, not all, records of a person are in a model, or shapes differ.
+    Raises InputError: some, not all, records of a person are in a model, or shapes differ.
 
     >>> table = person_scores({"a": np.ones((2, 3))}, np.eye(2, 3, dtype=bool)[:, [0, 0, 1]],
     ...                       np.array(["x", "x", "y"]))
@@ -126,11 +125,8 @@ def check_several(sizes: NDArray[np.integer]) -> str | None:
     Args:
         sizes: (P,) records of each person.
 
-    Returns:
-        A note where some persons have a single record, else None.
-
-    Raises:
-        NotMeasurable: every person has one record, so that it says nothing beyond the records.
+    Returns: A note where some persons have a single record, else None.
+    Raises NotMeasurable: every person has one record, so that it says nothing beyond the records.
     """
     single = int((np.asarray(sizes) == 1).sum())
     if single == len(sizes):
@@ -164,9 +160,8 @@ def person_level(
         shadows: K models on N records of persons who are in training as a whole or not at all.
         fprs: false positive rates to report.
 
-    Returns:
-        Names, sizes and the result; None where nobody has several records or a person cannot be
-        scored as a whole.
+    Returns: Names, sizes and the result; None where nobody has several records or a person cannot
+        be scored as a whole.
     """
     if shadows.groups is None:
         return None

@@ -328,8 +328,7 @@ def _widths_json(widths: dict[float, Foreseen]) -> dict[str, Any]:
 def check_asked(pilot: int | None, precision: Sequence[str]) -> list[Precision]:
     """The precisions of a plan, read, before anything is loaded.
 
-    Raises:
-        InputError: a pilot of fewer than 8, or a precision of a metric that cannot be foreseen.
+    Raises InputError: a pilot of fewer than 8, or a precision of a metric that cannot be foreseen.
     """
     check_at_least("pilot", PILOT if pilot is None else pilot, MINIMUM_PILOT)
     asked = [parse_precision(text) for text in precision]

@@ -86,8 +86,7 @@ def exchanged(shadows: Shadows, seed: int) -> Shadows:
     signal; without pairs a record's signals are shuffled over the models. What an attack
     finds in them is chance, or a fault of the design or of the attack.
 
-    Returns:
-        The same but for signals and right predictions, which go together.
+    Returns: The same but for signals and right predictions, which go together.
     """
     rng = np.random.default_rng([seed, 7])
     source = np.repeat(np.arange(shadows.models)[:, None], shadows.records, axis=1)

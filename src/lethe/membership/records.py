@@ -70,8 +70,7 @@ def surroundings(
         seed: of the reference records where there are too many.
         say: told of each finished class, for long runs.
 
-    Raises:
-        InputError: fewer than two records, or lengths differ.
+    Raises InputError: fewer than two records, or lengths differ.
     """
     flat = np.ascontiguousarray(np.asarray(features).reshape(len(features), -1))
     if len(flat) < 2 or (labels is not None and len(labels) != len(flat)):
@@ -196,8 +195,7 @@ def record_table(
         rate: false discovery rate of the flags.
         control: ``bh`` or ``by``, see `multiplicity.discoveries`.
 
-    Returns:
-        id, t, se, low, high, auc, tpr_at_0.001, rank_low, rank_high, p, flagged_by (attacks,
+    Returns: id, t, se, low, high, auc, tpr_at_0.001, rank_low, rank_high, p, flagged_by (attacks,
         separated by blanks), flagged, wrong_outside, class_share, and with `around` nearest_own,
         nearest_other, duplicates, near_duplicate; why, in words.
     """
@@ -229,14 +227,12 @@ def rank_intervals(
     above its upper limit, and above those whose upper limit is below its lower limit.
 
     Guarantee: all N intervals hold together with `confidence`, whatever the dependence.
-
     Assumes: (t - true t)/se follows Student's t with K - 2 degrees of freedom.
 
     Args:
         scores: of all records; those without t get the whole range.
 
-    Returns:
-        (N,) lowest rank, (N,) highest rank.
+    Returns: (N,) lowest rank, (N,) highest rank.
     """
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     count = len(scores.t)
@@ -274,8 +270,7 @@ def flags(
         rate: false discovery rate.
         control: ``bh`` or ``by``.
 
-    Returns:
-        p (smallest over attacks, corrected for their number), flagged_by, flagged.
+    Returns: p (smallest over attacks, corrected for their number), flagged_by, flagged.
     """
     if not scores:
         raise InputError("scores of at least one attack are needed to flag records, got none.")
@@ -306,10 +301,9 @@ def reasons(
         shadows: for labels, and for what models say that did not train on the record.
         subgroup: (N,) any grouping.
 
-    Returns:
-        wrong_outside: share of models trained without the record that predict another class
-        than its label (NaN if unknown); class_share: share of the records that have its label
-        (NaN without classes); with `around` its columns; with `subgroup` subgroup_share; why.
+    Returns: wrong_outside: share of models trained without the record that predict another class
+        than its label (NaN if unknown); class_share: share of the records that have its label (NaN
+        without classes); with `around` its columns; with `subgroup` subgroup_share; why.
     """
     count = shadows.records
     words: list[list[str]] = [[] for _ in range(count)]

@@ -41,11 +41,8 @@ def read_names(
         id_column: the audit's column of record names, if any.
         group: the audit's column of persons, if any.
 
-    Returns:
-        The names, one a line of the file, and ``record``, ``person`` or ``either`` (``id``).
-
-    Raises:
-        InputError: no such file or column, several of them, no line, or an empty cell.
+    Returns: The names, one a line of the file, and ``record``, ``person`` or ``either`` (``id``).
+    Raises InputError: no such file or column, several of them, no line, or an empty cell.
     """
     columns = read_columns(path)
     kinds = {name: "person" for name in (*_PERSON, group) if name} | {"id": "either"}
@@ -88,9 +85,8 @@ def find_people(
         groups: (N,) persons, or None when each record is its own.
         pool: (N,) True where a record can be a member; the others were held out.
 
-    Raises:
-        InputError: a name is not in the audit, means a record and another person as well, or was
-            held out of all training.
+    Raises InputError: a name is not in the audit, means a record and another person as well, or was
+        held out of all training.
     """
     rows_of_record = {str(name): at for at, name in enumerate(ids)} if kind != "person" else {}
     rows_of_person: dict[str, NDArray[np.intp]] = {}

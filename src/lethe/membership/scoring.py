@@ -55,13 +55,10 @@ def score(
         seed: see `leave_one_out`; also of the choice of settings.
         settings: (K,) of attacks that choose one, where it is not to be chosen here.
 
-    Returns:
-        For each attack (K, N) float64, higher = member; NaN where a cell cannot be scored
+    Returns: For each attack (K, N) float64, higher = member; NaN where a cell cannot be scored
         because no reference model is left on a side. All attacks score the same cells.
-
-    Raises:
-        InputError: an unknown attack, one that lacks something here, signals not finite, or too
-            few models for any cell to be scored.
+    Raises InputError: an unknown attack, one that lacks something here, signals not finite, or too
+        few models for any cell to be scored.
     """
     check_attacks(names, Available.of(shadows))
     rule = variance_rule(variance, shadows.models)

@@ -86,9 +86,7 @@ def slice_metrics(
     """Metrics of one attack on every slice, those with simultaneous limits.
 
     Guarantee: all intervals of one metric hold together with `confidence`.
-
     Assumes: pairs of models and persons are independent draws; the pooled threshold is taken as
-
     fixed (it rests on all records).
 
     Args:
@@ -99,8 +97,7 @@ def slice_metrics(
         values: (N,) the column that cuts the records, such as their class.
         people: (N,) person of each record; each its own by default.
 
-    Returns:
-        One entry for each value, in sorted order; a slice of fewer than 10 persons holds
+    Returns: One entry for each value, in sorted order; a slice of fewer than 10 persons holds
         refusals.
 
     Raises:
@@ -323,8 +320,7 @@ def who_bears(
         columns: name to (N,) group of each record.
         confidence: of all intervals of one column together.
 
-    Returns:
-        For each column its name, the FPR, and `slices`, see `Slice.to_json`; or why not.
+    Returns: For each column its name, the FPR, and `slices`, see `Slice.to_json`; or why not.
     """
     if not columns:
         return []

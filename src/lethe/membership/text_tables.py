@@ -35,8 +35,7 @@ def f1_tables(shadows: Shadows, before: Shadows | None, confidence: float) -> di
         before: the baseline's on the same splits, for paired losses; None for the baseline,
             which gets the blind models instead.
 
-    Returns:
-        Plain values for the findings; None where predictions were not kept or nothing is held
+    Returns: Plain values for the findings; None where predictions were not kept or nothing is held
         out.
     """
     found, truth = shadows.population_predicted, shadows.population_labels
@@ -95,8 +94,7 @@ def quarters(
         size: (C,) records of each class.
         measured: (C,) which classes take part.
 
-    Returns:
-        Name and (C,) membership of each quarter.
+    Returns: Name and (C,) membership of each quarter.
 
     >>> [(name, int(chosen.sum())) for name, chosen in quarters(np.arange(1, 9), np.ones(8, bool))]
     [('smallest quarter', 2), ('second quarter', 2), ('third quarter', 2), ('largest quarter', 2)]
@@ -125,8 +123,7 @@ def f1_and_pulls(
         persons: (H,) person of each record, 0 to P - 1.
         chosen: (Q, C) sets of classes to average over; those without a record do not count.
 
-    Returns:
-        F1 in [0, 1], (2, Q), weighted then macro; and the pulls (2, Q, P), centred.
+    Returns: F1 in [0, 1], (2, Q), weighted then macro; and the pulls (2, Q, P), centred.
     """
     classes, people = chosen.shape[1], int(persons.max()) + 1
     hit = predicted == labels

@@ -390,8 +390,7 @@ class State:
         Args:
             secret: for a training that has not begun.
 
-        Raises:
-            InputError: the folder holds another training, or a damaged one.
+        Raises InputError: the folder holds another training, or a damaged one.
         """
         self._secret = secret
         if self._path is None:

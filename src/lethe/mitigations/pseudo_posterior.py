@@ -49,9 +49,8 @@ def epsilon_factor(relation: str, outcome: str = "discrete") -> int:
 def record_risk(log_likelihoods: ArrayLike, outcome: str = "discrete") -> Float:
     """Delta_i = max over draws of |log p(y_i | x_i, theta_s)|, of the unweighted posterior.
 
-    Returns:
-        (N,) >= 0; higher = the record moves the posterior more; infinite where any draw gave NaN
-        or infinity.
+    Returns: (N,) >= 0; higher = the record moves the posterior more; infinite where any draw gave
+        NaN or infinity.
 
     >>> record_risk([[-1.0, -0.5], [-2.0, -math.inf]])
     array([ 2., inf])
@@ -369,8 +368,7 @@ def scale_response(
         log_likelihoods: scale -> (S, N), from the same random numbers at each scale.
         weights: as trained with; the rest as in `estimate_epsilon`.
 
-    Raises:
-        InputError: fewer than 2 scales.
+    Raises InputError: fewer than 2 scales.
 
     >>> losses = {1.0: [[-1.0]], 2.0: [[-1.5]]}
     >>> scale_response(losses, [1.0], "add/remove").rise

@@ -53,8 +53,7 @@ def woodbury_log_density(blocks: Iterable[Block], scale: float) -> Tensor:
         blocks: disjoint sets of coordinates that together are all of them, same S and K.
         scale: > 0, multiplies the whole covariance.
 
-    Returns:
-        (S,) float64 natural logarithms.
+    Returns: (S,) float64 natural logarithms.
 
     >>> one = torch.ones(1, 1, dtype=torch.float64)
     >>> round(woodbury_log_density([Block(0 * one, one[0], one)], 0.5).exp().item(), 4)

@@ -56,8 +56,7 @@ def check_cost(name: str, value: object) -> float:
     Args:
         name: one of `COSTS`; "mu2" is mu squared.
 
-    Raises:
-        InputError: no number, NaN, or outside the limits of `COSTS`.
+    Raises InputError: no number, NaN, or outside the limits of `COSTS`.
 
     >>> check_cost("epsilon", 0.5)
     0.5
@@ -88,11 +87,8 @@ def charge_of(guarantee: Guarantee, rule: str) -> Charge:
         guarantee: of kind pure-dp, approx-dp, zcdp or gdp.
         rule: of the budget.
 
-    Returns:
-        A charge of at least one unit.
-
-    Raises:
-        InputError: a guarantee that the rule cannot add up, or without a finite positive cost.
+    Returns: A charge of at least one unit.
+    Raises InputError: a guarantee that the rule cannot add up, or without a finite positive cost.
 
     >>> charge_of(Guarantee("pure-dp", {"epsilon": 0.5}, "add/remove", "record"), "epsilon").units
     500000000
@@ -161,8 +157,7 @@ def fits(part: Charge, whole: Charge) -> bool:
 def check_limit(name: str, limit: Charge, rule: str) -> None:
     """Refuse a budget that is not one under the rule.
 
-    Raises:
-        InputError: another rule, nothing in it, or out of range.
+    Raises InputError: another rule, nothing in it, or out of range.
     """
     if limit.rule != rule or rule not in RULES:
         raise InputError(f"{name} is in {limit.rule!r}; the data set's rule is {rule!r}, for good.")
@@ -179,8 +174,7 @@ def check_limit(name: str, limit: Charge, rule: str) -> None:
 def check_queries(queries: int | None) -> None:
     """Refuse a limit on queries that allows none.
 
-    Raises:
-        InputError: below 1.
+    Raises InputError: below 1.
     """
     if queries is not None and queries < 1:
         raise InputError(f"queries={queries} must be at least 1; leave it out for no limit.")

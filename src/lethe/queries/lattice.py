@@ -32,8 +32,7 @@ _LARGEST = 2**36  # of a bound in steps: 10^8 rows of it still fit in 63 bits
 def check_number(name: str, bound: Any) -> None:
     """Refuse a bound or an edge that is no finite number; True and False are none.
 
-    Raises:
-        InputError: another kind of value, NaN or infinity.
+    Raises InputError: another kind of value, NaN or infinity.
     """
     if isinstance(bound, bool) or not isinstance(bound, int | float | np.integer | np.floating):
         raise InputError(
@@ -50,8 +49,7 @@ def check_extent(low: float, high: float) -> None:
     Within these limits the step of every lattice, its inverse, and all products with them are
     ordinary numbers, so that no value of a cell can make the arithmetic fail.
 
-    Raises:
-        InputError: reversed, equal as floating-point numbers, too close or too far out.
+    Raises InputError: reversed, equal as floating-point numbers, too close or too far out.
     """
     if not float(low) < float(high):
         raise InputError(f"bounds are reversed or equal: {low!r}, {high!r}.")
@@ -70,9 +68,8 @@ class Lattice:
         cells: at most this many steps between them; the step is a power of two, so there are
             more than half as many.
 
-    Raises:
-        InputError: bounds that are missing, not finite or reversed, or so far from zero that no
-            lattice is fine enough.
+    Raises InputError: bounds that are missing, not finite or reversed, or so far from zero that no
+        lattice is fine enough.
 
     >>> ages = Lattice(18, 100, 1024)
     >>> ages.step, ages.width
@@ -119,8 +116,7 @@ class Lattice:
     def units(self, values: Any) -> NDArray[np.int64]:
         """Clamped and rounded: whole steps above `first`, each in [0, `width`].
 
-        Raises:
-            InputError: NaN among them, or no numbers.
+        Raises InputError: NaN among them, or no numbers.
         """
         numbers = np.asarray(values)
         if numbers.dtype.kind not in "iuf":

@@ -65,8 +65,7 @@ class Plan:
     def errors(self) -> tuple[tuple[int | None, float], ...]:
         """Half width of the 95 % error interval, of noise alone, in units of the value.
 
-        Returns:
-            One for each of `MADE_UP` rows in a group, as drawn for rows that were made up; one
+        Returns: One for each of `MADE_UP` rows in a group, as drawn for rows that were made up; one
             with None where the rows do not matter; none where no interval exists.
         """
         if self.sample.low is None:
@@ -150,8 +149,7 @@ def _half(answer: Answer) -> float:
 def explain(plan: Plan) -> list[str]:
     """Sentences about a plan, the most important first.
 
-    Returns:
-        One thing a sentence or two; no line breaks within.
+    Returns: One thing a sentence or two; no line breaks within.
     """
     privacy = plan.privacy
     return [

@@ -23,9 +23,8 @@ class Spend:
     Epsilon alone asks for pure DP (Laplace noise), rho for zero-concentrated DP, mu for Gaussian
     DP, epsilon with delta for approximate DP (all three Gaussian noise).
 
-    Raises:
-        InputError: none or two of them, or one outside the limits of
-            `lethe.queries.charge.check_cost`.
+    Raises InputError: none or two of them, or one outside the limits of
+        `lethe.queries.charge.check_cost`.
 
     >>> Spend(epsilon=0.5).kind, Spend(rho=0.1).kind
     ('pure-dp', 'zcdp')
@@ -157,8 +156,7 @@ class Privacy:
     Attributes:
         person: column that names the person of a row; None where every row is a person.
 
-    Raises:
-        InputError: a value breaks a rule.
+    Raises InputError: a value breaks a rule.
 
     >>> print(Privacy(epsilon=0.5, person="user id", rows=3))
     epsilon 0.5, add/remove, at most 3 rows of a person named by "user id"

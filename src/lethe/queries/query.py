@@ -85,8 +85,7 @@ def parse(query: str) -> Query:
     Args:
         query: such as ``mean(age) in [18, 100] where sex = 'F' by county``.
 
-    Raises:
-        InputError: it is not in the grammar; the message points at the place and has an example.
+    Raises InputError: it is not in the grammar; the message points at the place and has an example.
 
     >>> print(parse("MEAN(age) in [18.0,1e2] by county where not (age < 18 or sex = 'F')"))
     mean(age) in [18, 100] where age >= 18 and sex != 'F' by county
@@ -130,12 +129,9 @@ def bind(query: Query, schema: Schema, person: str | None = None) -> Query:
     Args:
         person: column that names the person of a row.
 
-    Returns:
-        The canonical question: two that ask the same of this schema are equal.
-
-    Raises:
-        InputError: an unknown column (with the closest name), one of the wrong type, a literal
-            that is none of its values, or a value that is listed twice.
+    Returns: The canonical question: two that ask the same of this schema are equal.
+    Raises InputError: an unknown column (with the closest name), one of the wrong type, a literal
+        that is none of its values, or a value that is listed twice.
 
     >>> schema = Schema.of({"age": {"type": "whole"}})
     >>> print(bind(parse("count() where age < 17.5 and age != 1e1"), schema))

@@ -64,8 +64,7 @@ class Word:
 def cut(query: str) -> list[Word]:
     """The words of a query; the last one is its end.
 
-    Raises:
-        InputError: longer than `LONGEST`, not text, or a character that starts no word.
+    Raises InputError: longer than `LONGEST`, not text, or a character that starts no word.
     """
     if not isinstance(query, str):
         raise InputError(f"query={query!r} must be text. Example: {EXAMPLE}")

@@ -222,8 +222,7 @@ def find(path: str | Path, table: str | None = None) -> Registered:
         path: the data, or a keeper's file.
         table: in a .duckdb file; None where only one is registered.
 
-    Raises:
-        InputError: these data are not registered.
+    Raises InputError: these data are not registered.
     """
     given = Path(path)
     if given.suffix == SUFFIX and table is None:
@@ -241,8 +240,7 @@ def find(path: str | Path, table: str | None = None) -> Registered:
 def forget(registered: Registered) -> list[Path]:
     """Delete the typed copy, if there is one, and the keeper's file: nobody can ask any more.
 
-    Returns:
-        What was deleted; the raw data and the ledger's entries stay.
+    Returns: What was deleted; the raw data and the ledger's entries stay.
     """
     gone = [registered.rows] if registered.copied else []
     for path in (*gone, registered.keeper):

@@ -23,18 +23,11 @@ def release(query: Query, groups: Groups, layout: Layout, privacy: Privacy) -> A
     Args:
         privacy: what it may cost, and whose data it is.
 
-    Returns:
-        Answers by group; found groups only where they have enough rows to be shown.
-
-    Guarantee:
-        `Answers.guarantee`.
-
-    Assumes:
-        One row or one person at most changes `groups` as `privacy.whose` says, which `measure`
+    Returns: Answers by group; found groups only where they have enough rows to be shown.
+    Guarantee: `Answers.guarantee`.
+    Assumes: One row or one person at most changes `groups` as `privacy.whose` says, which `measure`
         sees to.
-
-    Raises:
-        InputError: the mechanism needs another kind of cost; this does not depend on `groups`.
+    Raises InputError: the mechanism needs another kind of cost; this does not depend on `groups`.
     """
     spend, whose, columns = privacy.spend, privacy.whose, [key.column for key in query.by]
 

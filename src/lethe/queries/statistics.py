@@ -136,8 +136,7 @@ def mean(
         values: (n,) numbers without NaN.
         bounds: lowest and highest value, known without the data.
 
-    Raises:
-        InputError: no bounds, NaN, a cost that is none.
+    Raises InputError: no bounds, NaN, a cost that is none.
 
     Ages 8 to 12 have the mean 10; without the 8 it is 10.5. Under epsilon 1 each noisy mean is at
     most e times as likely with the child of 8 as without:
@@ -311,8 +310,7 @@ def kept_rows(people: Sequence[Hashable], most: int, *, salt: str = "") -> NDArr
         most: rows of each, >= 1.
         salt: another salt, another draw; public.
 
-    Returns:
-        (n,) bool.
+    Returns: (n,) bool.
 
     >>> kept_rows(["a", "a", "b", "a"], 1).sum()
     np.int64(2)

@@ -115,8 +115,7 @@ class Table:
         Args:
             sql: made by `lethe.queries.sql`; never from a user's text.
 
-        Raises:
-            RunFailed: it could not be run; the message holds nothing of the table.
+        Raises RunFailed: it could not be run; the message holds nothing of the table.
         """
         try:
             found: list[tuple[Any, ...]] = self._base.cursor().execute(sql, list(values)).fetchall()
@@ -194,12 +193,9 @@ def measure(table: Table, query: Query, person: str | None, rows: int, salt: str
         person: column that names the person of a row; None where a row is a person.
         rows: most rows of a person that are used.
 
-    Returns:
-        Values of the group columns to numbers, in their order; with public groups all of them,
+    Returns: Values of the group columns to numbers, in their order; with public groups all of them,
         also those without a row.
-
-    Raises:
-        RunFailed: the file could not be read to its end.
+    Raises RunFailed: the file could not be read to its end.
     """
     schema = table.schema
     layout = query.aggregate.layout(query.by, schema)
@@ -278,9 +274,8 @@ def statement(
         where: condition on the rows, or None.
         person, rows, salt: as in `measure`.
 
-    Returns:
-        Lines of keys, u0 if it is counted by cells, the count of rows, and the sums. Several lines
-        may stand for one group; they are to be added up.
+    Returns: Lines of keys, u0 if it is counted by cells, the count of rows, and the sums. Several
+        lines may stand for one group; they are to be added up.
     """
     used = _rows(layout, schema, where, person, rows, salt)
     keys = [f"k{place}" for place in range(len(layout.keys))]

@@ -133,8 +133,7 @@ def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
         sight: as the adversary sees the release; probes already joined where it joins them.
         people: (G,) whose pairs are used; all others are not looked at but for their row counts.
 
-    Raises:
-        NotMeasurable: fewer than 3 people, or pairs that do not differ.
+    Raises NotMeasurable: fewer than 3 people, or pairs that do not differ.
     """
     if people.sum() < 3:
         raise NotMeasurable(f"a metric is learned from 3 people or more, got {people.sum()}.")
@@ -306,8 +305,7 @@ class Panel:
     def fits(self, attacker: Attacker, seen: Sight) -> tuple[Learned, ...]:
         """Metrics to attack fold False and fold True with, each learned on the other.
 
-        Raises:
-            NotMeasurable: too few people, or nothing to learn from.
+        Raises NotMeasurable: too few people, or nothing to learn from.
         """
         if attacker.metric in PLAIN:
             return ()
@@ -405,8 +403,7 @@ def tallies(
         single: draws that attackers of single vectors get, who have more probes; all by default.
         skipped: filled with name and reason of attackers who cannot run.
 
-    Returns:
-        One tally an attacker and view, the release's first, in their order.
+    Returns: One tally an attacker and view, the release's first, in their order.
     """
     users = len(clean.gallery)
     functions: dict[str, View | None] = {RELEASE: None, **views}

@@ -82,8 +82,7 @@ def known(
         weights: (R,) chance of each row, summing to 1. None: users are equally likely, and so are
             the rows of one user. Probe shares as a prior: 1 / R each.
 
-    Raises:
-        InputError: fewer than 2 users, or weights that are no distribution.
+    Raises InputError: fewer than 2 users, or weights that are no distribution.
 
     >>> known([[0.0], [1.0], [2.0]], ["a", "b", "a"]).weight
     array([0.25, 0.25, 0.5 ])
@@ -167,8 +166,7 @@ def closed_form(
         top: k >= 1.
         centre: (d,) any point; None takes the better of mean and geometric median.
 
-    Raises:
-        InputError: an argument outside its range, or a centre of another dimension.
+    Raises InputError: an argument outside its range, or a centre of another dimension.
 
     >>> from lethe.reidentification.certificates import known
     >>> round(closed_form(known([[-1.0], [1.0]]), sigma=2.0).success, 4)  # Phi(1/2)
@@ -385,8 +383,7 @@ def optimal_attacker(
         trials: plays; the limit is about z / sqrt(trials) above a middling success.
         confidence: one-sided.
 
-    Raises:
-        InputError: an argument outside its range.
+    Raises InputError: an argument outside its range.
 
     >>> from lethe.reidentification.certificates import known
     >>> limit = optimal_attacker(known([[-1.0], [1.0]]), sigma=1.0, trials=1000)
@@ -451,8 +448,7 @@ def exact_limit(game: Known, outputs: ArrayLike, top: int = 1) -> Limit:
         outputs: (R,) or (R, c) what would be released for each of ``game.rows``.
         top: k >= 1 names.
 
-    Raises:
-        InputError: another number of outputs, or top < 1.
+    Raises InputError: another number of outputs, or top < 1.
 
     >>> from lethe.reidentification.certificates import known
     >>> exact_limit(known([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]).success

@@ -154,8 +154,7 @@ def shared_inputs(features: NDArray[Any], user_ids: NDArray[Any]) -> SharedInput
         features: (n, p), what the encoder was given.
         user_ids: (n,) owner of each row.
 
-    Raises:
-        InputError: shapes differ, ids of mixed types, or nobody has two rows.
+    Raises InputError: shapes differ, ids of mixed types, or nobody has two rows.
 
     >>> shared_inputs(np.array([[1, 5], [1, 6], [2, 5], [2, 7]]), np.array([0, 0, 1, 1])).columns
     (0,)
@@ -233,8 +232,7 @@ def conditioning(
         probes: as for `ranks`; so are the others.
         sample: probes and gallery vectors that are looked at, at most.
 
-    Raises:
-        InputError: as `ranks`.
+    Raises InputError: as `ranks`.
     """
     check_at_least("sample", sample, 1)
     rng = np.random.default_rng([seed, 61])
@@ -330,8 +328,7 @@ def split_of(model: Released, settings: EmbeddingSettings) -> Split:
 def attack_clean(model: Released, split: Split, panel: Panel, settings: EmbeddingSettings) -> Clean:
     """Every attack on the clean vectors, then the controls.
 
-    Raises:
-        InputError: zero vectors under the metric that the sweep is to use.
+    Raises InputError: zero vectors under the metric that the sweep is to use.
     """
     vectors, users = model.representations, len(split.users)
     common = tuple(size for size in settings.common if size < users)

@@ -30,8 +30,7 @@ class Split:
 def check_users(user_ids: NDArray[Any]) -> NDArray[Any]:
     """Ids as whole numbers or text.
 
-    Raises:
-        InputError: ids of mixed types, numbers with a fraction, or missing ones.
+    Raises InputError: ids of mixed types, numbers with a fraction, or missing ones.
 
     >>> check_users(np.array([3, 3, 5])).tolist()
     [3, 3, 5]
@@ -174,8 +173,7 @@ def means(vectors: NDArray[Any], rows: Index, user: Index, users: int) -> Float:
 def gallery_means(vectors: NDArray[Any], split: Split) -> Float:
     """The gallery: the mean (G, d) of each user's known rows, in float64.
 
-    Raises:
-        InputError: NaN or infinity, or fewer rows than the split was made for.
+    Raises InputError: NaN or infinity, or fewer rows than the split was made for.
     """
     check_table("representations", vectors)
     highest = int(max(split.gallery_rows.max(), split.probe_rows.max()))
@@ -202,9 +200,8 @@ def probes_together(
         metric: "cosine" takes means of unit vectors, others plain means.
         at_most: probes of a person that are joined, the first in the file; all by default.
 
-    Returns:
-        one vector (people, d) a person with a probe, and whose it is. Under cosine it is 0 where
-        a person's directions cancel: then they speak for nobody.
+    Returns: one vector (people, d) a person with a probe, and whose it is. Under cosine it is 0
+        where a person's directions cancel: then they speak for nobody.
     """
     rows, user = split.probe_rows, split.probe_user
     if at_most is not None:
@@ -237,8 +234,7 @@ def whitening(vectors: NDArray[Any], split: Split) -> Float:
     Euclidean distance after it is the Mahalanobis distance under the covariance within persons.
     Fitted on gallery rows alone; see `inverse_root` and `covariance_within`.
 
-    Raises:
-        NotMeasurable: no user has two gallery rows that differ.
+    Raises NotMeasurable: no user has two gallery rows that differ.
     """
     centres = gallery_means(vectors, split)
     return whitening_of(vectors[split.gallery_rows].astype(np.float64), split.gallery_user, centres)
@@ -266,8 +262,7 @@ def covariance_within(differences: Float, freedom: int) -> Float:
         differences: of vectors of one person.
         freedom: degrees of freedom in them, at least 1.
 
-    Raises:
-        NotMeasurable: none differs from 0.
+    Raises NotMeasurable: none differs from 0.
     """
     deviation = np.sqrt(np.einsum("ij,ij->j", differences, differences) / max(freedom, 1))
     still = deviation <= 1e-12 * deviation.max()

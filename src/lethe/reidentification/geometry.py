@@ -63,8 +63,7 @@ class Gallery:
     def probes(self, vectors: NDArray[Any], true: NDArray[np.intp]) -> Probes:
         """Probes (P, d) in the gallery's coordinates, with the bounds on their scores.
 
-        Raises:
-            InputError: a vector has no direction (cosine).
+        Raises InputError: a vector has no direction (cosine).
         """
         wide = _mapped("probes", vectors, self.metric, self.transform)
         wide -= self.centre
@@ -109,9 +108,8 @@ def prepare_gallery(
         metric: "cosine", "l2", or "whitened" (l2 after `transform`).
         transform: (d, r), see `lethe.reidentification.gallery.whitening`; for "whitened" only.
 
-    Raises:
-        InputError: another metric, a transform that is missing or not wanted, fewer than 2 users,
-            NaN or infinity, or a vector without direction under cosine.
+    Raises InputError: another metric, a transform that is missing or not wanted, fewer than 2
+        users, NaN or infinity, or a vector without direction under cosine.
     """
     check_choice("metric", metric, METRICS)
     if (transform is None) == (metric == "whitened"):
@@ -209,8 +207,7 @@ def nearest(
         whitening: (d, r) matrix for "whitened".
         own: (n,) gallery user of each vector, which is left out: for distances to others.
 
-    Raises:
-        InputError: as `ranks`.
+    Raises InputError: as `ranks`.
 
     >>> nearest(np.array([[1.0, 0.1]]), np.eye(2), "l2").user.tolist()
     [0]

@@ -125,8 +125,7 @@ class SubspaceNoise:
     def release(self, representations: ArrayLike, seed: int | None = None) -> Float:
         """(n, d) the mean of the M draws of each row.
 
-        Raises:
-            InputError: the head looks in every direction.
+        Raises InputError: the head looks in every direction.
         """
         r = check_vectors("representations", representations, self.head.dimension)
         free = free_directions(self.head)
@@ -149,8 +148,7 @@ class SubspaceNoise:
 def free_directions(head: LinearHead) -> Float:
     """(d - rank, d) orthonormal directions along which no logit of the head changes.
 
-    Raises:
-        InputError: there is none.
+    Raises InputError: there is none.
     """
     _, size, right = np.linalg.svd(head.rows)
     rank = (

@@ -63,8 +63,7 @@ def linear_radii(head: Any, representations: ArrayLike) -> Radii:
         head: a linear head, see `as_head`.
         representations: (n, d).
 
-    Raises:
-        InputError: the head is not linear.
+    Raises InputError: the head is not linear.
 
     >>> linear_radii(([3.0, 4.0], -5.0), [[3.0, 4.0], [1.0, 0.0]]).radius
     array([4. , 0.4])

@@ -153,8 +153,7 @@ def noise_pool(
         seed: of all noise.
         clean_gallery: leave the gallery without noise.
 
-    Raises:
-        InputError: more draws than there are pairs of shifts.
+    Raises InputError: more draws than there are pairs of shifts.
     """
     check_at_least("draws", draws, 1)
     probes, users, d = len(sample.probes), sample.users, sample.gallery.shape[1]

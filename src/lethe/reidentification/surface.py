@@ -93,8 +93,7 @@ class Curve:
     def at(self, sigma: float, draws: int = 1) -> Level:
         """The level of (sigma, M).
 
-        Raises:
-            InputError: it was not measured.
+        Raises InputError: it was not measured.
         """
         wanted = _rounded(effective_sigma(sigma, draws))
         for level in self.levels:
@@ -162,8 +161,7 @@ def attack_curve(
         batch: a faster way to the same hits as `attack` (see `sweep.pooled_attack`).
         further: adds what other attackers find at a level, so that thresholds look at the worst.
 
-    Raises:
-        InputError: sigma < 0, no sigmas, or an attack that returns another shape.
+    Raises InputError: sigma < 0, no sigmas, or an attack that returns another shape.
     """
     if not len(sigmas) or not len(averaged):
         raise InputError("sigmas and averaged need one entry or more.")
@@ -214,8 +212,7 @@ def largest_sigma(
         most: where the search ends, > 0.
         closeness: relative error of the answer, > 0.
 
-    Returns:
-        A sigma at which the test was seen to hold, or None if it fails even without noise.
+    Returns: A sigma at which the test was seen to hold, or None if it fails even without noise.
     """
     check_between("most", most, 0, np.inf, open_low=True, open_high=True)
     check_between("closeness", closeness, 0, np.inf, open_low=True, open_high=True)

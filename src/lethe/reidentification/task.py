@@ -74,8 +74,7 @@ def drawn_utility(
         confidence: two-sided.
         seed: of the noise.
 
-    Raises:
-        InputError: labels that do not fit the head, or an argument outside its range.
+    Raises InputError: labels that do not fit the head, or an argument outside its range.
     """
     r = check_vectors("representations", representations)
     model = as_head(head, r.shape[1])

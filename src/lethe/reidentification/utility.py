@@ -158,12 +158,9 @@ def expected_auc(
         tolerance: largest error of the computation, in (0, 0.1); the limits are wider by it.
         confidence: two-sided.
 
-    Returns:
-        Value within `tolerance` of the formula, with an interval for other people (Obuchowski
+    Returns: Value within `tolerance` of the formula, with an interval for other people (Obuchowski
         1997), not for the noise, which is averaged exactly.
-
-    Raises:
-        InputError: labels other than 0 and 1 or of one kind, or shapes that do not fit.
+    Raises InputError: labels other than 0 and 1 or of one kind, or shapes that do not fit.
 
     >>> round(expected_auc([1.0, -1.0, 2.0, 0.0], [1, 0, 1, 0], 1.0).value, 4)
     0.8965

@@ -46,8 +46,7 @@ class Answer(Protocol):
             outputs: (1 + A, N, C) of the records as they are and then of their copies.
             kind: ``logits`` or ``probabilities``.
 
-        Returns:
-            (N, C) and their kind; the largest of a row, the first of equal ones, is the class
+        Returns: (N, C) and their kind; the largest of a row, the first of equal ones, is the class
             that the release answers. A row with NaN among its outputs is NaN.
         """
         ...
@@ -208,8 +207,7 @@ def vote_logits(labels: NDArray[np.integer], classes: int) -> Float:
     Args:
         labels: (1 + A, N) class codes, of the record first.
 
-    Returns:
-        (N, C) float64.
+    Returns: (N, C) float64.
 
     >>> vote_logits(np.array([[0], [0], [1]]), 2).round(3).tolist()
     [[0.916, 0.405]]
@@ -232,8 +230,7 @@ def tempered(log_p: Float, temperature: float) -> Float:
 def log_distributions(outputs: NDArray[np.floating], kind: str) -> Float:
     """(n, C) logarithms of the class probabilities, in double precision.
 
-    Raises:
-        InputError: a row of probabilities is no distribution; the message names the first.
+    Raises InputError: a row of probabilities is no distribution; the message names the first.
     """
     wide = np.asarray(outputs, np.float64)
     if kind == "logits":
@@ -275,11 +272,8 @@ def noisy_copies(
         count: A, copies of each record, >= 1; number a is a function of the seed and of a.
         scale, seed, kind, flip, shift, mirror: as in `LabelOnly`.
 
-    Returns:
-        (A, N, ...) float32, of the shape of the features after the first axis.
-
-    Raises:
-        InputError: a shape, number or kind breaks these rules.
+    Returns: (A, N, ...) float32, of the shape of the features after the first axis.
+    Raises InputError: a shape, number or kind breaks these rules.
     """
     check_choice("kind", kind, KINDS)
     check_at_least("count", count, 1)

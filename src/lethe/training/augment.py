@@ -52,8 +52,7 @@ class Augment:
             images: (n, ...) records of `shape`, flat or not.
             drawn: (n, 5) integers from `draw`, on the same device.
 
-        Returns:
-            New images of the same shape as given.
+        Returns: New images of the same shape as given.
         """
         import torch
 

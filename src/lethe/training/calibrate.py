@@ -68,8 +68,7 @@ def half_of_memory() -> int:
 def calibrate(trial: Trial) -> dict[str, Any]:
     """Time the ways to train the recipe's models on some of its rows.
 
-    Returns:
-        A `Layout` as plain values, with `seconds`, the time of a step and model of each way
+    Returns: A `Layout` as plain values, with `seconds`, the time of a step and model of each way
         that was tried, and `bytes`, an estimate of what a model of the stack takes.
     """
     torch.set_num_threads(1)

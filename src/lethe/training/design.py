@@ -30,8 +30,7 @@ def model_seed(seed: int, index: int) -> int:
 def check_models(models: int) -> int:
     """Return the number of models to train: at least 4, odd numbers rounded up.
 
-    Raises:
-        InputError: fewer than 4, below which leave-one-out has no IN and OUT model left.
+    Raises InputError: fewer than 4, below which leave-one-out has no IN and OUT model left.
     """
     check_at_least("models", models, MINIMUM_MODELS)
     return models + models % 2
@@ -55,8 +54,7 @@ def membership(
         groups: (N,) person of each record, any integers, at least 2 persons; None when each
             record is its own.
 
-    Returns:
-        (K, N) True where the record is IN.
+    Returns: (K, N) True where the record is IN.
 
     >>> membership(4, 6, seed=0).sum(axis=0).tolist()
     [2, 2, 2, 2, 2, 2]
@@ -124,11 +122,8 @@ def holdout(
         share: of each class, in (0, 1).
         groups: (N,) person of each record, any integers; None when each record is its own.
 
-    Returns:
-        (N,) True where the record is held out.
-
-    Raises:
-        InputError: fewer than 4 persons.
+    Returns: (N,) True where the record is held out.
+    Raises InputError: fewer than 4 persons.
     """
     if groups is not None:
         return _persons_held_out(labels, share, seed, groups)

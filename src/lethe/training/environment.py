@@ -120,8 +120,7 @@ INSTALLED = find_spec("numba") is not None
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compiled at its first call, kept on disk for the next process where that can be written.
 
-    Raises:
-        MissingExtra: numba is not installed.
+    Raises MissingExtra: numba is not installed.
     """
     numba = require("numba", "fast")
     try:

@@ -62,8 +62,7 @@ def _plain(value: Any) -> Any:
 def hash_value(value: Any, where: str = "value") -> str:
     """Hash a setting, array, function, class, module or any object by content.
 
-    Raises:
-        InputError: something has no stable content, such as an open file; the message names it.
+    Raises InputError: something has no stable content, such as an open file; the message names it.
     """
     try:
         return digest(_Walk().value(value, where))
@@ -553,8 +552,7 @@ def file_of(module: ModuleType | None) -> Path | None:
 def read_source(file: Path) -> bytes:
     """The text of a source file.
 
-    Raises:
-        InputError: it cannot be read.
+    Raises InputError: it cannot be read.
     """
     try:
         return file.read_bytes()

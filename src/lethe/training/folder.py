@@ -112,8 +112,7 @@ class RunFolder:
     def read_manifest(path: Path) -> dict[str, Any] | None:
         """The manifest of a run folder, or None without one.
 
-        Raises:
-            InputError: it cannot be read as a manifest.
+        Raises InputError: it cannot be read as a manifest.
         """
         file = path / "manifest.json"
         if not file.is_file():
@@ -235,8 +234,7 @@ class SettledRun(RunFolder):
     Args:
         path: the folder.
 
-    Raises:
-        InputError: no audit has begun there, or its manifest is corrupt.
+    Raises InputError: no audit has begun there, or its manifest is corrupt.
     """
 
     def __init__(self, path: Path) -> None:
@@ -252,8 +250,7 @@ class SettledRun(RunFolder):
     def settle(self, name: str, value: Any) -> Any:
         """What the audit has settled; nothing is settled from here.
 
-        Raises:
-            InputError: the audit has not come that far.
+        Raises InputError: the audit has not come that far.
         """
         if name not in self.manifest:
             raise InputError(
@@ -268,8 +265,7 @@ class SettledRun(RunFolder):
         Args:
             audit: content hash of what would be trained here.
 
-        Raises:
-            InputError: it is another one; the message names the versions that differ.
+        Raises InputError: it is another one; the message names the versions that differ.
         """
         if audit == self.audit:
             return

@@ -198,8 +198,7 @@ def train_models(work: Work, stops: Stops | None = None) -> Iterator[NDArray[np.
         (N, C) outputs of each model in evaluation mode, in order: logits, or (N, 1) predictions
         in the target's own units.
 
-    Raises:
-        InputError: the recipe refuses the treatment, or it has no stops to ask at.
+    Raises InputError: the recipe refuses the treatment, or it has no stops to ask at.
     """
     recipe, treatment = work.recipe, work.treatment
     assert isinstance(recipe, TorchRecipe)

@@ -69,8 +69,7 @@ def default_recipe(records: int, features: int, classes: int) -> TorchRecipe:
 def load_callable(reference: str) -> Callable[..., Any]:
     """The function behind ``file.py:name`` or ``package.module:name``.
 
-    Raises:
-        InputError: not of that form, no such file or module, or no such name in it.
+    Raises InputError: not of that form, no such file or module, or no such name in it.
     """
     place, _, name = reference.rpartition(":")
     if not place or not name:

@@ -532,8 +532,7 @@ Recipe = TorchRecipe | SklearnRecipe | CallableRecipe
 def check_treatment(recipe: Recipe, treatment: Treatment) -> None:
     """Refuse a treatment that the recipe cannot be given.
 
-    Raises:
-        InputError: with the reason that the recipe gives.
+    Raises InputError: with the reason that the recipe gives.
     """
     reason = recipe.refuses(treatment)
     if reason:

@@ -161,8 +161,7 @@ def chunk_jobs(
 def train_chunk(job: ChunkJob) -> int:
     """Train a chunk's models unless they are there; returns how many were trained.
 
-    Raises:
-        InputError: a model gave NaN; the message names model and record.
+    Raises InputError: a model gave NaN; the message names model and record.
     """
     if job.finished() is not None:
         return 0
@@ -438,11 +437,8 @@ def read_models(path: Path | str, signal: str = "logit") -> tuple[Shadows, Shado
     Args:
         path: a scores file, wide or long.
 
-    Returns:
-        The references, and the targets; None where every model is to be the target in turn.
-
-    Raises:
-        InputError: as `read_scores`.
+    Returns: The references, and the targets; None where every model is to be the target in turn.
+    Raises InputError: as `read_scores`.
     """
     table = read_scores(Path(path), signal)
     outside = np.asarray(~table.members.any(axis=0))

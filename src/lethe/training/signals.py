@@ -27,12 +27,9 @@ def signal_from_logits(
         logits: (n, C) unnormalised log-probabilities, C >= 2, any float type.
         labels: (n,) true class codes.
 
-    Returns:
-        (n,) float32, higher = the true label is more certain.
-
-    Raises:
-        InputError: a logit is NaN, or the true one and another are infinite alike; the message
-            names the first record.
+    Returns: (n,) float32, higher = the true label is more certain.
+    Raises InputError: a logit is NaN, or the true one and another are infinite alike; the message
+        names the first record.
 
     >>> signal_from_logits(np.array([[0.0, 0.0]]), np.array([1])).tolist()
     [0.0]
@@ -66,9 +63,8 @@ def signal_from_probabilities(
         probabilities: (n, C), rows sum to about 1.
         labels: (n,) true class codes.
 
-    Raises:
-        InputError: a value is NaN, or a row is no distribution; the message names the first
-            record.
+    Raises InputError: a value is NaN, or a row is no distribution; the message names the first
+        record.
     """
     wide = np.asarray(probabilities, dtype=np.float64)
     _check(wide, labels, "probabilities")
@@ -87,8 +83,7 @@ def check_distributions(probabilities: NDArray[np.floating]) -> None:
 
     NaN may stay.
 
-    Raises:
-        InputError: a row is none; the message names the first record.
+    Raises InputError: a row is none; the message names the first record.
     """
     far = np.abs(probabilities.sum(axis=1) - 1) > _ROUNDING
     odd = (probabilities < -_ROUNDING).any(axis=1) | far
@@ -108,8 +103,7 @@ def target_sd(targets: NDArray[np.float64], held: NDArray[np.bool_]) -> float:
         targets: (N,) true values.
         held: (N,) True where no model trains; if there are none, all records count.
 
-    Raises:
-        InputError: these targets are all the same.
+    Raises InputError: these targets are all the same.
     """
     seen = targets[held] if held.any() else targets
     variance = float(np.var(seen, dtype=np.float64))
@@ -136,12 +130,9 @@ def signal_from_predictions(
         targets: (N,) true values.
         sd: of the target, > 0; see `target_sd`.
 
-    Returns:
-        (N,) float32, at most 0, at least -1e15; 1 - phi² is what the record adds to a mean R².
-
-    Raises:
-        InputError: another shape, or a prediction is NaN or infinite; the message names the
-            first record.
+    Returns: (N,) float32, at most 0, at least -1e15; 1 - phi² is what the record adds to a mean R².
+    Raises InputError: another shape, or a prediction is NaN or infinite; the message names the
+        first record.
 
     >>> signal_from_predictions(np.array([[3.0]]), np.array([1.0]), 4.0).tolist()
     [-0.5]
@@ -225,8 +216,7 @@ def check_table(name: str, table: NDArray[Any], axes: tuple[str, ...]) -> None:
         name: of the table, for the message.
         axes: what its axes stand for, such as ``("models", "records")``.
 
-    Raises:
-        InputError: the message names the first place that is not finite.
+    Raises InputError: the message names the first place that is not finite.
     """
     if table.ndim != len(axes) or 0 in table.shape:
         raise InputError(

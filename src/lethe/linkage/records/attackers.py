@@ -106,12 +106,9 @@ def simulate(facts: Facts, targets: ArrayLike, adversary: Adversary, seed: int =
         adversary: how much is known, and how well.
         seed: target q draws from [seed, 72, person], so the others do not change its facts.
 
-    Returns:
-        `adversary.total` facts of each target, in random order.
-
-    Raises:
-        InputError: a target has too few facts, or values or times are asked for that the release
-            does not have.
+    Returns: `adversary.total` facts of each target, in random order.
+    Raises InputError: a target has too few facts, or values or times are asked for that the release
+        does not have.
     """
     who = np.asarray(targets, dtype=np.int64)
     _check_columns(facts, adversary)
@@ -289,15 +286,10 @@ def share_out(
         rate: share of people outside for whom some attacker may name a record, in (0, 1).
         confidence: of the intervals, in (0, 1).
 
-    Returns:
-        The threshold of each, or why there is none.
-
-    Guarantee:
-        The chance that any attacker names a record for a person who is not released is at most
-        `rate`, over the people looked for and one more (union bound over `calibrate`).
-
-    Assumes:
-        Whoever is looked for without being in the release is drawn as those people were.
+    Returns: The threshold of each, or why there is none.
+    Guarantee: The chance that any attacker names a record for a person who is not released is at
+        most `rate`, over the people looked for and one more (union bound over `calibrate`).
+    Assumes: Whoever is looked for without being in the release is drawn as those people were.
     """
     found: dict[str, Calibrated | Refusal] = {}
     for at, (name, links) in enumerate(absent.items()):
@@ -363,11 +355,8 @@ def calibrate(eccentricity: Float, rate: float = 0.01, confidence: float = 0.95)
         rate: share of false matches, in (0, 1).
         confidence: of the interval, in (0, 1).
 
-    Guarantee:
-        The chance of a false match, over the n people and one more, is at most `rate`.
-
-    Assumes:
-        Whoever is looked for without being in the release is drawn as the n people were.
+    Guarantee: The chance of a false match, over the n people and one more, is at most `rate`.
+    Assumes: Whoever is looked for without being in the release is drawn as the n people were.
 
     Raises:
         InputError: no eccentricities.

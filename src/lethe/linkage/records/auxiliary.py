@@ -111,8 +111,7 @@ def link_auxiliary(
             taken to be outside the release. None = not known.
         simulated: other attacks on the release, at whose side the limits of the known pairs hold.
 
-    Raises:
-        InputError: the tables share no item, or the truth names people that there are not.
+    Raises InputError: the tables share no item, or the truth names people that there are not.
     """
     settings = settings or RecordSettings()
     seed = settings.seed

@@ -70,8 +70,7 @@ class Value:
         Args:
             rng: makes the generator that it was made with, anew.
 
-        Raises:
-            NotMeasurable: too few facts to hold some out, or none is released without them.
+        Raises NotMeasurable: too few facts to hold some out, or none is released without them.
         """
         if self.use is None:
             value = utility_of(self.sheet, made, self.ratings, self.settings.queries)
@@ -210,8 +209,7 @@ def measure(
         words: what is done.
         aims: adversaries; the first also answers from the threshold of the audit on.
 
-    Raises:
-        NotMeasurable: nothing that can be attacked is left.
+    Raises NotMeasurable: nothing that can be attacked is left.
     """
     sure, blur = family_of(aims, settings), blur_of(sheet, made)
     facts, owner = released(made)
@@ -302,8 +300,7 @@ def _answers(
 def thresholds_of(absent: Mapping[str, Links], settings: RecordSettings) -> dict[str, float | None]:
     """By attacker, from where on it answers: the calibrated threshold, or that of the settings.
 
-    Raises:
-        NotMeasurable: too few people to set the threshold of any attacker.
+    Raises NotMeasurable: too few people to set the threshold of any attacker.
     """
     if settings.phi is not None:
         return dict.fromkeys(absent, settings.phi)

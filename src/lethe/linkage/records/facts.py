@@ -142,9 +142,8 @@ def index_facts(
         people: candidate records; by default the largest person and 1.
         items: by default the largest item and 1.
 
-    Raises:
-        InputError: no facts, other shapes, numbers out of range, a value or time that is missing,
-            or a person who has the same item twice.
+    Raises InputError: no facts, other shapes, numbers out of range, a value or time that is
+        missing, or a person who has the same item twice.
 
     >>> index_facts([0, 1, 1], [1, 1, 0]).support.tolist()
     [1, 2]
@@ -199,8 +198,7 @@ def facts_of(facts: Facts, people: ArrayLike) -> Known:
     Args:
         people: (Q,) different persons.
 
-    Raises:
-        InputError: a person twice or not in the release.
+    Raises InputError: a person twice or not in the release.
     """
     chosen = _chosen(facts, people)
     place = np.full(facts.people, -1)
@@ -219,11 +217,9 @@ def facts_of(facts: Facts, people: ArrayLike) -> Known:
 def without(facts: Facts, people: ArrayLike) -> tuple[Facts, Int]:
     """The release as if some people were not in it.
 
-    Returns:
-        The smaller release, whose items stay the same, and (kept,) the old number of each person.
-
-    Raises:
-        InputError: a person twice or not in the release, or nobody's facts are left.
+    Returns: The smaller release, whose items stay the same, and (kept,) the old number of each
+        person.
+    Raises InputError: a person twice or not in the release, or nobody's facts are left.
     """
     kept = np.ones(facts.people, bool)
     kept[_chosen(facts, people)] = False

@@ -106,8 +106,7 @@ def bits(links: Links, confidence: float = 0.95) -> Bits:
         links: made with the truth, for `Bits.missing`.
         confidence: of each interval, in (0, 1).
 
-    Raises:
-        NotMeasurable: fewer than 2 targets, or the rule "minimum", which gives no such answer.
+    Raises NotMeasurable: fewer than 2 targets, or the rule "minimum", which gives no such answer.
     """
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     if len(links.entropy) < 2 or np.isnan(links.entropy).any():
@@ -163,8 +162,7 @@ def facts_needed(
         true: (Q,) record of each target, all released.
         confidence: of each interval, in (0, 1).
 
-    Raises:
-        InputError: targets with different numbers of facts, or not released.
+    Raises InputError: targets with different numbers of facts, or not released.
     """
     check_known(facts, known)
     counts = np.diff(known.start)

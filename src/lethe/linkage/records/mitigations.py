@@ -31,8 +31,7 @@ class Sheet:
     def take(self, facts: NDArray[np.bool_]) -> Sheet:
         """Some facts.
 
-        Raises:
-            NotMeasurable: none is left.
+        Raises NotMeasurable: none is left.
         """
         if not facts.any():
             raise NotMeasurable("no fact is left.")
@@ -80,8 +79,7 @@ def as_it_is(sheet: Sheet) -> Coarsened:
 def coarser_times(sheet: Sheet, days: int) -> Coarsened:
     """Times known to `days` only, written as the middle of their span; 0 = no times.
 
-    Raises:
-        NotMeasurable: there are no times.
+    Raises NotMeasurable: there are no times.
     """
     check_at_least("days", days, 0)
     if sheet.time is None:
@@ -95,8 +93,7 @@ def coarser_times(sheet: Sheet, days: int) -> Coarsened:
 def two_values(sheet: Sheet) -> Coarsened:
     """Values at most the median, and above it: each written as the mean of its side.
 
-    Raises:
-        NotMeasurable: there are no values, or they are all equal.
+    Raises NotMeasurable: there are no values, or they are all equal.
     """
     if sheet.value is None:
         raise NotMeasurable("the release has no values.")
@@ -124,8 +121,7 @@ def without_popular(sheet: Sheet, share: float) -> Coarsened:
 
     Of equally popular ones those with the lowest numbers go.
 
-    Raises:
-        NotMeasurable: no other item is left.
+    Raises NotMeasurable: no other item is left.
     """
     check_between("share", share, 0, 1, open_low=True, open_high=True)
     held = np.bincount(sheet.item, minlength=sheet.items)
@@ -154,8 +150,7 @@ def some_people(sheet: Sheet, share: float, rng: np.random.Generator) -> Coarsen
 def noisy_times(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsened:
     """Each time is moved by a whole number of days, drawn alike from -days to days.
 
-    Raises:
-        NotMeasurable: there are no times.
+    Raises NotMeasurable: there are no times.
     """
     check_at_least("days", days, 1)
     if sheet.time is None:
@@ -172,8 +167,7 @@ def noisy_values(sheet: Sheet, steps: int, rng: np.random.Generator) -> Coarsene
     The scale is the different values, in order; who would leave it stays at its end, so that no
     released value tells that it was moved.
 
-    Raises:
-        NotMeasurable: there are no values, or they are all equal.
+    Raises NotMeasurable: there are no values, or they are all equal.
     """
     check_at_least("steps", steps, 1)
     if sheet.value is None:
@@ -206,8 +200,7 @@ def value_steps(sheet: Sheet) -> int:
 def new_pseudonyms(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsened:
     """A new pseudonym for everybody every `days` days, counted from the first time.
 
-    Raises:
-        NotMeasurable: there are no times, or they are all within one period.
+    Raises NotMeasurable: there are no times, or they are all within one period.
     """
     check_at_least("days", days, 1)
     if sheet.time is None:

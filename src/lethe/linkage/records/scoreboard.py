@@ -122,8 +122,7 @@ def link(
             with the target, where it can (see `scoreboard_numba.fits`); "auto" takes it where
             there is enough to do. Both name the same records.
 
-    Raises:
-        InputError: items or persons that the release does not have, or fewer than 2 records.
+    Raises InputError: items or persons that the release does not have, or fewer than 2 records.
     """
     check_known(facts, known)
     targets = np.full(len(known), NO_MATCH) if true is None else np.asarray(true)
@@ -212,8 +211,7 @@ def _standing(table: Float) -> tuple[Int, Float, Float, Float]:
 def check_known(facts: Facts, known: Known) -> None:
     """Refuse items that the release does not know, and a release of fewer than 2 records.
 
-    Raises:
-        InputError: with the way out.
+    Raises InputError: with the way out.
     """
     if facts.people < 2:
         raise InputError(f"a linkage needs at least 2 released records, got {facts.people}.")

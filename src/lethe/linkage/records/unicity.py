@@ -54,8 +54,7 @@ def unicity(
         time_within: largest difference of time, in steps, >= 0.
         confidence: of the interval (Clopper-Pearson), in (0, 1).
 
-    Raises:
-        InputError: no targets, or a target without a fact.
+    Raises InputError: no targets, or a target without a fact.
     """
     if not len(known) or (np.diff(known.start) < 1).any():
         raise InputError("unicity needs at least 1 target, and 1 known fact of each.")
@@ -137,8 +136,7 @@ def worst_case(
         limit: work for one person, in cells of person and item; at 0 only single items are tried.
         confidence: of each interval (Clopper-Pearson), in (0, 1).
 
-    Raises:
-        InputError: nobody, or a person without a fact.
+    Raises InputError: nobody, or a person without a fact.
 
     >>> from lethe.linkage.records.facts import index_facts
     >>> found = worst_case(index_facts([0, 0, 1, 1, 2, 2], [0, 1, 1, 2, 0, 2]), [0, 1, 2])

@@ -50,8 +50,7 @@ class Mixed:
     def places(self, option: str, names: Sequence[str]) -> list[int]:
         """Where the named columns are.
 
-        Raises:
-            InputError: none, one twice or an unknown one.
+        Raises InputError: none, one twice or an unknown one.
         """
         for name in names:
             check_column(option, name, self.names, "the table")
@@ -69,9 +68,8 @@ def mix(*tables: Mapping[str, NDArray[Any]], categories: Collection[str] = ()) -
         tables: columns (rows,) by name, as `lethe.data.columns.read_columns` gives them.
         categories: names of number columns whose values are names, such as codes of regions.
 
-    Raises:
-        InputError: no rows, other columns, or a column that is text in one table and numbers in
-            another.
+    Raises InputError: no rows, other columns, or a column that is text in one table and numbers in
+        another.
 
     >>> original, synthetic = mix({"a": np.array([3, 4])}, {"a": np.array([5.0, np.nan])})
     >>> original.columns[0].tolist()
@@ -143,11 +141,8 @@ def linkability(
         attacks: different target rows at most, of the original and of the control each.
         confidence: of the excess, in (0, 1).
 
-    Returns:
-        Rates and excess; the baseline is that of neighbours drawn by chance, in closed form.
-
-    Raises:
-        InputError: unknown columns, a column on both sides, or too few synthetic rows.
+    Returns: Rates and excess; the baseline is that of neighbours drawn by chance, in closed form.
+    Raises InputError: unknown columns, a column on both sides, or too few synthetic rows.
     """
     check_at_least("attacks", attacks, 1)
     halves = [synthetic.places("left", left), synthetic.places("right", right)]
@@ -206,9 +201,8 @@ def inference(
         attacks: different target rows at most, of the original and of the control each.
         confidence: of the excess, in (0, 1).
 
-    Returns:
-        Rates and excess; the baseline names one value for everybody: the most frequent category
-        or the median of the synthetic rows.
+    Returns: Rates and excess; the baseline names one value for everybody: the most frequent
+        category or the median of the synthetic rows.
 
     Raises:
         InputError: unknown columns, or the secret is among the known ones.
@@ -278,8 +272,7 @@ def nearest_rows(
         columns: places of the columns that count, at least one.
         k: neighbours, from 1 to the rows of `among`.
 
-    Raises:
-        InputError: k out of range.
+    Raises InputError: k out of range.
     """
     if not 1 <= k <= len(among):
         raise InputError(f"k={k} must be in 1..{len(among)}, the rows to choose from.")
@@ -380,16 +373,11 @@ def identical(
             more matches; synthetic rows that are alike count as one in the interval.
         confidence: of the excess, in (0, 1).
 
-    Returns:
-        Rates and excess; the baseline hands out each synthetic column by itself, in another
+    Returns: Rates and excess; the baseline hands out each synthetic column by itself, in another
         order.
-
-    Guarantee:
-        On synthetic rows that are independent of both, the excess is 0 in expectation; for
+    Guarantee: On synthetic rows that are independent of both, the excess is 0 in expectation; for
         original rows its limits are those of two exact shares.
-
-    Assumes:
-        original and control rows are drawn alike and independently.
+    Assumes: original and control rows are drawn alike and independently.
     """
     rng = np.random.default_rng([seed, 90])
     mixed = synthetic.take(np.arange(len(synthetic)))
@@ -448,12 +436,9 @@ def closest(
         attacks: pairs at most, of different rows.
         confidence: of the excess, in (0, 1).
 
-    Guarantee:
-        On synthetic rows that are independent of both, the excess is 0 in expectation, and its
-        interval is exact (conservative) for any number of rows and ties.
-
-    Assumes:
-        original and control rows are drawn alike and independently.
+    Guarantee: On synthetic rows that are independent of both, the excess is 0 in expectation, and
+        its interval is exact (conservative) for any number of rows and ties.
+    Assumes: original and control rows are drawn alike and independently.
     """
     check_at_least("attacks", attacks, 1)
     rng, columns = np.random.default_rng([seed, 89]), range(len(synthetic.names))
@@ -494,8 +479,7 @@ def distances(
         control: (m,) distances, at least 2.
         confidence: of each interval, in (0, 1).
 
-    Raises:
-        NotMeasurable: fewer than 2 on a side.
+    Raises NotMeasurable: fewer than 2 on a side.
     """
     if min(len(original), len(control)) < 2:
         raise NotMeasurable("a mean distance needs at least 2 rows on each side.")

@@ -63,8 +63,7 @@ def risk(main: Trials, control: Trials, baseline: Estimate, confidence: float = 
         control: against control rows, independent of the main attack's.
         confidence: of all intervals made here, in (0, 1).
 
-    Raises:
-        NotMeasurable: no attempts.
+    Raises NotMeasurable: no attempts.
 
     >>> attempts = [Trials(np.repeat([True, False], [k, 100 - k])) for k in (60, 20)]
     >>> print(risk(*attempts, rate_of(np.zeros(100), 0.95)).excess)
@@ -98,8 +97,7 @@ def rate_of(
         confidence: of the interval, in (0, 1).
         together: (Q,) the record that each attack hit, -1 = none; None = all independent.
 
-    Raises:
-        NotMeasurable: no attacks.
+    Raises NotMeasurable: no attacks.
 
     >>> print(rate_of([True, False, False, False], 0.95))
     0.25 [0.006309, 0.8059]

@@ -63,13 +63,10 @@ def singling_out(
         attacks: most statements; fewer are made where there are no more.
         confidence: of the excess, in (0, 1).
 
-    Guarantee:
-        On synthetic rows that are independent of the original and the control rows, the excess
-        is 0 in expectation for every number of control rows, and its interval holds 0 about as
-        often as the confidence says.
-
-    Assumes:
-        original and control rows are drawn alike; attacks that hit different rows are
+    Guarantee: On synthetic rows that are independent of the original and the control rows, the
+        excess is 0 in expectation for every number of control rows, and its interval holds 0 about
+        as often as the confidence says.
+    Assumes: original and control rows are drawn alike; attacks that hit different rows are
         independent.
 
     Raises:

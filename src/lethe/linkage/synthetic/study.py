@@ -76,8 +76,7 @@ def study_synthetic(
             all of them with the columns that are left or those of `SyntheticSettings.linked`.
         sensitive: column that is guessed; None leaves inference out.
 
-    Raises:
-        InputError: tables that do not fit each other, or unknown columns.
+    Raises InputError: tables that do not fit each other, or unknown columns.
     """
     inside, made, outside = mix(original, synthetic, control)
     inside.places("quasi", quasi)

@@ -86,8 +86,7 @@ def anonymity(
         ks: sizes for `below`, each at least 1.
         confidence: named in the estimates; every figure is counted in all rows, not estimated.
 
-    Raises:
-        InputError: no column, no rows or other lengths.
+    Raises InputError: no column, no rows or other lengths.
 
     >>> anonymity([np.array([0, 0, 1, 1, 1])]).k
     2
@@ -118,8 +117,7 @@ def diversity(classes: Classes, sensitive: Codes, *, distance: str = "equal") ->
     Args:
         sensitive: (rows,) codes; for distance="ordered" in the order of the values.
 
-    Raises:
-        InputError: another number of rows or an unknown distance.
+    Raises InputError: another number of rows or an unknown distance.
 
     >>> found = diversity(classes_of([np.array([0, 0, 1, 1])]), np.array([0, 0, 0, 1]))
     >>> found.distinct_l, found.alpha, found.t
@@ -152,8 +150,7 @@ def diversity(classes: Classes, sensitive: Codes, *, distance: str = "equal") ->
 def pairs_of(classes: Classes, sensitive: Codes) -> Pairs:
     """Count sensitive values within classes.
 
-    Raises:
-        InputError: another number of rows, or codes that are not whole numbers from 0.
+    Raises InputError: another number of rows, or codes that are not whole numbers from 0.
     """
     codes = whole_codes(sensitive)
     if codes.shape != classes.of_row.shape:
@@ -187,8 +184,7 @@ def journalist(classes: Classes, population: Int, *, confidence: float = 0.95) -
     Args:
         population: (C,) people of each class in the population, at least its released rows.
 
-    Raises:
-        InputError: a class with fewer people in the population than rows released.
+    Raises InputError: a class with fewer people in the population than rows released.
     """
     people = whole_codes(population)
     if people.shape != classes.size.shape or (people < classes.size).any():
@@ -278,8 +274,7 @@ def disclosure(
         ruled_out: the j, each at least 0: values other than the person's own that the adversary
             knows the person does not have, chosen for the worst.
 
-    Raises:
-        InputError: another number of rows or a negative j.
+    Raises InputError: another number of rows or a negative j.
 
     >>> from lethe.linkage.codes import classes_of
     >>> found = disclosure(classes_of([np.array([0, 0, 1, 1])]), np.array([0, 0, 0, 1]))

@@ -143,8 +143,7 @@ def context_of(table: Table, settings: TableSettings) -> Context:
 def measure_recoded(context: Context, plan: Plan) -> Measurement:
     """Everything is a share of the rows of the table, those that are not released included.
 
-    Raises:
-        NotMeasurable: the utility model has nothing to learn from.
+    Raises NotMeasurable: the utility model has nothing to learn from.
     """
     steps, kept = plan.steps, plan.released
     table, hierarchies, settings = context.table, context.hierarchies, context.settings

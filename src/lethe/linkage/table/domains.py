@@ -134,8 +134,7 @@ def domains_of(schema: Schema, bins: int = BINS) -> tuple[Domain, ...]:
         schema: whole numbers, numbers, dates and times need `bounds` or `values`; text `values`.
         bins: cells of a column with bounds, of equal width; fewer where it has fewer values.
 
-    Raises:
-        InputError: a column without a domain, or bounds beyond 64 bits.
+    Raises InputError: a column without a domain, or bounds beyond 64 bits.
 
     >>> schema = Schema.of({"age": {"type": "whole", "bounds": [0, 99]}})
     >>> [domain.cells for domain in domains_of(schema, bins=10)]  # and one for missing ages
@@ -184,8 +183,7 @@ def cast(column: TypedColumn | NDArray[Any], declared: Column) -> TypedColumn:
         column: (rows,) of any kind; masked cells are missing. A typed column stays as it is.
         declared: of the column.
 
-    Raises:
-        InputError: not one value a row.
+    Raises InputError: not one value a row.
 
     >>> cast(np.array([40.0, np.nan, 1.5]), Column("age", "whole")).present.tolist()
     [True, False, False]
@@ -363,8 +361,7 @@ def written(typed: TypedColumn, declared: Column) -> list[str]:
 def schema_of(columns: Mapping[str, NDArray[Any]]) -> Schema:
     """What arrays in memory look like, where no schema was given: `Schema.read_off` names it all.
 
-    Raises:
-        NotMeasurable: a column without any value, or of too many different texts.
+    Raises NotMeasurable: a column without any value, or of too many different texts.
     """
     return Schema(tuple(_guessed(name, column) for name, column in columns.items()))
 
@@ -403,8 +400,7 @@ def _guessed(name: str, column: NDArray[Any]) -> Column:
 def columns_of(schema: Schema, columns: Mapping[str, Any]) -> dict[str, TypedColumn]:
     """The columns of the schema, each cast to its type; others are left alone.
 
-    Raises:
-        InputError: a column of the schema is not there, or lengths differ.
+    Raises InputError: a column of the schema is not there, or lengths differ.
     """
     for name in schema:
         check_column("schema", name, columns, "the table")

@@ -86,11 +86,9 @@ def measure(cells: Sequence[Int], sizes: Sequence[int], rho: float) -> NoisyCoun
         sizes: cells of each column, fixed without a look at the rows.
         rho: that all may cost, above 0.
 
-    Guarantee:
-        rho-zCDP where one row is added or removed (`NoisyCounts.rho`, at most the one asked for).
-
-    Assumes:
-        `sizes` and the meaning of the cells do not depend on the rows. Noise comes from the
+    Guarantee: rho-zCDP where one row is added or removed (`NoisyCounts.rho`, at most the one asked
+        for).
+    Assumes: `sizes` and the meaning of the cells do not depend on the rows. Noise comes from the
         operating system, not from a seed: who knew the seed could take it off again.
 
     Raises:
@@ -277,14 +275,12 @@ def dp_rows(
         seed: of what is drawn from the model. The noise of the counts has none, so two runs
             differ, and both cost.
 
-    Guarantee:
-        (epsilon, delta)-differential privacy of the rows, their number, types and spelling where
-        one row is added or removed.
-
-    Assumes:
-        One row a person; `schema` and `bins` do not depend on the rows, see `DpRows.guarantee`. Of
-        arrays: another row does not change what a cell holds (a whole number beyond 2**53 is
-        rounded where a gap elsewhere makes its array one of floats; files have no such flaw).
+    Guarantee: (epsilon, delta)-differential privacy of the rows, their number, types and spelling
+        where one row is added or removed.
+    Assumes: One row a person; `schema` and `bins` do not depend on the rows, see
+        `DpRows.guarantee`. Of arrays: another row does not change what a cell holds (a whole number
+        beyond 2**53 is rounded where a gap elsewhere makes its array one of floats; files have no
+        such flaw).
 
     Raises:
         InputError: epsilon, delta or bins out of range, or a column without a domain.
@@ -322,8 +318,7 @@ def draw_cells(found: NoisyCounts, sizes: Sequence[int], seed: int = 0) -> list[
         found: the noisy counts; nothing else is looked at.
         sizes: cells of each column.
 
-    Returns:
-        (rows,) of each column, as many rows as the noisy counts tell.
+    Returns: (rows,) of each column, as many rows as the noisy counts tell.
     """
     from joblib.externals.loky import ProcessPoolExecutor
 
@@ -355,8 +350,7 @@ def _fitted(found: NoisyCounts, sizes: list[int], seed: int) -> list[Int]:
 def check_installed() -> None:
     """Refuse to start without the libraries.
 
-    Raises:
-        MissingExtra: opendp or mbi is missing.
+    Raises MissingExtra: opendp or mbi is missing.
     """
     require("opendp.prelude", "synthetic")
     if find_spec("mbi") is None:  # looked for, not imported: JAX stays out of this process

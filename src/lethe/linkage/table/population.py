@@ -64,8 +64,7 @@ def uniqueness(
         confidence: named in the estimates; every figure is counted in all rows.
         times: (rows,) how many equal rows each row stands for; None = one each.
 
-    Raises:
-        InputError: no columns or rows, other lengths, or more than 200,000 subsets.
+    Raises InputError: no columns or rows, other lengths, or more than 200,000 subsets.
 
     >>> found = uniqueness([np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])], most=2)
     >>> found.by_size[1][0].unique.value, found.by_size[2][0].unique.value
@@ -174,8 +173,7 @@ class PopulationTable:
             kept: (rows,) which rows are released.
             times: (rows,) how many equal rows each row stands for; None = one each.
 
-        Raises:
-            InputError: a released person is not in the population.
+        Raises InputError: a released person is not in the population.
         """
         released = [one.at(step)[kept] for one, step in zip(hierarchies, steps, strict=True)]
         people = [
@@ -222,8 +220,7 @@ def population_table(
 ) -> PopulationTable:
     """Number a population's values as those of the release.
 
-    Raises:
-        InputError: a column is missing there, or has another type.
+    Raises InputError: a column is missing there, or has another type.
     """
     everybody: Columns
     if isinstance(population, Grouped):
@@ -332,11 +329,10 @@ def population_uniqueness(
     the row stays unique from n to N people with chance
     prod_{i = n}^{N - 1} (theta + alpha + i - 1) / (theta + i).
 
-    Assumes:
-        The sample is drawn at random from the population, and class sizes follow Pitman's model
-        (Pitman 1995; Hoshino 2001). The interval is one for the share that is realised in the
-        population: error of the fit (delta method on the logit) and chance of the rows
-        themselves, share (1 - share) / unique rows. It does not cover a wrong model.
+    Assumes: The sample is drawn at random from the population, and class sizes follow Pitman's
+        model (Pitman 1995; Hoshino 2001). The interval is one for the share that is realised in the
+        population: error of the fit (delta method on the logit) and chance of the rows themselves,
+        share (1 - share) / unique rows. It does not cover a wrong model.
 
     Args:
         sizes: (C,) rows in each equivalence class of the sample, all at least 1.

@@ -89,9 +89,8 @@ def recode(
         suppress: largest share of rows that may be left out, in [0, 1).
         times: (rows,) how many equal rows each row stands for; None = one each.
 
-    Guarantee:
-        Every released row agrees in all quasi-identifiers with at least k - 1 others. That is no
-        proof of privacy: see `disclosure`.
+    Guarantee: Every released row agrees in all quasi-identifiers with at least k - 1 others. That
+        is no proof of privacy: see `disclosure`.
 
     Raises:
         InputError: no columns, or k or suppress out of range.

@@ -76,8 +76,7 @@ class TableStudy:
 def study_table(table: Table, settings: TableSettings) -> TableStudy:
     """Count classes, attack them, recode, and count again.
 
-    Raises:
-        InputError: columns that cannot be read, or a population without the table's people.
+    Raises InputError: columns that cannot be read, or a population without the table's people.
     """
     sure = settings.confidence
     context = context_of(table, settings)

@@ -41,11 +41,8 @@ def dp_name(epsilon: float) -> str:
 def measure_synthetic(context: Context, epsilon: float) -> tuple[Measurement, DpRows]:
     """Make synthetic rows and look how far they agree with the people of the table.
 
-    Returns:
-        The candidate, and the rows: these, and no others, are what was measured.
-
-    Guarantee:
-        Of the rows: see `dp_rows`. The measured numbers have none.
+    Returns: The candidate, and the rows: these, and no others, are what was measured.
+    Guarantee: Of the rows: see `dp_rows`. The measured numbers have none.
 
     Raises:
         InputError: domains that do not fit.
@@ -104,8 +101,7 @@ def agreement(
         mine: (rows,) cells of each quasi-identifier of the table.
         theirs: (synthetic rows,) the same of the synthetic rows.
 
-    Returns:
-        (rows,) and (synthetic rows,) class of each row, numbered alike; (classes,) rows of the
+    Returns: (rows,) and (synthetic rows,) class of each row, numbered alike; (classes,) rows of the
         table in each, and whether it has some and a synthetic row agrees with them.
 
     >>> agreement([np.array([0, 0, 1, 2])], [np.array([0, 3, 2])])[3].tolist()
@@ -142,8 +138,7 @@ def _some(
 def _inferred(own_class: Int, secret: Int, drawn: Int, released: Int) -> tuple[float, float]:
     """What the synthetic rows that agree with a person say of the secret, and whether it is right.
 
-    Returns:
-        Share of people of whom all agreeing rows say one secret, the right one; and the share
+    Returns: Share of people of whom all agreeing rows say one secret, the right one; and the share
         guessed right by the most frequent secret of the agreeing rows (of all rows where none
         agrees), equally frequent ones guessed by chance.
     """

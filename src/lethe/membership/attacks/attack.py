@@ -31,8 +31,7 @@ from lethe.training.signals import check_table as check_table
 def check_varies(name: str, table: NDArray[Any]) -> None:
     """Refuse a table whose entries are all the same: it tells no record from another.
 
-    Raises:
-        InputError: they are.
+    Raises InputError: they are.
     """
     first = table.flat[0]
     if bool((table == first).all()):
@@ -45,8 +44,7 @@ def check_varies(name: str, table: NDArray[Any]) -> None:
 def check_members(members: NDArray[np.bool_], shape: tuple[int, ...]) -> None:
     """Refuse a membership table of another shape, or one that is not true/false.
 
-    Raises:
-        InputError: with the shapes.
+    Raises InputError: with the shapes.
     """
     if members.shape != shape or members.dtype != np.bool_:
         raise InputError(
@@ -57,8 +55,7 @@ def check_members(members: NDArray[np.bool_], shape: tuple[int, ...]) -> None:
 def check_scored(score: NDArray[np.float64]) -> None:
     """Refuse scores of which none could be given.
 
-    Raises:
-        InputError: every entry is NaN.
+    Raises InputError: every entry is NaN.
     """
     if np.isnan(score).all():
         raise InputError(
@@ -70,8 +67,7 @@ def check_scored(score: NDArray[np.float64]) -> None:
 def check_groups(groups: NDArray[Any], models: int) -> None:
     """Refuse labels of groups that are not one for each model.
 
-    Raises:
-        InputError: with the shape.
+    Raises InputError: with the shape.
     """
     if groups.shape != (models,):
         raise InputError(
@@ -86,11 +82,8 @@ def folds(groups: NDArray[Any], most: int, seed: int) -> NDArray[np.intp]:
         groups: (K,) label of each target's group, such as its complementary pair.
         most: folds at most, >= 2; fewer where there are fewer groups.
 
-    Returns:
-        (K,) number of each target's fold, from 0.
-
-    Raises:
-        InputError: fewer than two groups, so that no other target is left to learn from.
+    Returns: (K,) number of each target's fold, from 0.
+    Raises InputError: fewer than two groups, so that no other target is left to learn from.
 
     >>> sorted(folds(np.array([0, 0, 2, 2]), 5, seed=1).tolist())
     [0, 0, 1, 1]

@@ -73,8 +73,7 @@ def bavaria_n(phi: Float, references: References) -> Float:
     Args:
         phi: (N,) the target's signals.
 
-    Returns:
-        (N,) higher = member.
+    Returns: (N,) higher = member.
     """
     found = []
     for side in (references.inside, references.outside):

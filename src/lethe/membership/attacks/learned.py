@@ -47,8 +47,7 @@ def evidence(known: Knowledge, probabilities: bool = True) -> tuple[Float, list[
         probabilities: whether signals are log-odds of the true label, so that the ratios of
             RMIA and BASE exist.
 
-    Returns:
-        (N, F) numbers, and for each of the F columns 1 where more of it speaks for membership
+    Returns: (N, F) numbers, and for each of the F columns 1 where more of it speaks for membership
         by itself, else 0.
     """
     inside, outside = known.inside, known.outside
@@ -79,8 +78,7 @@ def learn(cases: Float, member: NDArray[np.bool_], rising: list[int], seed: int)
         cases: (n, F) evidence on other targets; at most 100,000, drawn by `seed`, are used.
         member: (n,) whether the record was a member of that target.
 
-    Raises:
-        InputError: there are only members, or only non-members.
+    Raises InputError: there are only members, or only non-members.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -134,11 +132,8 @@ def learned_ratio(
         people: (N,) label of each record's person, or of the record itself.
         scored: (K, N) cells that count.
 
-    Returns:
-        (K, N) higher = member; NaN where not scored.
-
-    Raises:
-        InputError: fewer than two pairs of models, or two persons.
+    Returns: (K, N) higher = member; NaN where not scored.
+    Raises InputError: fewer than two pairs of models, or two persons.
     """
     # With few models all that others can teach is needed; with many a part of it is enough.
     most = _FOLDS[len(np.unique(pairs)) <= _FEW_PAIRS]

@@ -72,8 +72,7 @@ def lira_online(phi: Float, references: References, rule: str) -> Float:
         phi: (N,) the target's signals.
         rule: a variance rule, not ``auto``.
 
-    Returns:
-        (N,) higher = member.
+    Returns: (N,) higher = member.
     """
     v_in = side_variance(references.inside, rule)
     v_out = side_variance(references.outside, rule)
@@ -148,8 +147,7 @@ def lira_hierarchical(phi: Float, references: References) -> Float:
     Args:
         phi: (N,) the target's signals.
 
-    Returns:
-        (N,) higher = member; NaN where a side has no model.
+    Returns: (N,) higher = member; NaN where a side has no model.
     """
     score = np.full(len(phi), np.nan)
     known = (references.inside.count > 0) & (references.outside.count > 0)

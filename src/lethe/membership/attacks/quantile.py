@@ -53,8 +53,7 @@ class QuantileModel:
             features: (n, ...) of the records, as in the fit.
             phi: (n,) their signals under the attacked model.
 
-        Returns:
-            (n,) higher = member, comparable over records and models.
+        Returns: (n,) higher = member, comparable over records and models.
         """
         check_table("phi", phi, ("records",))
         mean, deviation = self.heads(_flat("features", features, len(phi)))
@@ -83,9 +82,8 @@ def fit_quantile(
         learner: ``boosting`` or ``net`` (needs torch).
         seed: of the folds, the components and the net.
 
-    Raises:
-        InputError: shapes differ, a number is not finite, fewer than 50 records, or all signals
-            are the same.
+    Raises InputError: shapes differ, a number is not finite, fewer than 50 records, or all signals
+        are the same.
     """
     check_choice("learner", learner, LEARNERS)
     check_table("phi_out", phi_out, ("records",))
@@ -135,12 +133,9 @@ def quantile_scores(
         seed: see `fit_quantile`; the target's number is added to it.
         population_members: (K, H) membership where known, to be refused if any is True.
 
-    Returns:
-        (K, N) higher = member; NaN in the rows of models that are not attacked.
-
-    Raises:
-        InputError: shapes differ, a number is not finite, a population point is a member, a
-            target is no model or stands twice, or what `fit_quantile` refuses.
+    Returns: (K, N) higher = member; NaN in the rows of models that are not attacked.
+    Raises InputError: shapes differ, a number is not finite, a population point is a member, a
+        target is no model or stands twice, or what `fit_quantile` refuses.
     """
     check_table("signals", signals, ("models", "records"))
     check_table("population", population, ("models", "population points"))
@@ -305,8 +300,7 @@ def fit_normal_net(
         signal: (n,) with a mean of about 0 and a deviation of about 1.
         seed: of the split, the first weights and the batches.
 
-    Returns:
-        A function of (m, D) inputs that gives (m,) means and (m,) deviations, in [0.02, 50].
+    Returns: A function of (m, D) inputs that gives (m,) means and (m,) deviations, in [0.02, 50].
     """
     torch = require("torch", "train")
     centre, spread = inputs.mean(axis=0), inputs.std(axis=0)

@@ -35,8 +35,7 @@ def choose_attacks(asked: Sequence[str], available: Available) -> tuple[str, ...
         asked: names; or ``auto`` for those of `AUTO`, ``all`` for all, each as far as they can
             be run here.
 
-    Raises:
-        InputError: an unknown name, or one that lacks something here.
+    Raises InputError: an unknown name, or one that lacks something here.
     """
     able = [name for name in ATTACKS if ATTACKS[name].lacks(available) is None]
     if list(asked) == ["all"]:
@@ -50,8 +49,7 @@ def choose_attacks(asked: Sequence[str], available: Available) -> tuple[str, ...
 def check_attacks(names: Iterable[str], available: Available) -> None:
     """Refuse unknown attacks and those that lack something here.
 
-    Raises:
-        InputError: naming the attack and what it lacks.
+    Raises InputError: naming the attack and what it lacks.
     """
     for name in names:
         check_choice("attack", name, ATTACKS)

@@ -47,8 +47,7 @@ def log_ratio(phi: Float, p_in: Float, p_out: Float) -> Float:
         p_in: (N,) mean probability of the true label over reference models that trained on it.
         p_out: (N,) the same over those that did not.
 
-    Returns:
-        (N,) higher = member.
+    Returns: (N,) higher = member.
     """
     return _against(phi, (p_in + p_out) / 2)
 
@@ -63,8 +62,7 @@ def log_ratio_offline(phi: Float, p_out: Float, a: float = 1.0) -> Float:
         p_out: (N,) mean probability of the true label over models that did not train on it.
         a: in [0, 1], how near the mean IN is taken to be to the mean OUT.
 
-    Returns:
-        (N,) higher = member.
+    Returns: (N,) higher = member.
     """
     return _against(phi, ((1 + a) * p_out + 1 - a) / 2)
 
@@ -85,8 +83,7 @@ def place(ratio: Float, points: Float, gamma: float = 1.0) -> Float:
         points: (H,) log p(z)/P(z).
         gamma: > 0.
 
-    Returns:
-        (N,) higher = member.
+    Returns: (N,) higher = member.
     """
     ordered = np.sort(points)
     asked = ratio - np.log(gamma)
@@ -125,8 +122,7 @@ def own_quantile(phi: Float, signals: NDArray[np.floating], members: NDArray[np.
         signals: (R, N) of the reference models.
         members: (R, N) their membership.
 
-    Returns:
-        (N,) in [0, 1], higher = member; NaN where every reference model trained on the record.
+    Returns: (N,) in [0, 1], higher = member; NaN where every reference model trained on the record.
     """
     outside = ~members
     below = ((signals < phi) & outside).sum(axis=0) + ((signals <= phi) & outside).sum(axis=0)
@@ -144,8 +140,7 @@ def attack_r(signals: NDArray[np.floating], members: NDArray[np.bool_], seed: in
         signals: (K, N) phi, finite.
         members: (K, N) true membership.
 
-    Returns:
-        (K, N) in [0, 1], higher = member; NaN where no OUT model, or no IN model, is left.
+    Returns: (K, N) in [0, 1], higher = member; NaN where no OUT model, or no IN model, is left.
     """
     check_signals(signals, members)
     design = Design.of(members, seed)

@@ -32,12 +32,9 @@ def gap_scores(correct: NDArray[np.bool_]) -> Float:
     Args:
         correct: (K, N) bool, True where the model labels the record rightly.
 
-    Returns:
-        (K, N) 1 or 0, higher = member. Nearly all cells are tied; the ROC takes ties exactly and
-        reaches only FPRs from the error rate on.
-
-    Raises:
-        InputError: not a bool table, or every label is right or every one wrong.
+    Returns: (K, N) 1 or 0, higher = member. Nearly all cells are tied; the ROC takes ties exactly
+        and reaches only FPRs from the error rate on.
+    Raises InputError: not a bool table, or every label is right or every one wrong.
 
     >>> gap_scores(np.array([[True, False]])).tolist()
     [[1.0, 0.0]]
@@ -54,12 +51,9 @@ def robustness_scores(right: NDArray[np.bool_]) -> Float:
     Args:
         right: (K, N, A) bool, True where the model gives the copy the record's true label.
 
-    Returns:
-        (K, N) in [0, 1], multiples of 1/A, higher = member. Ties stay ties: to break them by
+    Returns: (K, N) in [0, 1], multiples of 1/A, higher = member. Ties stay ties: to break them by
         chance would add nothing but noise, and the ROC takes them exactly.
-
-    Raises:
-        InputError: not a bool table of three axes, or all entries are the same.
+    Raises InputError: not a bool table of three axes, or all entries are the same.
 
     >>> robustness_scores(np.array([[[True, True, False, True], [False] * 4]])).tolist()
     [[0.75, 0.0]]
@@ -80,12 +74,9 @@ def calibrated_robustness_scores(
         right: (K, N, A) bool, see `robustness_scores`.
         members: (K, N) true membership; of the target it is never used.
 
-    Returns:
-        (K, N) in [-1, 1], higher = member; NaN where no reference model is left on a side, as in
-        all attacks that ask reference models, so that they are compared on the same cells.
-
-    Raises:
-        InputError: as `robustness_scores`, or `members` of another shape, or too few models.
+    Returns: (K, N) in [-1, 1], higher = member; NaN where no reference model is left on a side, as
+        in all attacks that ask reference models, so that they are compared on the same cells.
+    Raises InputError: as `robustness_scores`, or `members` of another shape, or too few models.
     """
     robust = robustness_scores(right)
     check_members(members, robust.shape)

@@ -210,8 +210,7 @@ class Tape:
     Args:
         module: the model; the parameters with `requires_grad` are the trained ones.
 
-    Raises:
-        NotCovered: a layer with trained parameters has no rule.
+    Raises NotCovered: a layer with trained parameters has no rule.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -247,8 +246,7 @@ class Tape:
 
         An embedding that is looked up once for all examples (positions) is repeated for each.
 
-        Raises:
-            NotCovered: calls that the rules do not describe.
+        Raises NotCovered: calls that the rules do not describe.
         """
         leads: list[list[tuple[Layer, int]]] = []
         for count in (2, 3):
@@ -332,8 +330,7 @@ class Tape:
     ) -> tuple[dict[str, Tensor], Tensor]:
         """Sum over examples of factor times gradient by parameter name, and the norms (B,).
 
-        Raises:
-            NotCovered: this pass was not what `fit` saw.
+        Raises NotCovered: this pass was not what `fit` saw.
         """
         losses, calls = self.record(loss, batch, copies=copies)
         lines = losses.shape[0]

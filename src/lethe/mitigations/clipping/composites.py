@@ -196,8 +196,7 @@ def attend(
         attn_mask: (L, S) or (B heads, L, S), True or added.
         is_causal: a hint, which needs `attn_mask` and adds nothing to it.
 
-    Returns:
-        Output and weights, or why this call is not covered.
+    Returns: Output and weights, or why this call is not covered.
     """
     module: Any = notes.module
     if query.ndim != 3 or query.is_nested:
@@ -277,8 +276,7 @@ def recur(notes: Notes, input: Tensor, hx: Any = None) -> tuple[Tensor, Any] | s
         input: (B, T, I), or (T, B, I) where the layer is not `batch_first`.
         hx: first states (layers x directions, B, H), for an LSTM two of them; zeros by default.
 
-    Returns:
-        Outputs and last states, or why this call is not covered.
+    Returns: Outputs and last states, or why this call is not covered.
     """
     module: Any = notes.module
     if not isinstance(input, Tensor):
@@ -385,8 +383,7 @@ Composite = Callable[..., Any]
 def composite_for(module: nn.Module) -> Composite | str | None:
     """The recorded forward of a layer that is built of several products.
 
-    Returns:
-        A function of (notes, *arguments of the layer's forward), why there is none, or None
+    Returns: A function of (notes, *arguments of the layer's forward), why there is none, or None
         where the layer is no such layer.
     """
     kind = type(module)

@@ -82,18 +82,11 @@ class ClippingPlan:
             weights: (B,) w_j >= 0, multiplied after clipping; 1 by default.
             copies: consecutive rows that belong to one example, >= 1.
 
-        Returns:
-            The sum by parameter name (as in `named_parameters`), and norms (B,).
-
-        Raises:
-            InputError: a bad clip, weights or number of copies, a gradient that is not finite,
-                or a model whose mode or trained parameters are no longer those of the plan.
-
-        Guarantee:
-            Adding or removing example j changes the sum by at most w_j C, up to rounding.
-
-        Assumes:
-            One example does not reach the loss of another one; `plan_clipping` tested this on
+        Returns: The sum by parameter name (as in `named_parameters`), and norms (B,).
+        Raises InputError: a bad clip, weights or number of copies, a gradient that is not finite,
+            or a model whose mode or trained parameters are no longer those of the plan.
+        Guarantee: Adding or removing example j changes the sum by at most w_j C, up to rounding.
+        Assumes: One example does not reach the loss of another one; `plan_clipping` tested this on
             its example batch. Weights do not depend on the other records.
         """
         check_between("clip", clip, 0, float("inf"), open_low=True, open_high=True)
@@ -203,11 +196,8 @@ def clipped_sum_in_parts(
     Noise is added once, to the whole sum: the parts are one release, not several. `part_size`
     counts examples, not rows.
 
-    Raises:
-        InputError: as `clipped_sum`, or a part size below 1.
-
-    Guarantee:
-        That of `clipped_sum`: every example lies in one part.
+    Raises InputError: as `clipped_sum`, or a part size below 1.
+    Guarantee: That of `clipped_sum`: every example lies in one part.
     """
     check_at_least("part_size", part_size, 1)
     count = _examples(batch, copies)

@@ -89,8 +89,7 @@ def leaking_layer(module: nn.Module, loss: Loss, batch: Any) -> str | None:
     The name is ``the loss function`` where no layer is at fault; the batch needs two examples that
     differ.
 
-    Raises:
-        InputError: the losses are not (B,) or not finite.
+    Raises InputError: the losses are not (B,) or not finite.
     """
     count = size(batch)
     different = distinct(batch)
@@ -204,8 +203,7 @@ def clip_factors(clip: float, weights: Tensor | None = None) -> Factors:
         clip: C > 0.
         weights: (B,) w_j, applied after clipping; 1 by default.
 
-    Raises:
-        InputError: (when called) a gradient norm is not finite.
+    Raises InputError: (when called) a gradient norm is not finite.
     """
     place = 0
 
@@ -261,8 +259,7 @@ def measure(
         batch: at least 2 examples.
         mode, tolerance: for the record.
 
-    Raises:
-        InputError: no trained parameter changes the loss.
+    Raises InputError: no trained parameter changes the loss.
     """
     count = size(batch)
     _, norms = looped(module, loss, batch, clip_factors(1.0))

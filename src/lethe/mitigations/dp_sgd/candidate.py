@@ -171,8 +171,7 @@ def private_training(
         optimizer, learning_rate: where neither is given, Adam at 0.01; else the recipe's for the
             one that lacks.
 
-    Raises:
-        InputError: delta not given, or a value outside its range.
+    Raises InputError: delta not given, or a value outside its range.
 
     >>> private_training(TorchRecipe(make_module=lambda: None), 8.0, 1e-5).batch_size
     128
@@ -319,8 +318,7 @@ class IndividualPrivacy:
         Args:
             pool: (N,) records that can be members.
 
-        Raises:
-            InputError: weights of another length than the pool.
+        Raises InputError: weights of another length than the pool.
         """
         records = int(pool.sum())
         own = np.ones(records)
@@ -348,8 +346,7 @@ def epsilon_histogram(epsilons: NDArray[np.float64], bins: int = 20) -> dict[str
         epsilons: (n,) >= 0, n >= 1.
         bins: >= 1, of equal width from 0 to the largest.
 
-    Returns:
-        ``edges`` (bins + 1), ``counts`` (bins), ``median``, ``min``, ``max`` and ``n``.
+    Returns: ``edges`` (bins + 1), ``counts`` (bins), ``median``, ``min``, ``max`` and ``n``.
 
     >>> epsilon_histogram(np.array([0.0, 1.0, 4.0, 4.0]), bins=2)["counts"]
     [2, 2]

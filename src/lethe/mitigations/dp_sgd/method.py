@@ -59,9 +59,8 @@ def clipped_sum_of(network: Network, recipe: TorchRecipe, x: Tensor, truth: Tens
         network: of `Chain` or `Alone`.
         x, truth: (N, ...) records, for the self-check of a model that is no chain of known layers.
 
-    Raises:
-        InputError: the model mixes records, or no way keeps the clipping bound; see
-            `plan_clipping`.
+    Raises InputError: the model mixes records, or no way keeps the clipping bound; see
+        `plan_clipping`.
     """
     if isinstance(network, Chain):
         return Stacked(network, recipe)
@@ -162,8 +161,7 @@ def padded(
         first: where the part begins.
         most: rows of the part at most.
 
-    Returns:
-        (K, B) record numbers, 0 where padded, and how many of the B are each model's own.
+    Returns: (K, B) record numbers, 0 where padded, and how many of the B are each model's own.
 
     >>> padded([np.array([7, 8, 9]), np.array([5])], 1, 64)
     (array([[8, 9],
@@ -194,11 +192,9 @@ class DpSgd:
         microbatch: rows of one model that are worked on at once; a batch is summed in such parts.
             It decides which dropout masks are drawn, and nothing else.
 
-    Guarantee:
-        That of `lethe.evidence.dp_statement` for Poisson sampling with this noise, rate and steps.
-
-    Assumes:
-        Weights, if any, are at most 1 and were fixed without the private data.
+    Guarantee: That of `lethe.evidence.dp_statement` for Poisson sampling with this noise, rate and
+        steps.
+    Assumes: Weights, if any, are at most 1 and were fixed without the private data.
     """
 
     noise_multiplier: float
@@ -253,10 +249,9 @@ class DpSgd:
     def train(self, work: Work) -> Iterator[NDArray[np.float32]]:
         """See `Method`.
 
-        Raises:
-            InputError: a recipe that `refuses` names, a treatment with noise or epochs of its own,
-                a regression without held-out records, or a model whose clipping bound fails its
-                self-check.
+        Raises InputError: a recipe that `refuses` names, a treatment with noise or epochs of its
+            own, a regression without held-out records, or a model whose clipping bound fails its
+            self-check.
         """
         reason = self.refuses(work.recipe)
         if reason is not None:
@@ -417,12 +412,9 @@ def scaled_by_held_out(
             constants.
         pool: (N,) True where a record can be a member; the others are held out.
 
-    Returns:
-        (N, D) float32. A column that does not vary among the held-out records is 0; columns that
-        were not standardised, such as one-hot codes, stay as they are.
-
-    Raises:
-        InputError: standardised columns and fewer than two held-out records.
+    Returns: (N, D) float32. A column that does not vary among the held-out records is 0; columns
+        that were not standardised, such as one-hot codes, stay as they are.
+    Raises InputError: standardised columns and fewer than two held-out records.
 
     >>> column = np.array([[-(2**0.5)], [2**0.5], [0.0], [0.0]])
     >>> scaled_by_held_out(column, np.array([False, True, False, True])).round(3).ravel()

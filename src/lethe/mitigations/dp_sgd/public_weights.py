@@ -53,20 +53,13 @@ def public_weights(
         models: trained on held-out records, even, at least 4.
         alpha, beta: of the weights, see `exponential_weights`.
 
-    Returns:
-        (N,) weights in [0, 1], lower = more exposed.
-
-    Guarantee:
-        A record that joins or leaves the pool changes no weight but its own, beyond the last
+    Returns: (N,) weights in [0, 1], lower = more exposed.
+    Guarantee: A record that joins or leaves the pool changes no weight but its own, beyond the last
         digits of inputs that it had a part in scaling.
-
-    Assumes:
-        The held-out records are public, or belong to nobody who is to be protected. Models of few
-        records differ from those of many, so that the weights are a guess at who is exposed: the
-        proof does not rest on it, the benefit does.
-
-    Raises:
-        InputError: fewer than 20 held-out records, or a setting outside its range.
+    Assumes: The held-out records are public, or belong to nobody who is to be protected. Models of
+        few records differ from those of many, so that the weights are a guess at who is exposed:
+        the proof does not rest on it, the benefit does.
+    Raises InputError: fewer than 20 held-out records, or a setting outside its range.
     """
     held = np.flatnonzero(~pool)
     if len(held) < LEAST_HELD_OUT:
@@ -106,8 +99,7 @@ def scaled_weights(
         held: (N,) True for the held-out records, which alone set the scale.
         alpha, beta: of the weights.
 
-    Returns:
-        (N,) weights in [0, 1].
+    Returns: (N,) weights in [0, 1].
 
     >>> scaled_weights(np.array([5.0, 6.0, 7.0]), np.array([1, 1, 1], bool), 2, 2).round(2).tolist()
     [1.0, 0.20000000298023224, 0.029999999329447746]
@@ -129,8 +121,7 @@ def t_scores(signals: Float, members: NDArray[np.bool_]) -> Float:
         signals: (K, n) higher = better known.
         members: (K, n) True where the record is IN, at least two models on each side.
 
-    Returns:
-        (n,) t, higher = more exposed; 0 where signals do not vary.
+    Returns: (n,) t, higher = more exposed; 0 where signals do not vary.
 
     >>> t_scores(np.array([[3.0], [1.0], [0.0], [0.0]]), np.array([[1], [1], [0], [0]], bool))
     array([1.41421356])
@@ -151,8 +142,7 @@ def predicted(known: Float, values: Float, asked: Float, neighbours: int | None 
         asked: (m,) positions.
         neighbours: how many are averaged, >= 1; a tenth of n, but at least 5, by default.
 
-    Returns:
-        (m,) predictions, each from its position and the known points alone.
+    Returns: (m,) predictions, each from its position and the known points alone.
 
     >>> predicted(np.array([0.0, 1.0, 9.0]), np.array([2.0, 4.0, 8.0]), np.array([0.4, 8.0]), 2)
     array([3., 6.])

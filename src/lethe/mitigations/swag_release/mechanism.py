@@ -134,7 +134,6 @@ def swag_ppm(
     """The six steps of the SWAG pseudo-posterior mechanism (Chew et al. 2025, arXiv 2503.21528).
 
     Guarantee: asymptotic, an estimate on the observed records and on few draws; never a proof.
-
     Assumes: a draw from SWAG is like one from the exact weighted posterior, which nobody knows.
 
     Args:

@@ -154,8 +154,7 @@ class Trained:
         forward: how to call the model on a batch where batch statistics are recomputed.
         momentum, weight_decay, batch_size, batch_norm: see `ReleaseSettings`.
 
-    Raises:
-        InputError: nothing to train, or batch normalisation that was not allowed.
+    Raises InputError: nothing to train, or batch normalisation that was not allowed.
     """
 
     def __init__(

@@ -55,8 +55,7 @@ class Aggregate(ABC):
     def bound(self, schema: Schema) -> Self:
         """The same with literals as the columns' types have them.
 
-        Raises:
-            InputError: a column or a literal of the wrong type, bounds that no lattice fits.
+        Raises InputError: a column or a literal of the wrong type, bounds that no lattice fits.
         """
         for name in self.columns:
             check_numeric(schema[name])
@@ -68,8 +67,7 @@ class Aggregate(ABC):
     def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
         """How it is put to DuckDB in the groups of `keys`; reads no row.
 
-        Raises:
-            InputError: bounds for which no lattice is fine enough.
+        Raises InputError: bounds for which no lattice is fine enough.
         """
 
     @abstractmethod
@@ -144,8 +142,7 @@ def over_groups(answers: Sequence[Answer], keys: Names, spend: Spend, whose: Nei
         answers: one a group, each of `spend.in_groups(whose.relation)`.
         keys: of the groups, public: listed beforehand or found by `noisy_keys`.
 
-    Raises:
-        InputError: an answer that cost more than a group may.
+    Raises InputError: an answer that cost more than a group may.
     """
     if len(answers) != len(keys):
         raise InputError(f"{len(answers)} answers for {len(keys)} groups: give one to each.")

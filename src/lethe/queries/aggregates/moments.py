@@ -190,9 +190,8 @@ def noisy_mean(
             replace-one, one row a person and no filter. Sensitivity is then (high - low)/rows.
         confidence: of the error interval, in [0.5, 1).
 
-    Returns:
-        A value within the bounds; the interval covers the noise exactly (the set of means that the
-        two noisy sums do not contradict, Fieller 1954), and never leaves the bounds.
+    Returns: A value within the bounds; the interval covers the noise exactly (the set of means that
+        the two noisy sums do not contradict, Fieller 1954), and never leaves the bounds.
     """
     whose = whose or Neighbours()
     check_between("confidence", confidence, 0.5, 1, open_high=True)

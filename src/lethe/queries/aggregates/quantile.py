@@ -135,12 +135,9 @@ def noisy_quantile(
         spend: epsilon, rho or mu.
         confidence: of the statement about ranks in the notes.
 
-    Returns:
-        An answer without an interval, as its width would be read off the data; the notes say how
-        many rows lie between it and the quantile at most.
-
-    Guarantee:
-        As of `lethe.queries.mechanisms.choosing.exponential`.
+    Returns: An answer without an interval, as its width would be read off the data; the notes say
+        how many rows lie between it and the quantile at most.
+    Guarantee: As of `lethe.queries.mechanisms.choosing.exponential`.
     """
     whose = whose or Neighbours()
     if len(cells) != lattice.width + 1:
@@ -176,8 +173,7 @@ def noisy_quantile(
 def exact_share(alpha: float | Fraction) -> tuple[int, int]:
     """Numerator and denominator of a share, exactly as it was asked for.
 
-    Raises:
-        InputError: outside [0.001, 0.999], or no fraction with a denominator up to 1000.
+    Raises InputError: outside [0.001, 0.999], or no fraction with a denominator up to 1000.
 
     >>> exact_share(0.25), exact_share(1 / 3)
     ((1, 4), (1, 3))

@@ -136,8 +136,7 @@ def noisy_regression(
         names: of each variable.
         confidence: of each coefficient's interval by itself.
 
-    Returns:
-        One answer a coefficient, ``key={"coefficient": name}``, the intercept first. Intervals
+    Returns: One answer a coefficient, ``key={"coefficient": name}``, the intercept first. Intervals
         are of first order in the noise and do not cover what sampling and clamping did; they are
         None where the noise hides whether the covariates vary.
     """

@@ -77,8 +77,7 @@ class Accounts:
     def from_text(text: str) -> Accounts:
         """Read back what `to_text` gave.
 
-        Raises:
-            Damaged: it is something else.
+        Raises Damaged: it is something else.
         """
         try:
             found = json.loads(text)
@@ -148,8 +147,7 @@ def sealed(entry: Entry) -> Entry:
 def guarantee_json(guarantee: Guarantee) -> Json:
     """A guarantee as plain values for the body of a "spend".
 
-    Raises:
-        InputError: a parameter is no finite number.
+    Raises InputError: a parameter is no finite number.
     """
     for name, value in guarantee.parameters.items():
         if not math.isfinite(value):
@@ -219,8 +217,7 @@ def after_answer(before: Accounts, own: Account) -> Accounts:
 def trusted(entry: Entry | None, what: str) -> Entry:
     """Return the entry if it is there and fits its own hash.
 
-    Raises:
-        Damaged: it does not.
+    Raises Damaged: it does not.
     """
     if entry is None or not fits_hash(entry):
         why = "is missing" if entry is None else "does not fit its hash"

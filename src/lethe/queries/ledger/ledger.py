@@ -91,8 +91,7 @@ class Ledger:
             queries: most queries an analyst.
             schema: as declared, JSON; empty for none.
 
-        Raises:
-            InputError: a value breaks a rule, or the data set is there already.
+        Raises InputError: a value breaks a rule, or the data set is there already.
         """
         _check_text("dataset", dataset, LONGEST_NAME)
         check_limit("budget", budget, budget.rule)
@@ -137,8 +136,7 @@ class Ledger:
 
         The first grant of a data set that was open to anybody closes it to all others.
 
-        Raises:
-            InputError: a value breaks a rule.
+        Raises InputError: a value breaks a rule.
         """
         _check_text("analyst", analyst, LONGEST_NAME)
         check_queries(queries)
@@ -153,8 +151,7 @@ class Ledger:
     def raise_budget(self, dataset: str, budget: Charge, *, reason: str) -> None:
         """Raise what may be spent in all: an entry of its own, shown wherever the budget is.
 
-        Raises:
-            InputError: not above the present budget, another rule, or no reason.
+        Raises InputError: not above the present budget, another rule, or no reason.
         """
         _check_text("reason", reason, LONGEST_REASON)
         with self._writing(dataset) as rows:
@@ -220,8 +217,7 @@ class Ledger:
     def answered(self, receipt: Receipt, answer: str) -> None:
         """Store the noisy answer of a query that was paid for; once.
 
-        Raises:
-            InputError: no such entry, answered already, or not JSON.
+        Raises InputError: no such entry, answered already, or not JSON.
         """
         _check_json("the answer", answer)
         dataset, number = receipt.dataset, receipt.number
@@ -257,8 +253,7 @@ class Ledger:
     def balance(self, dataset: str, analyst: str) -> chain.Account:
         """What this analyst may know.
 
-        Raises:
-            UnknownAnalyst: no grant, and none asks without one.
+        Raises UnknownAnalyst: no grant, and none asks without one.
         """
         with self._reading() as rows:
             _, now = rows.last(dataset)
@@ -267,8 +262,7 @@ class Ledger:
     def check(self) -> None:
         """Refuse a ledger that was cut or put back, as far as that can be told; cheap.
 
-        Raises:
-            Damaged: the file beside it or the anchor says so, or is missing.
+        Raises Damaged: the file beside it or the anchor says so, or is missing.
         """
         if wrong := self._store.rollback():
             raise Damaged(words.refused(wrong))
@@ -280,11 +274,8 @@ class Ledger:
         """Go on with a ledger that `check` refuses: an entry in every chain, shown wherever the
         budgets are, says what was wrong and why that is accepted. An anchor is written anew.
 
-        Returns:
-            What was wrong.
-
-        Raises:
-            InputError: nothing is wrong, or no reason.
+        Returns: What was wrong.
+        Raises InputError: nothing is wrong, or no reason.
         """
         _check_text("reason", reason, LONGEST_REASON)
         found = [self._store.rollback()]
@@ -310,8 +301,7 @@ class Ledger:
     def write_anchor(self, path: Path) -> None:
         """Keep the heads of all data sets elsewhere; see `lethe.queries.ledger.verify`.
 
-        Raises:
-            Damaged: there is an anchor, and this ledger is not the one it was taken from.
+        Raises Damaged: there is an anchor, and this ledger is not the one it was taken from.
         """
         there = Anchor(path)
         with self._reading() as rows:
@@ -327,8 +317,7 @@ class Ledger:
     def only_dataset(self) -> str:
         """The name of the only data set.
 
-        Raises:
-            InputError: there are several, or none.
+        Raises InputError: there are several, or none.
         """
         names = self.datasets()
         if len(names) != 1:
@@ -525,8 +514,7 @@ def _lesser(first: Charge, second: Charge) -> Charge:
 def _allowed(own: chain.Account | None, now: chain.Accounts) -> chain.Account:
     """The account of an analyst who may ask.
 
-    Raises:
-        UnknownAnalyst: there is no grant, and none asks without one.
+    Raises UnknownAnalyst: there is no grant, and none asks without one.
     """
     if (own is None or own.limit is None) and not now.open:
         raise UnknownAnalyst(words.NO_BUDGET)
@@ -550,8 +538,7 @@ def _check_json(name: str, text: str) -> None:
 def _check_text(name: str, text: str, longest: int) -> str:
     """Return `text` if every store can hold it: not empty, printable, Unicode.
 
-    Raises:
-        InputError: it is none of these.
+    Raises InputError: it is none of these.
     """
     try:
         text.encode()

@@ -73,8 +73,7 @@ class SqliteStore(Store):
     def prepare(self) -> None:
         """Make file and tables if there are none.
 
-        Raises:
-            InputError: the file is something else, or a ledger was here and is gone.
+        Raises InputError: the file is something else, or a ledger was here and is gone.
         """
         with self._speaking(), self._queued(create=not self._there()) as lock:
             known = _read_count(lock)

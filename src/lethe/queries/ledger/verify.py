@@ -77,8 +77,7 @@ class Anchor:
 
         Not synced: after a loss of power it may be behind, which is safe.
 
-        Raises:
-            NoLedger, Unavailable: it is gone, or cannot be written; the entry is in the ledger.
+        Raises NoLedger, Unavailable: it is gone, or cannot be written; the entry is in the ledger.
         """
         with self._file(os.O_RDWR) as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -146,8 +146,7 @@ def tightest(accounts: Accounts, delta: float = DELTA) -> str:
     Args:
         accounts: after the last entry.
 
-    Returns:
-        A sentence, or nothing: before the first query, and where the sum is as good.
+    Returns: A sentence, or nothing: before the first query, and where the sum is as good.
     """
     if not accounts.queries:
         return ""

@@ -150,12 +150,9 @@ def study(
             category, None, or an array, list or dict of these. An exception is an outcome.
         pairs: neighbouring inputs, at least one.
 
-    Guarantee:
-        With probability >= `settings.confidence` no pair's limit is above the true value of the
-        mechanism: each has its share of what may go wrong (Bonferroni).
-
-    Assumes:
-        Answers are independent of each other, and pairs were fixed before the runs.
+    Guarantee: With probability >= `settings.confidence` no pair's limit is above the true value of
+        the mechanism: each has its share of what may go wrong (Bonferroni).
+    Assumes: Answers are independent of each other, and pairs were fixed before the runs.
 
     Raises:
         InputError: no pair, a mechanism that fails on every input, or returns something else.

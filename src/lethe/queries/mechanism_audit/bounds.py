@@ -78,11 +78,9 @@ def bound_pair(
         claim: which measure, and at which delta.
         confidence: one-sided, in (0, 1).
 
-    Guarantee:
-        With probability >= `confidence` the limit is at most the true value of the mechanism.
-
-    Assumes:
-        The runs are independent of each other: see `reuse`.
+    Guarantee: With probability >= `confidence` the limit is at most the true value of the
+        mechanism.
+    Assumes: The runs are independent of each other: see `reuse`.
 
     Raises:
         InputError: fewer than 100 runs.
@@ -126,8 +124,7 @@ def rho_of(high: Float, low: Float) -> Float:
         high: (T,) probabilities under one input.
         low: (T,) under the other; where they are not below `high`, nothing is shown.
 
-    Returns:
-        (T,) largest divergence over order, of all orders and both directions.
+    Returns: (T,) largest divergence over order, of all orders and both directions.
 
     >>> rho_of(np.array([0.5]), np.array([0.5]))
     array([0.])

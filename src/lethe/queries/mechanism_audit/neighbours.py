@@ -106,8 +106,7 @@ def users_pairs(make: Callable[[], Any], reference: str) -> list[Pair]:
     Args:
         make: takes nothing.
 
-    Raises:
-        InputError: the function fails, or returns something else.
+    Raises InputError: the function fails, or returns something else.
     """
     with users_code(reference):
         made = make()

@@ -100,8 +100,7 @@ def _called(mechanism: Mechanism, data: Any, name: str | None, seed: int) -> Any
 def _seed_parameter(mechanism: Mechanism) -> str | None:
     """The parameter that takes the seed; empty = the second; None = there is none.
 
-    Raises:
-        InputError: it asks for more than data and a seed.
+    Raises InputError: it asks for more than data and a seed.
     """
     try:
         parameters = list(inspect.signature(mechanism).parameters.values())
@@ -156,8 +155,7 @@ class Outcomes:
 def read_outcomes(*sides: Sequence[Any]) -> list[Outcomes]:
     """The answers of several sides in tables of one width.
 
-    Raises:
-        InputError: an answer is neither number, category, None nor a sequence of these.
+    Raises InputError: an answer is neither number, category, None nor a sequence of these.
     """
     read = [[_places(answer) for answer in side] for side in sides]
     width = max((len(places) for side in read for places in side), default=0)

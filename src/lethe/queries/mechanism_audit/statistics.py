@@ -146,8 +146,7 @@ Statistic = Cells | Value | Bits | Classifier
 def learn(first: Outcomes, second: Outcomes, seed: int) -> list[Statistic]:
     """Scores learned from the answers given, none of which may be used for a bound.
 
-    Returns:
-        Scores, those that are easy to understand first.
+    Returns: Scores, those that are easy to understand first.
     """
     if first.scalar:
         return [*_value(first, second), learn_cells(first, second), *_bits(first, second)]

@@ -35,8 +35,7 @@ _APART = 1.02  # scales of a sum of Laplace noises are widened until they differ
 def opendp() -> Any:
     """The library, with the features on that its constructors ask for.
 
-    Raises:
-        MissingExtra: it is not installed.
+    Raises MissingExtra: it is not installed.
     """
     prelude = require("opendp.prelude", "queries")
     prelude.enable_features("contrib")
@@ -89,11 +88,8 @@ def fitted(
         distance: of neighbours, as the map wants it.
         most: of the loss, in the measure's own currency.
 
-    Returns:
-        The measurement and its scale.
-
-    Raises:
-        InputError: a scale out of all proportion.
+    Returns: The measurement and its scale.
+    Raises InputError: a scale out of all proportion.
     """
     check_between("scale of the noise", scale, _LEAST, _MOST)
     grow = 2.0**-52
@@ -237,8 +233,7 @@ def noised(exact: Sequence[int], *, l1: int, l2: float, spend: Spend) -> Noised:
         l1: most that neighbours move all of them, summed, >= 1.
         l2: most that neighbours move them, as the root of the sum of squares, > 0.
 
-    Guarantee:
-        `spend`, by OpenDP's privacy map, for any two lists within `l1` and `l2`.
+    Guarantee: `spend`, by OpenDP's privacy map, for any two lists within `l1` and `l2`.
     """
     check_between("l2", l2, 0, math.inf, open_low=True, open_high=True)
     check_whole("l1", l1)
@@ -272,8 +267,7 @@ def laplace(
         epsilon: > 0.
         whose: neighbours that `sensitivity` is about; one row added or removed if left out.
 
-    Guarantee:
-        epsilon-DP, by OpenDP's map.
+    Guarantee: epsilon-DP, by OpenDP's map.
     """
     spend = Spend(epsilon=epsilon)
     check_between("sensitivity", sensitivity, 0, math.inf, open_low=True, open_high=True)

@@ -67,11 +67,9 @@ def randomized_response(
         categories: at least two, public; True and False for a yes-no question.
         epsilon: > 0, of each answer.
 
-    Guarantee:
-        epsilon-DP for each person's answer, even towards those who collect them, by OpenDP's map.
-
-    Raises:
-        InputError: an answer that is no category (it is not shown), or too few categories.
+    Guarantee: epsilon-DP for each person's answer, even towards those who collect them, by OpenDP's
+        map.
+    Raises InputError: an answer that is no category (it is not shown), or too few categories.
 
     >>> told = randomized_response([True] * 50, categories=[True, False], epsilon=1.0)
     >>> round(told.truth, 4)
@@ -141,12 +139,9 @@ def exponential(
         monotone: neighbours move all utilities in the same direction, as counts under add/remove.
         whose: neighbours; one row added or removed if left out.
 
-    Guarantee:
-        As spent; the pure epsilon holds for the exact probabilities, which OpenDP draws from; its
-        map for them gives rho = epsilon^2/8.
-
-    Returns:
-        An answer without an interval: see `exponential_probabilities` and `shortfall`.
+    Guarantee: As spent; the pure epsilon holds for the exact probabilities, which OpenDP draws
+        from; its map for them gives rho = epsilon^2/8.
+    Returns: An answer without an interval: see `exponential_probabilities` and `shortfall`.
     """
     price, epsilon = _price(spend)
     most = price.rho if price.rho is not None else epsilon * epsilon / 8
@@ -175,8 +170,7 @@ def noisy_max(
 ) -> Answer:
     """One candidate, that of the largest utility with exponential noise; as `exponential`.
 
-    Guarantee:
-        epsilon-DP, by OpenDP's map.
+    Guarantee: epsilon-DP, by OpenDP's map.
     """
     law = "report noisy max (OpenDP, exponential noise: permute-and-flip)"
     drawn = ("report noisy max", epsilon, epsilon)

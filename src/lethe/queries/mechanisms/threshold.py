@@ -42,9 +42,8 @@ class AboveThreshold:
         monotone: neighbours move all queries in the same direction.
         whose: neighbours; one row added or removed if left out.
 
-    Guarantee:
-        epsilon-DP for all answers together, chosen adaptively or not. Whole-number noise of these
-        scales keeps the proof: it shifts threshold and query by whole numbers.
+    Guarantee: epsilon-DP for all answers together, chosen adaptively or not. Whole-number noise of
+        these scales keeps the proof: it shifts threshold and query by whole numbers.
 
     >>> stream = AboveThreshold(1000, sensitivity=1, epsilon=1.0)
     >>> stream.ask(2), stream.ask(5000)
@@ -128,11 +127,9 @@ def found_keys(
         largest: most that neighbours move one count.
         total: most that neighbours move all counts, summed.
 
-    Guarantee:
-        (epsilon, delta)-DP: epsilon by OpenDP's map, delta by it and by the tail of the noise.
-
-    Raises:
-        InputError: no delta, or one below 1e-14.
+    Guarantee: (epsilon, delta)-DP: epsilon by OpenDP's map, delta by it and by the tail of the
+        noise.
+    Raises InputError: no delta, or one below 1e-14.
     """
     if spend.epsilon is None or spend.delta is None:
         raise InputError(

@@ -59,8 +59,7 @@ class Tokens:
     Args:
         path: of a file that `issue` made.
 
-    Raises:
-        InputError: there is no such file, or it holds something else.
+    Raises InputError: there is no such file, or it holds something else.
     """
 
     def __init__(self, path: Path, clock: Callable[[], datetime] = _now) -> None:
@@ -75,8 +74,7 @@ class Tokens:
 
         All hashes are compared, each in constant time, whichever fits.
 
-        Raises:
-            InputError: the file is gone or damaged.
+        Raises InputError: the file is gone or damaged.
         """
         self._refresh()
         given, found = _hash(token), None
@@ -111,8 +109,7 @@ def issue_token(path: Path, analyst: str, expires: datetime | None) -> str:
         path: of the file; made where there is none.
         expires: of `expiry`; None = never.
 
-    Returns:
-        The token, to be handed over once.
+    Returns: The token, to be handed over once.
     """
     check_analyst(analyst)
     token = _PREFIX + secrets.token_urlsafe(32)
@@ -124,8 +121,7 @@ def issue_token(path: Path, analyst: str, expires: datetime | None) -> str:
 def revoke_token(path: Path, analyst: str) -> None:
     """Strike out an analyst's token; a running service refuses it from the next request on.
 
-    Raises:
-        InputError: there is none of this name.
+    Raises InputError: there is none of this name.
     """
     with _changing(path) as tokens:
         if tokens.pop(check_analyst(analyst), None) is None:
@@ -135,8 +131,7 @@ def revoke_token(path: Path, analyst: str) -> None:
 def expiry(text: str, now: datetime) -> datetime | None:
     """When a token ends: "30d", "12h", "90m", a date (the end of that day, UTC), or "never".
 
-    Raises:
-        InputError: another form, a time that has passed, or more than ten years.
+    Raises InputError: another form, a time that has passed, or more than ten years.
 
     >>> expiry("12h", datetime(2026, 1, 1, tzinfo=UTC)).isoformat()
     '2026-01-01T12:00:00+00:00'
@@ -162,8 +157,7 @@ def expiry(text: str, now: datetime) -> datetime | None:
 def check_analyst(name: str) -> str:
     """Return a name that can stand in a ledger, a log and a URL.
 
-    Raises:
-        InputError: it cannot.
+    Raises InputError: it cannot.
     """
     if not _NAME.fullmatch(name):
         raise InputError(
@@ -237,8 +231,7 @@ class RateLimiter:
     def wait(self, name: str) -> float:
         """Take one question from the bucket.
 
-        Returns:
-            0 if it was there; else the seconds until one is, and nothing was taken.
+        Returns: 0 if it was there; else the seconds until one is, and nothing was taken.
 
         >>> slow = RateLimiter(60, clock=lambda: 0.0)
         >>> [slow.wait("a") for _ in range(61)][-2:]
@@ -327,11 +320,8 @@ class RowCounter:
     def take(self, model: str, analyst: str, rows: int, most: int) -> int | None:
         """Count rows before they are answered.
 
-        Returns:
-            How many are left afterwards; None if these do not fit, and then none was counted.
-
-        Raises:
-            RunFailed: the file cannot be written; nothing may be answered.
+        Returns: How many are left afterwards; None if these do not fit, and then none was counted.
+        Raises RunFailed: the file cannot be written; nothing may be answered.
         """
         if rows > most:
             return None

@@ -71,9 +71,8 @@ class Served:
             normal noise, drawn anew for every answer.
         sigma: standard deviation of the noise, in units of the scores; above 0 for "smoothed".
 
-    Guarantee:
-        None: what is answered was measured at most (empirical-only). The same row asked M times
-        has its noise averaged away like 1/sqrt(M); the count of rows is what limits M.
+    Guarantee: None: what is answered was measured at most (empirical-only). The same row asked M
+        times has its noise averaged away like 1/sqrt(M); the count of rows is what limits M.
     """
 
     name: str  # in the URL
@@ -97,8 +96,7 @@ class Served:
     def rows(self, given: Any) -> NDArray[np.float64]:
         """Rows of a request as an array.
 
-        Raises:
-            InputError: not 1 to `MOST_ROWS` lists of `features` finite numbers.
+        Raises InputError: not 1 to `MOST_ROWS` lists of `features` finite numbers.
         """
         fits = isinstance(given, list) and 0 < len(given) <= MOST_ROWS
         if not fits or not all(self._is_row(row) for row in given):
@@ -110,8 +108,7 @@ class Served:
     def answer(self, rows: NDArray[np.float64]) -> list[Any]:
         """Labels, or scores with noise, one entry a row.
 
-        Raises:
-            InputError: the model gave something else than scores.
+        Raises InputError: the model gave something else than scores.
         """
         scores = np.asarray(self.predict(rows), dtype=np.float64)
         if scores.ndim not in (1, 2) or len(scores) != len(rows) or not np.isfinite(scores).all():
@@ -156,8 +153,7 @@ class QueryService:
         models: that may be asked.
         counter: of rows that models answered; needed with models.
 
-    Raises:
-        InputError: nothing to serve, a file that cannot be read, or a table without a budget.
+    Raises InputError: nothing to serve, a file that cannot be read, or a table without a budget.
     """
 
     def __init__(
@@ -261,8 +257,7 @@ class QueryService:
     def predict(self, model: str, rows: Any, analyst: str) -> tuple[list[Any], int]:
         """Count the rows, then have the model answer them.
 
-        Returns:
-            Answers, one a row, and how many rows are left.
+        Returns: Answers, one a row, and how many rows are left.
 
         Raises:
             NotFound: no such model.
@@ -333,8 +328,7 @@ class QueryService:
 
         The old one is closed by the last question that still runs on it.
 
-        Raises:
-            DataUnavailable: the file is missing or cannot be read.
+        Raises DataUnavailable: the file is missing or cannot be read.
         """
         with self._lock:
             found = self._tables[config.name]

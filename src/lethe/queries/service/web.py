@@ -61,8 +61,7 @@ def check_place(
 ) -> None:
     """Refuse to send tokens over a network in the clear.
 
-    Raises:
-        InputError: another host than this machine without a certificate, or half of a pair.
+    Raises InputError: another host than this machine without a certificate, or half of a pair.
     """
     check_between("port", port, 0, 65535)
     if (certificate is None) != (key is None):

@@ -144,11 +144,8 @@ def settled_layout(
         folder: an open run folder.
         memory: GiB that all of them may take together; half of the machine's by default.
 
-    Returns:
-        None for a recipe that is no torch module.
-
-    Raises:
-        InputError: `memory` is not above 0.
+    Returns: None for a recipe that is no torch module.
+    Raises InputError: `memory` is not above 0.
     """
     if memory is not None:
         check_between("memory", memory, 0, float("inf"), open_low=True)
@@ -177,8 +174,7 @@ class ByHand:
     ) -> Generator[int, None, None]:
         """Nothing to yield when no chunk is missing.
 
-        Raises:
-            RunFailed: chunks are missing; the message lists them as commands.
+        Raises RunFailed: chunks are missing; the message lists them as commands.
         """
         missing: dict[str, list[int]] = {}
         for job in jobs:

@@ -39,8 +39,7 @@ def run_in_processes(
         work: does one job; runs in another process.
         workers: processes, at least 1.
 
-    Raises:
-        RunFailed: worker processes died again and again, most often for lack of memory.
+    Raises RunFailed: worker processes died again and again, most often for lack of memory.
     """
     left, died = list(range(len(jobs))), 0
     while left:

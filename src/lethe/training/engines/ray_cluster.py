@@ -52,8 +52,7 @@ class Elsewhere:
 def receive(job: ChunkJob, content: bytes | None, store: str | None) -> None:
     """Write a shard that came from elsewhere into the run folder.
 
-    Raises:
-        RunFailed: the disk is full, or the store does not hold what the worker put there.
+    Raises RunFailed: the disk is full, or the store does not hold what the worker put there.
     """
     path = shard_path(job.folder, job.chunk)
     if content is not None:

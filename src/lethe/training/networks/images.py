@@ -41,8 +41,7 @@ def kernel_squares(
         grad: (B, O, h', w') gradient of the output.
         size, stride, padding, dilation: of height and width.
 
-    Returns:
-        (B,) squared norms.
+    Returns: (B,) squared norms.
     """
     outputs, places = grad.shape[1] // groups, grad.shape[2] * grad.shape[3]
     inputs = x.shape[1] // groups * size[0] * size[1]
