@@ -1,8 +1,7 @@
 """Casts in SQL: a cell of any type as what its schema declares, or missing.
 
-Every cast is total and looks at one cell alone: no cell can make a statement fail or change how
-another one is read. DuckDB holds dates as whole days and times as whole microseconds since 1970,
-because its own casts of times fail at the ends of their range.
+Every cast is total and looks at one cell alone. DuckDB holds dates as whole days and times as whole
+microseconds since 1970, because its own casts of times fail at the ends of their range.
 """
 
 from __future__ import annotations

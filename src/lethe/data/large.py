@@ -1,7 +1,6 @@
 """Files larger than memory, in DuckDB: their columns are read once, sorted or grouped on disk.
 
-What a cell means (a number, a gap, a name) is decided by `lethe.data.columns`, which sees every
-different cell once; so the result is the one that it would give for the whole file.
+What a cell means is decided by `lethe.data.columns`, which sees every different cell once.
 """
 
 from __future__ import annotations
@@ -353,8 +352,8 @@ def read_grouped(
 ) -> Grouped:
     """Group equal rows on disk, and take only their codes and their number into memory.
 
-    The values are those that `read_columns` would give, so every count of classes is the same. A
-    row takes one to four bytes a column, and eight for its number.
+    As `read_columns` would give them. A row takes one to four bytes a column, and eight for its
+    number.
 
     Args:
         path: .csv, .parquet or a DuckDB file.

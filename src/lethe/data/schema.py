@@ -1,9 +1,8 @@
 """What the columns of a table are: declared once, made public, and from then on enforced.
 
-A guarantee compares a release about one table with one about its neighbour. So nothing that is
-not declared may shape a release: not the type that a reader would guess from the cells, not the
-smallest value, not whether a cell is blank. A `Schema` says all of it beforehand. Every cell is
-cast to its column's type; what does not fit is missing, or is clamped where the schema asks so.
+Nothing that is not declared may shape a release: not the type that a reader would guess, not the
+smallest value, not whether a cell is blank. A `Schema` says all of it beforehand; what does not fit
+is missing, or clamped where the schema asks so.
 
 `lethe schema FILE` writes a first draft. What it had to read off the rows stands in `read_off`,
 because it becomes public with the schema: replace it by what is known without the rows.

@@ -119,9 +119,9 @@ def write_patients(path: Path) -> None:
 def write_vectors(vectors: Path, head: Path, seed: int = 0) -> None:
     """Representations of digits: a network's hidden layer on six pictures of each "person".
 
-    A person is an image of the test half; a picture of it is the image moved by up to one pixel,
-    with noise. The network, trained on such pictures of the other half, tells digits below 5 from
-    the others: AUC 0.99 on the people.
+    A person is an image of the test half; a picture is the image moved by up to one pixel, with
+    noise. The network was trained on such pictures of the other half: digits below 5 against the
+    others, AUC 0.99.
 
     Args:
         vectors: .npz with `representations`, `user_ids`, `labels`.

@@ -175,10 +175,9 @@ def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
 def read_every_cell(base: Any) -> None:
     """Keep DuckDB from letting a file's statistics stand for its cells.
 
-    What a writer noted about a column (smallest and largest value, number of missing cells) hangs
-    on every record, some writers note it wrongly, and a filter that is moved into the reader then
-    loses or finds rows of other people. So no filter is moved, and nothing is known of a column
-    but its type.
+    What a writer noted about a column (extremes, missing cells) hangs on every record, and some
+    note it wrongly. So no filter is moved into the reader, and nothing is known of a column but its
+    type.
     """
     optimizers = [
         str(row[0]) for row in base.execute("SELECT * FROM duckdb_optimizers()").fetchall()
@@ -277,11 +276,10 @@ def _typed(column: Column, cells: Any) -> TypedColumn:
 def infer_schema(path: str | Path | File, table: str | None = None) -> Schema:
     """A draft of a schema; what it reads off the rows stands in `Column.read_off`.
 
-    Types of a .parquet or .duckdb file are the file's; those of a .csv file are the narrowest
-    that keep every cell. Bounds are the smallest and the largest value; text with at most
-    `MOST_LISTED` values, a tenth of the rows or fewer, gets them listed. Missing cells are allowed
-    everywhere. Columns of types that no question reads (lists, structures, bytes, times with a
-    zone) are left out.
+    Types of a .parquet or .duckdb file are the file's; those of a .csv file the narrowest that keep
+    every cell. Bounds are the smallest and the largest value; text with at most `MOST_LISTED`
+    values, a tenth of the rows or fewer, gets them listed. Missing cells are allowed. Columns of
+    types that no question reads are left out.
 
     Raises:
         InputError: the file cannot be read, or has no column that can be declared.
@@ -427,8 +425,7 @@ def drafted(schema: Schema, head: Sequence[str]) -> str:
 def strange_columns(path: Path) -> dict[str, str]:
     """Columns of a Parquet file with a cell at which DuckDB would fail, and what they hold.
 
-    These are times beyond the years 1 to 9999, text that is not UTF-8, and all times of 96 bits:
-    which reader has them decides what they are, and must not hang on other cells.
+    Times beyond the years 1 to 9999, text that is not UTF-8, and all times of 96 bits.
     """
     pa, pc = require("pyarrow", "tables"), require("pyarrow.compute", "tables")
     parquet = require("pyarrow.parquet", "tables")

@@ -123,12 +123,10 @@ def unamplified_mu(
     """The mu of Gaussian DP of these steps when the choice of batches is taken to be known.
 
     Poisson: a record takes part in each of T steps at most: mu^2 = T/sigma^2 under add/remove and
-    4T/sigma^2 under replace-one. Shuffled: it takes part once in each of E epochs (the last may be
-    cut short), so 4E/sigma^2 under replace-one. Under add/remove the last record of the order
-    fills the gap of the removed one and this maps random orders onto random orders: one batch
-    exchanges a record and the last one lacks a record, (4 + 1)E/sigma^2. Fixed-size: the gap is
-    filled by a random record from outside the batch: 4T/sigma^2 under both. A mixture over orders
-    that are drawn in the same way cannot be told apart better than its worst part.
+    4T/sigma^2 under replace-one. Shuffled: once in each of E epochs: 4E/sigma^2 under replace-one;
+    under add/remove the last record of the order fills the gap, which maps random orders onto
+    random orders: (4 + 1)E/sigma^2. Fixed-size: the gap is filled by a random record from outside
+    the batch: 4T/sigma^2 under both.
 
     Assumes: Shuffled: every batch of an epoch is used and the number of steps does not depend on
         the number of records.

@@ -1,8 +1,8 @@
 """From a DP-SGD training that ran to the strongest label that it has earned, with the reasons.
 
-The label drops by itself: from ``individual-dp`` to ``approx-dp`` where only the claim of single
-records is lost, to an epsilon without amplification where batches were not drawn by Poisson
-sampling, and to ``empirical-only`` where nothing is proven any more.
+The label drops by itself: from ``individual-dp`` to ``approx-dp``, to an epsilon without
+amplification where batches were not drawn by Poisson sampling, to ``empirical-only`` where nothing
+is proven.
 """
 
 from __future__ import annotations
@@ -190,8 +190,7 @@ def clt_estimate(
 ) -> Guarantee:
     """The central-limit estimate of epsilon, under a label that can never be drawn as proof.
 
-    Bu, Dong, Long and Su (2020); for a sensitivity of 1 under add/remove and Poisson sampling. The
-    names of its parameters say what they are, so that nothing takes them for an epsilon.
+    Bu, Dong, Long and Su (2020); for a sensitivity of 1 under add/remove and Poisson sampling.
 
     >>> estimate = clt_estimate(noise_multiplier=1.0, sampling_rate=0.01, steps=1000, delta=1e-5)
     >>> estimate.kind, round(estimate.parameters["clt_epsilon"], 4)

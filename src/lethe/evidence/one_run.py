@@ -42,10 +42,8 @@ _UNFAIR = 1e-9
 class Guesses:
     """How many guesses are made, fixed before the scores are seen.
 
-    Taking the best of several numbers of guesses without correction is the error of other tools:
-    on scores of pure noise it reports an epsilon above 0 in a third of the audits. So several
-    shares each get their part of the level. A share chosen on some of the canaries is not offered:
-    the scores would choose r, and with delta > 0 the bounds are not proven for that.
+    Several shares each get their part of the level: the best of several numbers of guesses without
+    correction reports an epsilon above 0 on pure noise in a third of the audits.
 
     Attributes:
         shares: of all canaries that are guessed, each in (0, 1]; several are corrected for.

@@ -1,10 +1,8 @@
 """The risk of a candidate: the worst of all attacks on it, on every view of what is released.
 
-A candidate is attacked in several ways, and one release can be looked at in several ways (a
-noised vector, its projection, the mean of several draws). What decides is the strongest of them
-all. Choosing it is a selection, so the limits that come in must hold for the whole family at once;
-`family_confidence` says at which level each must be made (Bonferroni), unless a joint bootstrap
-gave simultaneous limits already.
+What decides is the strongest attack on any view of the release (a noised vector, its projection,
+the mean of several draws). Choosing it is a selection: limits must hold for the whole family at
+once, see `family_confidence`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which thresholds a bound on epsilon looks at, chosen so that its confidence stays true.
 
-The best of all thresholds of a sample is a threshold fitted to that sample, and a bound at it is
-wrong more often than it says. Here a choice is a value that names one of three ways out:
+The best threshold of a sample is fitted to it, and a bound there is wrong more often than it says.
+Three ways out:
 
 * `Fixed`: named in advance, or found on other data.
 * `Bonferroni`: at ranks of the OUT scores that depend on their number alone, each at 1/T of the

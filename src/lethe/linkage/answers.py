@@ -39,8 +39,7 @@ def count_overlap(
     """Mean overlap of contingency tables, 1 = every count is right, 0 = none is.
 
     Of each table: the sum over cells of min(original count, released count), over the original
-    rows. A released value that stands for several is spread over them evenly, as one would who
-    knows no better; rows that are not released are missing.
+    rows. A released value that stands for several is spread over them evenly.
 
     Args:
         original: codes (n,) of each column.

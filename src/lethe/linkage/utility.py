@@ -1,8 +1,7 @@
 """What a release is for, and what was lost against the baseline: one shape, however it came about.
 
-Higher utility = better. It is counted in all rows (no sampling error), a mean over held-out rows
-(an interval, paired against the baseline), or one number of the user's code (no interval). Nothing
-is trained on held-out rows; every candidate's model, built in or the user's, is tested on them.
+Higher = better: counted in all rows (no sampling error), a mean over held-out rows (an interval,
+paired against the baseline), or one number of the user's code. Nothing is trained on held-out rows.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ def paired_change(
     """Share now minus share before, of the same targets.
 
     Exact limits of the share gained and of the share lost, each with half of the error
-    (Bonferroni); so the interval has a width even where no target changed.
+    (Bonferroni).
 
     >>> print(paired_change(now=np.array([False] * 100), before=np.array([True] * 100)))
     -1 [-1, -0.9143]

@@ -1,8 +1,8 @@
 """The membership audit, top to bottom: attack, find the exposed, mitigate, attack again, decide.
 
-The joint claim: of all candidates, attacked by shadow models that carry the same mitigation,
-these are the rates that the strongest attack of this audit reaches, with intervals. It is a
-lower limit of what can be learnt about the training records, never a proof of absence.
+The joint claim: of all candidates, attacked by shadow models that carry the same mitigation, these
+are the rates of the strongest attack run here, with intervals. A lower limit of what can be learnt
+about the training records, never a proof of absence.
 """
 
 from __future__ import annotations
@@ -62,8 +62,7 @@ def settled_public_weights(
 ) -> NDArray[np.float32]:
     """(N,) weights of `public_weights`, computed by the first run and read by all later ones.
 
-    Settled, because other processors give other last digits and the guarantee names the weights
-    that were trained with.
+    Other processors give other last digits, and the guarantee names the weights that trained.
 
     Args:
         settings: give alpha, beta and the seed.
@@ -402,11 +401,7 @@ def targeted_weights(t: Float, spec: Spec, settings: AuditSettings) -> NDArray[n
 
 
 def _settled_exposure(folder: RunFolder, spec: Spec, plain: Shadows) -> tuple[Float, int]:
-    """The t-scores that define the targeted mitigations, and how many models they rest on.
-
-    Settled by the first run: more shadow models later measure the same mitigation better,
-    they do not change it.
-    """
+    """The t-scores that define the targeted mitigations, and how many models they rest on."""
     models = int(folder.settle("weights_from_models", plain.models))
     path = folder.path / "exposure.safetensors"
     name = spec.hash()

@@ -161,11 +161,9 @@ def compare_stops(
 ) -> tuple[int, list[EarlyStop]]:
     """All stops under one attack, and the epoch of the best.
 
-    The best is what the audit would recommend if there were nothing but the stops: the lowest risk
-    within the allowed utility loss; else the cheapest that at least halves the risk; else the one
-    with the smallest utility loss, the later of equal ones. The attack is the strongest on the
-    baseline of those that score a record by a formula: learning one anew at every stop would take
-    longer than the training.
+    The best has the lowest risk within the allowed utility loss; else it is the cheapest that at
+    least halves the risk; else the one with the smallest loss, the later of equal ones. The attack
+    is the strongest on the baseline of those that score by a formula.
 
     Args:
         cut: the plain shadow models with their training cut after so many epochs.

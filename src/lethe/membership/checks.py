@@ -1,8 +1,4 @@
-"""Self-checks: would we notice if this audit were wrong?
-
-Stale signals, an inverted sign, ties, records without IN or OUT models and a broken model
-have all passed silently through published tools. Each check says what it looked at.
-"""
+"""Self-checks: would we notice if this audit were wrong?"""
 
 from __future__ import annotations
 
@@ -66,8 +62,7 @@ class Check:
 def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
     """With membership made meaningless the attack must have AUC 0.5 (99.9 % interval).
 
-    The coins of `exchanged` are independent from record to record, so here records are the
-    only clusters, and even an audit of 4 models can fail.
+    Coins are independent between records, so records are the only clusters here.
 
     Args:
         seed: of the coins, see `exchanged`.
@@ -294,9 +289,8 @@ def self_checked(
 ) -> tuple[dict[str, AttackRates], list[Check]]:
     """The results with what the self-checks found against them, and all checks of a candidate.
 
-    A failed null audit voids its attack; a failed check of the models voids all attacks. Those
-    that the sample is too small for are marked as weak. The attack that decides is audited on
-    all records, the others on some.
+    A failed null audit voids its attack, a failed check of the models all attacks; attacks below
+    the power floor are marked as weak. The attack that decides is audited on all records.
 
     Args:
         fpr: of the metric that decides, see `measure.risk_rate`.

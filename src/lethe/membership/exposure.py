@@ -1,10 +1,8 @@
 """The few who are exposed: population averages hide them.
 
-"The highest t" over many records is biased upward by chance, so records are selected on one
-half of the shadow models (whole pairs) and reported on the other. A t-score from few models
-is too high on average even then, because its variances are estimated (14 % with 4 models a
-side, and far more where signals have heavy tails). Against it the spread of each record is drawn
-towards what is usual, as far as its two halves of models disagree about it (`Spreads`).
+Records are selected on one half of the shadow models (whole pairs) and reported on the other,
+because the highest of many t is too high by chance. A t from few models is too high on average even
+then (14 % with 4 models a side); against it spreads are drawn together (`Spreads`).
 """
 
 from __future__ import annotations
@@ -54,10 +52,9 @@ def vulnerability(
 ) -> Vulnerability:
     """t-scores with their standard errors.
 
-    se = sqrt((2 + t^2 (V_in^2 + V_out^2)/(V_in + V_out)^2)/K) when each side has K/2 models,
-    and its obvious extension to unequal sides (protocols 5.2, 8). A variance counts as at least
-    1e-6 of the side's pooled one: a record whose signals are tied on both sides, and differ
-    between them, is the most exposed of all. One whose signals are all the same has no score.
+    se = sqrt((2 + t^2 (V_in^2 + V_out^2)/(V_in + V_out)^2)/K) when each side has K/2 models
+    (protocols 5.2, 8). A variance counts as at least 1e-6 of the side's pooled one; a record whose
+    signals are all the same has no score.
 
     Args:
         signals: (K, N) phi.
@@ -124,10 +121,9 @@ class Ranked:
 class Spreads:
     """How the spread of signals, V_in + V_out, varies from record to record.
 
-    Two halves of the models measure the same records. What their log-variances have in common
-    is real; the rest is error, which heavy tails make large. Each record's log-variance is drawn
-    towards the mean by the share that is error (best linear prediction), around a level at which
-    the mean variance is unbiased.
+    What the log-variances of two halves of the models have in common is real, the rest is error.
+    Each record's is drawn towards the mean by the share that is error (best linear prediction),
+    around a level at which the mean variance is unbiased.
 
     Assumes: a record's shift in units of its own spread does not depend on that spread.
     """
@@ -197,10 +193,9 @@ class Exposure:
     def ranked(self, confidence: float) -> Ranked:
         """The records from the most exposed down, with limits that allow for the ranking.
 
-        From 16 models on records are ranked on one half of the models and t is that of the other
-        half, so that a limit misses no more often for the first of the list than for a record
-        that was named beforehand. With fewer models the limits hold for all records at once
-        (Bonferroni), and so for any choice of them.
+        From 16 models on records are ranked on one half of the models and t is that of the other;
+        with fewer the limits hold for all records at once (Bonferroni), and so for any choice of
+        them.
 
         Args:
             confidence: of the limits of each record's t.
@@ -318,11 +313,7 @@ def expose(
 def mean_change(
     after: Shadows, before: Shadows, rows: NDArray[np.intp], confidence: float
 ) -> Measured:
-    """Mean change of t over some records, paired over the same splits; positive = more exposed.
-
-    Records whose signals have no spread when a pair of models is left out have no t to compare
-    and are not counted in n.
-    """
+    """Mean change of t over some records, paired over the same splits; positive = more exposed."""
     rows = rows[_steady(after, rows) & _steady(before, rows)]
     if len(rows) == 0:
         return Refusal("no record has a t-score whichever pair of models is left out")
@@ -345,8 +336,8 @@ def newly_exposed(
 ) -> int:
     """How many of some records became more exposed, false discoveries held at `rate`.
 
-    One-sided tests of the change of t, standard errors taken as independent (cautious, for
-    the two share their splits), Benjamini and Hochberg 1995.
+    One-sided tests with standard errors taken as independent (cautious: the two share their
+    splits), Benjamini and Hochberg 1995.
     """
     change = after.t[rows] - before.t[rows]
     z = change / np.sqrt(after.se[rows] ** 2 + before.se[rows] ** 2)

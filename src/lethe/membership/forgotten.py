@@ -1,9 +1,7 @@
 """Has this person been forgotten? Three possible answers, each with its error held down.
 
-The gold standard of forgetting is a model that never saw the person. The shadow models hold
-exactly that comparison: of each complementary pair one trained with the person and the other
-without. If no attack tells the two apart, a model trained with the person says no more about
-them than one trained without.
+Of each complementary pair one model trained with the person and the other without. If no attack
+tells the two apart, a model trained with the person says no more about them.
 
 - *distinguishable*: the AUC of some attack on this person is above 0.5 (Bonferroni over
   attacks, Holm over persons).
@@ -68,8 +66,7 @@ def redrawn(
 ) -> Bool:
     """(K, N) membership with the coins of every person thrown again.
 
-    The two models of a pair change places with chance 1/2; models without partner exchange
-    their memberships among themselves.
+    The models of a pair change places with chance 1/2; models without partner permute theirs.
 
     Args:
         members: (K, N) membership as it was.
@@ -103,8 +100,7 @@ def redraw_p(
 ) -> dict[str, tuple[float, float]]:
     """Randomisation test of one person: is the AUC of its summed scores higher than by chance?
 
-    Copies of the person's records, each with coins of its own, are attacked beside the records
-    themselves; a random part of the others stands by for what an attack pools over records.
+    Copies of the person's records, each with coins of its own, are attacked beside the records.
 
     Args:
         signals: (K, N) of all records.

@@ -1,15 +1,11 @@
 """Every shadow model in turn is the target: IN and OUT statistics of the others from running sums.
 
-Leaving out only the target would give its membership away, because a record IN the target
-is IN fewer of the others. So its complementary partner is left out too; in any other design a
-model of the opposite side, drawn at random for each record: whichever side the target is on, the
-same numbers of IN and OUT models remain. Where records differ in how many models hold them, the
-numbers that remain say how likely membership is before any signal is seen; then as many IN as OUT
-cells of each record are attacked, drawn at random, and the other models only serve as references.
-Records that are IN every model or none are not attacked and not looked at, nor are those with a
-single model on a side, for which nothing would remain.
-Cost O(K N), in float64, sums centred on each record's mean; beside what is given it holds a few
-rows at a time, for a table of signals may fill much of the memory.
+Leaving out only the target would give its membership away: a record IN the target is IN fewer of
+the others. So its complementary partner is left out too; in other designs a model of the opposite
+side, drawn for each record. Where records differ in how many models hold them, as many IN as OUT
+cells of each are attacked, drawn at random. Records without two models on each side are not
+attacked. Cost O(K N) in float64, sums centred on each record's mean; beside what is given a few
+rows are held.
 """
 
 from __future__ import annotations
@@ -89,9 +85,8 @@ def moments(signals: NDArray[np.floating], chosen: NDArray[np.bool_]) -> Moments
 def scorable_targets(members: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Which models can play the target without their membership showing in the counts.
 
-    In a design of complementary pairs a model without partner cannot, and is no reference
-    either; in any other design all can. A single pair among other models is no such design:
-    without it nothing would be left. Records that every model holds, or none, pair nothing.
+    In a design of complementary pairs a model without partner cannot, and is no reference either;
+    in any other design all can. Records that every model holds, or none, pair nothing.
     """
     partner = partners(members)
     if (partner >= 0).sum() >= 4:
@@ -149,7 +144,7 @@ def without_groups(
 ) -> Iterator[tuple[Moments, Moments]]:
     """IN and OUT moments of all models but those of one group, for each group in turn.
 
-    For jackknives; it hides no membership, see `leave_one_out` for that.
+    For jackknives; it hides no membership.
 
     Args:
         signals: (K, N) phi.
@@ -279,10 +274,7 @@ class _Sums:
         counted: NDArray[np.bool_],
         centre: Float,
     ) -> tuple[Moments, Moments]:
-        """Both sides without the target and a counterpart of the other side.
-
-        Where a record is not looked at (not `counted`) both sides are left empty.
-        """
+        """Both sides without the target and a counterpart of the other side."""
         # The target goes from its own side and a counterpart from the other one. Products with
         # the two sides' 0 and 1 are exact, and several times as fast as a choice by membership.
         gone_in = own * member

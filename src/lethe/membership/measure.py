@@ -332,8 +332,7 @@ def judged(
 def strongest(results: Mapping[str, AttackRates], fpr: float | None) -> str:
     """The attack with the highest lower limit of those whose self-checks passed.
 
-    The highest point estimate where no attack is left or no rate can be given: its numbers are
-    shown and decide nothing.
+    The highest point estimate where none is left or no rate can be given: it decides nothing.
     """
     worst = risks.risk_of(judged(results, fpr))
     if isinstance(worst, risks.Risk):

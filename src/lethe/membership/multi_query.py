@@ -32,12 +32,10 @@ def multi_query_scores(
 ) -> Float:
     """log N(phi; mu_in, S_in) - log N(phi; mu_out, S_out) over A queries, for every target.
 
-    ``diagonal`` takes the queries for independent and adds up their LiRA scores; it costs A
-    times LiRA. ``full`` is S = D R D: D holds the deviations that the variance rule gives each
-    record and query, R the correlation of the queries within records, pooled over all records
-    and shrunk towards the identity by a weight of max(0.05, A/(A + d)), d the degrees of freedom
-    behind it; it costs A(A + 3)/2 times LiRA. All sums leave the target and its partner out, see
-    `leave_one_out`.
+    ``diagonal`` takes the queries for independent and costs A times LiRA. ``full`` is S = D R D: D
+    the deviations of the variance rule, R the correlation of the queries within records, pooled
+    over records and shrunk to the identity by max(0.05, A/(A + d)), d its degrees of freedom; it
+    costs A(A + 3)/2 times LiRA. Leaves out as `leave_one_out`.
 
     Assumes: the same A queries of each record are put to every model, and signals are Gaussian.
 

@@ -1,9 +1,8 @@
 """Canaries for a training of your own: planted by coin flips, found again in the model's scores.
 
-A canary is a record made to be remembered. Each goes into the training data by its own fair coin;
-after one training the model's scores of all canaries, in or out, bound epsilon from below
-(Steinke, Nasr and Jagielski 2023, "Privacy Auditing with One (1) Training Run"). The training may
-happen elsewhere: the plan and the scores travel as files that carry the plan's digest.
+Each canary goes into the training data by its own fair coin; after one training the scores of all
+of them bound epsilon from below (Steinke, Nasr and Jagielski 2023, "Privacy Auditing with One (1)
+Training Run"). Plan and scores are files that carry the plan's digest.
 """
 
 from __future__ import annotations
@@ -182,8 +181,7 @@ class CanaryAudit:
 class Canaries:
     """Records to plant, and the coins that decide which; made by `plan_canaries`.
 
-    The coins are the secret of the audit: those who train must not let them touch the training
-    but through the data that `insert` returns.
+    The coins are secret: they may touch the training only through what `insert` returns.
 
     Raises InputError: lengths differ, or the coins cannot have been fair.
     """
@@ -356,8 +354,7 @@ def plan_canaries(
 ) -> Canaries:
     """Draw canaries for a training set, and an independent fair coin for each.
 
-    More canaries tell more, until they disturb the training: a share of a few per cent of the data
-    is usual. The audit is of the training with canaries.
+    More canaries tell more until they disturb the training: a few per cent of the data is usual.
 
     Args:
         features: (n, ...) training records, numbers.

@@ -1,8 +1,7 @@
 """The privacy onion: remove the most exposed, audit again, and see who comes to the surface.
 
-Carlini et al. (NeurIPS 2022, "The privacy onion effect"): when the most exposed records are
-removed, others that were safe become exposed. The audit's mitigation ``removal`` drops by
-weight; here the share is given, chosen on one half of the models, and the rest is tested.
+Carlini et al. (NeurIPS 2022, "The privacy onion effect"): records that were safe become exposed.
+The given share is chosen on one half of the models, the rest tested on the other.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ class Onion:
 def to_remove(shadows: Shadows, share: float = TOP_SHARE, half: bool = True) -> NDArray[np.intp]:
     """Rows of the most exposed share of the records, in ascending order.
 
-    Chosen on the first half of the models (whole pairs), so that the second half can still tell
-    without bias how exposed they were. With persons, all records of a chosen record's person.
+    Chosen on the first half of the models (whole pairs); of persons, all records.
 
     Args:
         share: of the records, in (0, 1).

@@ -1,11 +1,10 @@
 """How well models with a record are told from models without it: an AUC for each record.
 
-The two models of a complementary pair are dependent (a record's near twin is in one of them),
-so pairs, not models, are what is sampled. The variance is that of a U-statistic clustered by
-pairs (Obuchowski, Biometrics 1997; DeLong 1988 when every model stands alone). It is 0 when
-all models with the record score above all others; therefore limits and tests take the variance
-at the AUC that is tested (Newcombe, Statistics in Medicine 2006, method 5, from Hanley and
-McNeil 1982), times the design effect that the clustered variance shows, never less than 1.
+Pairs of models are what is sampled: the variance is that of a U-statistic clustered by pairs
+(Obuchowski, Biometrics 1997; DeLong 1988 when every model stands alone). Limits and tests take the
+variance at the AUC that is tested (Newcombe, Statistics in Medicine 2006, method 5, from Hanley and
+McNeil 1982), times the design effect of the clustered variance, at least 1: it is 0 where all
+models with the record score highest.
 """
 
 from __future__ import annotations
@@ -228,8 +227,8 @@ def models_needed(
 ) -> int:
     """Smallest even number of models that decides on either side of the margin.
 
-    With it a person with AUC 0.5 is found to lie within 1 - margin and margin, and one with AUC
-    `margin` above 0.5, each with at least the chance asked for.
+    A person with AUC 0.5 is found to lie within 1 - margin and margin, and one with AUC `margin`
+    above 0.5, each with at least the chance asked for.
 
     Args:
         margin: AUC that counts as distinguishable, in (0.5, 1).

@@ -1,9 +1,7 @@
 """User-level scores: the evidence of all records of a person added up.
 
-A person with several records is known by all of them: models train on whole persons, so the
-question is one coin a person, not one a record. The log-likelihood ratios of records that are
-independent given the coin add up (the sum is the default); where they are not, the sum is still
-a score, only not the best one.
+Models train on whole persons, so the question is one coin a person. Log-likelihood ratios of
+records that are independent given the coin add up (the default); else the sum is still a score.
 """
 
 from __future__ import annotations

@@ -93,8 +93,7 @@ def run_pilot(
 ) -> tuple[Measurement, Cost]:
     """Train the first models of an audit, if they are not there, and measure them.
 
-    Models that are there beyond `models` are used too, and `models` is rounded up to whole
-    chunks, because a part of a chunk would be trained again by the audit.
+    Models beyond `models` that are there are used too; `models` is rounded up to whole chunks.
     """
     spec = baseline_spec(data, recipe, settings)
     plain = replace(settings, models=models, until=())

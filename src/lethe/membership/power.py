@@ -1,8 +1,7 @@
 """What would this audit have seen? The smallest planted effect that it finds with 80 % power.
 
-A result of "not distinguishable from guessing" says something only beside this number. The
-effect is planted into signals that know nothing of membership (`exchanged`), so that
-its size is known, and the attack is run on them as it was run on the audit.
+"Not distinguishable from guessing" says something only beside this number. The effect is planted
+into signals that know nothing of membership (`exchanged`), so its size is known.
 """
 
 from __future__ import annotations
@@ -82,9 +81,8 @@ class Scorer:
 def exchanged(shadows: Shadows, seed: int) -> Shadows:
     """The same design with signals that know nothing of membership.
 
-    Within each complementary pair a coin for every record decides which model gets which
-    signal; without pairs a record's signals are shuffled over the models. What an attack
-    finds in them is chance, or a fault of the design or of the attack.
+    Within each complementary pair a coin for every record decides which model gets which signal;
+    without pairs a record's signals are shuffled over the models.
 
     Returns: The same but for signals and right predictions, which go together.
     """
@@ -111,8 +109,8 @@ def exchanged(shadows: Shadows, seed: int) -> Shadows:
 def planted(shadows: Shadows, t: float, share: float = 1.0, seed: int = 0) -> Shadows:
     """The same models with a known effect: the IN signals of some records are shifted.
 
-    By t sqrt(2) of the record's own spread over the models, so that a record with equal spread
-    IN and OUT has exactly this t (protocols 5.2, 6). Records without spread stay as they are.
+    By t sqrt(2) of the record's spread over the models, so that a record with equal spread IN and
+    OUT has exactly this t (protocols 5.2, 6). Records without spread stay as they are.
 
     Args:
         shadows: models that know nothing of membership, such as `exchanged` makes.
@@ -135,8 +133,8 @@ def minimum_detectable_auc(
 ) -> float:
     """The AUC whose lower limit lies above 0.5 with a given power, in closed form.
 
-    0.5 + (t-quantile + z-quantile of the power) standard deviations: the width of an interval
-    says what it resolves. Exact for a normal estimate whose spread does not depend on the AUC.
+    0.5 + (t-quantile + z-quantile of the power) standard deviations. Exact for a normal estimate
+    whose spread does not depend on the AUC.
 
     Args:
         confidence: of the two-sided interval, in (0, 1).
@@ -162,15 +160,12 @@ def smallest_effect(
 ) -> Power:
     """The smallest effect whose interval would have kept away from guessing.
 
-    Found means: the lower limit of the AUC is above 0.5, or that of the TPR above `fpr`. Each
-    level plants an effect in the same exchanged signals, scores it and takes the two-way
-    variance in closed form; what the signals show without an effect is subtracted as chance. The
-    next level follows from a power law through the last two, until it is met to 2 %. Of large
-    audits a random part of the records is used and the variance scaled to all of them, which is
-    right because the exchanging coins are independent from person to person; small ones are
-    exchanged several times. How many times as wide intervals are that redraw models as references
-    is measured at the first and the third level. The answer for t is known to some 10 to 20 %, by
-    seed.
+    Found means: the lower limit of the AUC is above 0.5, or that of the TPR above `fpr`. Each level
+    plants an effect in the same exchanged signals and takes the two-way variance in closed form;
+    what shows without an effect is subtracted as chance. The next level follows from a power law
+    through the last two, until it is met to 2 %. Large audits use a random part of the records,
+    with the variance scaled to all; small ones are exchanged several times. t is known to some 10
+    to 20 %, by seed.
 
     Assumes: an estimate that is normal about its value, and models that are alike, as exchanged
         ones are. Where real models differ the audit sees less: compare
@@ -323,8 +318,7 @@ def _measured(shadows: Shadows, score: Float, fpr: float | None) -> tuple[float,
 def _spread(pulls: Float, pairs: NDArray[np.integer], people: NDArray[Any]) -> Spread:
     """Two-way variance of the sum of a (K, N) table over models that are alike.
 
-    Exchanged models have no effect of their own, so what targets vary is what cells do. Taking
-    it from them keeps the chance of a few models out of the answer.
+    Exchanged models have no effect of their own, so what targets vary is what cells do.
     """
     _, target = np.unique(pairs, return_inverse=True)
     _, record = np.unique(people, return_inverse=True)

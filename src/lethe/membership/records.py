@@ -1,7 +1,6 @@
 """The per-record table: who is exposed, and how much. It is personal data.
 
-Findings name at most the 100 most exposed, by rank; the table in the run folder says which
-record has which rank. It is written only on request.
+Findings name at most the 100 most exposed, by rank; this table says which record has which rank.
 """
 
 from __future__ import annotations
@@ -224,7 +223,7 @@ def rank_intervals(
     """Smallest and largest rank by exposure that each record can have; 1 = most exposed.
 
     From limits of all t at once (Bonferroni): a record stands below those whose lower limit is
-    above its upper limit, and above those whose upper limit is below its lower limit.
+    above its upper limit.
 
     Guarantee: all N intervals hold together with `confidence`, whatever the dependence.
     Assumes: (t - true t)/se follows Student's t with K - 2 degrees of freedom.
@@ -254,10 +253,9 @@ def flags(
 ) -> Columns:
     """Which attacks tell a record's members from non-members better than chance.
 
-    For each record and attack the AUC of the record's scores over the target models is tested
-    one-sidedly against 0.5 (see `pair_auc`). An attack flags records at false discovery rate
-    `rate` over all records; `flagged` does so over the smallest p of each record times the
-    number of attacks (Bonferroni).
+    The AUC of each record's scores over the target models is tested one-sidedly against 0.5 (see
+    `pair_auc`). An attack flags at false discovery rate `rate`; `flagged` does so over the smallest
+    p of each record times the number of attacks (Bonferroni).
 
     Guarantee: of the records flagged, an expected share of at most `rate` leaves no trace; for
     `control` = ``bh`` if the records' p-values are independent or positively dependent.

@@ -75,8 +75,7 @@ def find_people(
 ) -> Requests:
     """The records behind each name; naming a record of a person asks for the person.
 
-    Errors name lines of the requests only: a hint at similar names would give away who is in
-    the audit.
+    Errors name lines of the requests only: similar names would give away who is in the audit.
 
     Args:
         kind: ``record``, ``person`` or ``either``.

@@ -107,9 +107,9 @@ def rescored(
 ) -> Rescored | None:
     """Scores of an attack with models left out as references, to measure what these do.
 
-    In turn each pair of complementary models (of many, each of 8 groups of pairs) is left out
-    and the others are scored anew; of large audits on a random part of the records. Settings
-    stay as they were chosen.
+    In turn each pair of complementary models (of many, each of 8 groups of pairs) is left out and
+    the others scored anew, with settings as chosen; of large audits on a random part of the
+    records.
 
     Args:
         table: (K, N) its scores with all references, NaN where a cell is not scored.

@@ -1,12 +1,11 @@
 """Who bears the risk: the metrics of an attack on each class, or on each value of any column.
 
-Two thresholds answer two questions. An attacker of a released model has one threshold for
-everybody, so the *pooled* one (FPR over all records) says whom that attacker hits; this is the
-main figure, with the FPR that the slice itself then has. The threshold *within* the slice says
-how far its own members and non-members can be told apart, and needs non-members enough.
+The *pooled* threshold (FPR over all records) says whom an attacker of the released model hits: the
+main figure, with the FPR that the slice itself then has. The threshold *within* the slice says how
+far its own members and non-members can be told apart.
 
-All limits hold together over the slices (Bonferroni); "differs from the rest" is a two-sided
-test of the AUC against that of all other records, Holm over the slices.
+Limits hold together over the slices (Bonferroni); "differs from the rest" is a two-sided test of
+the AUC, Holm over the slices.
 """
 
 from __future__ import annotations

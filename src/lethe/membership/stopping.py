@@ -1,9 +1,8 @@
 """Train until the intervals are narrow enough: when to look, and what was reached.
 
-Looking at a *width* after every batch and stopping when it is small enough hardly changes how
-often the final interval misses (tests/membership/test_stopping.py); looking at a verdict would.
-The looks are fixed by the chunk width alone, not by the engine, the number of workers or the
-order in which chunks finish, so that every run of one audit stops at the same place.
+Stopping when a *width* is small enough hardly changes how often the final interval misses
+(tests/membership/test_stopping.py); looking at a verdict would. The looks are fixed by the chunk
+width alone, so every run of one audit stops at the same place.
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ def _seen(measured: Measured | None) -> str:
 def looks(most: int, width: int) -> list[int]:
     """Numbers of models after which the widths are looked at, the last being `most`.
 
-    From 16 on, each at least a quarter and two chunks more than the one before, so that two
-    workers stay busy and many looks are not paid for little news.
+    From 16 on, each at least a quarter and two chunks more than the one before.
 
     Args:
         most: models at most.

@@ -1,8 +1,4 @@
-"""F1 of models that name one of many classes: weighted, macro, and by size of the class.
-
-Accuracy and weighted F1 hide what happens to rare classes; macro F1 and the table by quarters
-of class size show it. Every number stands beside two blind models that read no text.
-"""
+"""F1 of models that name one of many classes: weighted, macro, and by size of the class."""
 
 from __future__ import annotations
 
@@ -27,9 +23,9 @@ DRAWS = 100
 def f1_tables(shadows: Shadows, before: Shadows | None, confidence: float) -> dict[str, Any] | None:
     """Weighted and macro F1 on held-out records, by class size, beside two blind models.
 
-    F1 of a class is 2 TP / (2 TP + FP + FN), 0 where the model never hits it. Macro is the plain
-    mean over the classes that have a held-out record, weighted the mean by their held-out
-    records (Sokolova and Lapalme 2009, table 3). A model's value is averaged over the models.
+    F1 of a class is 2 TP / (2 TP + FP + FN), 0 where the model never hits it. Macro is the mean
+    over classes with a held-out record, weighted that by held-out records (Sokolova and Lapalme
+    2009, table 3); then averaged over the models.
 
     Args:
         before: the baseline's on the same splits, for paired losses; None for the baseline,
@@ -87,8 +83,7 @@ def quarters(
 ) -> list[tuple[str, NDArray[np.bool_]]]:
     """Classes by the quarter of class sizes that they fall in, the smallest first.
 
-    Classes of one size stay together, so quarters hold unequal numbers of classes; a quarter
-    that would be empty is left out.
+    Classes of one size stay together; a quarter that would be empty is left out.
 
     Args:
         size: (C,) records of each class.
@@ -114,8 +109,8 @@ def f1_and_pulls(
     """F1 of one model over some sets of classes, and how much each person moves it.
 
     A person's pull is (P - 1)(F1 - F1 without that person's records), the jackknife pseudo-value
-    less F1 (Efron and Tibshirani 1993, section 11.5). A class whose only person is left out
-    leaves the mean, so that rare classes make the interval as wide as they should.
+    less F1 (Efron and Tibshirani 1993, section 11.5). A class whose only person is left out leaves
+    the mean.
 
     Args:
         labels: (H,) true classes.

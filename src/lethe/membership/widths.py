@@ -157,10 +157,7 @@ Foreseen = Width | Refusal
 
 
 class Widths:
-    """Foresees the width of the strongest attack's interval for other numbers of models, records.
-
-    The same rule as in the audit, see `evidence.risk.risk_of`.
-    """
+    """Foresees the width of the strongest attack's interval for other numbers of models, records."""
 
     def __init__(self, pilot: Measurement, confidence: float) -> None:
         self.pilot, self.confidence = pilot, confidence

@@ -5,10 +5,6 @@ model learns of any one record, and better is not always safer: on digits (32 ne
 records, seed 0) LiRA's TPR at 1 % FPR was 0.055 without them, 0.055 with L2 0.001, 0.072 with
 smoothing 0.1, 0.047 with mixup, 0.054 with averaging. Early stopping, the fifth, is in
 `lethe.mitigations.obfuscation`.
-
-Under a limit on outputs (temperature, rounding, the label alone) the model is trained as the recipe
-says and remembers as much as ever; only less of it is shown. Each limit is attacked by an adversary
-who knows it, see `lethe.training.answers`.
 """
 
 from __future__ import annotations

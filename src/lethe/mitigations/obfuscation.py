@@ -139,9 +139,8 @@ class Obfuscation:
 class EarlyStopping:
     """Training cut at an earlier epoch, the best of several that the plain training passes.
 
-    Which stop is the best is found by the audit, see `lethe.membership.candidate`. Stops are
-    asked of the plain shadow models on their way, so none costs a further training. Each is a cut
-    of the recipe's own schedule: a learning rate that falls has not fallen as far there.
+    Which stop is the best is found by the audit, see `lethe.membership.candidate`. The plain shadow
+    models are asked on their way, on the recipe's own schedule.
     """
 
     stops: tuple[int, ...]  # epochs to choose from, ascending

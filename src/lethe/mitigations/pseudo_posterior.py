@@ -8,11 +8,10 @@ fixed without the data, an *exact* posterior draw is B-DP under add/remove and 2
 replace-one. For densities, whose logarithm has either sign, both double. What is measured on a few
 draws from SWAG and on the records at hand is an estimate of that, and no guarantee.
 
-Everything here is a function of an (S, N) array of log-likelihoods log p(y_i | x_i, theta_s): draws
-are rows, records are columns. Nothing depends on the sampler; `lethe.mitigations.swag_release`
-runs the mechanism. Arguments mean the same throughout: `risk` is (N,) Delta_i >= 0, infinite where
-a loss is; `weights` (N,) alpha_i in [0, 1]; `epsilon` a target > 0; `relation` ``add/remove`` or
-``replace-one``; `outcome` ``discrete``, where log p <= 0, or ``density``, where it has either sign.
+All are functions of an (S, N) array of log-likelihoods log p(y_i | x_i, theta_s). Arguments
+throughout: `risk` is (N,) Delta_i >= 0, infinite where a loss is; `weights` (N,) alpha_i in [0, 1];
+`epsilon` a target > 0; `relation` ``add/remove`` or ``replace-one``; `outcome` ``discrete``, where
+log p <= 0, or ``density``, of either sign.
 """
 
 from __future__ import annotations
@@ -303,7 +302,7 @@ def estimate_epsilon(
 def expected_maximum(values: ArrayLike) -> Float:
     """Mean over all subsets of size s of their largest value, for s = 1 .. S.
 
-    Never falls with s, and unlike a running maximum does not depend on the order.
+    Never falls with s.
 
     >>> expected_maximum([3.0, 1.0, 2.0]).round(4)
     array([2.    , 2.6667, 3.    ])
@@ -331,8 +330,8 @@ _LEAST_RISE = 0.01
 class ScaleResponse:
     """Estimated epsilon at several scales of the draw's covariance.
 
-    The formula looks at losses and never at the covariance, so a draw that is almost a point
-    mass at the mean, and hides nothing, gets a fine epsilon. It shows here: no response.
+    A draw that is almost a point mass at the mean hides nothing and gets a fine epsilon: it shows
+    here as no response.
     """
 
     scales: tuple[float, ...]  # in rising order

@@ -1,8 +1,7 @@
 """A question from its text to its answer: plan, pay, look, add noise, store, tell; in this order.
 
-What is told was paid for, because the payment is on disk before the first private row is read.
-What was paid for may stay untold: when a machine dies in between, the budget is spent and there
-is no answer. The next try says so and asks for a new payment (`again`).
+The payment is on disk before the first private row is read. When a machine dies in between, the
+budget is spent and there is no answer; the next try says so and asks for a new payment (`again`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What a guarantee costs under a budget's rule, in whole units, rounded against the spender.
 
-A budget is kept in one currency that was fixed when it was made: the sum of epsilon (and of
-delta), the sum of rho (zero-concentrated DP), or the sum of mu squared (Gaussian DP). Whole
-numbers of units add up exactly, in any order and on any machine.
+One currency a budget: the sum of epsilon (and of delta), of rho (zero-concentrated DP), or of mu
+squared (Gaussian DP). Whole units add up exactly, in any order.
 """
 
 from __future__ import annotations

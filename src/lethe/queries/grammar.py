@@ -1,8 +1,7 @@
 """What can be asked of a table: the parts of a query, and its one canonical text.
 
-Equal questions have equal text: `str(query)` sorts what has no order, writes numbers and names
-in one way and holds no word such as ``not`` or ``between`` that says something twice. The ledger
-knows a question by this text.
+Equal questions have equal text, by which the ledger knows them: `str(query)` sorts what has no
+order and writes everything in one way.
 """
 
 from __future__ import annotations

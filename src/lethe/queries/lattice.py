@@ -1,9 +1,9 @@
 """Real numbers on a lattice of whole steps, so that sums are exact; in Python and in SQL.
 
-The sum of floating-point numbers depends on their order, and one row more can move it by more than
-that row (Casacuberta et al. 2022). Whole numbers have neither fault: each value is clamped to
-bounds that were given, rounded to a whole number of steps, and only then summed. `Layout` says
-which whole numbers of a row a question needs, and `Exact` holds their sums.
+Floating-point sums depend on their order, and one row can move them by more than that row
+(Casacuberta et al. 2022). So each value is clamped to given bounds, rounded to whole steps, and
+only then summed. `Layout` says which whole numbers of a row a question needs; `Exact` holds their
+sums.
 """
 
 from __future__ import annotations
@@ -45,9 +45,6 @@ def check_number(name: str, bound: Any) -> None:
 
 def check_extent(low: float, high: float) -> None:
     """Refuse bounds between which floating-point numbers could overflow or vanish.
-
-    Within these limits the step of every lattice, its inverse, and all products with them are
-    ordinary numbers, so that no value of a cell can make the arithmetic fail.
 
     Raises InputError: reversed, equal as floating-point numbers, too close or too far out.
     """
@@ -158,8 +155,7 @@ def lattice_of(bounds: Bounds, column: Column, cells: int) -> Lattice:
 def steps_sql(column: Column, lattice: Lattice) -> str:
     """A number clamped to the bounds and rounded, in whole steps of the lattice from zero.
 
-    Whole numbers on a lattice of step 1 stay whole numbers all the way, which is faster; the
-    bounds of a lattice are far within 64 bits, so what is clamped to them fits.
+    On a lattice of step 1 whole numbers stay whole all the way, which is faster.
     """
     low, high = lattice.low, lattice.high
     is_whole = column.type in ("whole", "bool")

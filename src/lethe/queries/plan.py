@@ -1,7 +1,4 @@
-"""What a question will cost and how far off its answer will be, before a private row is read.
-
-`explain` says it in plain words, for people who do not know what epsilon is.
-"""
+"""What a question will cost and how far off its answer will be, before a private row is read."""
 
 from __future__ import annotations
 

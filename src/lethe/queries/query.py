@@ -1,8 +1,8 @@
 """A question: read from text, and bound to a schema; nothing here touches a table.
 
-Binding reads every literal as its column's type before lists are searched for duplicates, so that
-no group is answered twice for one price, and a bound question has one text. Whether and how a
-question is refused depends on the question and the schema alone.
+Literals are read as their column's type before lists are searched for duplicates, so a bound
+question has one text. Whether and how a question is refused depends on the question and the schema
+alone.
 """
 
 from __future__ import annotations

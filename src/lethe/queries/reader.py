@@ -1,7 +1,7 @@
 """The words of a question, and what takes them from left to right; errors point at the place.
 
-The text is never handed to a database: what is not in this grammar is refused, column names are
-looked up, and values travel beside the SQL, not in it.
+The text is never handed to a database: column names are looked up, and values travel beside the
+SQL.
 """
 
 from __future__ import annotations

@@ -301,9 +301,8 @@ def _read(rows: int, cost: Mapping[str, Any]) -> tuple[Spend, Neighbours, NDArra
 def kept_rows(people: Sequence[Hashable], most: int, *, salt: str = "") -> NDArray[np.bool_]:
     """Which rows to keep so that no person has more than `most`.
 
-    Of a person with more rows, those with the smallest hash of salt, person and the row's place
-    among that person's rows are kept: as good as a draw, the same every time, and never changed
-    by what other people have.
+    Those with the smallest hash of salt, person and the row's place among that person's rows: the
+    same every time, whatever other people have.
 
     Args:
         people: whose each row is; the same text means the same person.

@@ -148,8 +148,7 @@ def attack(
 def permuted_names(users: int, seed: int = 0) -> NDArray[np.intp]:
     """A random name (users,) for each user, all different; a person may keep his own.
 
-    Over such permutations each probe looks for each user equally often, so Top-k is k / G in
-    expectation, whatever the geometry.
+    Each probe looks for each user equally often, so Top-k is k / G in expectation.
     """
     return np.random.default_rng([seed, 63]).permutation(users)
 
@@ -238,8 +237,7 @@ def over_ties(
 ) -> Float:
     """Expected value of a function of the rank when ties are broken at random.
 
-    With b users closer and e others at the same distance the owner is equally likely at each of
-    the positions b to b + e.
+    With b closer and e tied users the owner is equally likely at positions b to b + e.
 
     Args:
         table: (G,) value at position 0 (named first) to G - 1.

@@ -1,14 +1,12 @@
 """Every attacker on released vectors, in one shape: what it holds, what it learns, whom it names.
 
 An attacker enrols people by the mean of their earlier vectors and looks up whose is nearest to a
-new one. What differs is the distance (cosine, Euclidean, or a metric learned from labelled vectors
-of *other* people, in two person-disjoint folds), whether the enrolled vectors are free of noise,
-and how many new vectors are known to be of one person. All of that is knowledge of the adversary
-and stands in `Attacker.knows`; a function of the release itself (the head's logits) is a view.
+new one. What differs (distance, learned metric, noise-free enrolment, vectors known to be of one
+person) is knowledge of the adversary, in `Attacker.knows`; a function of the release is a view.
 
-Learned metrics follow Hatch, Kajarekar and Stolcke 2006 (within-class covariance normalisation)
-and Ioffe 2006 with Garcia-Romero and Espy-Wilson 2011 (probabilistic linear discriminant analysis,
-uncertain enrolment). They are fitted on the release as the adversary sees it, noise included.
+Learned metrics: Hatch, Kajarekar and Stolcke 2006 (within-class covariance normalisation), Ioffe
+2006 with Garcia-Romero and Espy-Wilson 2011 (probabilistic linear discriminant analysis), in two
+person-disjoint folds, fitted on the release as the adversary sees it.
 """
 
 from __future__ import annotations
@@ -473,10 +471,8 @@ def permuted_lift(
 ) -> Estimate:
     """Lift where every person's probes are those of another, by chance: it must be 1.
 
-    Whatever is learned is learned on the permuted pairs, so an attacker who is helped by more than
-    a person's own vectors shows here. Over permutations each probe looks for every person equally
-    often: Top-1 is 1 / G in expectation for a fixed metric. Permutations are as many as give 100
-    hits by chance, so that a lift of 2 would be seen.
+    Whatever is learned is learned on the permuted pairs. Top-1 is 1 / G in expectation for a fixed
+    metric; permutations are as many as give 100 hits by chance, so that a lift of 2 would be seen.
     """
     users, trials = len(seen.gallery), len(seen.owner)
     number = max(10, -(-_CHANCE_HITS * users // trials))

@@ -23,12 +23,10 @@ def share_of_users(
 ) -> Estimate:
     """A share of trials from each user's hits and trials; interval by users.
 
-    With N = sum n the variance of the ratio is sum (e / (1 - n / N))^2 / N^2 * (G - 1) / G, where
-    e = h - p n: the jackknife over users. Few heavy users pull p
-    towards themselves, so their plain e would be too small. It stands on (sum n^2)^2 / sum n^4
-    degrees of freedom, G where all users have equally many trials (Satterthwaite 1946), inside an
-    interval of exact type (Korn and Graubard 1998). Repeated noise draws of one user add to the
-    same h and n, so they never count as independent people.
+    With N = sum n the variance of the ratio is sum (e / (1 - n / N))^2 / N^2 * (G - 1) / G, e = h -
+    p n (the jackknife over users), on (sum n^2)^2 / sum n^4 degrees of freedom (Satterthwaite
+    1946), inside an interval of exact type (Korn and Graubard 1998). Noise draws of one user add to
+    the same h and n.
 
     Args:
         hits: (G,) hits of each user; parts of hits (tied ranks) are allowed.
@@ -174,7 +172,7 @@ def mean_of_pools(values: ArrayLike, confidence: float = 0.95) -> Estimate:
     """The mean over independent pools of noise draws, for these very users; a t-interval.
 
     Draws of one pool share noise vectors, so a pool enters as one number. It says how well the
-    noise was averaged, not how another sample of people would fare: for that see `share_of_users`.
+    noise was averaged, not how another sample of people would fare.
 
     Args:
         values: (pools,) the statistic of each pool, averaged over its draws.

@@ -1,7 +1,7 @@
 """Every candidate release, measured alike: who is named, what the task keeps, what is proven.
 
-The release as it is comes first, then isotropic noise at each level that was asked for, then the
-other mechanisms of `mechanisms` at one level each, so that they stand on one frontier.
+First the release as it is, then isotropic noise at each level, then one level of each other
+mechanism.
 """
 
 from __future__ import annotations

@@ -3,10 +3,6 @@
 The game: the attacker knows every clean row of each of G users; one row is picked by its weight
 and M noisy draws of it are released; the attacker names k users. No attack that plays this game
 does better than the limits here, beyond the confidence they state.
-
-1. `optimal_attacker` plays it with the best decoder there is and limits its success by counting.
-2. `closed_form` bounds every decoder without playing.
-3. `noise_dp` and `pair_limits` are differential privacy of the released vector.
 """
 
 from __future__ import annotations
@@ -73,8 +69,7 @@ def known(
 ) -> Known:
     """The game: a row is picked by its weight and released with noise; the attacker names its user.
 
-    For n rows of one person released together, put them behind each other: one row of n d
-    numbers (in a fixed order) is the same game.
+    n rows of one person released together are one row of n d numbers, in a fixed order.
 
     Args:
         rows: (R, d) the exact vectors that may be released, never means of them.
@@ -153,9 +148,9 @@ def closed_form(
 
     Decision regions cover each point at most k times, so their chances q_u under N(c, sigma^2/M)
     sum to at most k, and by Neyman and Pearson user u is named with at most Phi(Phi^-1(q_u) + m_u),
-    m_u = sqrt(M) max_j ||r_uj - c|| / sigma. The maximum over q is concave; its Lagrange dual
-    k lambda + sum_u max_q (pi_u Phi(Phi^-1(q) + m_u) - lambda q) is an upper bound at *every*
-    lambda > 0, so the root-find below costs tightness at worst, never truth.
+    m_u = sqrt(M) max_j ||r_uj - c|| / sigma. The Lagrange dual k lambda + sum_u max_q (pi_u
+    Phi(Phi^-1(q) + m_u) - lambda q) is an upper bound at *every* lambda > 0: the root-find costs
+    tightness, never truth.
 
     Guarantee: no attacker in the game exceeds `success`. It is at most 1 and at least the sum of
         the k largest prior chances.
@@ -367,9 +362,9 @@ def optimal_attacker(
 ) -> Limit:
     """Play the maximum a posteriori decoder and put a one-sided limit on its success.
 
-    Each trial picks an owner, a row and noise anew, so hits are independent and the limit is
-    Clopper-Pearson's, exact for this count. The sufficient statistics of M draws are drawn
-    directly: their mean, and for noise levels that differ between users their spread as well.
+    Each trial picks owner, row and noise anew, so the limit is Clopper-Pearson's. The sufficient
+    statistics of M draws are drawn directly: their mean, and their spread where noise levels differ
+    between users.
 
     Guarantee: with probability >= `confidence` over the trials, no attacker in the game exceeds
         `success`.
@@ -440,7 +435,7 @@ def exact_limit(game: Known, outputs: ArrayLike, top: int = 1) -> Limit:
     """What the best attacker reaches on a release without noise, exactly.
 
     Of the rows that give the same output only k users can be named: the sum over distinct outputs
-    of the k largest chances. It serves vectors as they are, the logit alone and the label alone.
+    of the k largest chances.
 
     Guarantee: no attacker in the game exceeds `success`, and the best one reaches it.
 

@@ -60,9 +60,8 @@ def open_set(
 ) -> OpenSet:
     """Take some people out of the gallery and see whom their probes are taken for.
 
-    The threshold is set on half of those strangers so that `false_match` of their probes are named
-    after all, and measured on the other half: set and measured on the same it would look better
-    than it is.
+    The threshold is set on half of those strangers (`false_match` of their probes are named) and
+    measured on the other half.
 
     Args:
         representations: (n, d).
@@ -224,9 +223,7 @@ def conditioning(
 ) -> Conditioning:
     """Compare plain float32 distances with exact ranks on a sample of probes.
 
-    `ranks` itself needs no such check: it decides every doubtful pair in float64. This says what
-    tools that do not would have said (vectors that share most of what they are, as those of one
-    network do, lose the rest of it in float32).
+    What tools that do not decide doubtful pairs in float64, as `ranks` does, would have said.
 
     Args:
         probes: as for `ranks`; so are the others.

@@ -104,8 +104,8 @@ def split_periods(
 ) -> Split:
     """The cross-window protocol: gallery from one period, probes from another.
 
-    A split within one period can measure an input that is copied into all rows of a user. Here
-    the attacker has to recognise a person later.
+    The attacker has to recognise a person later; within one period an input copied into all rows
+    may do.
 
     Args:
         user_ids: (n,) owner of each row.
@@ -191,8 +191,8 @@ def probes_together(
     """All probes of a person as one: what an attacker has who knows that they belong together.
 
     The sum of squared distances of several rows to a user is that of their mean, up to a constant;
-    the sum of their cosines is the cosine sum of their mean direction. So the mean (of unit
-    vectors under cosine) is the joint evidence.
+    the sum of cosines is that of their mean direction. So the mean (of unit vectors under cosine)
+    is the joint evidence.
 
     Args:
         vectors: (n, d).
@@ -232,7 +232,6 @@ def whitening(vectors: NDArray[Any], split: Split) -> Float:
     """A map (d, d) after which the spread of one person's rows is the same in every direction.
 
     Euclidean distance after it is the Mahalanobis distance under the covariance within persons.
-    Fitted on gallery rows alone; see `inverse_root` and `covariance_within`.
 
     Raises NotMeasurable: no user has two gallery rows that differ.
     """
@@ -255,8 +254,8 @@ def whitening_of(rows: Float, user: Index, centres: Float) -> Float:
 def covariance_within(differences: Float, freedom: int) -> Float:
     """Covariance (d, d) of differences (n, d) within persons, which have mean 0.
 
-    Differences may be fewer than dimensions, so the correlations are shrunk towards none (Ledoit
-    and Wolf 2004); a coordinate that never differs counts as the one that differs least.
+    Correlations are shrunk towards none (Ledoit and Wolf 2004); a coordinate that never differs
+    counts as the one that differs least.
 
     Args:
         differences: of vectors of one person.

@@ -1,10 +1,8 @@
 """Vectors moved to where float32 can tell them apart, with a bound on what it still gets wrong.
 
-Every distance of this room orders the gallery as a Euclidean distance does, after a map: cosine on
-vectors of length 1, whitened on whitened ones. For a probe u and a gallery vector v, both relative
-to one centre, ||u - v||^2 grows as the score u.v - ||v||^2 / 2 falls. In this form the numbers are
-of the size of the spread and not of what all vectors have in common, and the length of a vector,
-which rounding changes, hardly matters.
+Every distance orders the gallery as a Euclidean one does after a map: cosine on vectors of length
+1, whitened on whitened ones. For a probe u and a gallery vector v, both relative to one centre, ||u
+- v||^2 grows as the score u.v - ||v||^2 / 2 falls, whose numbers are of the size of the spread.
 
 What float32 makes of the score is off by at most gamma = (d + 2) 2^-24 times the sum of its
 absolute terms, in any order of summation (Higham, "Accuracy and Stability of Numerical Algorithms",

@@ -1,9 +1,7 @@
 """Ways to release a vector, or less than a vector, each with what it proves or why it does not.
 
-Every mechanism has `release` and `guarantee`. A release without a seed draws its noise from 128
-secret bits, anew each time; a seed is for audits, and `guarantee` says what it voids. A guarantee
-that is not proven is ``empirical-only`` and its `voided_by` says why; nothing is claimed in
-silence.
+Each has `release` and `guarantee`. A release without a seed draws its noise from 128 secret bits; a
+seed is for audits, and `guarantee` says what it voids. What is not proven is ``empirical-only``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Certified radii: how far a vector may move before the class predicted for it can change.
 
-Cohen, Rosenfeld and Kolter (ICML 2019). For a linear binary head the radius is the distance to
-the hyperplane at every noise level; other heads need draws, and draws have a largest radius that
-they can certify. A radius speaks of the predicted class alone: two users who get the same answer
-can be told apart all the same. What bounds that stands in `certificates`.
+Cohen, Rosenfeld and Kolter (ICML 2019). For a linear binary head the radius is the distance to the
+hyperplane at every noise level; other heads need draws, which have a largest radius they can
+certify. A radius speaks of the predicted class alone, not of who is identified.
 """
 
 from __future__ import annotations
@@ -95,8 +94,8 @@ def sampled_radii(
 ) -> Radii:
     """Radii from draws with Clopper-Pearson limits, for any head and any number of classes.
 
-    The noise of a linear head is drawn where it matters: a binary head's count is binomial with
-    p in closed form, and C classes need C-dimensional noise. Both are exact in distribution.
+    The noise of a linear head is drawn where it matters: a binary head's count is binomial with p
+    in closed form, C classes need C-dimensional noise. Both are exact in distribution.
 
     Guarantee: with probability >= 1 - alpha over the draws, for each point by itself, the most
         likely class under N(0, sigma^2 I) is `predicted` anywhere within `radius`.

@@ -145,8 +145,8 @@ def has_gpu() -> bool:
 class TorchCounter:
     """Counts on a device; in blocks of a float32 product.
 
-    Products are taken in float32 proper: TF32 keeps 10 bits and would break the bound. The user
-    changes no setting of torch: the precision is set for the product and put back.
+    Products are float32 proper (TF32 keeps 10 bits and would break the bound); torch's setting is
+    put back.
     """
 
     device: str  # a torch device, such as "cuda"
@@ -265,15 +265,11 @@ def ranks(
 ) -> Ranks:
     """Rank of the true user for every probe, exact and the same for every backend.
 
-    All vectors are brought to the gallery's centre in float64. Scores are taken in float32 with a
-    bound on their error, and every pair within the bound is decided in float64, so the ranks are
-    those of a float64 computation even where vectors sit so close together that float32 alone
-    changes most ranks (see `clean.Conditioning`). Two users are tied when their
-    float64 scores differ by no more than rounding explains. Backends could only differ in a pair
-    whose scores differ by the tie tolerance itself, to the last digits of float64.
+    Scores are taken in float32 with a bound on their error, and every pair within the bound is
+    decided in float64: the ranks are those of float64 arithmetic. Two users are tied when their
+    float64 scores differ by no more than rounding explains.
 
-    Beside the inputs only copies of the gallery (about 4 times its float32 size) and of a few
-    thousand probes are held.
+    Memory beside the inputs: about 4 times the gallery's float32 size, and a few thousand probes.
 
     Args:
         probes: (P, d), finite; vectors of unknown owner.

@@ -1,13 +1,12 @@
 """Score, compare and count in registers: the fast way to the same ranks (extra `fast`).
 
 The gallery lies in panels of 32 users (on AVX-512; see `TILES`), transposed, the bias first. A tile
-of 12 probes x 32 users is held in 24 vector registers that start from the bias; every dimension is
-one fused multiply-add each. Then the tile is compared with each probe's two thresholds and only
-counts leave the registers. A row of a tile in which a score lies between its thresholds (a few in
-a thousand: float32 cannot decide there) is done again in float64 by `_again`.
+of 12 probes x 32 users is held in 24 vector registers; every dimension is one fused multiply-add
+each, and only counts leave the registers. A row with a score between its thresholds is done again
+in float64 by `_again`.
 
-The tile is written in LLVM's own language because a loop in Python's makes numba keep the sums in
-memory (a tenth of the speed). This is the only file that needs to know that.
+Written in LLVM's own language because a loop in Python's makes numba keep the sums in memory (a
+tenth of the speed).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Gaussian noise on released vectors, drawn once for a whole sweep.
 
-The gallery vector of a user with m noisy rows is its clean mean plus N(0, sigma^2/m I): drawn
-directly, exact in distribution where gallery and probe rows are disjoint and the attack sees the
-gallery through its means alone (whitening or LDA fitted on noisy rows needs the noisy rows). M
-averaged draws are one draw at sigma / sqrt(M). The same unit noise serves every sigma of a draw
-(common random numbers), and the draws of a pool share its vectors shifted against each other, so
-that each draw by itself is exactly what independent noise would be.
+The gallery vector of a user with m noisy rows is its clean mean plus N(0, sigma^2/m I), drawn
+directly: exact where gallery and probe rows are disjoint and the attack sees the gallery through
+its means alone. M averaged draws are one draw at sigma / sqrt(M). The same unit noise serves every
+sigma of a draw (common random numbers), and the draws of a pool share its vectors shifted against
+each other.
 """
 
 from __future__ import annotations
@@ -94,9 +93,8 @@ class UnitNoise:
 class Pool:
     """Draws that share one set of noise vectors, each under shifts of its own.
 
-    Probes lie in blocks of about 48 and users in tiles of about 512. Within its block probe i
-    gets vector i + r, within its tile user j vector j + t, both around the end: so all that a
-    draw needs of a block and a tile are their own vectors (see `pooled`).
+    Probes lie in blocks of about 48 and users in tiles of about 512. Within its block probe i gets
+    vector i + r, within its tile user j vector j + t, both around the end.
     """
 
     probes: Float  # (P, d) standard normal
@@ -142,9 +140,8 @@ def noise_pool(
 ) -> Pool:
     """Noise vectors for several draws; each draw by itself is one of independent noise.
 
-    Within a draw all vectors are distinct and independent, so it has exactly the distribution of
-    independent noise, at every sigma. Draws of one pool depend on each other: intervals come from
-    users or from several pools, never from the draws as if independent.
+    Within a draw all vectors are distinct and independent. Draws of one pool depend on each other:
+    intervals come from users or from several pools.
 
     Args:
         sample: whose noise it is.

@@ -1,8 +1,8 @@
 """How well an attack does over noise levels, measured no more often than needed.
 
-Everything depends on (sigma, M) through sigma / sqrt(M) alone, so the surface over both is a curve,
-and cells of equal effective sigma are measured once. The curve is refined where the upper limit of
-the strongest attacker crosses a threshold; a level stops drawing when its interval is narrow.
+Everything depends on (sigma, M) through sigma / sqrt(M), so the surface is a curve. It is refined
+where the upper limit of the strongest attacker crosses a threshold; a level stops drawing when its
+interval is narrow.
 """
 
 from __future__ import annotations

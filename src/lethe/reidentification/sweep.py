@@ -267,8 +267,7 @@ class Proofs:
 class Game:
     """One row of a person among the probes is released; the attacker knows all clean rows.
 
-    Rows are as likely as in the gallery attack: each probe once. So its Top-1 may be set against
-    the limits here.
+    Rows are as likely as in the gallery attack: each probe once.
     """
 
     known: Known  # rows, owners and chances
@@ -460,7 +459,7 @@ class Battery:
         """A level of isotropic noise with what all attackers find there.
 
         Metrics are learned once a level, on a release of their own noise. Attackers of single
-        vectors, who have the most probes, get half the draws.
+        vectors get half the draws.
         """
         tries = level.draws * self.sample.tries
         panel = self.panel(noise=level.sigma > 0)

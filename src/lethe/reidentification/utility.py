@@ -1,10 +1,9 @@
 """What noise costs the task: three quantities that are never mixed up.
 
-*Smoothed*: the server keeps the clean vector and publishes Phi(z / (sigma ||w||)). That grows with
-z, so its ranking and its decisions at 0.5 are those of the clean logit at every sigma; only its
-calibration moves. *Single draw*: the consumer has r + noise alone; its logit is
-z + N(0, sigma^2 ||w||^2). *M draws*: the consumer averages M of them, sigma / sqrt(M) in the same
-formulas. Here z is the logit of a linear binary head and `scale` is sigma ||w|| / sqrt(M).
+*Smoothed*: the server publishes Phi(z / (sigma ||w||)), whose ranking and decisions at 0.5 are
+those of the clean logit; only its calibration moves. *Single draw*: the consumer's logit is z +
+N(0, sigma^2 ||w||^2). *M draws*: sigma / sqrt(M) in the same formulas. z is the logit of a linear
+binary head, `scale` is sigma ||w|| / sqrt(M).
 """
 
 from __future__ import annotations
@@ -42,10 +41,9 @@ class PairShare:
 def pair_share(x: Float, y: Float, width: float, tolerance: float = 1e-5) -> PairShare:
     """Share of pairs in which x + noise beats y, for noise of sd `width` on their difference.
 
-    Both lists are spread over a grid of step h, each value to its two neighbours so that its mean
-    stays. That moves a mean of f by at most h^2/8 max|f''|, for each of the two lists, and here
-    max|f''| = phi(1)/width^2. One convolution then does all pairs, in O(n + g log g). Where the
-    grid would be too long (tiny width) every x meets the y within 9 widths one by one.
+    Both lists are spread over a grid of step h, which moves a mean of f by at most h^2/8 max|f''|
+    each, max|f''| = phi(1)/width^2; one convolution does all pairs, in O(n + g log g). Where the
+    grid would be too long every x meets the y within 9 widths one by one.
 
     Args:
         x: (n,) finite.
@@ -311,9 +309,6 @@ def equal_cost_levels(
     sigma: float,
 ) -> Float:
     """(G,) sigma_u = c shape_u, with c such that expected accuracy is that of `sigma` for all.
-
-    More noise for people who are easier to name buys privacy only if it costs no more: compare
-    both at one utility, on the frontier.
 
     Args:
         shape: (G,) > 0, how much noise each user gets compared with others.

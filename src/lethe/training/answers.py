@@ -1,9 +1,8 @@
 """What a released model answers instead of its full outputs, and what an attacker makes of it.
 
-Every answer here is attacked by an adversary who knows how it is given, undoes what can be undone,
-and where only labels come back asks about changed copies of the record as well. Signals are
-computed from that knowledge, for the shadow models and the target alike, so that all attacks
-on signals are attacks on the answer; accuracy is that of the answer.
+Every answer is attacked by an adversary who knows how it is given, undoes what can be undone, and
+asks about changed copies where only labels come back. Signals are computed from that knowledge, for
+shadow models and target alike.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ class _OfTheRecordAlone:
 class Temperature(_OfTheRecordAlone):
     """Probabilities p^(1/T), normalised; in double precision.
 
-    The attacker takes them to the power T again. Nothing is lost but what the numbers cannot
-    hold: at T = 0.01 every class that is 7 nats less likely than the best is answered as 0.
+    The attacker takes them to the power T again. Lost is only what the numbers cannot hold: at T =
+    0.01 a class 7 nats less likely than the best is answered as 0.
 
     >>> tempered(np.log([[0.9, 0.1]]), 2.0).round(3).tolist()
     [[0.75, 0.25]]
@@ -198,11 +197,9 @@ class LabelOnly:
 def vote_logits(labels: NDArray[np.integer], classes: int) -> Float:
     """Logits that hold what labels of a record and of its copies tell.
 
-    log(votes + 1/2), where record and copies have a vote each. The signal of the true label is
-    then the log-odds of its share of the votes, higher = member: records are ordered as
-    `lethe.membership.attacks.simple.robustness_scores` orders them with the record among its
-    copies. A record whose copies outvote it has its own label put half a vote above theirs: it
-    is what the release answers. More weight for it than that made attacks on digits weaker.
+    log(votes + 1/2), where record and copies have a vote each: the signal is the log-odds of the
+    true label's share, and orders records as `lethe.membership.attacks.simple.robustness_scores`
+    does. A record whose copies outvote it has its own label put half a vote above theirs.
 
     Args:
         labels: (1 + A, N) class codes, of the record first.
@@ -261,11 +258,10 @@ def noisy_copies(
 ) -> NDArray[np.float32]:
     """Changed copies of every record, to ask a model about.
 
-    Columns of a table that hold two distinct numbers, as one-hot codes do, take the other one
-    with probability `flip`; all others get Gaussian noise of `scale` times their standard
-    deviation. Images are moved by up to `shift` pixels each way, the border repeated, mirrored
-    left to right half the time if asked, and get noise of `scale` times the deviation of all
-    pixels. The same seed gives the same copies: every model must be asked about the same ones.
+    Columns of two distinct numbers take the other one with probability `flip`; all others get
+    Gaussian noise of `scale` times their standard deviation. Images are moved by up to `shift`
+    pixels each way, the border repeated, mirrored half the time if asked, and get noise of `scale`
+    times the deviation of all pixels.
 
     Args:
         features: (N, D) of a table, or (N, H, W) or (N, channels, H, W) of images.

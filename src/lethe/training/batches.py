@@ -185,8 +185,7 @@ Take = Callable[[int, int, NDArray[np.float32]], None]
 def stop_epochs(epochs: int) -> tuple[int, ...]:
     """Whole epochs before the last at which a training can be cut, at most seven.
 
-    They lie at the squares of the eighths of the training, denser at its beginning: where a
-    network is trained for long, most of what it memorises is memorised early.
+    At the squares of the eighths of the training, denser at its beginning.
 
     Args:
         epochs: of the full training, >= 1; one epoch has no earlier stop.

@@ -44,9 +44,8 @@ def membership(
     Model 2i+1 trains on the complement of model 2i. Raising `models` keeps the rows that
     were there. With an odd number of records a coin decides which of a pair gets one more.
 
-    With `groups` whole persons are drawn instead of records, all persons alike however many
-    records they have: a draw that evened out the number of records would tie the largest
-    persons to each other. So models differ in their number of records by chance.
+    With `groups` whole persons are drawn, all alike however many records they have, so models
+    differ in their number of records by chance.
 
     Args:
         models: K, even, at least 4.
@@ -113,9 +112,9 @@ def holdout(
 ) -> NDArray[np.bool_]:
     """A stratified set of records that no shadow model ever trains on.
 
-    They measure utility and serve as population points. A class with a single record stays
-    with the training records. With `groups` whole persons are held out, in random order, each
-    if that brings the classes nearer to their share; every class keeps a person to train on.
+    A class with a single record stays with the training records. With `groups` whole persons are
+    held out, in random order, each if that brings the classes nearer to their share; every class
+    keeps a person to train on.
 
     Args:
         labels: (N,) class codes.

@@ -68,8 +68,8 @@ def default_workers() -> int:
 def worker_environment() -> dict[str, str]:
     """Variables that worker processes start with.
 
-    NumPy's BLAS takes 256-bit kernels on AMD's AVX-512 processors; its 512-bit ones are about
-    1.5 times as fast there. What the user has set is left alone.
+    NumPy's BLAS takes 256-bit kernels on AMD's AVX-512 processors; its 512-bit ones are about 1.5
+    times as fast. What the user has set is left alone.
     """
     if "OPENBLAS_CORETYPE" in os.environ or not has_wide_vectors():
         return {}

@@ -1,10 +1,8 @@
 """Content hashes of data, settings and code: a stale shard can never be taken for a new one.
 
-A function counts with its compiled code, its defaults, the values it closes over, the global
-values it looks up, and the text of its file and of every file of the user's that this one
-imports, also inside functions. Libraries count with their version. Where a file lies and
-what its module is called do not count. What cannot be seen is what code reads when it runs,
-such as a data file or an environment variable.
+A function counts with its compiled code, defaults, closure, the globals it looks up, and the text
+of its file and of every file of the user's that this one imports. Libraries count with their
+version; where a file lies does not count. What code reads when it runs cannot be seen.
 """
 
 from __future__ import annotations

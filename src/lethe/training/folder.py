@@ -150,8 +150,6 @@ class RunFolder:
 def lock_folder(path: Path, way_out: str, private: bool = False) -> int:
     """Make a folder and take its lock, which is given back by closing what is returned.
 
-    A killed process leaves no lock behind.
-
     Raises:
         InputError: another process holds it.
         RunFailed: the folder cannot be written.

@@ -1,7 +1,7 @@
 """The training loop: K models take their steps together, each on rows of its own.
 
-Model k sees the rows, batches, noise, masks and augmentation of its own random streams, so the
-result is that of training it alone up to float rounding (1e-4 on logits).
+Model k has random streams of its own, so the result is that of training it alone up to float
+rounding (1e-4 on logits).
 """
 
 from __future__ import annotations
@@ -48,9 +48,8 @@ from lethe.training.users_code import build_module
 class Mixing:
     """Inputs and targets of a batch mixed with other rows of the same model's batch (eq. 1).
 
-    The loss of a mixture is the mixture of the losses, which for both losses here has the slope
-    of the loss at the mixed target. A record's weight stays with its own part. `alpha` > 0 is of
-    Beta(alpha, alpha); None mixes nothing.
+    The loss of a mixture has the slope of the loss at the mixed target. A record's weight stays
+    with its own part. `alpha` > 0 is of Beta(alpha, alpha); None mixes nothing.
     """
 
     def __init__(
@@ -104,9 +103,8 @@ class Mixing:
 class Average:
     """The even average of each model's parameters over its last steps.
 
-    Stochastic weight averaging (Izmailov et al., UAI 2018, section 3.2), with every step in it
-    and the recipe's own schedule. Running statistics of batch normalisation are averaged along;
-    the paper computes them anew in one more pass over the training records.
+    Stochastic weight averaging (Izmailov et al., UAI 2018, section 3.2), with every step in it and
+    the recipe's own schedule; running statistics of batch normalisation are averaged along.
 
     Args:
         network: of all models; it is read after each step and overwritten by `apply`.

@@ -125,11 +125,7 @@ def _load_file(path: Path) -> Any:
 
 
 def _send_modules_by_name() -> None:
-    """Let modules of a class of their own travel by name, as plain modules do.
-
-    A recipe that says `torch` and, somewhere, `data.classes` is taken to need `torch.classes`,
-    which is such a module and could not be pickled.
-    """
+    """Let modules of a class of their own travel by name, as plain modules do."""
     for kind in {type(found) for found in list(sys.modules.values())} - {ModuleType}:
         if issubclass(kind, ModuleType):
             copyreg.pickle(kind, _by_name)

@@ -28,10 +28,7 @@ OUTPUTS = ("logits", "probabilities", "prediction")
 
 
 class Predict(Protocol):
-    """A trained model: row numbers in; out, as declared, logits, probabilities or predictions.
-
-    Logits and probabilities are (n, C), predictions of a regression (n, 1).
-    """
+    """A trained model: row numbers in; out, as declared, logits, probabilities or predictions."""
 
     def __call__(self, rows: NDArray[np.int64], /) -> NDArray[np.floating]: ...
 
@@ -136,7 +133,8 @@ class Treatment:
     def describe(self) -> dict[str, Any]:
         """Plain values that stand for the treatment in a content hash.
 
-        What came later is named only where it is used: models of earlier runs keep their name.
+        What came later is named only where it is used, so that models of earlier runs keep their
+        name.
         """
         described = {
             "weights": None if self.weights is None else hash_array(self.weights),

@@ -120,10 +120,8 @@ def signal_from_predictions(
 ) -> NDArray[np.float32]:
     """phi of a regression model: minus its absolute error, in units of the target's sd.
 
-    It orders the scores of one model as minus the squared error does. Over models it is nearer
-    to the Gaussian that LiRA takes it for: predictions that spread evenly around their mean give
-    even errors wherever the mean is far from the target, and squares skew them. What is left of
-    the skew costs power and never validity, since thresholds are set on real non-members.
+    It orders the scores of one model as minus the squared error does, and over models is nearer to
+    the Gaussian that LiRA takes it for; skew costs power and never validity.
 
     Args:
         predictions: (N, 1) or (N,), in the target's own units.
@@ -185,10 +183,8 @@ def _refuse_nan(bad: NDArray[np.bool_], what: str, how: str) -> None:
 def codes_of_copies(signals: NDArray[np.floating]) -> NDArray[np.intp]:
     """(N,) for each record the first that has the same signal under every model, else itself.
 
-    Such records are copies of each other (the same input and label) and count as one, however
-    often they stand in the data. Where signals take few values (votes, 0/1) columns agree by
-    chance, so only columns of at least eight distinct values, or all distinct with fewer models,
-    are compared.
+    They count as one record. Where signals take few values columns agree by chance, so only columns
+    of at least eight distinct values, or all distinct with fewer models, are compared.
 
     Args:
         signals: (K, N).

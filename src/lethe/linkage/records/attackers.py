@@ -1,10 +1,9 @@
 """Attackers on sparse records, in one registry, and the thresholds from which they answer.
 
-Each scores every record for what is known of a person, see `Scoreboard`, and may guess the best.
-It answers from a threshold on. The 1.5 of the paper was found on 480,189 people; where there are
-fewer, or where whole records are known, some record nearly always stands out by that much, so the
-limit is measured: people are taken out of the release, looked for all the same, and how far the
-records stand out that are then named, wrongly all of them, sets it.
+Each scores every record for what is known of a person, see `Scoreboard`, and answers from a
+threshold on. The 1.5 of the paper was found on 480,189 people; elsewhere the limit is measured:
+people are taken out of the release, and how far the records stand out that are then named, wrongly
+all of them, sets it.
 """
 
 from __future__ import annotations
@@ -346,9 +345,9 @@ class Calibrated:
 def calibrate(eccentricity: Float, rate: float = 0.01, confidence: float = 0.95) -> Calibrated:
     """The lowest threshold at which at most `rate` of other people outside are expected a record.
 
-    Just above the k-th largest of n eccentricities; the chance that the next one is larger has the
-    distribution Beta(k, n + 1 - k) of an order statistic, or less where several are equal (Wilks,
-    Annals of Mathematical Statistics 1941). So its mean k / (n + 1) is at most `rate`.
+    Just above the k-th largest of n eccentricities; the chance that the next one is larger is
+    Beta(k, n + 1 - k), or less with ties (Wilks, Annals of Mathematical Statistics 1941), with mean
+    k / (n + 1).
 
     Args:
         eccentricity: (n,) of people outside the release; 0 where no record was named.
@@ -393,8 +392,8 @@ def outside(
 ) -> dict[str, Links]:
     """By attacker, people looked for in a release that their own records are not in.
 
-    An empty record stands for each of theirs: how far a record stands out depends on how many
-    there are, and a person who is really outside is looked for among as many.
+    An empty record stands for each of theirs: how far a record stands out depends on how many there
+    are.
 
     Args:
         known: by attacker, what is known of each.

@@ -243,8 +243,8 @@ def _answers(named: Int, true: Int | None, confidence: float) -> Answers:
 def pairs_of(found: Auxiliary, ratings: Release) -> list[dict[str, str | float | bool | None]]:
     """Who was named as whom, by which attacker: personal data.
 
-    Every answer beyond a threshold is a row; `decides` marks the one that is taken where several
-    attackers answer. The score is how far the record stands out (its eccentricity).
+    Every answer beyond a threshold is a row; `decides` marks the one that is taken. The score is
+    the eccentricity.
     """
     rows: list[dict[str, str | float | bool | None]] = []
     for at, (name, looked) in enumerate(found.by.items()):

@@ -1,9 +1,8 @@
 """One release of sparse records: who is found in it, and how much of their facts that gives away.
 
-The records of a release may be pseudonyms, several of one person. The attack names the record that
-fits best, and is right when that record is ANY of the person's own. (A record can only score
-through a known fact that lies in it, so it is one that holds a known fact.) What it then reads is
-that record, not the person: `exposed` is the share of the person's facts that lie in it.
+Records may be pseudonyms, several of one person: the attack names the record that fits best, and is
+right when it is ANY of the person's own. `exposed` is the share of the person's facts in that
+record.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ from lethe.linkage.utility import (
 class Value:
     """What releases of sparse records are good for: counts, queries, or the user's model.
 
-    The model gets facts that are released without the held-out ones, so the mitigation is applied
-    once more, to the others alone; it draws the same random numbers from the start.
+    For the model the mitigation is applied once more, without the held-out facts, with the same
+    random numbers.
     """
 
     sheet: Sheet  # the original facts

@@ -22,7 +22,7 @@ PHIS = (0.0, 0.13, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 class Point:
     """The linkage when it answers only from an eccentricity of `phi` on.
 
-    Recall can only fall and abstention only rise with phi; precision usually rises, but need not.
+    Recall can only fall and abstention only rise with phi; precision usually rises.
 
     Attributes:
         false_match: share of people who are not released for whom a record is named all the same.
@@ -41,8 +41,7 @@ def curve(
 ) -> list[Point]:
     """Count right, wrong and missing answers at each threshold.
 
-    Intervals are exact (Clopper-Pearson), for targets drawn at random and for one threshold at a
-    time. Precision depends on how many people outside the release are among the targets.
+    Intervals are exact (Clopper-Pearson), for targets drawn at random and one threshold at a time.
 
     Args:
         true: (Q,) record of each target; -1 for people who are not in the release.

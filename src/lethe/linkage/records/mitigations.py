@@ -164,8 +164,7 @@ def noisy_times(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsened:
 def noisy_values(sheet: Sheet, steps: int, rng: np.random.Generator) -> Coarsened:
     """Each value is moved by up to `steps` places on the scale of the release, drawn alike.
 
-    The scale is the different values, in order; who would leave it stays at its end, so that no
-    released value tells that it was moved.
+    The scale is the different values, in order; who would leave it stays at its end.
 
     Raises NotMeasurable: there are no values, or they are all equal.
     """

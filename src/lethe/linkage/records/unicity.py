@@ -1,9 +1,8 @@
 """How few facts single a person out: drawn at random, and at worst those that give most away.
 
-The risk of the attacks with points of De Montjoye et al. 2013, drawn (`unicity`) or in the worst
-case over all sets of k points (`worst_case`), as in Pellungrini et al., "A Data Mining Approach to
-Assess Privacy Risk in Human Mobility Data", ACM TIST 2018; by intersecting lists of people instead
-of one search of everybody a set.
+The attacks with points of De Montjoye et al. 2013, drawn (`unicity`) or in the worst case over all
+sets of k points (`worst_case`), as in Pellungrini et al., "A Data Mining Approach to Assess Privacy
+Risk in Human Mobility Data", ACM TIST 2018.
 """
 
 from __future__ import annotations
@@ -198,8 +197,8 @@ def _fewest(
 def _some_set(others: list[NDArray[np.int32]], overlap: Int, k: int, left: int) -> tuple[bool, int]:
     """Whether k items shake off everybody else, and the work that is left; below 0 = given up.
 
-    Somebody who shares most is shaken off by one of the few items they lack, so only these are
-    tried, one after the other; an item that was tried is not taken again.
+    Who shares most is shaken off by one of the few items they lack, so only these are tried; an
+    item that was tried is not taken again.
     """
     size = len(others)
     there = np.zeros(len(overlap), bool)

@@ -1,7 +1,7 @@
 """Attacks by the nearest synthetic row: linkability and attribute inference.
 
-Rows of numbers and categories are compared by Gower's distance (Gower 1971). Linkability and
-inference are those of Giomi et al. (Anonymeter), PoPETs 2023, sections 5.2 and 5.3.
+Gower's distance (Gower 1971); linkability and inference of Giomi et al. (Anonymeter), PoPETs 2023,
+sections 5.2 and 5.3.
 """
 
 from __future__ import annotations
@@ -262,10 +262,9 @@ def nearest_rows(
 ) -> NDArray[np.int64]:
     """(n, k) the nearest rows of `among` for each of `rows`, in no order.
 
-    The distance is a sum over columns: of a category 0 or 1; of a number its difference over the
-    range in `among`, at most 1; 0 when both are missing, 1 when one of them is. Rows at the same
-    distance are drawn by chance for each row anew: a fixed choice, such as the first, would link
-    any two halves of a coarse table.
+    A sum over columns: of a category 0 or 1; of a number its difference over the range in `among`,
+    at most 1; 0 when both are missing, 1 when one is. Ties are drawn for each row anew: a fixed
+    choice would link any two halves of a coarse table.
 
     Args:
         among: where they are sought.
@@ -426,9 +425,8 @@ def closest(
 ) -> tuple[Risk, Distances]:
     """Tell an original row from a control row: the one whose nearest synthetic row is nearer.
 
-    The distance to the closest record, all columns alike. Original and control rows are put in
-    pairs at random; excess is the share of pairs in which the original row is nearer less the
-    share in which the control row is.
+    Original and control rows are put in pairs at random; excess is the share of pairs in which the
+    original row is nearer less the share in which the control row is.
 
     Args:
         original: rows that the synthetic ones were made from.

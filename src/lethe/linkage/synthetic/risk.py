@@ -54,9 +54,9 @@ class Trials:
 def risk(main: Trials, control: Trials, baseline: Estimate, confidence: float = 0.95) -> Risk:
     """Put the three rates together.
 
-    1 - excess is the ratio of the failures. Its interval combines the exact limits of both rates
-    on the logarithm (Zou and Donner 2008). Where a rate may be 1, the logarithm has no limit;
-    then each rate takes its own limit, with half of the error allowed.
+    1 - excess is the ratio of the failures; its interval combines the exact limits of both rates on
+    the logarithm (Zou and Donner 2008). Where a rate may be 1, each takes its own limit with half
+    of the error.
 
     Args:
         main: against original rows.

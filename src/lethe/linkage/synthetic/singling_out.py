@@ -1,8 +1,7 @@
 """Singling out: statements read off the synthetic rows that are true of exactly one original.
 
-Giomi et al. (Anonymeter), PoPETs 2023, section 5.1. The chance that a statement is true of exactly
-one row depends on how many rows there are, so both sides are looked at in the same number of rows,
-drawn at random; nothing is extrapolated from one size to another.
+Giomi et al. (Anonymeter), PoPETs 2023, section 5.1. Both sides are looked at in the same number of
+rows, drawn at random.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ def singling_out(
 ) -> SinglingOut:
     """State what is true of one synthetic row, and see whether it is true of one original row.
 
-    With one column the statements are: it equals a value that occurs once in the synthetic rows;
-    it is missing, where that occurs once; it is at most their smallest or at least their largest
-    value. With more, a synthetic row is drawn, and columns of it; of a number it is said to be at
-    most or at least the row's value, whichever is farther from the median. Statements that single
-    out no synthetic row are not made.
+    With one column the statements are: it equals a value that occurs once in the synthetic rows; it
+    is missing, where that occurs once; it is at most their smallest or at least their largest
+    value. With more, a synthetic row and columns of it are drawn; a number is said to be at most or
+    at least the row's value, whichever is farther from the median. Only what singles out a
+    synthetic row is stated.
 
     Args:
         original: rows that the synthetic ones were made from.

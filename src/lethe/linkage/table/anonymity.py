@@ -1,9 +1,8 @@
 """k-anonymity, l-diversity, t-closeness and (alpha, k)-anonymity of one table, and why they fail.
 
-All look at the JOINT value of the quasi-identifiers: a class is the rows that agree in all of
-them. k: Sweeney 2002. l: Machanavajjhala et al. 2007. t: Li, Li and Venkatasubramanian 2007.
-(alpha, k): Wong et al. 2006. What a class gives away without naming a row (`disclosure`:
-homogeneity and background knowledge): Machanavajjhala et al. 2007, section 2.
+A class is the rows that agree in all quasi-identifiers JOINTLY. k: Sweeney 2002. l and what a class
+gives away (`disclosure`): Machanavajjhala et al. 2007. t: Li, Li and Venkatasubramanian 2007.
+(alpha, k): Wong et al. 2006.
 """
 
 from __future__ import annotations
@@ -212,8 +211,8 @@ def _total_variation(pairs: Pairs, share: Float, overall: Float) -> Float:
 def _earth_mover(pairs: Pairs, share: Float, overall: Float) -> Float:
     """Sum over values of |P - Q|, cumulative, over levels - 1.
 
-    A class' cumulative share c is constant from one of its values to the next, and Q ascends, so
-    each stretch is two sums of Q, below and above the place where Q passes c.
+    A class' cumulative share c is constant between its values, and Q ascends, so each stretch is
+    two sums of Q, below and above the place where Q passes c.
     """
     levels = len(overall)
     if levels == 1:

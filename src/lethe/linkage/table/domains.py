@@ -1,8 +1,8 @@
 """The cells that noisy counts are counts of: fixed by the schema before a row is read.
 
-Noise protects counts, not the list of what is counted. So the cells of a column, how its values
-are drawn and how they are written follow from its declaration and the public number of bins, and
-every cell of the table is placed by a total function: nothing that a row holds can change a type.
+The cells of a column, how its values are drawn and written follow from its declaration and the
+public number of bins, and every cell is placed by a total function: nothing that a row holds can
+change a type.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Domain:
     def place(self, column: TypedColumn | NDArray[Any]) -> Int:
         """(rows,) the cell of each value.
 
-        What is missing or does not fit the declaration is in the last cell: the one for missing
-        values, or, where the schema says that none is missing, that of the last value or bin.
+        What is missing or does not fit is in the last cell: that for missing values, or, where the
+        schema says that none is missing, the last value or bin.
         """
         typed = cast(column, self.column)
         values, there = typed.values, typed.present

@@ -170,8 +170,7 @@ def _tree(
 ) -> tuple[list[tuple[int, int]], float]:
     """Pairs that join all columns, each drawn by how far it is from what the columns alone tell.
 
-    Less the noise that the pair will be counted with, so that one with many cells has to be worth
-    it. One row changes a score by 1 at most, for all other numbers in it are noisy or fixed.
+    Less the noise that the pair will be counted with. One row changes a score by 1 at most.
     """
     noise = math.sqrt(1 / (2 * later)) * math.sqrt(2 / math.pi)
     sizes = [one.counts.size for one in alone]
@@ -312,7 +311,7 @@ def draw_cells(found: NoisyCounts, sizes: Sequence[int], seed: int = 0) -> list[
     """Fit a graphical model to noisy counts (Private-PGM) and draw rows from it.
 
     McKenna, Sheldon and Miklau, ICML 2019: the distribution whose counts are nearest to all noisy
-    ones at once, each weighted by its noise.
+    ones, weighted by their noise.
 
     Args:
         found: the noisy counts; nothing else is looked at.

@@ -55,9 +55,6 @@ def uniqueness(
 ) -> Uniqueness:
     """Count unique rows for every subset of up to `most` columns.
 
-    A row that is unique in some columns is unique in any more of them, so only the other rows are
-    looked at again.
-
     Args:
         columns: codes (rows,) of each, see `encode`.
         most: largest m, at least 1; at most the number of columns is tried.
@@ -165,8 +162,8 @@ class PopulationTable:
 
         A person whose value the release does not have belongs to a group where the release writes
         the group so: numbers and dates to that of the nearest value, texts to the group whose
-        beginning they share or to "other", and everybody to a column's last step. So F counts
-        whom the release does not tell apart; who is in no group makes F smaller, the risk larger.
+        beginning they share or to "other", and everybody to a column's last step. Who is in no
+        group makes F smaller, the risk larger.
 
         Args:
             steps: of each.

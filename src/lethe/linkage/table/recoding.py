@@ -1,8 +1,8 @@
 """k-anonymity by global recoding and suppression (Datafly: Sweeney 1997, 2002).
 
-Each column has a hierarchy: its values, then ever fewer groups of them, then one group for all.
-While too many rows are in small classes, the column with the most values left goes one step up;
-what is still in small classes at the end is not released.
+Each column has a hierarchy of ever fewer groups. While too many rows are in small classes, the
+column with the most values left goes one step up; what is in small classes at the end is not
+released.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Synthetic rows with differential privacy beside the recoded releases of the same table.
 
-No synthetic row is anybody's, so "the right row" needs another meaning. The adversary takes every
-synthetic row that agrees with a person in all quasi-identifiers, in the cells that were counted,
-for a copy of one of the rows that agree likewise, and is right for one of them. The marketer risk
-is so the number of the table's classes that the synthetic rows show, over its rows: for a recoded
-table the very same number as ever. Agreement by chance counts too, so for synthetic rows it is an
-upper limit of what linkage gets; the proof is the guarantee, not this number.
+The adversary takes every synthetic row that agrees with a person in all quasi-identifiers, in the
+cells that were counted, for a copy of one of the rows that agree likewise. So the marketer risk is
+the number of the table's classes that the synthetic rows show, over its rows, as for a recoded
+table; agreement by chance counts too, so it is an upper limit of what linkage gets. The proof is
+the guarantee.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What an attack is, what it finds, and what it may use against one target.
 
-Either every shadow model in turn is the target and the others are its references (leave-one-out),
-or the targets are given and all shadow models are references.
+Leave-one-out: every shadow model in turn is the target. Or targets are given, and all shadow models
+are references.
 """
 
 from __future__ import annotations

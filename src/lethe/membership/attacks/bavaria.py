@@ -1,8 +1,7 @@
 """BaVarIA: LiRA with the variance of each record shrunk by a conjugate prior.
 
 Brännvall, "Exponential-Family Membership Inference: From LiRA and RMIA to BaVarIA" (2026). Each
-side of a record has a normal-inverse-gamma prior made from all records; with few reference
-models the prior speaks, with many the record itself. No switch between variance rules is needed.
+side has a normal-inverse-gamma prior made from all records: it speaks where models are few.
 """
 
 from __future__ import annotations
@@ -94,8 +93,6 @@ def bavaria_t(phi: Float, references: References) -> Float:
 
 def bavaria_offline(phi: Float, references: References) -> Float:
     """As `bavaria_t` where no model has trained on the record: the IN side is the prior alone.
-
-    That prior comes from the attacker's own models and their own training records.
 
     Args and returns as `bavaria_n`.
     """

@@ -1,9 +1,8 @@
 """The likelihood ratio, learnt: what members look like is read off other targets.
 
-LiRA assumes a normal distribution, RMIA a ratio and a population. Every other shadow model is a
-target whose members the attacker knows, so that thousands of labelled cases (a record under a
-target, with what the reference models say about it) can be learnt from instead. Boosted trees on
-what the classical attacks look at, increasing in whatever is known to speak for membership.
+Every other shadow model is a target whose members the attacker knows: thousands of labelled cases
+for boosted trees on what the classical attacks look at, increasing in whatever is known to speak
+for membership.
 """
 
 from __future__ import annotations
@@ -120,9 +119,8 @@ def learned_ratio(
 ) -> Float:
     """Scores of every target, from trees that know neither it, nor its partner, nor the record.
 
-    Trees learn from other targets, and from other records: the references of another target hold
-    this one's signal on the record, so that trees which know the record from there could tell
-    on which side it is missing now.
+    Trees learn from other targets and other records: another target's references hold this one's
+    signal, and would show on which side it is missing now.
 
     Args:
         everything: gives what is known against each target, see `each_left_out`; called once or

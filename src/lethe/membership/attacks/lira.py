@@ -1,12 +1,10 @@
 """The likelihood-ratio attack (Carlini et al., IEEE S&P 2022, algorithm 1 and section VI).
 
-All forms are pure functions of what reference models say about a record. The hierarchical form
-has a prior learnt over records: one that models find hard is moved far by training on it, an easy
-one hardly at all, and over thousands of records that relation can be seen even when each of them
-has been IN two or three models only. So the shift of a record (mean IN less mean OUT) is drawn
-towards what is usual at its level, as far as its own models are too few to tell, and so are both
-variances: empirical Bayes with the variance prior of Smyth (Statistical Applications in Genetics
-and Molecular Biology 3, 2004, section 6.2). With many models it is LiRA with per-record variances.
+Pure functions of what reference models say about a record. The hierarchical form draws each
+record's shift (mean IN less mean OUT) and variances towards what is usual at its level, as far as
+its own models are too few to tell: empirical Bayes with the variance prior of Smyth (Statistical
+Applications in Genetics and Molecular Biology 3, 2004, section 6.2). With many models it is LiRA
+with per-record variances.
 """
 
 from __future__ import annotations
@@ -42,11 +40,10 @@ def variance_rule(variance: str, models: int) -> str:
 def side_variance(side: Moments, rule: str) -> Float:
     """(N,) variance of one side under a rule.
 
-    ``pooled`` is the variance within records, pooled over all of them; ``pooled-total`` that
-    of all signals of the side (the original code); with one model a side only the latter
-    exists and stands in for the former. ``shrunken`` is each record's own, pulled towards what
-    is typical as far as its few models leave it open (`variance_prior`). A floor of 1e-8 of the
-    pooled variance keeps records whose signals are all tied from dividing by zero.
+    ``pooled``: within records, over all of them; ``pooled-total``: of all signals of the side (the
+    original code), also where a side has one model; ``shrunken``: each record's own, pulled towards
+    the typical one (`variance_prior`). A floor of 1e-8 of the pooled variance keeps tied signals
+    from dividing by zero.
     """
     pooled = side.within() if rule != "pooled-total" else side.total()
     if np.isnan(pooled):
@@ -138,11 +135,10 @@ class _Levels:
 def lira_hierarchical(phi: Float, references: References) -> Float:
     """Log-ratio of the predictive densities of a member and of a non-member.
 
-    For each record, with n_in and n_out reference models: the variances of both sides get the
-    prior of `variance_prior` around the typical variance at the record's level (the mean of both
-    sides, whose error says nothing on the shift); the shift has a Gaussian prior around the mean
-    shift at that level, its variance being the spread of the observed shifts less what sampling
-    explains; both predictive densities are Student t.
+    Variances of both sides have the prior of `variance_prior` around what is typical at the
+    record's level (the mean of both sides); the shift has a Gaussian prior around the mean shift
+    there, with the spread of the observed shifts less what sampling explains. Both densities are
+    Student t.
 
     Args:
         phi: (N,) the target's signals.
@@ -232,8 +228,8 @@ class VariancePrior:
 def variance_prior(side: Moments, typical: Float | None = None) -> VariancePrior:
     """Fit the prior to the variances of all records.
 
-    Under it the logarithms of the sample variances spread by trigamma(d/2) + trigamma(d0/2),
-    where d are their degrees of freedom; d0 is solved for.
+    The logarithms of sample variances with d degrees of freedom spread by trigamma(d/2) +
+    trigamma(d0/2); d0 is solved for.
 
     Args:
         side: moments of one side.

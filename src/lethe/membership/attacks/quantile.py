@@ -1,9 +1,8 @@
 """The quantile-regression attack: one model, no shadow models.
 
 Bertran et al., NeurIPS 2023 ("Scalable membership inference attacks via quantile regression",
-section 3): what would the model say about this record if it were no member? A regression of phi
-on the record, fitted on records that are known to be none, answers. It is their Gaussian
-variant: mean and standard deviation given the record, from which every quantile follows.
+section 3), the Gaussian variant: a regression of phi on known non-members gives the mean and the
+standard deviation that phi would have if the record were none.
 """
 
 from __future__ import annotations
@@ -46,8 +45,6 @@ class QuantileModel:
 
     def score(self, features: NDArray[np.floating], phi: NDArray[np.floating]) -> Float:
         """Standard deviations that phi lies above what a non-member would have.
-
-        A monotone function of the record's non-member quantile, which would be tied at 1.
 
         Args:
             features: (n, ...) of the records, as in the fit.

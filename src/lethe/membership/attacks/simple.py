@@ -1,9 +1,8 @@
 """Attacks with one threshold for everybody, on the loss or on nothing but labels.
 
-The loss threshold (Yeom et al., IEEE CSF 2018) is the baseline that any attack must beat. Of
-models that return labels alone: the gap attack (there, section 3) and robustness to changed
-copies of the record (Choquette-Choo et al., ICML 2021, section 4): members lie farther from the
-boundary.
+The loss threshold (Yeom et al., IEEE CSF 2018) is the baseline that any attack must beat. Of labels
+alone: the gap attack (there, section 3) and robustness to changed copies (Choquette-Choo et al.,
+ICML 2021, section 4).
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ def calibrated_robustness_scores(
 ) -> Float:
     """A record's robustness minus its mean under reference models that did not train on it.
 
-    What is easy for every model is no sign of membership (Watson et al., ICLR 2022, difficulty
-    calibration, applied to labels). The target and its partner are left out, see `leave_one_out`.
+    Difficulty calibration (Watson et al., ICLR 2022), applied to labels; leaves out as
+    `leave_one_out`.
 
     Args:
         right: (K, N, A) bool, see `robustness_scores`.

@@ -1,14 +1,12 @@
 """Norms and clipped sum from one backward pass that stops at the outputs of the layers.
 
 Book-keeping (Bu et al. 2023, arXiv:2210.00038): the forward pass stores the inputs of all layers
-with parameters, the backward pass gives the gradients at their outputs and no gradient of a
-parameter, and both sums are made from the two. The examples are never separated.
+with parameters, the backward pass gives the gradients at their outputs, and both sums are made from
+the two.
 
-Whether every use of every parameter was recorded is read from the autograd graph, which a
-parameter enters through its gradient accumulator. The zone of a recorded call is what lies
-between its output and its stored input. All accumulators must be met inside zones, once a call,
-and a zone may be entered only through its output: then the gradients at the recorded outputs
-determine the gradients of all parameters.
+Whether every use of every parameter was recorded is read from the autograd graph. The zone of a
+recorded call lies between its output and its stored input: all gradient accumulators must be met
+inside zones, once a call, and a zone entered only through its output.
 """
 
 from __future__ import annotations

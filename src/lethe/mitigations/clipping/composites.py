@@ -1,9 +1,8 @@
 """Layers that are built of several products: what a recorded call of one of them consists of.
 
-While a pass is recorded, the forward of such a layer is replaced by one that computes the same
-from the layer's own values, cut off from the graph, and notes each product with a weight. A use
-of these values anywhere else is still seen in the graph, and `plan_clipping` compares the
-result with one backward pass an example through the layer's own forward.
+While a pass is recorded, the layer's forward is replaced by one that computes the same from its own
+values, cut off from the graph, and notes each product with a weight. A use elsewhere is still seen
+in the graph, and `plan_clipping` compares the result with the layer's own forward.
 """
 
 from __future__ import annotations

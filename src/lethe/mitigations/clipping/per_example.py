@@ -4,9 +4,9 @@ A batch is a tensor, or tuples, lists and mappings of tensors, examples first. `
 `looped` are right for any model without cross-example terms; they are slower than book-keeping
 and hungrier for memory, as every example's gradient is made in full.
 
-Throughout the package `loss` gives the losses (B,) of (module, batch), a batch holds B >= 1
-examples, each in `copies` consecutive rows whose mean is its gradient, and `factors` turn the norms
-(b,) of consecutive examples into what their gradients are multiplied by, (b,).
+Throughout `loss` gives the losses (B,) of (module, batch), a batch holds B >= 1 examples, each in
+`copies` consecutive rows whose mean is its gradient, and `factors` turn norms (b,) of consecutive
+examples into their multipliers, (b,).
 """
 
 from __future__ import annotations

@@ -251,8 +251,8 @@ def measure(
 ) -> SelfCheck:
     """Compare a way with one backward pass an example, and leave each example out once.
 
-    Half the smallest positive norm is one of two clip norms: there every example reaches the
-    bound, and a norm that was taken too small shows as a change above 1.
+    One of two clip norms is half the smallest positive norm: there every example reaches the bound,
+    and a norm taken too small shows as a change above 1.
 
     Args:
         way: from (batch, factors) to sums by name and norms (B,).

@@ -1,9 +1,8 @@
 """DP-SGD as a candidate of an audit: from a target (epsilon, delta) to a training.
 
-With weights w_j in [0, 1] on the clipped gradients, record j moves the sum by at most w_j C and has
-the noise multiplier sigma / w_j. Where the weights are functions of each record alone, fixed
-without the private data, that is a proof for every record; where they come from the audit of the
-private data, it is none.
+With weights w_j in [0, 1] record j moves the sum by at most w_j C: noise multiplier sigma / w_j.
+That is a proof for every record where the weights are fixed without the private data, and none
+where they come from its audit.
 """
 
 from __future__ import annotations
@@ -154,11 +153,10 @@ def private_training(
 ) -> PrivateTraining:
     """DP-SGD for a recipe, with settings that suit small data where none are given.
 
-    Batches are larger than the recipe's: noise is added once a step, so that a record's share of it
-    falls with the size of the batch (De et al. 2022). Twice the batch or 128, and Adam at 0.01,
-    were best or close to it on two small tables, chosen on their test records (digits: accuracy
-    0.95 at epsilon 8 and 0.80 at epsilon 1, 0.97 without privacy; five made-up classes); other data
-    may want other settings.
+    Batches are larger than the recipe's, because noise is added once a step (De et al. 2022). Twice
+    the batch or 128, and Adam at 0.01, were best or close to it on two small tables, chosen on
+    their test records (digits: accuracy 0.95 at epsilon 8 and 0.80 at epsilon 1, 0.97 without
+    privacy; five made-up classes).
 
     Args:
         recipe: gives epochs, batch size and, at training, what is not given here.

@@ -1,9 +1,8 @@
 """Weights for individual privacy that no private record decides but its own.
 
-The targeted weights of an audit come from models of the private data, and so a record more or less
-changes the weights of all. Here they come from models of held-out records: how hard such models
-find a record says how exposed records of that difficulty were among the held-out ones, and the more
-exposed, the less a record counts.
+The audit's targeted weights come from models of the private data. Here models of held-out records
+say how exposed records of a difficulty are among the held-out ones, and the more exposed, the less
+a record counts.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ def public_weights(
     """A weight for every record that depends on that record and on held-out ones alone.
 
     Models are trained on halves of the held-out records. The difficulty of a record is minus its
-    mean signal under models that were not trained on it. The t-scores of the held-out records,
-    averaged over neighbours in difficulty, predict the exposure of every record, and the weight is
-    that of `exponential_weights`, scaled by `scaled_weights`.
+    mean signal under models not trained on it; t-scores of held-out records, averaged over
+    neighbours in difficulty, predict the exposure of every record; weights are
+    `exponential_weights`, scaled by `scaled_weights`.
 
     Args:
         features: (N, ...) inputs; columns that all records have scaled are scaled anew by the
@@ -88,11 +87,9 @@ def scaled_weights(
 ) -> NDArray[np.float32]:
     """`exponential_weights` on a scale that the held-out records set.
 
-    t-scores of models of few records have another scale than those of the audit. Where even the
-    least exposed tenth of the held-out records would have a weight below 1, all are raised until
-    it has weight 1: a record of weight 1 is what the candidate's epsilon is about. Where the most
-    exposed tenth would fall below 1/32, the smallest weight with an epsilon of its own, exponents
-    are compressed until it does not.
+    Where even the least exposed tenth of the held-out records would have a weight below 1, all are
+    raised until it has weight 1. Where the most exposed tenth would fall below 1/32, the smallest
+    weight with an epsilon of its own, exponents are compressed until it does not.
 
     Args:
         exposure: (N,) predicted t of all records.

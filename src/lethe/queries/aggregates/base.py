@@ -1,8 +1,8 @@
 """What every aggregate of the query grammar is: one class from its words to its noisy answers.
 
-A subclass reads its own part of a question, checks its columns, says which whole numbers of a row
-it needs, how far a person can move their sums, and puts noise on them. Only through its mechanisms
-(`lethe.queries.mechanisms`) do numbers get out.
+A subclass reads its part of a question, checks its columns, says which whole numbers of a row it
+needs and how far a person can move their sums, and puts noise on them by
+`lethe.queries.mechanisms`.
 """
 
 from __future__ import annotations
@@ -133,10 +133,9 @@ def _evenly(terms: str, layout: Layout) -> int:
 def over_groups(answers: Sequence[Answer], keys: Names, spend: Spend, whose: Neighbours) -> Answers:
     """Answers of disjoint groups, under one guarantee.
 
-    Under add/remove all groups together cost what one costs (parallel composition): a person's
-    rows lie in some groups, and noise for `whose.rows` rows in each covers any split of them.
-    Under replace-one a person may leave one group and join another, which costs two groups; each
-    was given half by `Spend.in_groups`.
+    Under add/remove all groups together cost what one costs (parallel composition), with noise for
+    `whose.rows` rows in each. Under replace-one a person may leave one group and join another: two
+    groups, each given half by `Spend.in_groups`.
 
     Args:
         answers: one a group, each of `spend.in_groups(whose.relation)`.

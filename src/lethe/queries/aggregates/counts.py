@@ -280,9 +280,8 @@ def noisy_counts(
 ) -> Answers:
     """A histogram over cells that are public, empty ones included.
 
-    A person is in one cell (with `whose.rows` rows: in as many at most), so all cells together
-    cost what one costs under add/remove. Under replace-one a person may leave one cell for another:
-    twice the noise for pure DP, the root of two times for the others.
+    All cells together cost what one costs under add/remove. Under replace-one a person may leave
+    one cell for another: twice the noise for pure DP, the root of two times for the others.
 
     Args:
         cells: exact counts, disjoint.

@@ -1,10 +1,8 @@
 """Sums, means and variances with noise, without a split of the budget.
 
-A row at p in [0, 1] between the bounds adds p to one sum and 1 - p to another. Both together move
-by exactly 1 when a row comes or goes, so noise for a sensitivity of 1 covers both, and their sum is
-the number of rows: the mean costs no more than one of them. The same holds for the three sums
-(1 - p)^2, 2p(1 - p) and p^2, from which mean and variance follow. With the middle of the bounds as
-mean, this has half the variance of a centred sum and a count that share epsilon equally.
+A row at p in [0, 1] between the bounds adds p to one sum and 1 - p to another: both together move
+by exactly 1, so noise for a sensitivity of 1 covers both, and their sum is the number of rows. The
+same holds for (1 - p)^2, 2p(1 - p) and p^2, from which mean and variance follow.
 """
 
 from __future__ import annotations
@@ -325,8 +323,8 @@ def _share(up: float, down: float) -> float:
 def _shares(up: float, down: float, pair: Noised, confidence: float) -> tuple[float, float]:
     """All p in [0, 1] with |up - p (up + down)| within the reach of (1 - p) X - p Y.
 
-    The reach is largest at an end of any interval of p on one side of 1/2 and at an end of any
-    other one too, so that an interval that holds all such p shrinks to one that still does.
+    The reach is largest at an end of any interval of p on one side of 1/2, so an interval that
+    holds all such p shrinks to one that still does.
     """
     low, high = 0.0, 1.0
     whole = up + down

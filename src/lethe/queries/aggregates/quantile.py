@@ -1,11 +1,8 @@
 """Quantiles by the exponential mechanism over a public grid, and why not minimum and maximum.
 
-The smallest value of a column is some person's value: one row more can move it across the whole
-range, so noise that hides that hides the minimum too. The same holds for every percentile: its
-sensitivity is the range as well. What does not move much is the rank: one row more changes how
-many rows lie below a point by one. So each point of a grid gets minus its distance in rank from
-the quantile as utility, and one point is chosen (Smith 2011). For the ends of the data ask for the
-1 % and 99 % quantiles: near the very ends few rows stand against the noise in rank.
+One row more can move a minimum, a maximum or a percentile across the whole range, but its rank by
+one only. So each point of a grid gets minus its distance in rank from the quantile as utility, and
+one is chosen (Smith 2011). For the ends of the data ask for the 1 % and 99 % quantiles.
 """
 
 from __future__ import annotations

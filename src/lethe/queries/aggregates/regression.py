@@ -89,11 +89,7 @@ class Regression(Aggregate):
 
 @dataclass
 class _Sums:
-    """Sums to be released, and the entries of the normal equations that they make.
-
-    Each released sum adds `entry` (a matrix over 1, the covariates and the outcome) times its
-    value; everything is divided by the widths, so that each variable lies in [0, 1].
-    """
+    """Sums to be released, and the entries of the normal equations that they make."""
 
     size: int
     exact: list[int] = field(default_factory=list)
@@ -122,11 +118,10 @@ def noisy_regression(
 ) -> Answers:
     """Least squares of the last variable on the others, all clamped.
 
-    With p and q for a covariate and the outcome in [0, 1], the four sums of pq, p(1 - q),
-    (1 - p)q and (1 - p)(1 - q) move by 1 together and hold the number of rows, both means and the
-    product; p(1 - p) moves by 1/4; each pair of covariates adds a product that moves by 1. So one
-    covariate needs noise for a sensitivity of 5/4 in all. The equations are solved as they are,
-    without a penalty (Vu and Slavkovic 2009 for the idea of noisy sufficient statistics).
+    With p and q for a covariate and the outcome in [0, 1], the four sums of pq, p(1 - q), (1 - p)q
+    and (1 - p)(1 - q) move by 1 together; p(1 - p) moves by 1/4; each pair of covariates adds a
+    product that moves by 1. So one covariate needs noise for a sensitivity of 5/4. No penalty (Vu
+    and Slavkovic 2009 for noisy sufficient statistics).
 
     Args:
         moments: sums of the lattice units of each variable, covariates first, the outcome last;

@@ -373,9 +373,9 @@ class Ledger:
     def verify(self, heads: Sequence[str] = ()) -> Verification:
         """Read and check every entry.
 
-        A chain of hashes finds what was changed, left out or added in the middle, and the kept
-        head finds a cut tail. It cannot find a ledger that a person has written anew from some
-        entry on, or put back from an old copy: for that, keep a head elsewhere and give it here.
+        A chain of hashes finds what was changed, left out or added in the middle, the kept head a
+        cut tail. A ledger written anew or put back from an old copy is found only by a head kept
+        elsewhere and given here.
 
         Args:
             heads: hashes kept elsewhere; each must be in one of the chains.
@@ -391,10 +391,7 @@ class Ledger:
         return replace(found, problems=(*problems, *found.problems))
 
     def export(self, dataset: str) -> Iterator[dict[str, Any]]:
-        """Entries as plain values with `body` and `state` parsed, for JSON Lines and csv.
-
-        The fingerprint of the data is left out, so hashes are checked by `verify`, not from this.
-        """
+        """Entries as plain values with `body` and `state` parsed, for JSON Lines and csv."""
         for entry in self.entries(dataset):
             trusted(entry, f"entry {entry.number}")
             state = json.loads(entry.state)

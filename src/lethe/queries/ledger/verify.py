@@ -2,9 +2,9 @@
 
 `replay` works every sum of the accounts out anew.
 
-An anchor is a file of one record a data set: number and hash of an entry that the ledger holds. It
-is written after the ledger is on disk, so it may be behind the ledger and is never ahead of it. A
-ledger that lacks such an entry was cut, written anew or put back from an old copy.
+An anchor is a file of one record a data set: number and hash of an entry that the ledger holds,
+written after the ledger is on disk, so never ahead of it. A ledger without such an entry was cut,
+written anew or put back.
 
 Guarantee: a ledger that is older than its anchor, or another one, is refused.
 Assumes: who can change the ledger cannot change the anchor; keep it on another disk or machine.

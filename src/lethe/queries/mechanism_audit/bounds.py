@@ -1,11 +1,8 @@
 """A lower confidence limit on epsilon, rho or mu from the runs on one pair of inputs.
 
-The runs are parted in the order they were made: on the first part scores are learned, on the
-second a score and a threshold are chosen, and the last part, which neither has seen, is bounded at
-that one event and its opposite. So no choice needs a correction; several pairs share the level.
-
-The second half says what a number of runs can show at all, and how often it would catch noise that
-is too small.
+The runs are parted in order: on the first part scores are learned, on the second a score and a
+threshold are chosen, and the last is bounded at that one event and its opposite. No choice needs a
+correction; several pairs share the level.
 """
 
 from __future__ import annotations

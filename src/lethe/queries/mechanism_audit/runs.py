@@ -1,9 +1,7 @@
 """Running a mechanism many times on two inputs, and its answers as a table.
 
-The inputs come in turns, with a seed of its own each time. Answers are numbers where there are
-numbers, and words where there are none. `reuse` says whether successive answers share their noise:
-a limit on one answer says nothing of two that were drawn with the same noise, whose difference
-gives the difference of the true values away, and all limits take the runs as independent.
+The inputs come in turns, each with a seed of its own. `reuse` says whether successive answers share
+their noise: all limits take the runs as independent.
 """
 
 from __future__ import annotations
@@ -55,10 +53,9 @@ class Trials:
 def run_trials(mechanism: Mechanism, pair: Pair, runs: int, seed: int) -> Trials:
     """Answers on both data sets of a pair.
 
-    The global generators of Python, NumPy and torch are seeded once, and put back. A mechanism
-    that has a parameter `seed`, `rng_seed` or `random_state`, or a second one without a default,
-    gets a fresh whole number each time; others draw as they do. Every call gets its own copy of
-    the data.
+    The global generators of Python, NumPy and torch are seeded once, and put back. A parameter
+    `seed`, `rng_seed` or `random_state`, or a second one without a default, gets a fresh whole
+    number each time. Every call gets its own copy of the data.
 
     Args:
         mechanism: mechanism(data) or mechanism(data, seed).

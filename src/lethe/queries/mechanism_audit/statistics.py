@@ -1,9 +1,8 @@
 """What tells answers on one input from answers on its neighbour, learned from some of the runs.
 
-By Neyman and Pearson the likelihood ratio is the best score there is. For one number or category it
-is estimated cell by cell; the number itself and its lowest bit (Mironov, CCS 2012) are scores
-besides, and several numbers go to two classifiers (as in Bichsel et al., "DP-Sniper", IEEE S&P
-2021).
+The likelihood ratio is the best score there is (Neyman and Pearson). For one number or category it
+is estimated cell by cell; the number and its lowest bit (Mironov, CCS 2012) are scores besides, and
+several numbers go to two classifiers (Bichsel et al., "DP-Sniper", IEEE S&P 2021).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Numbers with noise: Laplace and Gaussian, on whole and on real numbers.
 
-All noise is drawn by OpenDP: the discrete laws exactly (Canonne, Kamath and Steinke 2020), the
-others on a lattice of 2^-1074, after which the sum is rounded to a floating-point number. The
-likelihood of an output then never depends on the low bits of the exact value, which is what breaks
-textbook samplers (Mironov 2012).
+OpenDP draws the discrete laws exactly (Canonne, Kamath and Steinke 2020), the others on a lattice
+of 2^-1074, then rounded to a float. So the likelihood of an output never depends on the low bits of
+the exact value (Mironov 2012).
 """
 
 from __future__ import annotations
@@ -77,9 +76,7 @@ def fitted(
 ) -> tuple[Any, float]:
     """A measurement of about this scale whose map was seen to be within `most`.
 
-    The map rounds up, so that the scale of the formula may miss by a last digit: it grows by as
-    much as is needed. A measurement holds no state and no seed: the next question with the same
-    cost draws from it again.
+    The map rounds up, so the scale grows by as much as is needed. A measurement holds no state.
 
     Args:
         law: "laplace", "gaussian", "exponential" or "report noisy max".
@@ -151,10 +148,9 @@ class Law:
     def reach_of_sum(self, weights: Sequence[float], confidence: float) -> float:
         """The same of a weighted sum of independent draws; an upper limit within 2 % or so.
 
-        The tail of a sum of Laplace noises with different scales b_i is the sum of
-        e^(-t/b_i) times the product of b_i^2 / (b_i^2 - b_j^2) over the others; equal scales are
-        widened until they differ, which only widens the sum. A discrete law stays within one
-        step of its continuous one when both are drawn by quantiles, which is added.
+        The tail of a sum of Laplace noises with scales b_i is the sum of e^(-t/b_i) times the
+        product of b_i^2 / (b_i^2 - b_j^2) over the others; equal scales are widened until they
+        differ. A discrete law stays within one step of its continuous one, which is added.
 
         Args:
             weights: any signs; at most 8 for the Laplace laws.

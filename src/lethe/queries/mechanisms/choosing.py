@@ -1,10 +1,9 @@
 """Choosing one of several candidates by private scores.
 
-Two samplers of OpenDP, both exact for the scores they are given. `exponential` is the exponential
-mechanism (McSherry and Talwar 2007), drawn as the largest score with Gumbel noise. `noisy_max` is
-what OpenDP draws under pure DP: the largest score with exponential noise, which has the
-probabilities of permute-and-flip (McKenna and Sheldon 2020; Ding et al. 2021) and is never worse in
-expected score at equal epsilon.
+`exponential` is the exponential mechanism (McSherry and Talwar 2007), drawn as the largest score
+with Gumbel noise. `noisy_max`, under pure DP, is the largest score with exponential noise:
+permute-and-flip (McKenna and Sheldon 2020; Ding et al. 2021), never worse in expected score at
+equal epsilon.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """What is above a threshold, with noise on both sides or on the counts.
 
-`AboveThreshold` is the sparse vector technique: which queries of a stream are above a threshold.
-Lyu, Su and Li (2017) show that four of six published versions are not private. This is their
-algorithm 7: noise on the threshold once, fresh noise on each query, the answers above are counted
-and end the stream, and no number of the comparison is handed out.
+`AboveThreshold` is the sparse vector technique, algorithm 7 of Lyu, Su and Li (2017), who show that
+four of six published versions are not private: noise on the threshold once, fresh noise on each
+query, and the counted answers above end the stream.
 
-`found_keys` says which groups exist, and how many rows they have, when even the names are private.
-A group of one person shows by its mere presence, so noise is put on each count and only groups
-above a threshold are shown; a person alone in a group is above it with probability at most delta
-(Rogers 2023; OpenDP's threshold measurements).
+`found_keys` says which groups exist when even their names are private: a person alone in a group is
+above the threshold with probability at most delta (Rogers 2023; OpenDP's threshold measurements).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The service over HTTP: requests in, JSON out, every refusal in one form.
 
-What an analyst is sent depends on the question, the schema and the analyst's own account: the
-sentences of refusals are those of `lethe.queries.ledger.words` and of this module, and those
-about a question are made from its text and the schema alone. Whatever fails inside is one sentence,
-with the rest in the log.
+What an analyst is sent depends on the question, the schema and the analyst's own account; whatever
+fails inside is one sentence, with the rest in the log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Engines: each runs chunks of shadow models somewhere, and all give the same bytes.
 
-An engine is a callable `(jobs, work)`. It does `work(job)` for every job, in any order and
-number of processes of one thread each, sees to it that the shards lie in the run folder, and
-yields how many models each job trained, as they finish. Closing it stops what still runs.
+An engine is a callable `(jobs, work)`: it does `work(job)` for every job, in any order and number
+of processes of one thread each, sees to it that the shards lie in the run folder, and yields how
+many models each job trained. Closing it stops what still runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Work sent far away: the job in one small parcel, its large arrays once for all jobs.
 
-The parcels of a run are made and opened by the same user's processes within that run; none is
-ever read from a file that another person could have written.
+Made and opened by the same user's processes within one run, never read from another's file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Layers on images of many models, (K, B, channels, height, width), channels-last in memory.
-
-A convolution of one model is large enough to keep a core busy, so models are convolved one
-after another; what is saved is autograd's bookkeeping and the slow layouts.
-"""
+"""Layers on images of many models, (K, B, channels, height, width), channels-last in memory."""
 
 from __future__ import annotations
 
@@ -31,10 +27,9 @@ def kernel_squares(
 ) -> Tensor:
     """Squared norm of each example's gradient of the kernels.
 
-    With the D values under a kernel at each of L places as columns X (D, L) and the gradient of
-    the output G (O, L), the gradient of the kernels is G X', formed in full; where places are few,
-    its squared norm is the sum of (X'X) * (G'G) (ghost clipping: Bu, Mao and Xu 2022), which is
-    less work.
+    With the D values under a kernel at each of L places as columns X (D, L) and the output's
+    gradient G (O, L), the gradient is G X'; where places are few, its squared norm is the sum of
+    (X'X) * (G'G) (ghost clipping: Bu, Mao and Xu 2022).
 
     Args:
         x: (B, C, h, w) input.

@@ -1,7 +1,7 @@
 """What holds K models, and moves them: one flat tensor of parameters, one of gradients.
 
-The kernels behind torch.optim are called directly: an optimiser object imports a compiler
-that costs every worker process more than a second and is not used.
+The kernels behind torch.optim are called directly: an optimiser object imports a compiler, which
+costs every worker more than a second.
 """
 
 from __future__ import annotations
