@@ -116,7 +116,6 @@ def csv_rows(
     """The header of a CSV file, then its rows, one at a time; blank lines are passed over.
 
     Args:
-        path: of the file.
         delimiter: between cells; None = a comma, and the command has no option for another.
         encoding: None = UTF-8 without zero bytes, and the command has no option for another.
 
@@ -185,7 +184,6 @@ def check_names(path: Path, names: Iterable[str], *, fold: bool = False) -> None
     """Every column needs a name of its own.
 
     Args:
-        path: of the file.
         names: of its columns.
         fold: whether names that differ by upper and lower case alone are one, as in DuckDB.
 

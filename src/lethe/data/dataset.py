@@ -337,7 +337,6 @@ def choose_records(
     """Choose records of a file, and find their names, persons and slices.
 
     Args:
-        path: of the file.
         columns: all of it, (records,) each.
         used: what columns are taken for already: name of the column to name of the option.
         id_column: that names the records; None = their row, from 0.

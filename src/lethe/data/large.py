@@ -151,7 +151,6 @@ def staged(
     Args:
         path: .csv, .parquet or a DuckDB file.
         columns: those that are needed.
-        table: in a DuckDB file; may be left out where there is only one.
         memory: bytes; DuckDB takes a third of them, and 64 MiB at least.
 
     Raises:
@@ -319,7 +318,6 @@ def read_table(
     Args:
         path: see `read_columns`.
         columns: those that are needed; None = all, which are always read whole.
-        table: in a DuckDB file.
         memory: that may be used, such as "4GB"; None = what is free.
         whole: option that needs every row, so that they are not grouped; None = none does.
 
@@ -358,7 +356,6 @@ def read_grouped(
     Args:
         path: .csv, .parquet or a DuckDB file.
         columns: those that are looked at, each once.
-        table: in a DuckDB file; may be left out where there is only one.
         memory: bytes that may be used.
 
     Raises:

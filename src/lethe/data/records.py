@@ -34,7 +34,6 @@ def whole_days(
 
     Args:
         column: (n,) datetime64, ISO 8601 text or numbers since 1970; nothing missing.
-        name: of the file, for messages.
         unit: of numbers, see `UNITS`.
 
     Returns: (n,) days, and what was assumed.
@@ -104,7 +103,6 @@ def days_of_texts(
 
     Args:
         texts: ascending; may be a part of them.
-        name: of the file, for messages.
         zoned: filled with the first text that has a time zone (True) and that has none (False).
         fact_of: number of the first fact with a text, for the message.
 

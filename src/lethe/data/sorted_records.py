@@ -50,7 +50,6 @@ class SortedRatings:
 
     @property
     def facts(self) -> int:
-        """How many there are."""
         return len(self.person)
 
     @property
@@ -88,7 +87,6 @@ def sort_ratings(
         unit: of times that are numbers, see `lethe.data.records.UNITS`.
         keep: of several facts of a person about an item, the "first" or "last" one in time, or in
             the file where days are equal or there are none.
-        table: in a DuckDB file.
         memory: bytes that may be used; a third of them by DuckDB.
 
     Raises:

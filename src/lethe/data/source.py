@@ -246,7 +246,6 @@ def read_typed(
 
     Args:
         path: .parquet, .csv or .duckdb.
-        table: in a .duckdb file.
 
     Raises InputError: the file cannot be read or does not fit the schema.
     """

@@ -295,7 +295,6 @@ def label_rows(
     """Labels of the chosen rows, and the names of the classes that occur in them.
 
     Args:
-        name: of the column.
         column: (records,) labels of all rows; all of them are checked.
         task: ``classification`` or ``regression``, which has no classes.
     """

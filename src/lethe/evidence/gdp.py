@@ -73,8 +73,6 @@ def refuted(
     Args:
         parameters: (p,) epsilons or mus, >= 0.
         canaries: m, coins in all.
-        guesses: r <= m, fixed beforehand.
-        right: v <= r.
         level: probability that a true curve is refuted, in (0, 1).
     """
     below = np.full(len(parameters), level)  # t_k, and the sum S_k of those above
@@ -162,7 +160,6 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
     Args:
         mu: >= 0; 0 is a mechanism that tells nothing.
-        epsilon: >= 0.
 
     >>> round(gdp_delta(1.0, 1.0), 4)
     0.1269
@@ -196,7 +193,6 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     """The largest mu whose mu-GDP curve is within (epsilon, delta): the inverse of `gdp_epsilon`.
 
     Args:
-        epsilon: >= 0.
         delta: in (0, 1).
 
     >>> round(gdp_mu(4.377, 1e-5), 3)

@@ -96,7 +96,6 @@ def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, del
         canaries: m >= r.
         guesses: r, fixed beforehand.
         right: v, in [0, r].
-        epsilon: >= 0.
         delta: in [0, 1).
 
     >>> one_run_p_value(4, 4, 4, 0.0, 0.0)
@@ -134,10 +133,7 @@ def one_run_epsilon(
     """The largest epsilon refuted by v right of r guesses about m coins; 0 if none is.
 
     Args:
-        guesses: r <= m, fixed beforehand.
-        right: v <= r.
         delta: in [0, 1).
-        confidence: one-sided, in (0, 1).
         form: ``binomial`` or ``tradeoff``; ``gdp`` gives the largest mu refuted instead (delta is
             not used).
 
@@ -174,7 +170,6 @@ def one_run_bound(
         inserted: (m,) bool, the coins as they fell.
         delta: in [0, 1); for ``gdp`` above 0.
         guesses: how many; default a fifth of the canaries, half IN and half OUT.
-        confidence: one-sided, in (0, 1).
         form: ``binomial``, ``tradeoff`` or ``gdp``.
         seed: breaks ties among scores; fixed beforehand.
 

@@ -55,7 +55,6 @@ def mean_utility(of_row: Float, confidence: float) -> Utility:
 
     Args:
         of_row: (rows,) higher = better.
-        confidence: of the interval, in (0, 1).
 
     Raises NotMeasurable: fewer than 2 rows.
 

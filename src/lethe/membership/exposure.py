@@ -196,9 +196,6 @@ class Exposure:
         From 16 models on records are ranked on one half of the models and t is that of the other;
         with fewer the limits hold for all records at once (Bonferroni), and so for any choice of
         them.
-
-        Args:
-            confidence: of the limits of each record's t.
         """
         if self.first is None or self.second is None:
             known = np.flatnonzero(np.isfinite(self.all_models.t))
@@ -250,7 +247,6 @@ def expose(
     """t-scores of all records, and of the most exposed 1 % without selection bias.
 
     Args:
-        shadows: of one candidate.
         selected: rows to report on; by default the top 1 % of this candidate's first half.
     """
     overall = vulnerability(shadows.signals, shadows.members)

@@ -70,7 +70,6 @@ def redrawn(
 
     Args:
         members: (K, N) membership as it was.
-        pairs: (K,) label of each model's pair.
         people: (N,) codes 0..P-1 of the records' persons; each record its own by default.
     """
     _, pair_of, size = np.unique(pairs, return_inverse=True, return_counts=True)
@@ -104,8 +103,6 @@ def redraw_p(
 
     Args:
         signals: (K, N) of all records.
-        members: (K, N).
-        pairs: (K,) label of each model's pair.
         draws: how many; fewer if the tables would grow beyond some 10^7 cells.
 
     Returns: For each attack the p-value, at least 1/(draws + 1), and the variance of the AUC by
@@ -198,7 +195,6 @@ def judge_people(
     attacks that count; membership was drawn as in `design.membership` or by coins.
 
     Args:
-        shadows: of one candidate.
         scorer: the attacks, see `redraw.Scorer`.
         people: rows of the records of each person who asked.
         margin: AUC in (0.5, 1) that still counts as not distinguishable; fixed beforehand.

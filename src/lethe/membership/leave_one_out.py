@@ -67,7 +67,6 @@ def moments(signals: NDArray[np.floating], chosen: NDArray[np.bool_]) -> Moments
     """Moments of each record over the chosen models.
 
     Args:
-        signals: (K, N).
         chosen: (K, N) which cells count.
     """
     count = chosen.sum(axis=0).astype(np.float64)
@@ -100,8 +99,6 @@ def leave_one_out(
     """References for every scorable target in turn.
 
     Args:
-        signals: (K, N) phi, finite.
-        members: (K, N) true membership.
         seed: of the counterparts drawn in a design without complements.
 
     Raises InputError: shapes differ, or a signal is not finite.
@@ -147,8 +144,6 @@ def without_groups(
     For jackknives; it hides no membership.
 
     Args:
-        signals: (K, N) phi.
-        members: (K, N) membership.
         groups: (K,) label of each model's group, such as its complementary pair.
     """
     rows = _Centred(signals, np.arange(len(signals)))
@@ -164,9 +159,6 @@ def scored_cells(members: NDArray[np.bool_], seed: int = 0) -> NDArray[np.bool_]
     """(K, N) True where a cell is attacked: `leave_one_out` leaves references on both sides.
 
     Of each record equally many IN and OUT cells, unless all records have equal counts.
-
-    Args:
-        members: (K, N) true membership.
     """
     design = Design.of(members, seed)
     scored = np.zeros(members.shape, bool)

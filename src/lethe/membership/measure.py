@@ -104,9 +104,7 @@ def run_attacks(
     """Attack every model with the others, or given ones with all, and measure each attack.
 
     Args:
-        fprs: false positive rates to report the TPR at.
         confidence: of all intervals; limits of AUC and TPR hold for all attacks at once.
-        variance: of LiRA, see `lira.variance_rule`.
         targets: T models on the same records to attack, if these are not the shadow models.
         among: sets of models that this one was chosen from for its results; limits of AUC and TPR
             then hold for all attacks on all of them at once.
@@ -156,7 +154,6 @@ def measure_scores(
         targets: K attacked models on N records; only membership, pairs and persons are used.
         scores: names and (K, N) scores, higher = member.
         scored: (K, N) cells to measure; every table must have a score there.
-        fprs: false positive rates to report the TPR at.
         family: results whose limits shall hold at once (Bonferroni).
         references: from an attack's name and its scores what models do as references; by default
             these are taken as they are.
@@ -311,7 +308,6 @@ def judged(
 
     Args:
         results: of one candidate.
-        fpr: of the TPR; None for the AUC.
         among: candidates that this one was chosen from for its risk: limits then hold for all of
             them at once.
     """

@@ -63,7 +63,6 @@ def discoveries(p: Float, rate: float = 0.05, control: str = "bh") -> NDArray[np
 
     Args:
         p: (M,) p-values; NaN where there is none.
-        rate: false discovery rate, in (0, 1).
         control: ``bh`` or ``by``.
 
     >>> discoveries(np.array([0.01, 0.04, 0.5])).tolist()

@@ -102,7 +102,6 @@ def pair_auc(
     Args:
         score: (K, M) scores, higher = member; NaN where a cell is not scored.
         members: (K, M) whether the model trained on the record or person.
-        pairs: (K,) label of each model's complementary pair, see `Shadows.pairs`.
 
     Raises InputError: shapes differ.
     """

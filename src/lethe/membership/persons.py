@@ -49,9 +49,6 @@ def person_scores(
     """Add up the scores of each person's records, per model.
 
     Args:
-        scores: for each attack (K, N), higher = member; NaN where not scored.
-        members: (K, N) membership of the records.
-        people: (N,) person of each record.
         how: ``sum``, ``mean``, ``max``, or ``standardised``, the mean after each record's scores
             are brought to mean 0 and deviation 1 over all models, for scores without a scale of
             their own, such as the signal itself.
@@ -156,7 +153,6 @@ def person_level(
 
     Args:
         shadows: K models on N records of persons who are in training as a whole or not at all.
-        fprs: false positive rates to report.
 
     Returns: Names, sizes and the result; None where nobody has several records or a person cannot
         be scored as a whole.

@@ -218,7 +218,6 @@ class Plan:
     notes: tuple[str, ...]  # what the reader must know beside the numbers
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as in `plan.json`."""
         return {
             "name": self.name,
             "records": self.records,

@@ -137,7 +137,6 @@ def minimum_detectable_auc(
     whose spread does not depend on the AUC.
 
     Args:
-        confidence: of the two-sided interval, in (0, 1).
         power: probability that the effect is found, in (0, 1).
         widening: how many times as wide as this spread says the interval is, at least 1.
 
@@ -178,7 +177,6 @@ def smallest_effect(
         fpr: read the TPR at this rate; None for the AUC.
         share: of the records that carry the effect, in (0, 1].
         power: probability that the effect is found, in (0, 1).
-        confidence: of the audit's two-sided intervals, in (0, 1).
         seed: of the coins and of the choice of records.
 
     Raises:

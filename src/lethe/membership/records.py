@@ -64,7 +64,6 @@ def surroundings(
     Euclidean distances up to 50,000 records; beyond, to a random 50,000 of them.
 
     Args:
-        features: (N, ...) inputs, finite.
         labels: (N,) classes; None or numbers (floats) where there are none.
         seed: of the reference records where there are too many.
         say: told of each finished class, for long runs.
@@ -186,12 +185,9 @@ def record_table(
     """Everything that is known of each record, as columns of N entries in the records' order.
 
     Args:
-        shadows: of one candidate.
         scores: for each attack (K, N), NaN where not scored, see `lira.score_all`.
         around: see `surroundings`; None leaves its columns out.
         subgroup: (N,) any grouping, such as sex or region, in which a record may be rare.
-        confidence: of the limits of t and of the ranks.
-        rate: false discovery rate of the flags.
         control: ``bh`` or ``by``, see `multiplicity.discoveries`.
 
     Returns: id, t, se, low, high, auc, tpr_at_0.001, rank_low, rank_high, p, flagged_by (attacks,
@@ -262,10 +258,6 @@ def flags(
     Assumes: pairs of models are independent draws.
 
     Args:
-        scores: for each attack (K, N), higher = member; NaN where not scored.
-        members: (K, N).
-        pairs: (K,) label of each model's pair.
-        rate: false discovery rate.
         control: ``bh`` or ``by``.
 
     Returns: p (smallest over attacks, corrected for their number), flagged_by, flagged.

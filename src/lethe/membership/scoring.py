@@ -51,7 +51,6 @@ def score(
 
     Args:
         names: of attacks, from `ATTACKS`.
-        variance: of LiRA, see `variance_rule`.
         seed: see `leave_one_out`; also of the choice of settings.
         settings: (K,) of attacks that choose one, where it is not to be chosen here.
 
@@ -113,7 +112,6 @@ def rescored(
 
     Args:
         table: (K, N) its scores with all references, NaN where a cell is not scored.
-        variance: of LiRA, see `variance_rule`.
         seed: as of `table`; also of the choice of records.
 
     Returns:

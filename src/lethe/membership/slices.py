@@ -91,8 +91,6 @@ def slice_metrics(
     Args:
         score: (K, N) of one attack, higher = member; NaN where not scored.
         signals: (K, N) phi, for the t-scores.
-        members: (K, N).
-        pairs: (K,) label of each model's pair.
         values: (N,) the column that cuts the records, such as their class.
         people: (N,) person of each record; each its own by default.
 
@@ -317,7 +315,6 @@ def who_bears(
     Args:
         fpr: of the pooled threshold; None where the audit resolves no rate, 10 % is tried then.
         columns: name to (N,) group of each record.
-        confidence: of all intervals of one column together.
 
     Returns: For each column its name, the FPR, and `slices`, see `Slice.to_json`; or why not.
     """

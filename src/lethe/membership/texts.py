@@ -153,11 +153,7 @@ def moved_words(change: Measured, newly: int, others: int) -> str:
 
 
 def verdict_words(verdict: Verdict, fpr: float | None) -> list[str]:
-    """The verdict in plain words, most important first.
-
-    Args:
-        fpr: of the risk; None for the AUC.
-    """
+    """The verdict in plain words, most important first."""
     frontier, chosen = verdict.frontier, verdict.chosen
     candidates, margin = frontier.candidates, frontier.margin
     by_name = {candidate.name: candidate for candidate in candidates}

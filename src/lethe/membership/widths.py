@@ -149,7 +149,6 @@ class Width:
     high: float  # and below this in about 90 %
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return {"value": self.value, "width": self.width, "low": self.low, "high": self.high}
 
 
@@ -157,7 +156,7 @@ Foreseen = Width | Refusal
 
 
 class Widths:
-    """Foresees the width of the strongest attack's interval for other numbers of models, records."""
+    """Foresees the width of the strongest attack's interval for audits of other sizes."""
 
     def __init__(self, pilot: Measurement, confidence: float) -> None:
         self.pilot, self.confidence = pilot, confidence
@@ -278,7 +277,6 @@ class Answer:
     why: str = ""  # what stands in the way, and what would help
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             "asked": str(self.asked),
             "models": self.models,

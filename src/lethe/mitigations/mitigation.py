@@ -61,11 +61,7 @@ class Mitigation(Protocol):
         ...
 
     def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
-        """Further plain values for the findings, by key; most have none.
-
-        Args:
-            pool: (N,) records that can be members.
-        """
+        """Further plain values for the findings, by key; most have none."""
         ...
 
 

@@ -175,7 +175,6 @@ class EarlyStopping:
         return empirical_only(_OF_THIS_AUDIT, voided_by=_VOIDED_BY)
 
     def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
-        """Nothing further."""
         return {}
 
 

@@ -217,7 +217,6 @@ class Swag:
             seed: >= 0, of any size.
             count: draws S, >= 1.
             first: number of the first of these draws, >= 0.
-            scale: instead of `self.scale`.
             dtype: of the result; each parameter's own by default. Where a parameter moves by no
                 more than its rounding step, only a wider type holds the draw exactly.
 
@@ -249,7 +248,6 @@ class Swag:
         Args:
             parameters: name -> tensor to be overwritten; an alias of a tied weight may be left out.
             number: which draw, >= 0; the same as ``draw(seed, first=number)``.
-            scale: instead of `self.scale`.
 
         Raises:
             InputError: other names or shapes, or fewer than 2 collections.
@@ -298,7 +296,6 @@ class Swag:
 
         Args:
             draw: name -> ``(*shape)``, or ``(S, *shape)`` as `draw` gives.
-            scale: instead of `self.scale`.
 
         Returns:
             Natural logarithms: (S,), or () for one model. A parameter that never moved has

@@ -58,7 +58,6 @@ class Answers:
     guarantee: Guarantee  # of all of them together: what the ledger charges
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             "rows": [row.to_json() for row in self.rows],
             "guarantee": self.guarantee.to_json(),

@@ -109,14 +109,12 @@ def attack(
 
     Args:
         representations: (n, d); raw input features for the baseline of what goes in.
-        split: who is known and who is to be named.
         metric: "cosine", "l2", or "whitened" (fitted on the gallery rows here).
         together: join all probes of a person, as an attacker does who knows that they are one's;
             shares are then of people. Who has no direction left under cosine is tied with all.
         at_most: of which only that many.
         permuted: seed of a control in which every person is looked for under another's name:
             lift must be 1 within its interval.
-        confidence: of all intervals, in (0, 1).
 
     Raises:
         InputError: NaN, zero vectors under cosine, a split of other rows.
@@ -167,7 +165,6 @@ def measure(
         owner: (P,) person of each probe; probes of one person are dependent.
         top: the k of Top-k, each at least 1.
         common: gallery sizes from 1 to G, see `Attack.common`.
-        confidence: of all intervals, in (0, 1).
 
     Raises:
         InputError: shapes differ, a k below 1 or a common size above G.

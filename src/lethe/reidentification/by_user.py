@@ -31,7 +31,6 @@ def share_of_users(
     Args:
         hits: (G,) hits of each user; parts of hits (tied ranks) are allowed.
         trials: (G,) trials of each user, > 0.
-        confidence: two-sided coverage, in (0, 1).
         independent: the most trials that may count as independent, where some repeat others; a few
             hits do not show that themselves. None: all.
 
@@ -79,7 +78,6 @@ def mean_by_user(values: ArrayLike, users: ArrayLike, confidence: float = 0.95) 
     Args:
         values: (n,) in [0, 1]: hits, right predictions, or expected ones.
         users: (n,) the owner of each row.
-        confidence: two-sided coverage.
 
     >>> print(mean_by_user([1, 0, 0, 0, 1, 1, 0, 0], [1, 1, 2, 2, 3, 3, 4, 4]).value)
     0.375
@@ -106,7 +104,6 @@ def linear_estimate(
     Args:
         influence: (n,) first-order contribution of each row to its error; they sum to about 0.
         users: (n,) owner of each row, or None if every row is its own person.
-        confidence: two-sided coverage.
         error: a proven error of the computation itself, added on both sides.
         low: the least that the statistic can be; the interval ends there.
         high: the most that it can be.
@@ -176,7 +173,6 @@ def mean_of_pools(values: ArrayLike, confidence: float = 0.95) -> Estimate:
 
     Args:
         values: (pools,) the statistic of each pool, averaged over its draws.
-        confidence: two-sided coverage.
 
     >>> print(mean_of_pools([0.1, 0.2, 0.3]))
     0.2 [-0.04841, 0.4484]

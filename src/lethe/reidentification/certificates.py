@@ -157,8 +157,6 @@ def closed_form(
 
     Args:
         sigma: noise of one draw, >= 0.
-        draws: M >= 1.
-        top: k >= 1.
         centre: (d,) any point; None takes the better of mean and geometric median.
 
     Raises InputError: an argument outside its range, or a centre of another dimension.
@@ -262,7 +260,6 @@ def pair_limits(distance: ArrayLike, sigma: float, draws: int = 1) -> PairLimits
     Args:
         distance: L2 distance, or the (n,) distances of n rows released together, >= 0.
         sigma: noise of one draw, > 0.
-        draws: M >= 1.
 
     >>> pair = pair_limits(1.0, sigma=1.0)
     >>> round(pair.auc, 3), round(pair.total_variation, 3), round(pair.tpr(0.01), 3)
@@ -373,8 +370,6 @@ def optimal_attacker(
         game: see `known`; one row a user of equal chance makes it the nearest vector in L2.
         sigma: noise of one draw, >= 0; or (G,) > 0 for each user in sorted order (adaptive noise,
             whose size gives the user away).
-        draws: M >= 1.
-        top: k >= 1 names.
         trials: plays; the limit is about z / sqrt(trials) above a middling success.
         confidence: one-sided.
 
@@ -441,7 +436,6 @@ def exact_limit(game: Known, outputs: ArrayLike, top: int = 1) -> Limit:
 
     Args:
         outputs: (R,) or (R, c) what would be released for each of ``game.rows``.
-        top: k >= 1 names.
 
     Raises InputError: another number of outputs, or top < 1.
 

@@ -64,11 +64,8 @@ def open_set(
     measured on the other half.
 
     Args:
-        representations: (n, d).
-        split: who is known and who is to be named.
         false_match: share of strangers' probes that may be named, in (0, 1).
         strangers: share of people who are taken out, in (0, 1).
-        confidence: of the intervals, clustered by person.
 
     Raises:
         InputError: a share outside (0, 1).
@@ -151,7 +148,6 @@ def shared_inputs(features: NDArray[Any], user_ids: NDArray[Any]) -> SharedInput
 
     Args:
         features: (n, p), what the encoder was given.
-        user_ids: (n,) owner of each row.
 
     Raises InputError: shapes differ, ids of mixed types, or nobody has two rows.
 

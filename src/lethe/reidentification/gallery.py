@@ -65,7 +65,6 @@ def split_rows(user_ids: NDArray[Any], seed: int = 0, min_rows: int = 4) -> Spli
     """Shuffle each user's rows; the first half is known, the rest is to be named.
 
     Args:
-        user_ids: (n,) owner of each row.
         min_rows: users with fewer rows are left out; at least 2. floor(n / 2) rows of a user with
             n go to the gallery.
 
@@ -108,7 +107,6 @@ def split_periods(
     may do.
 
     Args:
-        user_ids: (n,) owner of each row.
         period: (n,) period of each row.
         later: the period of the probes; another one.
         min_rows: users with fewer rows in either period are left out.
@@ -159,7 +157,6 @@ def means(vectors: NDArray[Any], rows: Index, user: Index, users: int) -> Float:
     """Mean vector (users, d) of the rows of each user, in float64.
 
     Args:
-        vectors: (n, d).
         user: (rows,) position of each row's user.
         users: how many there are; each needs a row.
     """
@@ -195,8 +192,6 @@ def probes_together(
     is the joint evidence.
 
     Args:
-        vectors: (n, d).
-        split: who is known and who is to be named.
         metric: "cosine" takes means of unit vectors, others plain means.
         at_most: probes of a person that are joined, the first in the file; all by default.
 

@@ -173,7 +173,6 @@ class AdaptiveNoise:
         """(n, d) the mean of the M draws of each row.
 
         Args:
-            representations: (n, d).
             owner: (n,) user 0..G-1 of each row.
             seed: of the noise; a secret for each call where none is given.
         """

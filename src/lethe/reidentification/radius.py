@@ -60,7 +60,6 @@ def linear_radii(head: Any, representations: ArrayLike) -> Radii:
 
     Args:
         head: a linear head, see `as_head`.
-        representations: (n, d).
 
     Raises InputError: the head is not linear.
 
@@ -101,7 +100,6 @@ def sampled_radii(
         likely class under N(0, sigma^2 I) is `predicted` anywhere within `radius`.
 
     Args:
-        representations: (n, d).
         sigma: > 0.
         draws: draws a point for the limits, >= 1.
         selection: separate draws that pick the class; 0 picks it on the same draws, and alpha is

@@ -144,11 +144,8 @@ def noise_pool(
     intervals come from users or from several pools.
 
     Args:
-        sample: whose noise it is.
         draws: draws of the pool, >= 1.
         pool_index: which pool; each has noise of its own.
-        seed: of all noise.
-        clean_gallery: leave the gallery without noise.
 
     Raises InputError: more draws than there are pairs of shifts.
     """
@@ -182,12 +179,9 @@ def noise_pools(
     """Pools that share some draws evenly; an independent draw is a pool of its own.
 
     Args:
-        sample: whose noise it is.
         draws: how many, >= 1.
         mode: ``pooled`` or ``independent`` (the reference).
         pools: how many pools, >= 1; more where shifts run out.
-        seed: of all noise.
-        clean_gallery: leave the gallery without noise.
     """
     check_choice("mode", mode, MODES)
     check_at_least("draws", draws, 1)

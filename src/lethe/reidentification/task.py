@@ -65,14 +65,10 @@ def drawn_utility(
     distribution. The mean of the draws goes through the head, not the mean of its outputs.
 
     Args:
-        representations: (n, d).
         labels: (n,) in {0, 1} for a binary head, in {0..C-1} otherwise.
         sigma: noise of one draw, >= 0: a number, or (n,) one a row (adaptive noise).
-        draws: M >= 1.
         repeats: how often the noise is drawn, >= 2.
         users: (n,) owner of each row; None: each row its own person.
-        confidence: two-sided.
-        seed: of the noise.
 
     Raises InputError: labels that do not fit the head, or an argument outside its range.
     """

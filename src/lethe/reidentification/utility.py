@@ -154,7 +154,6 @@ def expected_auc(
         scale: sigma ||w|| / sqrt(M), >= 0; 0 is the clean AUC, ties counted half.
         users: (n,) owner of each row, for an interval by users; None: each row its own person.
         tolerance: largest error of the computation, in (0, 0.1); the limits are wider by it.
-        confidence: two-sided.
 
     Returns: Value within `tolerance` of the formula, with an interval for other people (Obuchowski
         1997), not for the noise, which is averaged exactly.

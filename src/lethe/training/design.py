@@ -117,7 +117,6 @@ def holdout(
     keeps a person to train on.
 
     Args:
-        labels: (N,) class codes.
         share: of each class, in (0, 1).
         groups: (N,) person of each record, any integers; None when each record is its own.
 

@@ -229,9 +229,6 @@ def _toml_value(value: Any) -> str:
 class SettledRun(RunFolder):
     """A run folder whose manifest is only read; several processes can look at the same time.
 
-    Args:
-        path: the folder.
-
     Raises InputError: no audit has begun there, or its manifest is corrupt.
     """
 

@@ -511,9 +511,7 @@ class Work:
 class Method(Protocol):
     """What a mitigation puts in the place of the recipe's loop; it travels to worker processes."""
 
-    def describe(self) -> dict[str, Any]:
-        """Plain values that decide the models, for the content hash."""
-        ...
+    def describe(self) -> dict[str, Any]: ...
 
     def refuses(self, recipe: Recipe) -> str | None:
         """Why models of this recipe cannot be trained in this way, or None."""

@@ -97,7 +97,6 @@ def read_shard(
     """Read a shard back; None if it is absent, truncated, altered, or of another spec.
 
     Args:
-        path: of the file.
         spec: hash that it must be of.
         models: how many it must hold.
         stops: epochs on the way that it must hold; it may hold others where none are asked for.

@@ -25,7 +25,6 @@ def signal_from_logits(
 
     Args:
         logits: (n, C) unnormalised log-probabilities, C >= 2, any float type.
-        labels: (n,) true class codes.
 
     Returns: (n,) float32, higher = the true label is more certain.
     Raises InputError: a logit is NaN, or the true one and another are infinite alike; the message
@@ -61,7 +60,6 @@ def signal_from_probabilities(
 
     Args:
         probabilities: (n, C), rows sum to about 1.
-        labels: (n,) true class codes.
 
     Raises InputError: a value is NaN, or a row is no distribution; the message names the first
         record.

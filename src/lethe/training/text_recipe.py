@@ -97,7 +97,6 @@ def fine_tune_recipe(
 
     Args:
         tokens: ``input_ids`` and ``attention_mask`` (N, length), padded at the right.
-        labels: (N,) class codes.
         content: hash of the folder's files, so that other weights are other models.
     """
     check_at_least("epochs", epochs, 1)

@@ -283,7 +283,6 @@ def share_out(
     Args:
         absent: by attacker, people looked for in a release without them, see `outside`.
         rate: share of people outside for whom some attacker may name a record, in (0, 1).
-        confidence: of the intervals, in (0, 1).
 
     Returns: The threshold of each, or why there is none.
     Guarantee: The chance that any attacker names a record for a person who is not released is at
@@ -352,7 +351,6 @@ def calibrate(eccentricity: Float, rate: float = 0.01, confidence: float = 0.95)
     Args:
         eccentricity: (n,) of people outside the release; 0 where no record was named.
         rate: share of false matches, in (0, 1).
-        confidence: of the interval, in (0, 1).
 
     Guarantee: The chance of a false match, over the n people and one more, is at most `rate`.
     Assumes: Whoever is looked for without being in the release is drawn as the n people were.
@@ -397,7 +395,6 @@ def outside(
 
     Args:
         known: by attacker, what is known of each.
-        people: (Q,) persons.
         boards: by attacker, how records are scored.
         owner: (N,) person behind each record; None = record i is person i.
     """
@@ -418,7 +415,6 @@ def records_like(facts: Facts, people: Int, counts: Int, seed: int = 0) -> Known
     """Facts of released people as an auxiliary table would have them.
 
     Args:
-        people: (Q,) different persons.
         counts: facts that each person of the auxiliary table has, at least one above 0. Each of
             `people` keeps as many as one of them has, or all where there are fewer.
         seed: of who keeps how many, and which.

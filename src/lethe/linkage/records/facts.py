@@ -51,7 +51,6 @@ class Facts:
 
     @property
     def facts(self) -> int:
-        """How many there are."""
         return len(self.person)
 
     @cached_property
@@ -194,9 +193,6 @@ def index_of(ratings: Release) -> Facts:
 
 def facts_of(facts: Facts, people: ArrayLike) -> Known:
     """All released facts of some people, as an adversary would know them without any error.
-
-    Args:
-        people: (Q,) different persons.
 
     Raises InputError: a person twice or not in the release.
     """

@@ -46,7 +46,6 @@ def curve(
     Args:
         true: (Q,) record of each target; -1 for people who are not in the release.
         phis: thresholds, each at least 0.
-        confidence: of each interval, in (0, 1).
 
     Raises:
         InputError: another number of targets, or a threshold below 0.
@@ -103,7 +102,6 @@ def bits(links: Links, confidence: float = 0.95) -> Bits:
 
     Args:
         links: made with the truth, for `Bits.missing`.
-        confidence: of each interval, in (0, 1).
 
     Raises NotMeasurable: fewer than 2 targets, or the rule "minimum", which gives no such answer.
     """
@@ -159,7 +157,6 @@ def facts_needed(
     Args:
         known: the same number of facts, at least 1, for each target.
         true: (Q,) record of each target, all released.
-        confidence: of each interval, in (0, 1).
 
     Raises InputError: targets with different numbers of facts, or not released.
     """

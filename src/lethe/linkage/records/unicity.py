@@ -51,7 +51,6 @@ def unicity(
         known: right facts of each target, at least one each.
         value_within: largest difference of value, >= 0.
         time_within: largest difference of time, in steps, >= 0.
-        confidence: of the interval (Clopper-Pearson), in (0, 1).
 
     Raises InputError: no targets, or a target without a fact.
     """
@@ -130,10 +129,8 @@ def worst_case(
     Values and times are not looked at: an adversary who knows them too needs fewer items still.
 
     Args:
-        people: (Q,) different persons with a fact each.
         most: largest set, at least 1.
         limit: work for one person, in cells of person and item; at 0 only single items are tried.
-        confidence: of each interval (Clopper-Pearson), in (0, 1).
 
     Raises InputError: nobody, or a person without a fact.
 

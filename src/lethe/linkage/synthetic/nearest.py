@@ -133,13 +133,10 @@ def linkability(
     """Link two halves of a record when their nearest synthetic rows have a row in common.
 
     Args:
-        original: rows that the synthetic ones were made from.
-        control: rows from the same source that were not used.
         left: columns that one data source knows.
         right: columns that another one knows; none of the first.
         neighbours: nearest synthetic rows of each half, at least 1.
         attacks: different target rows at most, of the original and of the control each.
-        confidence: of the excess, in (0, 1).
 
     Returns: Rates and excess; the baseline is that of neighbours drawn by chance, in closed form.
     Raises InputError: unknown columns, a column on both sides, or too few synthetic rows.
@@ -193,13 +190,10 @@ def inference(
     category when it is the same. Rows whose secret is missing are no targets.
 
     Args:
-        original: rows that the synthetic ones were made from.
-        control: rows from the same source that were not used.
         known: columns that the adversary knows.
         secret: column to be guessed, not among them.
         tolerance: of numbers, at least 0.
         attacks: different target rows at most, of the original and of the control each.
-        confidence: of the excess, in (0, 1).
 
     Returns: Rates and excess; the baseline names one value for everybody: the most frequent
         category or the median of the synthetic rows.
@@ -364,13 +358,10 @@ def identical(
     """Take a synthetic row for a copy: rows that are identical in every column.
 
     Args:
-        original: rows that the synthetic ones were made from.
-        control: rows from the same source that were not used.
         released: False counts original rows that have an identical synthetic row: people whose
             row is out. True counts synthetic rows that are identical to an original one (the
             identical match share), among as many original as control rows, for more rows hold
             more matches; synthetic rows that are alike count as one in the interval.
-        confidence: of the excess, in (0, 1).
 
     Returns: Rates and excess; the baseline hands out each synthetic column by itself, in another
         order.
@@ -429,10 +420,7 @@ def closest(
     original row is nearer less the share in which the control row is.
 
     Args:
-        original: rows that the synthetic ones were made from.
-        control: rows from the same source that were not used.
         attacks: pairs at most, of different rows.
-        confidence: of the excess, in (0, 1).
 
     Guarantee: On synthetic rows that are independent of both, the excess is 0 in expectation, and
         its interval is exact (conservative) for any number of rows and ties.
@@ -475,7 +463,6 @@ def distances(
     Args:
         original: (n,) distances, at least 2.
         control: (m,) distances, at least 2.
-        confidence: of each interval, in (0, 1).
 
     Raises NotMeasurable: fewer than 2 on a side.
     """

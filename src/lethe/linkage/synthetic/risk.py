@@ -61,7 +61,6 @@ def risk(main: Trials, control: Trials, baseline: Estimate, confidence: float = 
     Args:
         main: against original rows.
         control: against control rows, independent of the main attack's.
-        confidence: of all intervals made here, in (0, 1).
 
     Raises NotMeasurable: no attempts.
 
@@ -94,7 +93,6 @@ def rate_of(
 
     Args:
         success: (Q,) whether each attack succeeded.
-        confidence: of the interval, in (0, 1).
         together: (Q,) the record that each attack hit, -1 = none; None = all independent.
 
     Raises NotMeasurable: no attacks.

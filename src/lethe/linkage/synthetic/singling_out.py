@@ -56,11 +56,8 @@ def singling_out(
     synthetic row is stated.
 
     Args:
-        original: rows that the synthetic ones were made from.
-        control: rows from the same source that were not used.
         columns: in each statement, from 1 to all.
         attacks: most statements; fewer are made where there are no more.
-        confidence: of the excess, in (0, 1).
 
     Guarantee: On synthetic rows that are independent of the original and the control rows, the
         excess is 0 in expectation for every number of control rows, and its interval holds 0 about

@@ -69,9 +69,7 @@ def study_synthetic(
     """Attack synthetic rows, and the original ones in their place.
 
     Args:
-        original: rows that the synthetic ones were made from.
         synthetic: rows that are released, with the same columns.
-        control: rows from the same source that were not used.
         quasi: columns that the adversary knows; their two halves are linked with each other, and
             all of them with the columns that are left or those of `SyntheticSettings.linked`.
         sensitive: column that is guessed; None leaves inference out.

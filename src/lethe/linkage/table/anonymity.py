@@ -83,7 +83,6 @@ def anonymity(
     Args:
         quasi: codes (rows,) of each column, see `encode`.
         ks: sizes for `below`, each at least 1.
-        confidence: named in the estimates; every figure is counted in all rows, not estimated.
 
     Raises InputError: no column, no rows or other lengths.
 

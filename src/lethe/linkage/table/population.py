@@ -58,8 +58,6 @@ def uniqueness(
     Args:
         columns: codes (rows,) of each, see `encode`.
         most: largest m, at least 1; at most the number of columns is tried.
-        confidence: named in the estimates; every figure is counted in all rows.
-        times: (rows,) how many equal rows each row stands for; None = one each.
 
     Raises InputError: no columns or rows, other lengths, or more than 200,000 subsets.
 
@@ -168,7 +166,6 @@ class PopulationTable:
         Args:
             steps: of each.
             kept: (rows,) which rows are released.
-            times: (rows,) how many equal rows each row stands for; None = one each.
 
         Raises InputError: a released person is not in the population.
         """
@@ -334,7 +331,6 @@ def population_uniqueness(
     Args:
         sizes: (C,) rows in each equivalence class of the sample, all at least 1.
         population: N, at least the rows of the sample.
-        confidence: of the intervals, in (0, 1).
 
     Raises:
         InputError: no sizes, or a population smaller than the sample.

@@ -87,7 +87,6 @@ def recode(
     Args:
         k: smallest class, at least 2.
         suppress: largest share of rows that may be left out, in [0, 1).
-        times: (rows,) how many equal rows each row stands for; None = one each.
 
     Guarantee: Every released row agrees in all quasi-identifiers with at least k - 1 others. That
         is no proof of privacy: see `disclosure`.

@@ -277,11 +277,7 @@ def each_left_out(
 
 
 def given_targets(references: Shadows, targets: Shadows) -> Iterator[Knowledge]:
-    """Targets that are no shadow models; all shadow models are references.
-
-    Args:
-        targets: T models on the same records; their membership is not used.
-    """
+    """Targets that are no shadow models; all shadow models are references."""
     check_signals(references.signals, references.members)
     check_signals(targets.signals, targets.members)
     signals, members = references.signals, references.members

@@ -69,9 +69,6 @@ def _student(phi: Float, of: _Posterior) -> Float:
 def bavaria_n(phi: Float, references: References) -> Float:
     """Gaussian log-ratio at the sample means, variances shrunk (the "-n" form, alpha0 = 1).
 
-    Args:
-        phi: (N,) the target's signals.
-
     Returns: (N,) higher = member.
     """
     found = []

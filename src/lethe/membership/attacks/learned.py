@@ -126,9 +126,7 @@ def learned_ratio(
         everything: gives what is known against each target, see `each_left_out`; called once or
             twice.
         members: (K, N) true membership; a target's own row bears on other targets only.
-        pairs: (K,) label of each model's complementary pair.
         people: (N,) label of each record's person, or of the record itself.
-        scored: (K, N) cells that count.
 
     Returns: (K, N) higher = member; NaN where not scored.
     Raises InputError: fewer than two pairs of models, or two persons.
@@ -227,8 +225,6 @@ def learn_from(
 
     Args:
         everything: what is known against each shadow model, see `each_left_out`.
-        members: (K, N) true membership of the shadow models.
-        scored: (K, N) cells that count.
     """
     rng = np.random.default_rng([seed, 19])
     each = max(1, 2 * _CASES // len(members))

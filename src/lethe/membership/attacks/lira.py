@@ -66,7 +66,6 @@ def lira_online(phi: Float, references: References, rule: str) -> Float:
     """log N(phi; mu_in, V_in) - log N(phi; mu_out, V_out).
 
     Args:
-        phi: (N,) the target's signals.
         rule: a variance rule, not ``auto``.
 
     Returns: (N,) higher = member.
@@ -139,9 +138,6 @@ def lira_hierarchical(phi: Float, references: References) -> Float:
     record's level (the mean of both sides); the shift has a Gaussian prior around the mean shift
     there, with the spread of the observed shifts less what sampling explains. Both densities are
     Student t.
-
-    Args:
-        phi: (N,) the target's signals.
 
     Returns: (N,) higher = member; NaN where a side has no model.
     """

@@ -47,7 +47,6 @@ class QuantileModel:
         """Standard deviations that phi lies above what a non-member would have.
 
         Args:
-            features: (n, ...) of the records, as in the fit.
             phi: (n,) their signals under the attacked model.
 
         Returns: (n,) higher = member, comparable over records and models.
@@ -120,11 +119,8 @@ def quantile_scores(
     """Attack some models, each by itself, with what it says about records that no model saw.
 
     Args:
-        signals: (K, N) phi of the records, higher = better known.
         population: (K, H) phi of records that are members of no model.
-        features: (N, ...) of the records.
         population_features: (H, ...) of the others.
-        labels: (N,) class codes or targets, or None.
         population_labels: (H,) the same of the others; both or neither.
         targets: models to attack; None for up to 8, evenly spaced.
         seed: see `fit_quantile`; the target's number is added to it.
@@ -180,8 +176,6 @@ def with_labels(
     """Labels as further columns: one for each class, or the number itself in regression.
 
     Args:
-        features: (N, D).
-        labels: (N,) class codes of any kind, or floats.
         population_features: (H, D).
         population_labels: (H,) as `labels`.
     """

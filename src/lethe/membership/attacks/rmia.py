@@ -40,7 +40,6 @@ def log_ratio(phi: Float, p_in: Float, p_out: Float) -> Float:
     """log p(x) - log P(x), P(x) the mean of the means IN and OUT: the BASE score, online.
 
     Args:
-        phi: (N,) the target's signals, log-odds of the true label.
         p_in: (N,) mean probability of the true label over reference models that trained on it.
         p_out: (N,) the same over those that did not.
 
@@ -55,7 +54,6 @@ def log_ratio_offline(phi: Float, p_out: Float, a: float = 1.0) -> Float:
     With a = 1, P(x) is the mean over models that did not train on the record: BASE, offline.
 
     Args:
-        phi: (N,) the target's signals, log-odds of the true label.
         p_out: (N,) mean probability of the true label over models that did not train on it.
         a: in [0, 1], how near the mean IN is taken to be to the mean OUT.
 
@@ -115,7 +113,6 @@ def own_quantile(phi: Float, signals: NDArray[np.floating], members: NDArray[np.
     """Share of OUT models whose signal lies below the target's, ties counting half.
 
     Args:
-        phi: (N,) the target's signals.
         signals: (R, N) of the reference models.
         members: (R, N) their membership.
 
@@ -129,10 +126,6 @@ def own_quantile(phi: Float, signals: NDArray[np.floating], members: NDArray[np.
 
 def attack_r(signals: NDArray[np.floating], members: NDArray[np.bool_], seed: int = 0) -> Float:
     """`own_quantile` with every model as the target, the others as its references.
-
-    Args:
-        signals: (K, N) phi, finite.
-        members: (K, N) true membership.
 
     Returns: (K, N) in [0, 1], higher = member; NaN where no OUT model, or no IN model, is left.
     """

@@ -78,7 +78,6 @@ class ClippingPlan:
 
         Args:
             batch: B >= 0 examples, shaped like the example batch, each in `copies` rows.
-            clip: C, > 0.
             weights: (B,) w_j >= 0, multiplied after clipping; 1 by default.
             copies: consecutive rows that belong to one example, >= 1.
 

@@ -200,7 +200,6 @@ def clip_factors(clip: float, weights: Tensor | None = None) -> Factors:
     """Factors w_j min(1, C/|g_j|) for consecutive parts of one batch.
 
     Args:
-        clip: C > 0.
         weights: (B,) w_j, applied after clipping; 1 by default.
 
     Raises InputError: (when called) a gradient norm is not finite.

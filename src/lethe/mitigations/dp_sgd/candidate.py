@@ -276,31 +276,26 @@ class IndividualPrivacy:
 
     @property
     def name(self) -> str:
-        """See `Mitigation`."""
         kind = "weighted" if self.weights is None else "individual"
         return f"{kind}-dp-eps{self.training.epsilon:g}"
 
     @property
     def title(self) -> str:
-        """See `Mitigation`."""
         whose = "targeted weights of private data" if self.weights is None else "public weights"
         return f"clipped gradients times {whose}, noise for epsilon {self.training.epsilon:g}"
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `Mitigation`."""
         rule = "targeted" if self.weights is None else "public"
         return {**self.training.settings, "weights": rule}
 
     @property
     def needs_weights(self) -> bool:
-        """See `Mitigation`."""
         return self.weights is None
 
     def treatment(
         self, weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
     ) -> Treatment:
-        """See `Mitigation`."""
         plain = self.training.treatment(weights, pool)
         return Treatment(
             weights=weights if self.weights is None else self.weights, method=plain.method
@@ -312,9 +307,6 @@ class IndividualPrivacy:
 
     def statement(self, pool: NDArray[np.bool_]) -> DpStatement:
         """The guarantee, with the epsilon of each record of the pool where there is one.
-
-        Args:
-            pool: (N,) records that can be members.
 
         Raises InputError: weights of another length than the pool.
         """

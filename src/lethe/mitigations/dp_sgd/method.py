@@ -47,7 +47,6 @@ class ClippedSum(Protocol):
             truth: (K, B) class codes or targets.
             sizes: how many of the B rows are each model's own.
             weights: (K, B) w_j, 0 where padded.
-            clip: C > 0.
         """
         ...
 

@@ -386,7 +386,6 @@ class Samples:
         self.states: list[dict[str, Tensor]] = []
 
     def collect(self, parameters: Mapping[str, Tensor]) -> None:
-        """Keep a copy."""
         self.states.append({name: value.detach().clone() for name, value in parameters.items()})
 
     @torch.no_grad()

@@ -144,8 +144,6 @@ def noisy_sum(
     of the bounds with 0 among them, as a row may leave what is summed.
 
     Args:
-        total: sum of their lattice units.
-        lattice: that of the units.
         spend, whose, confidence: as in `noisy_mean`.
     """
     whose = whose or Neighbours()
@@ -182,8 +180,6 @@ def noisy_mean(
 
     Args:
         rows: how many; private unless `public_rows`.
-        total: sum of their lattice units.
-        lattice: that of the units.
         public_rows: the number of rows is known to all and the same in all neighbours: only for
             replace-one, one row a person and no filter. Sensitivity is then (high - low)/rows.
         confidence: of the error interval, in [0.5, 1).
@@ -220,7 +216,6 @@ def noisy_variance(
     """The variance (divided by the number of rows) of clamped values.
 
     Args:
-        total: sum of their lattice units.
         squares: sum of the squares of the units.
         lattice: that of the units, with `VARIANCE_CELLS` or so.
         spend, whose: as in `noisy_mean`.

@@ -32,9 +32,6 @@ def findings_on(
 ) -> Findings:
     """The findings on a data set's budget.
 
-    Args:
-        heads: hashes that were kept elsewhere.
-
     Raises:
         InputError: a rule that cannot be read, or no such data set.
         Damaged: the accounts cannot be trusted.

@@ -376,9 +376,6 @@ class Ledger:
         A chain of hashes finds what was changed, left out or added in the middle, the kept head a
         cut tail. A ledger written anew or put back from an old copy is found only by a head kept
         elsewhere and given here.
-
-        Args:
-            heads: hashes kept elsewhere; each must be in one of the chains.
         """
         try:
             problems = self._store.problems()

@@ -58,11 +58,7 @@ _AWAY = (
 
 
 class SqliteStore(Store):
-    """See `lethe.queries.ledger.rows.Store`.
-
-    Args:
-        path: of the file; made by `prepare` only.
-    """
+    """See `lethe.queries.ledger.rows.Store`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -49,11 +49,7 @@ _PARTS = (20, 64, 64)  # number, hash of the entry, hash of the data set's name;
 
 
 class Anchor:
-    """See the module.
-
-    Args:
-        path: of a file that `write` made.
-    """
+    """See the module."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -146,7 +142,6 @@ def replay(rows: Rows, heads: Sequence[str]) -> Verification:
 
     Args:
         rows: one view of the store.
-        heads: hashes kept elsewhere; each must be in a chain.
     """
     problems: list[str] = []
     notes: list[str] = []

@@ -91,7 +91,6 @@ class Bits:
     name: str = "the lowest bit of the number"
 
     def scores(self, outcomes: Outcomes) -> Float:
-        """As `Cells`."""
         return self.cells.scores(lowest_bits(_at(outcomes, self.place)))
 
     def words(self, threshold: float, above: bool) -> str:

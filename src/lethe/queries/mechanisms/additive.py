@@ -154,7 +154,6 @@ class Law:
 
         Args:
             weights: any signs; at most 8 for the Laplace laws.
-            confidence: in (0, 1).
         """
         sizes = np.sort(np.abs(np.asarray(weights, dtype=np.float64)))
         sizes = sizes[sizes > 1e-12 * sizes[-1]] if len(sizes) else sizes

@@ -136,7 +136,6 @@ def exponential(
         sensitivity: most that neighbours move any one utility, rounding included.
         spend: epsilon, rho or mu; a delta is not used.
         monotone: neighbours move all utilities in the same direction, as counts under add/remove.
-        whose: neighbours; one row added or removed if left out.
 
     Guarantee: As spent; the pure epsilon holds for the exact probabilities, which OpenDP draws
         from; its map for them gives rho = epsilon^2/8.

@@ -37,7 +37,6 @@ class AboveThreshold:
         sensitivity: most that neighbours move any one query, >= 1.
         most: c, how many answers above are given before the stream ends.
         monotone: neighbours move all queries in the same direction.
-        whose: neighbours; one row added or removed if left out.
 
     Guarantee: epsilon-DP for all answers together, chosen adaptively or not. Whole-number noise of
         these scales keeps the proof: it shifts threshold and query by whole numbers.

@@ -56,9 +56,6 @@ class Token:
 class Tokens:
     """The analysts who may ask; the file is read again whenever it has changed.
 
-    Args:
-        path: of a file that `issue` made.
-
     Raises InputError: there is no such file, or it holds something else.
     """
 
@@ -106,7 +103,6 @@ def issue_token(path: Path, analyst: str, expires: datetime | None) -> str:
     """Write a new token for an analyst; an earlier one of the same name ends.
 
     Args:
-        path: of the file; made where there is none.
         expires: of `expiry`; None = never.
 
     Returns: The token, to be handed over once.
@@ -337,7 +333,6 @@ class RowCounter:
         return int(found[0]) if found else 0
 
     def close(self) -> None:
-        """Let go of the file."""
         self._base.close()
 
     @contextlib.contextmanager

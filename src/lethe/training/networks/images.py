@@ -112,7 +112,6 @@ class Convolution:
         ]
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
-        """See `Layer`."""
         self._x = [channels_last(one) for one in x]
         bias = [None] * len(x) if self.bias is None else list(self.bias.value)
         return _collect(
@@ -123,7 +122,6 @@ class Convolution:
         )
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        """See `Layer`."""
         return self._back(grad, need_input, True)
 
     def _back(self, grad: Tensor, need_input: bool, need_sums: bool) -> Tensor | None:
@@ -176,14 +174,12 @@ class MaxPool:
         ]
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
-        """See `Layer`."""
         self._x = _merge(x)
         y: Tensor
         y, self._at = aten.max_pool2d_with_indices(self._x, *self._how)
         return y.view(*x.shape[:2], *y.shape[1:])
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        """See `Layer`."""
         if not need_input:
             return None
         back: Tensor = aten.max_pool2d_with_indices_backward(
@@ -212,7 +208,6 @@ class MeanPool:
             ]
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
-        """See `Layer`."""
         self._x = _merge(x)
         if self._size is not None:
             y: Tensor = aten._adaptive_avg_pool2d(self._x, self._size)
@@ -221,7 +216,6 @@ class MeanPool:
         return y.view(*x.shape[:2], *y.shape[1:])
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        """See `Layer`."""
         if not need_input:
             return None
         merged = _merge(grad)
@@ -244,7 +238,6 @@ class GroupNorm:
         self.gain, self.offset = gain, offset
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
-        """See `Layer`."""
         merged = x.flatten(0, 1)
         self._x = _merge(x) if x.ndim == 5 else merged.contiguous()
         rows, channels = self._x.shape[:2]
@@ -257,26 +250,22 @@ class GroupNorm:
         return scaled if self.offset is None else scaled + _wide(self.offset.value, x)
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        """See `Layer`."""
         self.collect(grad)
         return self.passed(grad) if need_input else None
 
     def squares(self, grad: Tensor) -> Tensor:
-        """See `Trained`."""
         found = grad.new_zeros(grad.shape[:2])
         if self.offset is not None:
             found += _channel_squares(grad)
         return found if self.gain is None else found.add_(_channel_squares(grad * self._y))
 
     def collect(self, grad: Tensor) -> None:
-        """See `Trained`."""
         if self.offset is not None:
             _sum_by_channel(grad, self.offset.slope)
         if self.gain is not None:
             _sum_by_channel(grad * self._y, self.gain.slope)
 
     def passed(self, grad: Tensor) -> Tensor:
-        """See `Trained`."""
         if self.gain is not None:
             grad = grad * _wide(self.gain.value, grad)
         merged = _merge(grad) if grad.ndim == 5 else grad.flatten(0, 1).contiguous()
@@ -324,7 +313,6 @@ class BatchNorm:
         return gain, offset
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
-        """See `Layer`."""
         self._kept: list[Any] = []
         out = torch.zeros_like(x)
         for model, one in enumerate(x):
@@ -342,7 +330,6 @@ class BatchNorm:
         return out
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        """See `Layer`."""
         back = torch.zeros_like(grad)
         wanted = [True, self.gain is not None, self.offset is not None]
         for model, kept in enumerate(self._kept):

@@ -36,8 +36,6 @@ class Parameters:
     models side by side: batched products want it so.
 
     Args:
-        modules: K modules of one architecture.
-        device: where to.
         turned: lay matrices out transposed, as inputs by outputs, and kernels of convolutions
             channels-last; the blocks show them in torch's order all the same.
 
