@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -233,25 +233,7 @@ def _collected(
     who = np.empty(facts, np.int32)
     more: dict[str, Codes] = {option: np.empty(facts, kind) for option, kind in kinds.items()}
     held = np.zeros(len(names["item"]), np.int64)
-    last, done = (-1, -1), 0
-    way = "" if keep == "first" else " DESC"
-    day = f", d.day - {origin} AS day" if "time" in options else ""
-    value = ", k.value" if "value" in options else ""
-    order = f"item, person{', day' + way if day else ''}, line{way}"
-    joined = "JOIN days d ON k.time IS NOT DISTINCT FROM d.cell" if day else ""
-    for batch in stage.batches(
-        f"SELECT k.item, k.person {value} {day} FROM kept k {joined} ORDER BY {order}"
-    ):
-        item, person, *rest = (column.to_numpy() for column in batch.columns)
-        before = np.append(last[0], item[:-1]), np.append(last[1], person[:-1])
-        new = (item != before[0]) | (person != before[1])
-        last = (int(item[-1]), int(person[-1]))
-        end = done + int(new.sum())
-        who[done:end] = person[new]
-        held += np.bincount(item[new], minlength=len(held))
-        for array, column in zip(more.values(), rest, strict=True):
-            array[done:end] = column[new]
-        done = end
+    done = _stream(stage, options, keep, origin, who, more, held)
     if done < facts:
         notes.append(f"{facts - done} facts repeat person and item; of each the {keep} was kept.")
         who = _cut(who, done)
@@ -277,6 +259,38 @@ def _collected(
         names["item"][there],
         tuple(notes),
     )
+
+
+def _stream(
+    stage: Stage,
+    options: Sequence[str],
+    keep: str,
+    origin: int,
+    who: NDArray[np.int32],
+    more: Mapping[str, Codes],
+    held: NDArray[np.int64],
+) -> int:
+    """Fill the arrays in the order of items and people, and count each item's facts; how many."""
+    last, done = (-1, -1), 0
+    way = "" if keep == "first" else " DESC"
+    day = f", d.day - {origin} AS day" if "time" in options else ""
+    value = ", k.value" if "value" in options else ""
+    order = f"item, person{', day' + way if day else ''}, line{way}"
+    joined = "JOIN days d ON k.time IS NOT DISTINCT FROM d.cell" if day else ""
+    for batch in stage.batches(
+        f"SELECT k.item, k.person {value} {day} FROM kept k {joined} ORDER BY {order}"
+    ):
+        item, person, *rest = (column.to_numpy() for column in batch.columns)
+        before = np.append(last[0], item[:-1]), np.append(last[1], person[:-1])
+        new = (item != before[0]) | (person != before[1])
+        last = (int(item[-1]), int(person[-1]))
+        end = done + int(new.sum())
+        who[done:end] = person[new]
+        held += np.bincount(item[new], minlength=len(held))
+        for array, column in zip(more.values(), rest, strict=True):
+            array[done:end] = column[new]
+        done = end
+    return done
 
 
 def _cut(array: Any, length: int) -> Any:

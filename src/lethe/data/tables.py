@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,18 +80,8 @@ def load(
     name, path = str(target), Path(target)
     person = None if group == IDENTICAL else group
     if name in BUILTIN:
-        for option, value in (
-            ("label", label),
-            ("id_column", id_column),
-            ("drop", drop or None),
-            ("group", person),
-            ("slice", list(slices) or None),
-        ):
-            if value is not None:
-                raise InputError(
-                    f"{option}={value!r} is for files; the built-in set {name!r} is complete. "
-                    f"Leave it out, or name a file such as ./{name}.csv."
-                )
+        for_files = {"label": label, "id_column": id_column, "group": person}
+        _check_complete(name, {**for_files, "drop": drop or None, "slice": list(slices) or None})
         data = builtin(name, rows, seed)
         if task is not None and check_choice("task", task, TASKS) != data.task:
             raise InputError(
@@ -113,15 +103,7 @@ def load(
                 f"slice={slices[0]!r} is for tables; {path} is an archive. Save it as csv or "
                 "parquet."
             )
-        inputs = _find(path, columns, _FEATURES, "features")
-        label = label or _find(path, columns, _LABELS, "labels")
-        id_column = id_column or ("ids" if "ids" in columns else None)
-        _check_features(path, inputs, columns[inputs])
-        for option, column in (("label", label), ("id_column", id_column), ("group", person)):
-            if column is not None:
-                check_column(option, column, columns, path)
-                if column != inputs or option == "label":
-                    columns[column] = _one_each(path, columns, column, len(columns[inputs]))
+        inputs, label, id_column = _arrays_of(path, columns, label, id_column, person)
     label = _check_label(path, columns, label, drop)
     used = {label: "label"} if inputs is None else {label: "label", inputs: "features"}
     chosen = choose_records(
@@ -154,6 +136,32 @@ def load(
         slices=chosen.slices,
     )
     return by_content(data) if group == IDENTICAL else data
+
+
+def _arrays_of(
+    path: Path, columns: Columns, label: str | None, id_column: str | None, person: str | None
+) -> tuple[str, str, str | None]:
+    """Names of an archive's features, labels and ids, whose arrays then have one row a record."""
+    inputs = _find(path, columns, _FEATURES, "features")
+    label = label or _find(path, columns, _LABELS, "labels")
+    id_column = id_column or ("ids" if "ids" in columns else None)
+    _check_features(path, inputs, columns[inputs])
+    for option, column in (("label", label), ("id_column", id_column), ("group", person)):
+        if column is not None:
+            check_column(option, column, columns, path)
+            if column != inputs or option == "label":
+                columns[column] = _one_each(path, columns, column, len(columns[inputs]))
+    return inputs, label, id_column
+
+
+def _check_complete(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that a built-in set leaves no choice in."""
+    for option, value in options.items():
+        if value is not None:
+            raise InputError(
+                f"{option}={value!r} is for files; the built-in set {name!r} is complete. "
+                f"Leave it out, or name a file such as ./{name}.csv."
+            )
 
 
 def _check_label(path: Path, columns: Columns, label: str | None, drop: Collection[str]) -> str:

@@ -132,15 +132,10 @@ def dp_statement(run: DpSgdRun) -> DpStatement:
             label = from_seeded_noise(label, given=run.noise_seed == "given")
         return DpStatement(label, ended)
     steps = run.steps
-    weaker: list[str] = []
     if run.sampling == "shuffled":
         # Each run has its own last epoch, which a record may meet however short it was cut.
         steps = epochs_of(run.steps, run.sampling_rate) * steps_per_epoch(run.sampling_rate)
-    if run.sampling != "poisson":
-        weaker.append(
-            f"batches were {run.sampling}, not drawn by Poisson sampling: "
-            "epsilon stands without amplification"
-        )
+    weaker = _lost(run)
     largest = 1.0 if weights is None else float(weights.max())
     parameters = {
         "delta": delta,
@@ -150,12 +145,7 @@ def dp_statement(run: DpSgdRun) -> DpStatement:
         "runs": float(run.runs),
         "sensitivity": float(run.sensitivity),
     }
-    if weights is not None and run.sampling != "poisson" and run.relation == "add/remove":
-        weaker.append(
-            "the gap of a removed record is filled by another of another weight: "
-            "no epsilon of single records"
-        )
-    elif weights is not None:
+    if weights is not None and _each_record(run):
         epsilons = individual_epsilons(
             weights,
             noise_multiplier=run.noise_multiplier,
@@ -172,7 +162,7 @@ def dp_statement(run: DpSgdRun) -> DpStatement:
             "epsilon_min": float(epsilons.min()),
         }
         parameters = spread | parameters
-        return DpStatement(_proven("individual-dp", parameters, run), tuple(weaker), epsilons)
+        return DpStatement(_proven("individual-dp", parameters, run), weaker, epsilons)
     epsilon = dp_sgd_epsilon(
         noise_multiplier=run.noise_multiplier,
         sampling_rate=run.sampling_rate,
@@ -182,7 +172,28 @@ def dp_statement(run: DpSgdRun) -> DpStatement:
         relation=run.relation,
         sampling=run.sampling,
     )
-    return DpStatement(_proven("approx-dp", {"epsilon": epsilon} | parameters, run), tuple(weaker))
+    return DpStatement(_proven("approx-dp", {"epsilon": epsilon} | parameters, run), weaker)
+
+
+def _each_record(run: DpSgdRun) -> bool:
+    """Whether weights give single records an epsilon of their own."""
+    return run.sampling == "poisson" or run.relation != "add/remove"
+
+
+def _lost(run: DpSgdRun) -> tuple[str, ...]:
+    """Why the claim is weaker than it might be."""
+    reasons = []
+    if run.sampling != "poisson":
+        reasons.append(
+            f"batches were {run.sampling}, not drawn by Poisson sampling: "
+            "epsilon stands without amplification"
+        )
+    if run.weights is not None and not _each_record(run):
+        reasons.append(
+            "the gap of a removed record is filled by another of another weight: "
+            "no epsilon of single records"
+        )
+    return tuple(reasons)
 
 
 def clt_estimate(

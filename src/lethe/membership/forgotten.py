@@ -331,38 +331,31 @@ def _verdicts(
         table = tables[name]
         value = float(table.auc[at])
         verdict = DISTINGUISHABLE if told[at] else NOT if equal[at] else INCONCLUSIVE
-        finite = [one.effect[at] for one in tables.values() if one.effect[at] < _USELESS]
-        effect = float(max(finite, default=1.0))
         split = level / (len(names) * count), level / count
         needed, as_seen = None, False
         if verdict == INCONCLUSIVE:
-            needed = models_needed(margin, effect, *split, chance)
-            models = int(table.inside[at] + table.outside[at])
-            if needed <= models:
-                needed, as_seen = _as_seen(value, margin, effect, *split, chance), True
+            needed, as_seen = _needed(tables, table, at, margin, split, chance)
         single = table.columns([at])
         hand = min(
             float(power(margin, 0.5, single, split[0])[0]),
             max(0.0, 2 * float(power(0.5, margin, single, split[1])[0]) - 1),
         )
+        method = (
+            f"AUC over models, clustered by pairs; strongest of {len(names)} attacks, "
+            f"Holm over {count} requests; n = models"
+        )
+        low, high = min(value, float(lows[name][at])), max(value, float(np.nanmax(highs[:, at])))
+        inside, outside = int(table.inside[at]), int(table.outside[at])
         out.append(
             Verdict(
                 verdict,
                 name,
-                Estimate(
-                    value,
-                    min(value, float(lows[name][at])),
-                    max(value, float(np.nanmax(highs[:, at]))),
-                    confidence,
-                    f"AUC over models, clustered by pairs; strongest of {len(names)} attacks, "
-                    f"Holm over {count} requests; n = models",
-                    int(table.inside[at] + table.outside[at]),
-                ),
+                Estimate(value, low, high, confidence, method, inside + outside),
                 float(adjusted[0][at]),
                 float(adjusted[1][at]),
                 0,
-                int(table.inside[at]),
-                int(table.outside[at]),
+                inside,
+                outside,
                 None,
                 None,
                 hand,
@@ -371,6 +364,23 @@ def _verdicts(
             )
         )
     return out
+
+
+def _needed(
+    tables: Mapping[str, PairAuc],
+    strongest: PairAuc,
+    at: int,
+    margin: float,
+    split: tuple[float, float],
+    chance: float,
+) -> tuple[int | None, bool]:
+    """Models that would decide on a person, and whether that rests on the AUC that was seen."""
+    finite = [table.effect[at] for table in tables.values() if table.effect[at] < _USELESS]
+    effect = float(max(finite, default=1.0))
+    needed = models_needed(margin, effect, *split, chance)
+    if needed > int(strongest.inside[at] + strongest.outside[at]):
+        return needed, False
+    return _as_seen(float(strongest.auc[at]), margin, effect, *split, chance), True
 
 
 def _p_equal(name: str, table: PairAuc, margin: float) -> Float:

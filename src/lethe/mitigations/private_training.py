@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
@@ -246,7 +246,7 @@ def train_privately(
     state = State(None if folder is None else Path(folder), name, trained, optimizer)
     secret, begun = state.resume(noise_seed(seed))
     factors = None if own is None else torch.from_numpy(own.astype(np.float32))
-    rate, expected = settings.rate(count), float(settings.batch_size)
+    rate = settings.rate(count)
     for step in range(begun, steps):
         drawn = np.flatnonzero(_stream(secret, step, _SAMPLE).random(count) < rate)
         layers = int(_stream(secret, step, _LAYERS).integers(2**63))
@@ -261,22 +261,28 @@ def train_privately(
                 copies=settings.copies,
             )
         _add_noise(sums, noise * settings.clip, _stream(secret, step, _NOISE))
-        for key, value in trained.items():
-            value.grad = sums[key].div_(expected).to(value.dtype)
-        for group in optimizer.param_groups:
-            group["lr"] = settings.learning_rate * factor(
-                settings.schedule, step, steps, settings.warmup
-            )
-        optimizer.step()
+        _take_step(optimizer, trained, sums, settings, step, steps)
         state.save(step + 1)
         if progress is not None:
             progress(step + 1, steps)
     optimizer.zero_grad(set_to_none=True)
     state.done()
-    run = DpSgdRun(
+    run = _what_ran(settings, count, noise, own, weights_from, seed)
+    return PrivateModel(module, dp_statement(run), clipping, noise, steps)
+
+
+def _what_ran(
+    settings: PrivateSettings,
+    count: int,
+    noise: float,
+    weights: NDArray[np.float64] | None,
+    weights_from: str,
+    seed: int | None,
+) -> DpSgdRun:
+    return DpSgdRun(
         noise_multiplier=noise,
-        sampling_rate=rate,
-        steps=steps,
+        sampling_rate=settings.rate(count),
+        steps=settings.steps(count),
         delta=settings.delta,
         records=count,
         sensitivity=MOST_CHANGE,
@@ -285,11 +291,27 @@ def train_privately(
         unit=settings.unit,
         tuning=settings.tuning,
         runs=settings.runs,
-        weights=own,
+        weights=weights,
         weights_from=weights_from,
         noise_seed="secret" if seed is None else "given",
     )
-    return PrivateModel(module, dp_statement(run), clipping, noise, steps)
+
+
+def _take_step(
+    optimizer: torch.optim.Optimizer,
+    trained: Mapping[str, Tensor],
+    sums: Mapping[str, Tensor],
+    settings: PrivateSettings,
+    step: int,
+    steps: int,
+) -> None:
+    """Divide the noisy sums by the expected size of a batch and let the optimiser use them."""
+    for key, value in trained.items():
+        value.grad = sums[key].div_(float(settings.batch_size)).to(value.dtype)
+    rate = factor(settings.schedule, step, steps, settings.warmup)
+    for group in optimizer.param_groups:
+        group["lr"] = settings.learning_rate * rate
+    optimizer.step()
 
 
 def cross_entropy(module: nn.Module, batch: Any) -> Tensor:

@@ -62,7 +62,7 @@ def check_cost(name: str, value: object) -> float:
     >>> check_cost("epsilon", 1e-20)
     Traceback (most recent call last):
     lethe.errors.InputError: epsilon=1e-20 must be at least 1e-9 and at most 1e9: give a number \
-    in between.
+in between.
     """
     least, most = COSTS[name]
     number = isinstance(value, Real) and not isinstance(value, bool)

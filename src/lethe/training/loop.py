@@ -35,6 +35,7 @@ from lethe.training.networks.parameters import (
     Network,
     Noise,
     Optimizer,
+    Parameters,
     all_outputs,
     loss_slope,
     mean_loss,
@@ -90,6 +91,8 @@ class Mixing:
         self, kind: str, outputs: Tensor, truth: Tensor, share: Tensor, smoothing: float, step: int
     ) -> Tensor:
         """As `loss_slope`, of the mixture."""
+        if not self.on:
+            return loss_slope(kind, outputs, truth, share, smoothing)
         partner = self._partner[step, :, : truth.shape[1]]
         own = self._own[step, :, : truth.shape[1]]
         slope = loss_slope(kind, outputs, truth, share * own, smoothing)
@@ -300,21 +303,14 @@ class _Stack:
 
     def _train(self, layout: Layout, group: list[int], stops: Stops | None) -> NDArray[np.float32]:
         recipe, course, device = self.recipe, self.course, self.device
-        decay, smoothing = self.treatment.weight_decay, self.treatment.label_smoothing
+        smoothing = self.treatment.label_smoothing
         smoothing = recipe.label_smoothing if smoothing is None else smoothing
         seeds = [self.seeds[at] for at in group]
         shufflers = [self.shufflers[at] for at in group]
         streams = [torch.Generator(device).manual_seed(dropout_seed(seed)) for seed in seeds]
         network = make_network(recipe, layout, seeds, streams)
         parameters = network.parameters
-        optimizer = Optimizer(
-            recipe.optimizer,
-            parameters.flat,
-            parameters.grad,
-            recipe.momentum,
-            recipe.nesterov,
-            recipe.weight_decay if decay is None else decay,
-        )
+        optimizer = self._optimizer(parameters)
         noise = Noise(parameters, self.treatment.noise, seeds)
         augment = [augment_stream(seed) for seed in seeds] if recipe.augment else []
         watch = _Watch(self, group, network) if recipe.patience is not None else None
@@ -329,32 +325,18 @@ class _Stack:
         gathered = torch.empty(len(seeds) * width, *self.records.inputs.shape[1:], device=device)
         with torch.no_grad(), quiet_numpy():
             for epoch in range(1, course.epochs + 1):
-                dealt = [shuffler.epoch(width) for shuffler in shufflers]
-                # (steps, K, rows): what a step needs lies together.
-                order = torch.from_numpy(np.stack([rows for rows, _ in dealt], axis=1)).to(device)
-                shares = torch.from_numpy(np.stack([s for _, s in dealt], axis=1)).to(device)
-                shares *= self._weights[order]
-                truth = self.records.truth[order]
+                order, shares, truth = self._dealt(shufflers, width)
                 mixing.draw(width)
-                drawn = None
-                if recipe.augment:
-                    drawn = torch.from_numpy(
-                        np.stack(
-                            [recipe.augment.draw(s, course.steps, width) for s in augment], axis=1
-                        )
-                    ).to(device)
+                drawn = self._drawn(augment, width)
                 for step in range(course.steps):
                     used = rows_of[step][0] if network.even else width
                     at = order[step, :, :used]
                     x = self._gather(at, gathered, None if drawn is None else drawn[step, :, :used])
                     outputs = network.forward(mixing.mixed(x, step), rows_of[step])
                     target, share = truth[step, :, :used], shares[step, :, :used]
-                    slope = (
+                    network.backward(
                         mixing.slope(recipe.loss, outputs, target, share, smoothing, step)
-                        if mixing.on
-                        else loss_slope(recipe.loss, outputs, target, share, smoothing)
                     )
-                    network.backward(slope)
                     if recipe.clip_norm is not None:
                         parameters.clip(recipe.clip_norm)
                     noise.add()
@@ -377,6 +359,33 @@ class _Stack:
                 for place in asked.values():
                     _hand_over(stops, place, group, answers)
             return answers
+
+    def _optimizer(self, parameters: Parameters) -> Optimizer:
+        recipe, decay = self.recipe, self.treatment.weight_decay
+        return Optimizer(
+            recipe.optimizer,
+            parameters.flat,
+            parameters.grad,
+            recipe.momentum,
+            recipe.nesterov,
+            recipe.weight_decay if decay is None else decay,
+        )
+
+    def _dealt(self, shufflers: Sequence[Shuffler], width: int) -> tuple[Tensor, Tensor, Tensor]:
+        """(steps, K, width) rows of an epoch, their weights and targets: a step's lie together."""
+        dealt = [shuffler.epoch(width) for shuffler in shufflers]
+        order = torch.from_numpy(np.stack([rows for rows, _ in dealt], axis=1)).to(self.device)
+        shares = torch.from_numpy(np.stack([s for _, s in dealt], axis=1)).to(self.device)
+        shares *= self._weights[order]
+        return order, shares, self.records.truth[order]
+
+    def _drawn(self, streams: Sequence[np.random.Generator], width: int) -> Tensor | None:
+        """(steps, K, width, 5) choices of the augmentation; None without one."""
+        augment = self.recipe.augment
+        if augment is None:
+            return None
+        drawn = [augment.draw(stream, self.course.steps, width) for stream in streams]
+        return torch.from_numpy(np.stack(drawn, axis=1)).to(self.device)
 
     def _gather(self, at: Tensor, out: Tensor, drawn: Tensor | None) -> Tensor:
         """Inputs (K, B, ...) of the rows `at` (K, B)."""

@@ -203,6 +203,21 @@ def train_chunk(job: ChunkJob) -> int:
     trained = outputs_of(spec.work(members, seeds, job.layout), asked)
     for at, (outputs, kind) in enumerate(trained):
         take(at, len(job.stops), outputs, kind)
+    shard = _shard(job, signals, members, correct, predicted, seeds)
+    write_shard(shard_path(job.folder, job.chunk), shard, job.spec_hash)
+    return job.models
+
+
+def _shard(
+    job: ChunkJob,
+    signals: NDArray[np.float32],
+    members: NDArray[np.bool_],
+    correct: NDArray[np.uint8] | None,
+    predicted: NDArray[np.int32] | None,
+    seeds: list[int],
+) -> Shard:
+    """What is kept of (stops + 1, models, records) tables; the full training is the last."""
+    held = ~job.spec.pool
     merit = merit_of_signal(signals[-1]) if correct is None else correct[-1]
     utility = merit[:, held].mean(axis=1) if held.any() else np.zeros(job.models)
     shard = Shard(
@@ -214,16 +229,15 @@ def train_chunk(job: ChunkJob) -> int:
         np.array(seeds, np.int64),
         None if predicted is None else predicted[-1],
     )
-    if job.stops:
-        shard = replace(
-            shard,
-            stops=np.array(job.stops, np.int64),
-            stop_signals=signals[:-1],
-            stop_correct=None if correct is None else correct[:-1],
-            stop_predicted=None if predicted is None else predicted[:-1],
-        )
-    write_shard(shard_path(job.folder, job.chunk), shard, job.spec_hash)
-    return job.models
+    if not job.stops:
+        return shard
+    return replace(
+        shard,
+        stops=np.array(job.stops, np.int64),
+        stop_signals=signals[:-1],
+        stop_correct=None if correct is None else correct[:-1],
+        stop_predicted=None if predicted is None else predicted[:-1],
+    )
 
 
 def _signal_maker(

@@ -114,7 +114,6 @@ def link_auxiliary(
     Raises InputError: the tables share no item, or the truth names people that there are not.
     """
     settings = settings or RecordSettings()
-    seed = settings.seed
     place = _places(aux.items, ratings.items)
     shared = int((place >= 0).sum())
     if not shared:
@@ -122,24 +121,8 @@ def link_auxiliary(
             f"{aux.name} and {ratings.name} share no item, for example {aux.items[0]!r} and "
             f"{ratings.items[0]!r}. Give items the same names in both."
         )
-    true = np.full(len(aux.people), NO_MATCH)
-    if truth is not None:
-        mine, theirs = _all_there(truth[0], aux, "aux"), _all_there(truth[1], ratings, "release")
-        true[mine] = theirs
-    order = np.random.default_rng([seed, 78]).permutation(len(aux.people))
-    order = order[np.argsort(true[order] < 0, kind="stable")]  # known pairs first
-    chosen = np.sort(order[: settings.sought])
-    known = facts_of(index_of(aux), chosen)
-    known = replace(known, item=place[known.item])
-    pairs = None if truth is None else true[chosen]
-    few = np.full(len(chosen), settings.facts)
-    aim = Aim(
-        f"everybody of {aux.name}",
-        true[chosen],
-        known,
-        some_facts_of(_shared(known), few, np.random.default_rng([seed, 86])),
-        (settings.value_error, float(settings.time_error)),
-    )
+    chosen, aim = _everybody(ratings, aux, truth, place, settings)
+    pairs = None if truth is None else aim.targets
     boards = aim.boards(settings)
     inside = np.zeros(0, np.int64) if pairs is None else np.flatnonzero(pairs >= 0)
     size = simulated + (len(boards) if len(inside) >= FEWEST else 0)
@@ -168,11 +151,12 @@ def link_auxiliary(
     }
     naming = together(links, phi)
     board = links["scoreboard-rh"]
+    known_pairs = pairs if len(inside) else None
     return Auxiliary(
         aux.name,
         aux.people[chosen],
         shared,
-        int((np.diff(_shared(known).start) > 0).sum()),
+        int((np.diff(_shared(aim.known).start) > 0).sum()),
         pairs,
         by,
         phi,
@@ -182,17 +166,47 @@ def link_auxiliary(
             least: clopper_pearson(int((board.matched(least) >= 0).sum()), len(chosen), sure)
             for least in PHIS
         },
-        curve(board, pairs, PHIS, sure) if pairs is not None and len(inside) else None,
-        _clear(board, pairs) if pairs is not None and len(inside) else None,
-        None
-        if pairs is None or not len(inside)
-        else replace(
-            aim,
-            name=f"{len(inside)} known pairs with {aux.name}",
-            targets=pairs[inside],
-            known=pick(aim.known, inside),
-            few=None if aim.few is None else pick(aim.few, inside),
-        ),
+        None if known_pairs is None else curve(board, known_pairs, PHIS, sure),
+        None if known_pairs is None else _clear(board, known_pairs),
+        None if known_pairs is None else _of_pairs(aim, known_pairs, inside, aux.name),
+    )
+
+
+def _of_pairs(aim: Aim, pairs: NDArray[np.int64], inside: NDArray[np.intp], name: str) -> Aim:
+    """The same for people whose record in the release is known."""
+    return replace(
+        aim,
+        name=f"{len(inside)} known pairs with {name}",
+        targets=pairs[inside],
+        known=pick(aim.known, inside),
+        few=None if aim.few is None else pick(aim.few, inside),
+    )
+
+
+def _everybody(
+    ratings: Release,
+    aux: Release,
+    truth: tuple[NDArray[np.str_], NDArray[np.str_]] | None,
+    place: NDArray[np.int64],
+    settings: RecordSettings,
+) -> tuple[NDArray[np.intp], Aim]:
+    """Rows of `aux` that are looked for, known pairs first, and what is known of them."""
+    true = np.full(len(aux.people), NO_MATCH)
+    if truth is not None:
+        mine, theirs = _all_there(truth[0], aux, "aux"), _all_there(truth[1], ratings, "release")
+        true[mine] = theirs
+    order = np.random.default_rng([settings.seed, 78]).permutation(len(aux.people))
+    order = order[np.argsort(true[order] < 0, kind="stable")]
+    chosen = np.sort(order[: settings.sought])
+    known = facts_of(index_of(aux), chosen)
+    known = replace(known, item=place[known.item])
+    few = np.full(len(chosen), settings.facts)
+    return chosen, Aim(
+        f"everybody of {aux.name}",
+        true[chosen],
+        known,
+        some_facts_of(_shared(known), few, np.random.default_rng([settings.seed, 86])),
+        (settings.value_error, float(settings.time_error)),
     )
 
 

@@ -352,17 +352,7 @@ class SyntheticSubject(RowsSubject):
             risk="excess over the control, of the attack with the highest lower limit",
             checks=_checks(study),
             limits=_LIMITS,
-            section={
-                "kind": "synthetic",
-                "rows": {"original": original, "synthetic": made, "control": control},
-                "attacks": _listed(study.attacks, study.knows),
-                "leaky": _listed(study.leaky, study.knows),
-                "distances": {
-                    "original": study.distances.original.to_json(),
-                    "control": study.distances.control.to_json(),
-                    "change": study.distances.change.to_json(),
-                },
-            },
+            section=_section(study),
             reproduction={
                 "quasi": list(quasi),
                 "sensitive": self.sensitive,
@@ -412,6 +402,22 @@ class SyntheticSubject(RowsSubject):
             f"{result.attack} is underpowered ({result.why}): it limits nothing." for result in weak
         ]
         return words
+
+
+def _section(study: SyntheticStudy) -> Json:
+    original, made, control = study.rows
+    distances = study.distances
+    return {
+        "kind": "synthetic",
+        "rows": {"original": original, "synthetic": made, "control": control},
+        "attacks": _listed(study.attacks, study.knows),
+        "leaky": _listed(study.leaky, study.knows),
+        "distances": {
+            "original": distances.original.to_json(),
+            "control": distances.control.to_json(),
+            "change": distances.change.to_json(),
+        },
+    }
 
 
 def _checks(study: SyntheticStudy) -> list[Json]:

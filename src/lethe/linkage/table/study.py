@@ -426,21 +426,7 @@ def _section(study: TableStudy, settings: TableSettings) -> Json:
             "unique": found.unique.to_json(),
             "sizes": {"from": list(_SIZES), "rows": counts},
         },
-        "uniqueness": {
-            "singled_out": {
-                str(m): one.to_json() for m, one in study.uniqueness.singled_out.items()
-            },
-            "subsets": {
-                str(m): [
-                    {
-                        "columns": [names[at] for at in one.columns],
-                        "unique": one.unique.to_json(),
-                    }
-                    for one in listed[:_LISTED]
-                ]
-                for m, listed in study.uniqueness.by_size.items()
-            },
-        },
+        "uniqueness": _uniqueness(study),
     }
     if study.diversity is not None and study.disclosure is not None:
         varied, told = study.diversity, study.disclosure
@@ -472,6 +458,23 @@ def _section(study: TableStudy, settings: TableSettings) -> Json:
             "of_rows": study.population.of_rows.to_json(),
         }
     return section
+
+
+def _uniqueness(study: TableStudy) -> Json:
+    names = study.table.quasi
+    return {
+        "singled_out": {str(m): one.to_json() for m, one in study.uniqueness.singled_out.items()},
+        "subsets": {
+            str(m): [
+                {
+                    "columns": [names[column] for column in subset.columns],
+                    "unique": subset.unique.to_json(),
+                }
+                for subset in listed[:_LISTED]
+            ]
+            for m, listed in study.uniqueness.by_size.items()
+        },
+    }
 
 
 def _people(study: TableStudy) -> list[Json]:

@@ -304,6 +304,16 @@ _ATTACKS = (
 )
 
 
+_LIMITS = (
+    "A lower limit is found by attacks: it can contradict a claim and can never prove "
+    "one. A proof is about the code; so read the code as well.",
+    "Only these pairs of inputs were tried; noise that is wrong on others was not seen.",
+    "Events rarer than a few in the number of runs are out of sight: a failure of "
+    "probability 1e-6 is not found by ten thousand runs.",
+    "The time an answer takes, and what else the mechanism writes, were not looked at.",
+)
+
+
 @dataclass(frozen=True, eq=False)
 class MechanismSubject(Subject):
     """A mechanism that was run on pairs of neighbouring inputs."""
@@ -397,15 +407,7 @@ class MechanismSubject(Subject):
             risk=settings.metric,
             operating_rule="a mechanism is judged by its claim.",
             checks=_checks(study, self._reach, settings),
-            limits=[
-                "A lower limit is found by attacks: it can contradict a claim and can never prove "
-                "one. A proof is about the code; so read the code as well.",
-                "Only these pairs of inputs were tried; noise that is wrong on others was not "
-                "seen.",
-                "Events rarer than a few in the number of runs are out of sight: a failure of "
-                "probability 1e-6 is not found by ten thousand runs.",
-                "The time an answer takes, and what else the mechanism writes, were not looked at.",
-            ],
+            limits=_LIMITS,
             reproduction={
                 "seed": settings.seed,
                 "confidence": settings.confidence,
