@@ -29,8 +29,8 @@ from lethe.evidence.dp_statement import SOURCES, TUNING, DpSgdRun, DpStatement, 
 from lethe.evidence.guarantee import Guarantee, noise_seed
 from lethe.evidence.individual import check_weights
 from lethe.files import write_for_owner, write_whole
-from lethe.mitigations.clipping import ClippingPlan, clipped_sum_in_parts, plan_clipping
 from lethe.mitigations.clipping.per_example import Loss, rows, size, tensors
+from lethe.mitigations.clipping.plan import ClippingPlan, clipped_sum_in_parts, plan_clipping
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 from lethe.training.batches import factor
 from lethe.training.fingerprint import digest, hash_array, hash_json

@@ -14,8 +14,7 @@ from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee
-from lethe.evidence.rules import QUERY_METRICS, Rule, parse_rule
-from lethe.evidence.spending import CONFIDENCE, counted
+from lethe.evidence.rules import CONFIDENCE, QUERY_METRICS, Rule, counted, parse_rule
 from lethe.queries.charge import Charge, charge_json, in_words
 from lethe.queries.ledger.chain import Accounts
 from lethe.queries.ledger.contract import Entry, Status, Verification
