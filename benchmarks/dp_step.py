@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader, TensorDataset
 
-from lethe.mitigations.clipping import ClippingPlan, plan_clipping
+from lethe.mitigations.clipping.plan import ClippingPlan, plan_clipping
 
 HOW = (
     "Opacus is not installed; its columns are left out. To have them: python -m venv /tmp/opacus "

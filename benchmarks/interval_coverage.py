@@ -25,7 +25,7 @@ sys.path += [str(TESTS / "evidence"), str(TESTS / "membership")]
 from simulated import paired, signals  # noqa: E402  (the tests' simulators are no package)
 from test_coverage import WHAT, coverage  # noqa: E402  (as above)
 
-from lethe.membership.vulnerability import vulnerability  # noqa: E402  (after the path)
+from lethe.membership.exposure import vulnerability  # noqa: E402  (after the path)
 
 MODELS, RECORDS = (16, 64), (500, 2000)
 EFFECTS = ("both", "weak-models")

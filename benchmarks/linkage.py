@@ -32,12 +32,12 @@ from common import RESULTS, load, median_ratio, save
 from lethe.data.columns import encode, read_columns
 from lethe.data.records import load_ratings
 from lethe.linkage.audit import audit_records, audit_table
-from lethe.linkage.records.adversary import Adversary, draw_targets, simulate
+from lethe.linkage.records.attackers import Adversary, draw_targets, simulate
 from lethe.linkage.records.facts import index_facts
 from lethe.linkage.records.scoreboard import link
 from lethe.linkage.settings import RecordSettings, TableSettings
 from lethe.linkage.table.anonymity import anonymity, disclosure, diversity
-from lethe.linkage.table.uniqueness import uniqueness
+from lethe.linkage.table.population import uniqueness
 
 TABLES: dict[str, tuple[str, list[str], str]] = {
     "diabetes130": (

@@ -43,7 +43,7 @@ from common import RESULTS, load, median_ratio, save
 from linkage import power_law, subsets
 
 from lethe.data.columns import encode
-from lethe.linkage.records.adversary import Adversary, draw_targets, simulate
+from lethe.linkage.records.attackers import Adversary, draw_targets, simulate
 from lethe.linkage.records.facts import Facts, Known, index_facts
 from lethe.linkage.records.scoreboard import RH, link
 from lethe.linkage.records.unicity import worst_case

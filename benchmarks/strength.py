@@ -28,7 +28,7 @@ import lethe
 from lethe.data.dataset import Dataset
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.audit import Silent, Trainer, baseline_spec
-from lethe.membership.measure import FPRS, AttackResult, measure_scores
+from lethe.membership.measure import FPRS, AttackRates, measure_scores
 from lethe.membership.scoring import score_targets
 from lethe.mitigations.obfuscation import BASELINE
 from lethe.training.folder import RunFolder
@@ -174,14 +174,14 @@ def budget(references: Shadows, targets: Shadows, names: tuple[str, ...]) -> dic
     }
 
 
-def rate(result: AttackResult) -> float:
+def rate(result: AttackRates) -> float:
     """TPR at 1 % FPR."""
     found = result.metric(0.01)
     assert isinstance(found, lethe.Estimate) and found.value is not None
     return found.value
 
 
-def gain(one: AttackResult, other: AttackResult) -> dict[str, float]:
+def gain(one: AttackRates, other: AttackRates) -> dict[str, float]:
     """TPR at 1 % FPR less that of another attack, with a paired 95 % interval."""
     place = one.place(0.01)
     spread = (one.replicates - other.replicates).spread(place)

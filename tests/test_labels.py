@@ -30,7 +30,7 @@ from lethe.evidence.guarantee import (
     Guarantee,
     from_seeded_noise,
 )
-from lethe.membership.candidates import NAMES, candidates
+from lethe.membership.candidates import NAMES, build_candidates
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy, PrivateTraining
 from lethe.mitigations.private_training import PrivateSettings, train_privately
@@ -48,7 +48,7 @@ HEAD = LinearHead(np.random.default_rng(4).normal(size=5), 0.1)
 NO_SEEDED_NOISE = {
     "evidence/guarantee.py": "the helpers themselves",
     "linkage/table/dp_rows.py": "OpenDP",
-    "queries/mechanisms/responding.py": "OpenDP",
+    "queries/mechanisms/choosing.py": "OpenDP",
     "queries/privacy.py": "OpenDP",
     "queries/ledger/chain.py": "reads a label back",
     "queries/ledger/document.py": "adds up labels of answers",
@@ -83,7 +83,7 @@ def built() -> list[object]:
         mitigations=("all",), epsilon=(1.0, 8.0), delta=1e-4, local_epsilon=4.0
     )
     recipe = TorchRecipe(make_module=lambda: nn.Linear(3, 2))
-    made, skipped = candidates(settings, recipe, public=lambda: np.linspace(0, 1, 400))
+    made, skipped = build_candidates(settings, recipe, public=lambda: np.linspace(0, 1, 400))
     swapped = PrivateTraining(2.0, 1e-4, 3, 64, relation="replace-one")
     assert {one["name"] for one in skipped} <= set(NAMES)
     return [*made, swapped, IndividualPrivacy(swapped, np.full(400, 0.5, np.float32))]

@@ -28,12 +28,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lethe.queries.evaluate import measure
-from lethe.queries.parse import parse
 from lethe.queries.plan import make_plan
 from lethe.queries.privacy import Privacy
+from lethe.queries.query import parse
 from lethe.queries.release import release
-from lethe.queries.table import Table
+from lethe.queries.table import Table, measure
 
 QUESTIONS = ("count() where pay > 150000", "mean(pay) in [0, 200000] where pay > 150000")
 Json = dict[str, Any]

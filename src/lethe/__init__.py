@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from lethe.data.source import infer_schema
     from lethe.data.tables import load
     from lethe.errors import InputError, LetheError, MissingExtra, NotMeasurable, RunFailed
-    from lethe.evidence.accounting import dp_sgd_epsilon
-    from lethe.evidence.calibration import noise_for
+    from lethe.evidence.accounting import dp_sgd_epsilon, noise_for
     from lethe.evidence.dp_statement import DpSgdRun, dp_statement
     from lethe.evidence.epsilon import check_claim, epsilon_bound, gdp_bound
     from lethe.evidence.estimate import Estimate, Refusal
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
     from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
     from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
     from lethe.membership.audit import audit_model, audit_scores, open_run
+    from lethe.membership.exposure import vulnerability
     from lethe.membership.one_run import load_canaries, plan_canaries
     from lethe.membership.planning import plan
     from lethe.membership.scoring import score_all, score_targets
     from lethe.membership.settings import AuditSettings
-    from lethe.membership.vulnerability import vulnerability
     from lethe.mitigations.clipping.plan import plan_clipping
     from lethe.mitigations.private_training import PrivateSettings, train_only, train_privately
     from lethe.mitigations.swag import Swag
@@ -118,7 +117,7 @@ _HOME = {
     "load_canaries": "lethe.membership.one_run",
     "load_ratings": "lethe.data.records",
     "markdown": "lethe.report",
-    "noise_for": "lethe.evidence.calibration",
+    "noise_for": "lethe.evidence.accounting",
     "open_ledger": "lethe.queries.ledger.ledger",
     "open_run": "lethe.membership.audit",
     "plan": "lethe.membership.planning",
@@ -138,7 +137,7 @@ _HOME = {
     "tpr_at_fpr": "lethe.evidence.roc",
     "train_only": "lethe.mitigations.private_training",
     "train_privately": "lethe.mitigations.private_training",
-    "vulnerability": "lethe.membership.vulnerability",
+    "vulnerability": "lethe.membership.exposure",
     "wilson": "lethe.evidence.intervals",
 }
 

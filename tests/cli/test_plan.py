@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lethe.cli.plan_words import answer_words, duration, size
-from lethe.evidence.precision import parse_precision
+from lethe.evidence.rules import parse_precision
 from lethe.membership.widths import Answer
 
 

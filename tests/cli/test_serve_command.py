@@ -22,7 +22,7 @@ from registered_data import budget_for, registered
 
 from lethe.cli import run
 from lethe.queries.charge import Charge
-from lethe.queries.service.server import _protocol
+from lethe.queries.service.web import _protocol
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from doc_pages import examples, page, printed
 
 from lethe.cli import run
 from lethe.queries import aggregates
-from lethe.queries.parse import parse
+from lethe.queries.query import parse
 
 PAGE = page("queries.md")
 

@@ -13,7 +13,7 @@ from scipy.stats import binom, norm
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.epsilon import CONSTANT, check_claim
-from lethe.evidence.gdp import gdp_epsilon
+from lethe.evidence.gdp import approximate_inverse, gaussian_inverse, gdp_epsilon, refuted
 from lethe.evidence.one_run import (
     FORMS,
     Guesses,
@@ -22,7 +22,6 @@ from lethe.evidence.one_run import (
     one_run_p_value,
     right_guesses,
 )
-from lethe.evidence.tradeoff import approximate_inverse, gaussian_inverse, refuted
 
 REPETITIONS = 1000
 MOST = int(binom.ppf(0.99, REPETITIONS, 0.05))

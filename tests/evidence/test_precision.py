@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Refusal
-from lethe.evidence.precision import parse_precision
+from lethe.evidence.rules import parse_precision
 
 
 def interval(value: float | None, low: float | None, high: float | None) -> Estimate:

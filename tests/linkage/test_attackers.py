@@ -10,15 +10,17 @@ from scipy.stats import beta
 
 from lethe.data.records import Ratings, from_columns
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.records.adversary import Adversary, draw_targets, simulate
 from lethe.linkage.records.attackers import (
+    Adversary,
     Calibrated,
     boards_of,
     calibrate,
+    draw_targets,
     outside,
     pick,
     records_like,
     share_out,
+    simulate,
     together,
 )
 from lethe.linkage.records.auxiliary import link_auxiliary, pairs_of

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.records.adversary import Adversary, simulate
-from lethe.linkage.records.attackers import outside, pick
+from lethe.linkage.records.attackers import Adversary, outside, pick, simulate
 from lethe.linkage.records.candidates import Aim, measure, released
 from lethe.linkage.records.facts import Known
 from lethe.linkage.records.mitigations import (

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.linkage.records import scoreboard_numba
-from lethe.linkage.records.adversary import Adversary, draw_targets, simulate
+from lethe.linkage.records.attackers import Adversary, draw_targets, simulate
 from lethe.linkage.records.facts import Facts, Known, index_facts, known_of
 from lethe.linkage.records.scoreboard import Scoreboard, link
 

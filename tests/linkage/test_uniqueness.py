@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError
-from lethe.linkage.table.uniqueness import uniqueness
+from lethe.linkage.table.population import uniqueness
 
 
 def test_a_case_worked_by_hand():

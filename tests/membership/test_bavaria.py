@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import invgamma, norm
 from scipy.stats import t as student
 
-from lethe.membership.attacks.bavaria import bavaria_n, bavaria_offline, bavaria_t
+from lethe.membership.attacks.lira import bavaria_n, bavaria_offline, bavaria_t
 from lethe.membership.leave_one_out import Moments, References
 
 

@@ -8,7 +8,7 @@ import pytest
 from torch import nn
 
 from lethe.errors import InputError
-from lethe.membership.candidates import NAMES
+from lethe.membership.candidates import NAMES, build_candidates
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.mitigation import CHEAP, DRAWS, OUTPUT, PRIVATE, STANDARD
 from lethe.mitigations.obfuscation import Obfuscation
@@ -19,11 +19,11 @@ ANY = CallableRecipe(lambda rows, weights, seed: lambda asked: asked)
 
 
 def names(settings: AuditSettings, recipe: Any = TORCH) -> list[str]:
-    return [mitigation.name for mitigation in settings.candidates(recipe)[0]]
+    return [mitigation.name for mitigation in build_candidates(settings, recipe)[0]]
 
 
 def test_the_standard_ones_by_default() -> None:
-    built, skipped = AuditSettings().candidates(TORCH)
+    built, skipped = build_candidates(AuditSettings(), TORCH)
     assert [one.name for one in built] == ["baseline", *STANDARD] and not skipped
 
 
@@ -47,13 +47,13 @@ def test_only_what_is_named() -> None:
 
 
 def test_all_says_what_is_missing() -> None:
-    built, skipped = AuditSettings(mitigations=("all",)).candidates(TORCH)
+    built, skipped = build_candidates(AuditSettings(mitigations=("all",)), TORCH)
     assert {*STANDARD, *CHEAP, *OUTPUT} < {one.name for one in built}
     lacking = {entry["name"]: entry["why"] for entry in skipped}
     assert "--epsilon" in lacking["dp-sgd"] and "--local-epsilon" in lacking["swag-ppm"]
     everything = AuditSettings(mitigations=("all",), epsilon=(4.0,), delta=1e-5, local_epsilon=2.0)
-    made = len(everything.candidates(TORCH)[0])
-    assert made + len(everything.candidates(TORCH)[1]) == 1 + len(NAMES)
+    made = len(build_candidates(everything, TORCH)[0])
+    assert made + len(build_candidates(everything, TORCH)[1]) == 1 + len(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -78,36 +78,36 @@ def test_all_says_what_is_missing() -> None:
 )
 def test_what_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        AuditSettings(**changes).candidates(TORCH)
+        build_candidates(AuditSettings(**changes), TORCH)
 
 
 def test_what_a_recipe_cannot_carry() -> None:
-    built, skipped = AuditSettings().candidates(ANY)
+    built, skipped = build_candidates(AuditSettings(), ANY)
     assert "uniform-noise" in {entry["name"] for entry in skipped}
     assert "weighted" in [one.name for one in built]
     with pytest.raises(InputError, match="torch recipe"):
-        AuditSettings(mitigations=("dp-sgd",), epsilon=(1.0,), delta=1e-5).candidates(ANY)
+        build_candidates(AuditSettings(mitigations=("dp-sgd",), epsilon=(1.0,), delta=1e-5), ANY)
 
 
 def test_a_target_that_the_recipe_cannot_carry_is_refused_and_all_goes_on_without() -> None:
     mixing = TorchRecipe(lambda: nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
     private = AuditSettings(epsilon=(1.0,), delta=1e-5)
     with pytest.raises(InputError, match="'dp-sgd': 1 .BatchNorm1d. mixes .* GroupNorm"):
-        private.candidates(mixing)
+        build_candidates(private, mixing)
     with pytest.raises(InputError, match="Leave --epsilon out"):
-        private.candidates(ANY)
+        build_candidates(private, ANY)
     number = TorchRecipe(lambda: nn.Linear(3, 1), loss="squared-error")
     with pytest.raises(InputError, match="'swag-ppm': .* regression"):
-        AuditSettings(local_epsilon=4.0).candidates(number)
+        build_candidates(AuditSettings(local_epsilon=4.0), number)
     everything = AuditSettings(mitigations=("all",), epsilon=(1.0,), delta=1e-5, local_epsilon=4.0)
     for recipe in (mixing, ANY):
-        lacking = {entry["name"] for entry in everything.candidates(recipe)[1]}
+        lacking = {entry["name"] for entry in build_candidates(everything, recipe)[1]}
         assert {*PRIVATE, *DRAWS} <= lacking
 
 
 def test_candidates_of_ones_own() -> None:
     own = Obfuscation("mine", "half the passes", {"epochs": 3})
     settings = AuditSettings(mitigations=("none",), release="mine")
-    assert [one.name for one in settings.candidates(TORCH, [own])[0]] == ["baseline", "mine"]
+    assert [one.name for one in build_candidates(settings, TORCH, [own])[0]] == ["baseline", "mine"]
     with pytest.raises(InputError, match="mine"):
-        settings.candidates(ANY, [own])
+        build_candidates(settings, ANY, [own])

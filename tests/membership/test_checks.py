@@ -28,12 +28,12 @@ from lethe.membership.checks import (
     beats_baseline,
     coverage,
     drift,
-    exchanged,
     null_audit,
     self_checked,
     ties,
 )
 from lethe.membership.measure import run_attacks
+from lethe.membership.power import exchanged
 
 MAKERS = [
     lambda seed: audit(8, 250, seed),

@@ -13,11 +13,13 @@ from test_measure import least
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.membership.exposure import (
     MINIMUM_MODELS,
+    Vulnerability,
     expose,
     mean_change,
+    most_exposed,
     newly_exposed,
+    vulnerability,
 )
-from lethe.membership.vulnerability import Vulnerability, most_exposed, vulnerability
 
 
 def true_t(gap, model_sd=0.3):

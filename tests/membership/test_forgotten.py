@@ -19,9 +19,10 @@ from lethe.membership.forgotten import (
     MARGIN,
     NOT,
     judge_people,
+    redraw_p,
+    redrawn,
 )
 from lethe.membership.pair_auc import models_needed, models_to_tell, pair_auc
-from lethe.membership.redraw import redraw_p, redrawn
 from lethe.membership.scoring import score_all
 from lethe.membership.sheets import comparison_words, evidence_words, meaning, sheet
 

@@ -15,7 +15,7 @@ from lethe.evidence.roc import auc, check_resolvable, tau_of, tpr_at_fpr
 from lethe.evidence.twoway import Replicates, share_estimate
 from lethe.membership import measure
 from lethe.membership.measure import (
-    AttackResult,
+    AttackRates,
     boot_name,
     record_clusters,
     risk_change,
@@ -40,7 +40,7 @@ def result(name, value, error, tpr=None, seed=0, degrees=31):
     values = np.zeros((3, 4000, 2))
     values[0, :, :] = (error * draws / draws.std())[:, None]
     half = 2.04 * error
-    return AttackResult(
+    return AttackRates(
         name,
         estimate(value, value - half, value + half),
         {0.1: tpr or Refusal("too few")},
@@ -231,7 +231,7 @@ def test_limits_of_the_strongest_of_equal_attacks_cover(correlation):
         for at, value in enumerate(0.7 + error * noise):
             old = templates[at]
             half = family * error
-            results[f"{at}"] = AttackResult(
+            results[f"{at}"] = AttackRates(
                 f"{at}",
                 estimate(value, value - half, value + half),
                 {},

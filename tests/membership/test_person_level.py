@@ -7,7 +7,7 @@ import pytest
 from simulated import paired, shadows, signals
 
 from lethe.evidence.roc import auc
-from lethe.membership.person_level import person_level
+from lethe.membership.persons import person_level
 from lethe.membership.scoring import score_all
 
 

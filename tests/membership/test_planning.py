@@ -15,8 +15,7 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Refusal
 from lethe.membership import audit as module
 from lethe.membership.audit import audit_model, baseline_spec
-from lethe.membership.pilot import Cost
-from lethe.membership.planning import plan
+from lethe.membership.planning import Cost, plan
 from lethe.membership.settings import AuditSettings
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import SklearnRecipe

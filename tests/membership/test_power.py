@@ -17,14 +17,14 @@ from lethe.evidence.intervals import clustered_share
 from lethe.evidence.roc import auc, tpr_at_fpr
 from lethe.evidence.twoway import Spread, mean_spread
 from lethe.membership import power as module
-from lethe.membership.checks import PASS, WARN, exchanged
+from lethe.membership.checks import PASS, WARN, power_check
 from lethe.membership.measure import run_attacks
 from lethe.membership.power import (
     LARGEST_T,
     Scorer,
+    exchanged,
     minimum_detectable_auc,
     planted,
-    power_check,
     smallest_effect,
 )
 

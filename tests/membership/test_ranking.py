@@ -10,8 +10,8 @@ from scipy.stats import nct
 from simulated import gaps, paired, signals
 
 from lethe.errors import InputError
-from lethe.membership.ranking import _j, _true_moments, foresee_ranking
-from lethe.membership.vulnerability import vulnerability
+from lethe.membership.exposure import vulnerability
+from lethe.membership.widths import _j, _true_moments, foresee_ranking
 
 
 def test_j_by_hand():

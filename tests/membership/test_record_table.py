@@ -14,14 +14,18 @@ from simulated import audit, gaps, paired, shadows, signals
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 from lethe.membership.document import exposed_records
-from lethe.membership.exposure import expose
+from lethe.membership.exposure import expose, vulnerability
 from lethe.membership.multiplicity import discoveries, holm_adjusted, holm_levels
 from lethe.membership.onion import compare_onion, removal_weights, to_remove
-from lethe.membership.record_table import flags, rank_intervals, reasons, record_table
-from lethe.membership.records import write_records
+from lethe.membership.records import (
+    flags,
+    rank_intervals,
+    reasons,
+    record_table,
+    surroundings,
+    write_records,
+)
 from lethe.membership.scoring import score_all
-from lethe.membership.surroundings import surroundings
-from lethe.membership.vulnerability import vulnerability
 
 ATTACKS = ("loss-threshold", "lira-online")
 
@@ -173,9 +177,9 @@ def test_wide_features_and_too_many_records(monkeypatch) -> None:
     )
     np.fill_diagonal(far, np.inf)
     assert "principal" in wide.note and wide.own == pytest.approx(far.min(axis=1), rel=1e-3)
-    monkeypatch.setattr("lethe.membership.surroundings._MOST_PRODUCTS", 60)
+    monkeypatch.setattr("lethe.membership.records._MOST_PRODUCTS", 60)
     assert "random projections" in surroundings(flat, None).note
-    monkeypatch.setattr("lethe.membership.surroundings.MOST_REFERENCES", 20)
+    monkeypatch.setattr("lethe.membership.records.MOST_REFERENCES", 20)
     said: list[str] = []
     some = surroundings(flat, np.arange(50) % 2, say=said.append)
     assert "20 random records" in some.note and len(said) == 2

@@ -9,6 +9,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from lethe.errors import InputError
 from lethe.membership.attacks.registry import ATTACKS
+from lethe.membership.candidates import build_candidates
 from lethe.membership.settings import AuditSettings
 from lethe.training.batches import stop_epochs
 from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe
@@ -107,7 +108,7 @@ def test_rates_of_the_gate_are_measured():
 
 
 def test_candidates_of_a_torch_recipe():
-    built, skipped = AuditSettings(noise=0.05, noise_convention="record").candidates(TORCH)
+    built, skipped = build_candidates(AuditSettings(noise=0.05, noise_convention="record"), TORCH)
     assert [one.name for one in built] == ["baseline", *ALL] and skipped == []
     by_name = {one.name: one for one in built}
     assert by_name["uniform-noise"].settings["noise"] == pytest.approx(0.01)  # 0.05 / sqrt(25)
@@ -115,13 +116,15 @@ def test_candidates_of_a_torch_recipe():
 
 
 def test_chosen_candidates_keep_the_baseline_first():
-    built, _ = AuditSettings(mitigations=("removal", "weighted")).candidates(TORCH)
+    built, _ = build_candidates(AuditSettings(mitigations=("removal", "weighted")), TORCH)
     assert [one.name for one in built] == ["baseline", "weighted", "removal"]
-    assert [one.name for one in AuditSettings(mitigations=()).candidates(TORCH)[0]] == ["baseline"]
+    assert [one.name for one in build_candidates(AuditSettings(mitigations=()), TORCH)[0]] == [
+        "baseline"
+    ]
 
 
 def test_no_noise_leaves_out_the_noisy_candidates():
-    built, _ = AuditSettings(noise=0.0).candidates(TORCH)
+    built, _ = build_candidates(AuditSettings(noise=0.0), TORCH)
     assert [one.name for one in built] == [
         "baseline",
         "weighted",
@@ -133,23 +136,24 @@ def test_no_noise_leaves_out_the_noisy_candidates():
 
 def test_unknown_names_get_a_hint():
     with pytest.raises(InputError, match="mitigation='wieghted' .* Did you mean 'weighted'?"):
-        AuditSettings(mitigations=("wieghted",)).candidates(TORCH)
+        build_candidates(AuditSettings(mitigations=("wieghted",)), TORCH)
     with pytest.raises(InputError, match="release='baselin' .* Did you mean 'baseline'?"):
-        AuditSettings(release="baselin").candidates(TORCH)
+        build_candidates(AuditSettings(release="baselin"), TORCH)
     with pytest.raises(InputError, match="release='removal' must be one of 'baseline', 'weighted'"):
-        AuditSettings(mitigations=("weighted",), release="removal").candidates(TORCH)
+        build_candidates(AuditSettings(mitigations=("weighted",), release="removal"), TORCH)
 
 
 def test_what_a_recipe_cannot_carry_is_skipped_with_the_reason():
-    built, skipped = AuditSettings().candidates(SklearnRecipe(LogisticRegression()))
+    built, skipped = build_candidates(AuditSettings(), SklearnRecipe(LogisticRegression()))
     assert [one.name for one in built] == ["baseline", "weighted", "removal", "equal-mean-weight"]
     assert [one["name"] for one in skipped] == ["uniform-noise", "weighted-noise", "early-stopping"]
     assert all("torch recipe" in one["why"] for one in skipped)
-    built, skipped = AuditSettings().candidates(SklearnRecipe(KNeighborsClassifier()))
+    built, skipped = build_candidates(AuditSettings(), SklearnRecipe(KNeighborsClassifier()))
     assert [one.name for one in built] == ["baseline", "removal"]
     assert "KNeighborsClassifier.fit takes no sample_weight" in [one["why"] for one in skipped]
-    built, skipped = AuditSettings().candidates(
-        CallableRecipe(lambda rows, weights, seed: lambda rows: np.zeros((len(rows), 2)))
+    built, skipped = build_candidates(
+        AuditSettings(),
+        CallableRecipe(lambda rows, weights, seed: lambda rows: np.zeros((len(rows), 2))),
     )
     assert [one.name for one in built] == ["baseline", "weighted", "removal", "equal-mean-weight"]
     assert len(skipped) == 3
@@ -157,8 +161,8 @@ def test_what_a_recipe_cannot_carry_is_skipped_with_the_reason():
 
 def test_asking_for_what_cannot_be_carried_is_an_error():
     with pytest.raises(InputError, match="mitigation 'uniform-noise': .*torch recipe"):
-        AuditSettings(mitigations=("uniform-noise",)).candidates(
-            SklearnRecipe(LogisticRegression())
+        build_candidates(
+            AuditSettings(mitigations=("uniform-noise",)), SklearnRecipe(LogisticRegression())
         )
 
 

@@ -13,9 +13,9 @@ from simulated import paired, signals
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.roc import auc, tpr_at_fpr
+from lethe.membership.exposure import vulnerability
 from lethe.membership.scoring import score_all
 from lethe.membership.slices import slice_metrics
-from lethe.membership.vulnerability import vulnerability
 
 
 def made(models=16, records=300, seed=0, gap=1.0):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from lethe.evidence.estimate import Estimate, Refusal
-from lethe.evidence.precision import parse_precision
 from lethe.evidence.roc import auc
+from lethe.evidence.rules import parse_precision
 from lethe.evidence.twoway import TwoWayBootstrap, clusters_of, symmetric_estimate
 from lethe.membership.stopping import FIRST_LOOK, Stop, grow, looks
 from lethe.training.design import membership

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from simulated import paired, shadows, signals
 
-from lethe.membership.who import who_bears
+from lethe.membership.slices import who_bears
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,7 @@ import pytest
 from simulated import gaps, paired, shadows, signals
 
 from lethe.evidence.estimate import Refusal
-from lethe.evidence.precision import parse_precision
-from lethe.evidence.rules import parse_rule
+from lethe.evidence.rules import parse_precision, parse_rule
 from lethe.membership.candidate import measure
 from lethe.membership.measure import strongest_metric
 from lethe.membership.settings import AuditSettings

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lethe.mitigations.swag_release import ReleasedDraw, ReleaseSettings, release_draw
+from lethe.mitigations.swag_release.records import ReleaseSettings
+from lethe.mitigations.swag_release.release import ReleasedDraw, release_draw
 from lethe.training.fingerprint import hash_value
 
 SETTINGS = ReleaseSettings(

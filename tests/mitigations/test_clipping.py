@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from lethe.errors import InputError
-from lethe.mitigations.clipping import WAYS, plan_clipping
+from lethe.mitigations.clipping.plan import WAYS, plan_clipping
 
 
 def output(module: nn.Module, x: Tensor) -> Tensor:

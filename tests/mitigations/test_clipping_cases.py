@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from lethe.errors import InputError
-from lethe.mitigations.clipping import plan_clipping
+from lethe.mitigations.clipping.plan import plan_clipping
 
 VECTOR, FOUR, IMAGE, SIGNAL, WORDS = (4,), (2, 3, 4), (4, 7, 6), (4, 9), None
 BOOK, VMAP, LOOP = "book-keeping", "vmap", "loop"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from lethe.mitigations.clipping import plan_clipping
+from lethe.mitigations.clipping.plan import plan_clipping
 
 WIDTH = models.WIDTH
 

@@ -10,13 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from lethe.errors import InputError
-from lethe.mitigations.clipping import (
-    MOST_CHANGE,
-    WAYS,
-    ClippingPlan,
-    clipped_sum_in_parts,
-    plan_clipping,
-)
+from lethe.mitigations.clipping.plan import WAYS, ClippingPlan, clipped_sum_in_parts, plan_clipping
+from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 
 IMAGE = (4, 7, 6)
 

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lethe.errors import InputError
+from lethe.membership.candidates import build_candidates
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy, PrivateTraining
 from lethe.mitigations.dp_sgd.public_weights import (
@@ -67,11 +68,11 @@ def test_what_is_delivered_is_what_the_name_says(scale: float, offset: float) ->
 @pytest.mark.parametrize(("weight", "why"), [(0.001, "at most 1/32"), (1.0, "dp-sgd itself")])
 def test_weights_that_are_all_at_a_bound_are_no_candidate(weight: float, why: str) -> None:
     settings = AuditSettings(mitigations=("individual-dp",), epsilon=(8.0,), delta=1e-5)
-    built, skipped = settings.candidates(RECIPE, (), lambda: np.full(N, weight, np.float32))
+    built, skipped = build_candidates(settings, RECIPE, (), lambda: np.full(N, weight, np.float32))
     assert [one.name for one in built] == ["baseline"]
     assert skipped[0]["name"] == "individual-dp-eps8" and why in skipped[0]["why"]
     varied = np.linspace(0.1, 1, N, dtype=np.float32)
-    built, skipped = settings.candidates(RECIPE, (), lambda: varied)
+    built, skipped = build_candidates(settings, RECIPE, (), lambda: varied)
     assert [one.name for one in built] == ["baseline", "individual-dp-eps8"] and not skipped
 
 

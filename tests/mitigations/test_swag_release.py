@@ -13,15 +13,21 @@ import torch
 from torch import Tensor, nn
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.mitigations.pseudo_posterior import linear_weights, scalar_weights, target_weights
+from lethe.mitigations.pseudo_posterior import (
+    linear_weights,
+    scalar_weights,
+    scale_response,
+    target_weights,
+)
 from lethe.mitigations.swag import Swag
-from lethe.mitigations.swag_release import ReleaseSettings, model_logits, scale_response, swag_ppm
-from lethe.mitigations.swag_release.mechanism import DRAWS, MEASURE, child_seed
+from lethe.mitigations.swag_release.mechanism import DRAWS, MEASURE, child_seed, swag_ppm
 from lethe.mitigations.swag_release.records import (
     Records,
+    ReleaseSettings,
     class_log_likelihood,
     floored_log_likelihood,
     loss_bound,
+    model_logits,
 )
 from lethe.mitigations.swag_release.training import Checkpoints, Phase, Samples, Trained
 

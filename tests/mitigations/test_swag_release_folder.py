@@ -19,12 +19,8 @@ from torch import Tensor, nn
 from lethe.errors import InputError, RunFailed
 from lethe.evidence.guarantee import GIVEN_SEED, SECRET_SEED, SEED_KNOWN
 from lethe.mitigations.swag import Swag
-from lethe.mitigations.swag_release import (
-    ReleasedDraw,
-    ReleaseSettings,
-    read_release,
-    release_draw,
-)
+from lethe.mitigations.swag_release.records import ReleaseSettings
+from lethe.mitigations.swag_release.release import ReleasedDraw, read_release, release_draw
 
 QUICK = ReleaseSettings(
     3.0,

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lethe.mitigations.swag_release import ReleaseSettings, read_release, release_draw
+from lethe.mitigations.swag_release.records import ReleaseSettings
+from lethe.mitigations.swag_release.release import read_release, release_draw
 
 
 @pytest.mark.slow

@@ -36,9 +36,9 @@ from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.mechanisms import additive, choosing, threshold
 from lethe.queries.mechanisms.additive import Law, Noised
 from lethe.queries.mechanisms.threshold import Found
-from lethe.queries.parse import parse
 from lethe.queries.plan import make_plan
 from lethe.queries.privacy import Neighbours, Privacy, Spend
+from lethe.queries.query import parse
 from lethe.queries.registration import register
 from lethe.queries.table import Table
 

@@ -15,9 +15,9 @@ from test_neighbours import search
 import lethe
 from lethe.errors import InputError
 from lethe.queries import aggregates
-from lethe.queries.parse import parse
 from lethe.queries.plan import explain, make_plan
 from lethe.queries.privacy import Privacy
+from lethe.queries.query import parse
 
 
 @pytest.fixture(autouse=True)

@@ -15,13 +15,11 @@ from lethe.data.schema import Schema
 from lethe.data.source import File, read_typed
 from lethe.errors import InputError
 from lethe.queries.ask import Reply, ask
-from lethe.queries.bind import bind
 from lethe.queries.charge import Charge
-from lethe.queries.evaluate import measure
 from lethe.queries.ledger.ledger import open_ledger
-from lethe.queries.parse import parse
+from lethe.queries.query import bind, parse
 from lethe.queries.registration import register
-from lethe.queries.table import Table
+from lethe.queries.table import Table, measure
 
 SURE = 1e6  # an epsilon at which the noise is below one row
 

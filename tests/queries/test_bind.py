@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from lethe.data.schema import Schema
 from lethe.errors import InputError
-from lethe.queries.bind import bind
-from lethe.queries.parse import parse
+from lethe.queries.query import bind, parse
 
 SCHEMA = Schema.of(
     {

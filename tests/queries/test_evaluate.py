@@ -15,12 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from registered_data import registered
 
-from lethe.queries.bind import bind
-from lethe.queries.evaluate import measure
 from lethe.queries.grammar import Among, Both, Compare, Condition, Either, IsNull
 from lethe.queries.lattice import Exact, Lattice, Layout
-from lethe.queries.parse import parse
-from lethe.queries.table import Table
+from lethe.queries.query import bind, parse
+from lethe.queries.table import Table, measure
 
 Row = dict[str, Any]
 DAY = datetime.date(2024, 1, 31)

@@ -27,14 +27,13 @@ from lethe.queries.grammar import (
     Either,
     IsNull,
     Key,
-    Query,
     among,
     joined,
     name_text,
     opposite,
     ordered,
 )
-from lethe.queries.parse import parse
+from lethe.queries.query import Query, parse
 
 names = st.one_of(
     st.sampled_from(["age", "in", "where", "Zürich", 'a"b', "two words", "; drop table x", "1x"]),

@@ -14,10 +14,10 @@ from ledger_places import FINGERPRINT, ONE, PLACES, made, postgres_server, pure,
 
 from lethe.errors import InputError
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.anchor import Anchor, key_of_name
 from lethe.queries.ledger.contract import Damaged, Unavailable
 from lethe.queries.ledger.document import findings_on
 from lethe.queries.ledger.ledger import open_ledger, rollback_assumption
+from lethe.queries.ledger.verify import Anchor, key_of_name
 from lethe.queries.ledger.words import budget_words
 from lethe.report import render
 

@@ -14,11 +14,9 @@ from registered_data import registered
 from lethe.data.casts import quoted
 from lethe.data.schema import Schema
 from lethe.errors import RunFailed
-from lethe.queries.bind import bind
-from lethe.queries.evaluate import measure
-from lethe.queries.parse import parse
+from lethe.queries.query import bind, parse
 from lethe.queries.registration import find
-from lethe.queries.table import Table
+from lethe.queries.table import Table, measure
 
 
 @pytest.fixture

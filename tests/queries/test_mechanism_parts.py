@@ -15,11 +15,17 @@ from scipy.stats import binom
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.queries.mechanism_audit import bounds as reach
-from lethe.queries.mechanism_audit.bounds import bound_pair, bounded_runs, rho_of
+from lethe.queries.mechanism_audit.bounds import (
+    bound_pair,
+    bounded_runs,
+    learn,
+    learn_cells,
+    lowest_bits,
+    rho_of,
+)
 from lethe.queries.mechanism_audit.neighbours import standard_pairs, users_pairs
 from lethe.queries.mechanism_audit.runs import Failed, answer_once, read_outcomes, reuse, run_trials
 from lethe.queries.mechanism_audit.settings import Claim, MechanismSettings, claim_from
-from lethe.queries.mechanism_audit.statistics import learn, learn_cells, lowest_bits
 
 
 def test_claims_in_words_and_from_options() -> None:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from lethe.errors import InputError
 from lethe.queries.aggregates import Count, Mean, Quantile, examples
-from lethe.queries.grammar import Bounds, Compare, Key, Query
-from lethe.queries.parse import LONGEST, parse
+from lethe.queries.grammar import Bounds, Compare, Key
+from lethe.queries.query import Query, parse
+from lethe.queries.reader import LONGEST
 
 
 def test_the_example_of_the_manual() -> None:

@@ -7,7 +7,7 @@ import pytest
 from precision_attack import has_fine_bits, precision_attack
 
 from lethe.queries import mechanisms as m
-from lethe.queries.mechanisms import Spend
+from lethe.queries.privacy import Spend
 from lethe.queries.statistics import Lattice, noisy_count, noisy_mean, noisy_sum, noisy_variance
 
 UNIT = Lattice(0, 1)

@@ -37,8 +37,7 @@ from lethe.queries.service.access import (
 )
 from lethe.queries.service.openapi import document
 from lethe.queries.service.query_service import DatasetConfig, QueryService, Served
-from lethe.queries.service.server import check_place
-from lethe.queries.service.web import build
+from lethe.queries.service.web import build, check_place
 
 SECRET = 424_242.4242  # a value that one row has and no message may hold
 ROWS = 400

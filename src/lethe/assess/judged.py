@@ -23,10 +23,10 @@ from lethe.evidence.rules import (
     NOT_TESTED,
     PASS,
     Rule,
+    counted,
     judge,
     parse_rule,
 )
-from lethe.evidence.spending import counted
 from lethe.files import write_whole
 
 Json = dict[str, Any]

@@ -186,13 +186,14 @@ def _say_time(
     found: Subject, settings: AuditSettings, workers: int | None, progress: Progress
 ) -> None:
     """What fine-tuning will take, measured on this machine, before it begins."""
+    from lethe.membership.candidates import build_candidates
     from lethe.training.environment import default_workers
     from lethe.training.recipe import CallableRecipe
     from lethe.training.text_recipe import fine_tune_seconds
 
     assert isinstance(found.recipe, CallableRecipe)
     each = fine_tune_seconds(found.recipe, settings.holdout)
-    candidates = len(settings.candidates(found.recipe)[0])
+    candidates = len(build_candidates(settings, found.recipe)[0])
     workers = workers or default_workers()
     hours = each * settings.models * candidates / workers / 3600
     progress.say(

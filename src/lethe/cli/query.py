@@ -96,10 +96,10 @@ def query(
     import sys
 
     from lethe.queries.ask import ANALYST, FREE, ask
-    from lethe.queries.parse import parse
     from lethe.queries.plan import explain as explained
     from lethe.queries.plan import make_plan
     from lethe.queries.privacy import Privacy
+    from lethe.queries.query import parse
     from lethe.queries.registration import find
 
     asked_relation = relation or "add/remove"

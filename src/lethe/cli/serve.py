@@ -75,9 +75,8 @@ def serve(
         TLS is ended by a proxy in front.
     """
     from lethe.queries.service.access import AuditLog, RateLimiter, Tokens
-    from lethe.queries.service.server import check_place
-    from lethe.queries.service.server import serve as listen
-    from lethe.queries.service.web import build
+    from lethe.queries.service.web import build, check_place
+    from lethe.queries.service.web import serve as listen
 
     check_place(host, port, certificate, key, behind_proxy)
     settings = _read(config)

@@ -41,9 +41,10 @@ def find_subject(
     """
     from lethe.cli.options import run_folder
     from lethe.membership.audit import baseline_spec
+    from lethe.membership.candidates import build_candidates
 
     data, recipe = load_subject(target, options, settings.seed, say)
-    settings.candidates(recipe)
+    build_candidates(settings, recipe)
     name = baseline_spec(data, recipe, settings).hash()
     return Subject(data, recipe, name, run_folder(options["out"], data.name, name))
 

@@ -1,14 +1,13 @@
 """Casts in SQL: a cell of any type as what its schema declares, or missing.
 
-Every cast is total and looks at one cell alone: no cell can make a statement fail or change how
-another one is read. DuckDB holds dates as whole days and times as whole microseconds since 1970,
-because its own casts of times fail at the ends of their range.
+Every cast is total and looks at one cell alone. DuckDB holds dates as whole days and times as whole
+microseconds since 1970, because its own casts of times fail at the ends of their range.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from lethe.data.schema import DAY, Column, Schema, Value
 from lethe.errors import InputError, did_you_mean
@@ -59,11 +58,9 @@ def cast_sql(column: Column, source: str) -> str:
     """The total cast of a column of a file, with what is outside its domain missing or clamped.
 
     Args:
-        column: declared.
         source: DuckDB's type of it in the file.
 
-    Raises:
-        InputError: no cell of such a type is a value of the declared one.
+    Raises InputError: no cell of such a type is a value of the declared one.
     """
     found = plain_cast(column, source)
     if column.values is not None:
@@ -91,87 +88,117 @@ def cast_sql(column: Column, source: str) -> str:
 def plain_cast(column: Column, source: str) -> str:
     """The total cast to a column's type, whatever its domain.
 
-    Raises:
-        InputError: no cell of such a type is a value of the declared one.
+    Raises InputError: no cell of such a type is a value of the declared one.
     """
-    cell, kind, target = quoted(column.name), column.type, engine_type(column)
-    is_decimal = source.startswith("DECIMAL(") and source.endswith(")")
-    is_text = source == "VARCHAR" or (source.startswith("ENUM(") and source.endswith(")"))
-    if is_text and source != "VARCHAR":
-        cell = f"CAST({cell} AS VARCHAR)"
-    numeric = source in _WHOLE or source in _REAL or is_decimal
+    cell, target = quoted(column.name), engine_type(column)
+    if source.startswith("ENUM(") and source.endswith(")"):
+        cell, source = f"CAST({cell} AS VARCHAR)", "VARCHAR"
     if source == '"NULL"':  # the type of a column of Parquet that has no cell
         return f"CAST({cell} AS {target})"
-    if kind == "whole":
-        if source in _SIGNED:
-            return f"CAST({cell} AS {target})"
-        if source in _WHOLE or source == "BOOLEAN":
-            return f"TRY_CAST({cell} AS {target})"
-        if numeric:  # a cast rounds; what it changes is no whole number
-            back = f"TRY_CAST(TRY_CAST({cell} AS {target}) AS {source})"
-            return f"CASE WHEN {back} = {cell} THEN TRY_CAST({cell} AS {target}) END"
-        if is_text:
-            digits = f"regexp_extract(trim({cell}), '^[+]?(-?[0-9]{{1,38}})([.]0*)?$', 1)"
-            return f"TRY_CAST({digits} AS {target})"
-    elif kind == "number":
-        if source in _WHOLE or is_decimal:
-            return f"TRY_CAST({cell} AS DOUBLE)"
-        if source in _REAL:
-            return f"CASE WHEN NOT isnan({cell}) THEN CAST({cell} AS DOUBLE) END"
-        if source == "BOOLEAN":
-            return f"CASE WHEN {cell} THEN 1::DOUBLE WHEN NOT {cell} THEN 0::DOUBLE END"
-        if is_text:
-            number = f"TRY_CAST(trim({cell}) AS DOUBLE)"
-            return f"CASE WHEN NOT isnan({number}) THEN {number} END"
-    elif kind == "bool":
-        if source == "BOOLEAN":
-            return cell
-        if numeric:
-            # A decimal without a digit before its point cannot be compared with 1.
-            sizes = source[8:-1].split(",") if is_decimal else []
-            is_one = "false" if sizes and int(sizes[0]) == int(sizes[1]) else f"{cell} = 1"
-            return f"CASE WHEN {is_one} THEN true WHEN {cell} = 0 THEN false END"
-        if is_text:
-            word = f"lower(trim({cell}))"
-            return (
-                f"CASE WHEN {word} IN ('true', 't', 'yes', 'y', '1') THEN true "
-                f"WHEN {word} IN ('false', 'f', 'no', 'n', '0') THEN false END"
-            )
-    elif kind == "text":
-        if is_text:
-            return f'({cell} COLLATE "binary")'  # a .duckdb column may call two texts equal
-        if source in _WHOLE or source == "BOOLEAN":
-            return f"CAST({cell} AS VARCHAR)"
-    elif kind == "date":
-        if source == DAYS:
-            return cell
-        if source == "DATE":
-            return _days(cell)
-        if source in (*_TIMES, MICROSECONDS):
-            moment = plain_cast(Column(column.name, "time"), source)
-            return f"(({moment}) - (({moment}) % {DAY} + {DAY}) % {DAY}) // {DAY}"
-        if is_text:
-            word = f"regexp_extract(trim({cell}), '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}$')"
-            return _days(f"TRY_CAST({word} AS DATE)")
-    elif kind == "time":
-        if source == MICROSECONDS:
-            return cell
-        if source in (DAYS, "DATE"):
-            return f"({cell if source == DAYS else _days(cell)} * {DAY})"
-        if source == "TIMESTAMP_NS":  # spans the years 1677 to 2262
-            ns = f"epoch_ns({cell})"  # epoch_us would round, and these cells are rounded down
-            return f"({ns} // 1000 - CASE WHEN {ns} % 1000 < 0 THEN 1 ELSE 0 END)"
-        if source in _TIMES:
-            return f"CASE WHEN {cell} {_IN_YEARS} THEN epoch_us({cell}) END"
-        if is_text:
-            clock = "([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?)?"
-            word = f"regexp_extract(trim({cell}), '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}{clock}$')"
-            moment = f"TRY_CAST({word} AS TIMESTAMP)"
-            return f"CASE WHEN {moment} {_IN_YEARS} THEN epoch_us({moment}) END"
+    if column.type == "text" and source == "VARCHAR":
+        return f'({cell} COLLATE "binary")'  # a .duckdb column may call two texts equal
+    whole = column.type == "whole"
+    cast = _whole(cell, source, target) if whole else _CASTS[column.type](cell, source)
+    if cast is not None:
+        return cast
     raise InputError(
-        f"columns.{column.name}.type={kind!r} does not fit the file, where it is "
+        f"columns.{column.name}.type={column.type!r} does not fit the file, where it is "
         f"{source.lower()}. Declare another type, or leave the column out of the schema."
     )
+
+
+def _is_decimal(source: str) -> bool:
+    return source.startswith("DECIMAL(") and source.endswith(")")
+
+
+def _whole(cell: str, source: str, target: str) -> str | None:
+    if source in _SIGNED:
+        return f"CAST({cell} AS {target})"
+    if source in _WHOLE or source == "BOOLEAN":
+        return f"TRY_CAST({cell} AS {target})"
+    if source in _REAL or _is_decimal(source):  # a cast rounds; what it changes is no whole number
+        back = f"TRY_CAST(TRY_CAST({cell} AS {target}) AS {source})"
+        return f"CASE WHEN {back} = {cell} THEN TRY_CAST({cell} AS {target}) END"
+    if source == "VARCHAR":
+        digits = f"regexp_extract(trim({cell}), '^[+]?(-?[0-9]{{1,38}})([.]0*)?$', 1)"
+        return f"TRY_CAST({digits} AS {target})"
+    return None
+
+
+def _number(cell: str, source: str) -> str | None:
+    if source in _WHOLE or _is_decimal(source):
+        return f"TRY_CAST({cell} AS DOUBLE)"
+    if source in _REAL:
+        return f"CASE WHEN NOT isnan({cell}) THEN CAST({cell} AS DOUBLE) END"
+    if source == "BOOLEAN":
+        return f"CASE WHEN {cell} THEN 1::DOUBLE WHEN NOT {cell} THEN 0::DOUBLE END"
+    if source == "VARCHAR":
+        number = f"TRY_CAST(trim({cell}) AS DOUBLE)"
+        return f"CASE WHEN NOT isnan({number}) THEN {number} END"
+    return None
+
+
+def _bool(cell: str, source: str) -> str | None:
+    if source == "BOOLEAN":
+        return cell
+    if source in _WHOLE or source in _REAL or _is_decimal(source):
+        # A decimal without a digit before its point cannot be compared with 1.
+        sizes = source[8:-1].split(",") if _is_decimal(source) else []
+        is_one = "false" if sizes and int(sizes[0]) == int(sizes[1]) else f"{cell} = 1"
+        return f"CASE WHEN {is_one} THEN true WHEN {cell} = 0 THEN false END"
+    if source == "VARCHAR":
+        word = f"lower(trim({cell}))"
+        return (
+            f"CASE WHEN {word} IN ('true', 't', 'yes', 'y', '1') THEN true "
+            f"WHEN {word} IN ('false', 'f', 'no', 'n', '0') THEN false END"
+        )
+    return None
+
+
+def _text(cell: str, source: str) -> str | None:
+    return f"CAST({cell} AS VARCHAR)" if source in _WHOLE or source == "BOOLEAN" else None
+
+
+def _date(cell: str, source: str) -> str | None:
+    if source == DAYS:
+        return cell
+    if source == "DATE":
+        return _days(cell)
+    if source in (*_TIMES, MICROSECONDS):
+        moment = _time(cell, source)
+        return f"(({moment}) - (({moment}) % {DAY} + {DAY}) % {DAY}) // {DAY}"
+    if source == "VARCHAR":
+        word = f"regexp_extract(trim({cell}), '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}$')"
+        return _days(f"TRY_CAST({word} AS DATE)")
+    return None
+
+
+def _time(cell: str, source: str) -> str | None:
+    if source == MICROSECONDS:
+        return cell
+    if source in (DAYS, "DATE"):
+        return f"({cell if source == DAYS else _days(cell)} * {DAY})"
+    if source == "TIMESTAMP_NS":  # spans the years 1677 to 2262
+        ns = f"epoch_ns({cell})"  # epoch_us would round, and these cells are rounded down
+        return f"({ns} // 1000 - CASE WHEN {ns} % 1000 < 0 THEN 1 ELSE 0 END)"
+    if source in _TIMES:
+        return f"CASE WHEN {cell} {_IN_YEARS} THEN epoch_us({cell}) END"
+    if source == "VARCHAR":
+        clock = "([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?)?"
+        word = f"regexp_extract(trim({cell}), '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}{clock}$')"
+        moment = f"TRY_CAST({word} AS TIMESTAMP)"
+        return f"CASE WHEN {moment} {_IN_YEARS} THEN epoch_us({moment}) END"
+    return None
+
+
+_CASTS: dict[str, Callable[[str, str], str | None]] = {
+    "number": _number,
+    "bool": _bool,
+    "text": _text,
+    "date": _date,
+    "time": _time,
+}
+"""By declared type, whole numbers apart: the cast of a cell of a source type, or None."""
 
 
 def _days(date: str) -> str:
@@ -183,12 +210,10 @@ def rows_sql(schema: Schema, types: Mapping[str, str], source: str) -> str:
     """A SELECT of all declared columns of a file, cast.
 
     Args:
-        schema: of the table.
         types: DuckDB's type of each column of the file.
         source: what stands after FROM.
 
-    Raises:
-        InputError: a declared column is not in the file, or of a type that does not fit.
+    Raises InputError: a declared column is not in the file, or of a type that does not fit.
     """
     columns = []
     for name in schema:

@@ -32,25 +32,15 @@ _BATCH = 50_000  # rows at a time
 
 @dataclass
 class Kind:
-    """What the cells of one column have in common; they may be told in parts, in any order.
+    """What the cells of one column have in common; they may be told in parts, in any order."""
 
-    Attributes:
-        present: whether some cell is not blank.
-        gaps: whether some cell is blank.
-        booleans: whether all that are present are true or false.
-        zeros: whether some integer has a leading zero.
-        integers: whether all that are present are integers.
-        largest: of the integers, without sign; 2**64 stands for all beyond 24 characters.
-        floats: whether all that are present are numbers.
-    """
-
-    present: bool = False
-    gaps: bool = False
-    booleans: bool = True
-    zeros: bool = False
-    integers: bool = True
-    largest: int = 0
-    floats: bool = True
+    present: bool = False  # whether some cell is not blank
+    gaps: bool = False  # whether some cell is blank
+    booleans: bool = True  # whether all that are present are true or false
+    zeros: bool = False  # whether some integer has a leading zero
+    integers: bool = True  # whether all that are present are integers
+    largest: int = 0  # of the integers, without sign; 2**64 stands for all beyond 24 characters
+    floats: bool = True  # whether all that are present are numbers
 
     def add(self, cells: Iterable[str]) -> None:
         """Look at some more cells; repeated ones tell nothing new."""
@@ -126,13 +116,11 @@ def csv_rows(
     """The header of a CSV file, then its rows, one at a time; blank lines are passed over.
 
     Args:
-        path: of the file.
         delimiter: between cells; None = a comma, and the command has no option for another.
         encoding: None = UTF-8 without zero bytes, and the command has no option for another.
 
-    Raises:
-        InputError: not in this encoding, broken quotes, or columns that are not separated so;
-            or, after all were read, lines with more or fewer cells than the header.
+    Raises InputError: not in this encoding, broken quotes, or columns that are not separated so;
+        or, after all were read, lines with more or fewer cells than the header.
     """
     separator, code = delimiter or ",", encoding or "utf-8"
     if encoding is None:
@@ -196,12 +184,10 @@ def check_names(path: Path, names: Iterable[str], *, fold: bool = False) -> None
     """Every column needs a name of its own.
 
     Args:
-        path: of the file.
         names: of its columns.
         fold: whether names that differ by upper and lower case alone are one, as in DuckDB.
 
-    Raises:
-        InputError: a name that is blank, holds a zero byte, or occurs twice.
+    Raises InputError: a name that is blank, holds a zero byte, or occurs twice.
     """
     seen: set[str] = set()
     for place, name in enumerate(names, 1):

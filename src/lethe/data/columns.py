@@ -127,8 +127,7 @@ def list_names(names: Iterable[str], limit: int = 12) -> str:
 def check_column(option: str, name: str, names: Iterable[str], where: str | Path) -> None:
     """Refuse a column that is not there.
 
-    Raises:
-        InputError: naming the option, the closest name and all others.
+    Raises InputError: naming the option, the closest name and all others.
     """
     names = list(names)
     if name not in names:
@@ -219,8 +218,7 @@ def _read_duckdb(path: Path, wanted: _Wanted, table: str | None) -> Columns:
 def attached(base: Any, path: Path, table: str | None) -> str:
     """Attach a DuckDB file; the table of it that is named, or its only one, as SQL has it.
 
-    Raises:
-        InputError: no such table, or several and none is named.
+    Raises InputError: no such table, or several and none is named.
     """
     from lethe.data.casts import quoted, text_sql
 
@@ -236,8 +234,7 @@ def attached(base: Any, path: Path, table: str | None) -> str:
 def check_arrow_type(types: Any, path: Path, name: str, kind: Any) -> None:
     """Refuse a type of pyarrow that is no plain column.
 
-    Raises:
-        InputError: lists, bytes and the like.
+    Raises InputError: lists, bytes and the like.
     """
     value = kind.value_type if types.is_dictionary(kind) else kind
     plain = (
@@ -351,12 +348,11 @@ class Coded:
     """One column as whole numbers.
 
     Attributes:
-        codes: (rows,) place of each value in `values`.
         values: (levels,) the different values, ascending; a missing value is a level too, the
             last one.
     """
 
-    codes: Codes
+    codes: Codes  # (rows,) place of each value in `values`
     values: NDArray[Any]
 
     def __len__(self) -> int:
@@ -370,15 +366,10 @@ class Coded:
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """Different rows of a table, and how often each occurs.
+    """Different rows of a table, and how often each occurs."""
 
-    Attributes:
-        columns: (rows,) of each column, by name.
-        times: (rows,) how often each occurs, at least 1.
-    """
-
-    columns: Mapping[str, Coded]
-    times: Int
+    columns: Mapping[str, Coded]  # (rows,) of each column, by name
+    times: Int  # (rows,) how often each occurs, at least 1
 
 
 def encode(column: NDArray[Any] | Coded) -> Coded:
@@ -391,8 +382,7 @@ def encode(column: NDArray[Any] | Coded) -> Coded:
         column: (rows,) bool, integer, float (NaN = missing), datetime64 or text ('' = missing);
             what is numbered already stays as it is.
 
-    Raises:
-        InputError: no plain column.
+    Raises InputError: no plain column.
 
     >>> encode(np.array([40.0, np.nan, 30.0])).codes.tolist()
     [1, 2, 0]

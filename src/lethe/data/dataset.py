@@ -201,8 +201,7 @@ def choose_rows(
 
     With `groups` (records,) the subset is of whole persons, with at most `rows` records.
 
-    Raises:
-        InputError: `rows` is below 2 or above `records`.
+    Raises InputError: `rows` is below 2 or above `records`.
     """
     if rows is None:
         return np.arange(records, dtype=np.int64)
@@ -296,8 +295,7 @@ def choose_persons(groups: NDArray[Any], rows: int, seed: int) -> NDArray[np.int
 
     Persons come in random order and each is taken if its records still fit.
 
-    Raises:
-        InputError: nobody fits.
+    Raises InputError: nobody fits.
     """
     _, person_of, counts = np.unique(groups, return_inverse=True, return_counts=True)
     taken = np.zeros(len(counts), dtype=bool)
@@ -315,21 +313,13 @@ def choose_persons(groups: NDArray[Any], rows: int, seed: int) -> NDArray[np.int
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """The records of a file that are used.
+    """The records of a file that are used."""
 
-    Attributes:
-        rows: (records,) their places in the file, ascending.
-        ids: text (records,), see `Dataset`; so are the next two.
-        groups: text (records,), or None.
-        slices: name to text (records,).
-        notes: what a reader should know of the choice.
-    """
-
-    rows: NDArray[np.int64]
-    ids: NDArray[np.str_]
-    groups: NDArray[np.str_] | None
-    slices: Mapping[str, NDArray[np.str_]]
-    notes: tuple[str, ...]
+    rows: NDArray[np.int64]  # (records,) their places in the file, ascending
+    ids: NDArray[np.str_]  # text (records,), see `Dataset`; so are the next two
+    groups: NDArray[np.str_] | None  # text (records,), or None
+    slices: Mapping[str, NDArray[np.str_]]  # name to text (records,)
+    notes: tuple[str, ...]  # what a reader should know of the choice
 
 
 def choose_records(
@@ -347,19 +337,16 @@ def choose_records(
     """Choose records of a file, and find their names, persons and slices.
 
     Args:
-        path: of the file.
         columns: all of it, (records,) each.
         used: what columns are taken for already: name of the column to name of the option.
         id_column: that names the records; None = their row, from 0.
         group: column of persons; whole persons are chosen.
         slices: columns by which the risk is reported; they may be features too.
         rows: how many records at most; None = all.
-        seed: of the choice.
         among: (candidates,) rows that may be chosen; None = all.
 
-    Raises:
-        InputError: no such column, one with another task already, ids that are not unique, or a
-            record without its person.
+    Raises InputError: no such column, one with another task already, ids that are not unique, or a
+        record without its person.
     """
     used = dict(used)
     if id_column is not None:

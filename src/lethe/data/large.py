@@ -1,7 +1,6 @@
 """Files larger than memory, in DuckDB: their columns are read once, sorted or grouped on disk.
 
-What a cell means (a number, a gap, a name) is decided by `lethe.data.columns`, which sees every
-different cell once; so the result is the one that it would give for the whole file.
+What a cell means is decided by `lethe.data.columns`, which sees every different cell once.
 """
 
 from __future__ import annotations
@@ -152,7 +151,6 @@ def staged(
     Args:
         path: .csv, .parquet or a DuckDB file.
         columns: those that are needed.
-        table: in a DuckDB file; may be left out where there is only one.
         memory: bytes; DuckDB takes a third of them, and 64 MiB at least.
 
     Raises:
@@ -251,8 +249,7 @@ Measured: 18 for a CSV file of 500,000 dated ratings. Parquet is packed, so it m
 def bytes_of(text: str) -> int:
     """A size such as "4GB" or "512MiB" in bytes.
 
-    Raises:
-        InputError: no size, or less than 128 MiB.
+    Raises InputError: no size, or less than 128 MiB.
 
     >>> bytes_of("1.5 GB")
     1500000000
@@ -321,15 +318,11 @@ def read_table(
     Args:
         path: see `read_columns`.
         columns: those that are needed; None = all, which are always read whole.
-        table: in a DuckDB file.
         memory: that may be used, such as "4GB"; None = what is free.
         whole: option that needs every row, so that they are not grouped; None = none does.
 
-    Returns:
-        The columns, and what there is to be said of the way.
-
-    Raises:
-        InputError: see `read_columns` and `read_grouped`.
+    Returns: The columns, and what there is to be said of the way.
+    Raises InputError: see `read_columns` and `read_grouped`.
     """
     limit = limit_of(memory)
     if not too_large(path, limit):
@@ -357,13 +350,12 @@ def read_grouped(
 ) -> Grouped:
     """Group equal rows on disk, and take only their codes and their number into memory.
 
-    The values are those that `read_columns` would give, so every count of classes is the same. A
-    row takes one to four bytes a column, and eight for its number.
+    As `read_columns` would give them. A row takes one to four bytes a column, and eight for its
+    number.
 
     Args:
         path: .csv, .parquet or a DuckDB file.
         columns: those that are looked at, each once.
-        table: in a DuckDB file; may be left out where there is only one.
         memory: bytes that may be used.
 
     Raises:

@@ -34,15 +34,11 @@ def whole_days(
 
     Args:
         column: (n,) datetime64, ISO 8601 text or numbers since 1970; nothing missing.
-        name: of the file, for messages.
         unit: of numbers, see `UNITS`.
 
-    Returns:
-        (n,) days, and what was assumed.
-
-    Raises:
-        InputError: a text is no date, some times have a time zone and others none, a number is
-            infinite, or its unit cannot be told.
+    Returns: (n,) days, and what was assumed.
+    Raises InputError: a text is no date, some times have a time zone and others none, a number is
+        infinite, or its unit cannot be told.
 
     >>> whole_days(np.array(["1970-01-02", "1970-01-03"]), "clicks")[0].tolist()
     [1, 2]
@@ -63,8 +59,7 @@ def whole_days(
 def check_times(column: NDArray[Any], name: str) -> None:
     """Refuse a column that is neither numbers, nor dates, nor text.
 
-    Raises:
-        InputError: another type, or an infinite number.
+    Raises InputError: another type, or an infinite number.
     """
     if column.dtype.kind == "M" or is_text(column):
         return
@@ -77,8 +72,7 @@ def check_times(column: NDArray[Any], name: str) -> None:
 def unit_of(middle: float, name: str) -> str:
     """The unit of times whose median is `middle`.
 
-    Raises:
-        InputError: it is too large or too small for every unit.
+    Raises InputError: it is too large or too small for every unit.
 
     >>> unit_of(1.2e9, "clicks")
     'seconds'
@@ -109,12 +103,10 @@ def days_of_texts(
 
     Args:
         texts: ascending; may be a part of them.
-        name: of the file, for messages.
         zoned: filled with the first text that has a time zone (True) and that has none (False).
         fact_of: number of the first fact with a text, for the message.
 
-    Raises:
-        InputError: a text is no date.
+    Raises InputError: a text is no date.
     """
     days = []
     for text in texts:
@@ -134,8 +126,7 @@ def days_of_texts(
 def said_of_zones(zoned: dict[bool, str], name: str) -> list[str]:
     """What was assumed of dates, after all were read.
 
-    Raises:
-        InputError: some have a time zone and others none.
+    Raises InputError: some have a time zone and others none.
     """
     if len(zoned) == 2:
         raise InputError(
@@ -222,8 +213,7 @@ def named_columns(
 ) -> dict[str, str]:
     """The column of each of person, item, value and time that is there.
 
-    Raises:
-        InputError: one column for two of them, or another unit or `keep` than there are.
+    Raises InputError: one column for two of them, or another unit or `keep` than there are.
     """
     check_choice("unit", unit, UNITS)
     check_choice("keep", keep, ("first", "last"))
@@ -241,12 +231,8 @@ def from_columns(
 
     Args:
         columns: "person" and "item", perhaps "value" and "time", (facts,) each.
-        name: of the release.
-        unit: see `load_ratings`.
-        keep: see `load_ratings`.
 
-    Raises:
-        InputError: see `load_ratings`.
+    Raises InputError: see `load_ratings`.
 
     >>> from_columns({"person": np.array([7, 7]), "item": np.array([1, 1])}).notes
     ('1 facts repeat person and item; of each the first was kept.',)
@@ -305,8 +291,7 @@ def _one_each(
 def finite_numbers(name: str, column: NDArray[Any]) -> NDArray[np.float64]:
     """Values as float64.
 
-    Raises:
-        InputError: text or dates, or an infinite number.
+    Raises InputError: text or dates, or an infinite number.
     """
     if column.dtype.kind not in "biuf":
         raise InputError(

@@ -1,9 +1,8 @@
 """What the columns of a table are: declared once, made public, and from then on enforced.
 
-A guarantee compares a release about one table with one about its neighbour. So nothing that is
-not declared may shape a release: not the type that a reader would guess from the cells, not the
-smallest value, not whether a cell is blank. A `Schema` says all of it beforehand. Every cell is
-cast to its column's type; what does not fit is missing, or is clamped where the schema asks so.
+Nothing that is not declared may shape a release: not the type that a reader would guess, not the
+smallest value, not whether a cell is blank. A `Schema` says all of it beforehand; what does not fit
+is missing, or clamped where the schema asks so.
 
 `lethe schema FILE` writes a first draft. What it had to read off the rows stands in `read_off`,
 because it becomes public with the schema: replace it by what is known without the rows.
@@ -58,26 +57,22 @@ class Column:
     """The declaration of one column.
 
     Attributes:
-        name: as in the file.
-        type: one of `TYPES`.
         bounds: lowest and highest value, both included, for whole, number, date and time; as
             `Value`; None where every value of the type fits.
         values: the only values that fit, for whole, text, bool and date; None for all.
         missing: whether a cell may be missing. Where it may not, a file with such a cell is
             refused when it is registered.
-        outside: what a value beyond `bounds` becomes, one of `OUTSIDE`.
         read_off: which of `READ_OFF` were taken from the rows, and so are public by decision.
 
-    Raises:
-        InputError: a declaration that contradicts itself.
+    Raises InputError: a declaration that contradicts itself.
     """
 
-    name: str
-    type: str
+    name: str  # as in the file
+    type: str  # one of `TYPES`
     bounds: tuple[int | float, int | float] | None = None
     values: tuple[Value, ...] | None = None
     missing: bool = True
-    outside: str = "missing"
+    outside: str = "missing"  # what a value beyond `bounds` becomes, one of `OUTSIDE`
     read_off: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -132,10 +127,8 @@ class Column:
 
         Args:
             literal: int, float, Decimal, bool, text, or a date or time of TOML.
-            where: what to call it in an error.
 
-        Raises:
-            InputError: it is no value of this column's type.
+        Raises InputError: it is no value of this column's type.
         """
         value = _read(self.type, literal)
         if value is None:
@@ -243,7 +236,6 @@ class Schema:
         """A file that `load` reads.
 
         Args:
-            head: comment at the top.
             notes: by column, a comment below its name.
         """
         lines = [f"# {_CONTROL.sub(' ', line)}".rstrip() for line in head.splitlines()]

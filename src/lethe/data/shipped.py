@@ -78,9 +78,7 @@ def builtin(name: str, rows: int | None = None, seed: int = 0) -> Dataset:
     """A built-in set, or some of its records, scaled by themselves as those of a file are.
 
     Args:
-        name: of `BUILTIN`.
         rows: size of a random subset; all records by default.
-        seed: of the subset.
     """
     data = subset(BUILTIN[name](), rows, seed)
     if rows is None or _SCALED not in data.notes:
@@ -105,11 +103,7 @@ _LESSONS = 12  # pictures of each image that the network is trained on
 
 
 def write_patients(path: Path) -> None:
-    """The breast cancer table of scikit-learn: 569 patients, five measurements, the diagnosis.
-
-    Args:
-        path: .parquet.
-    """
+    """The breast cancer table of scikit-learn: 569 patients, five measurements, the diagnosis."""
     from sklearn.datasets import load_breast_cancer
 
     arrow = require("pyarrow", "tables")
@@ -125,9 +119,9 @@ def write_patients(path: Path) -> None:
 def write_vectors(vectors: Path, head: Path, seed: int = 0) -> None:
     """Representations of digits: a network's hidden layer on six pictures of each "person".
 
-    A person is an image of the test half; a picture of it is the image moved by up to one pixel,
-    with noise. The network, trained on such pictures of the other half, tells digits below 5 from
-    the others: AUC 0.99 on the people.
+    A person is an image of the test half; a picture is the image moved by up to one pixel, with
+    noise. The network was trained on such pictures of the other half: digits below 5 against the
+    others, AUC 0.99.
 
     Args:
         vectors: .npz with `representations`, `user_ids`, `labels`.

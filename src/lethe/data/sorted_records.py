@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,34 +35,21 @@ class SortedRatings:
     """The facts that `load_ratings` gives, sorted by item and then by person.
 
     With up to 65,536 different values and days a fact takes 4 + 2 + 2 bytes at most.
-
-    Attributes:
-        name: of the file.
-        start: (items + 1,) facts of item i lie at start[i] to start[i + 1].
-        person: (facts,) place in `people`.
-        value: (facts,) place in `values`; None where no values are released.
-        values: the different values, ascending.
-        time: (facts,) whole days after `origin`; None where no times are released.
-        origin: the first day, since 1970-01-01, UTC.
-        people: names of the people, ascending.
-        items: names of the items, ascending.
-        notes: what was changed on reading.
     """
 
-    name: str
-    start: Int
-    person: NDArray[np.int32]
-    value: Codes | None
-    values: NDArray[np.float64]
-    time: Codes | None
-    origin: int
-    people: NDArray[np.str_]
-    items: NDArray[np.str_]
-    notes: tuple[str, ...] = ()
+    name: str  # of the file
+    start: Int  # (items + 1,) facts of item i lie at start[i] to start[i + 1]
+    person: NDArray[np.int32]  # (facts,) place in `people`
+    value: Codes | None  # (facts,) place in `values`; None where no values are released
+    values: NDArray[np.float64]  # the different values, ascending
+    time: Codes | None  # (facts,) whole days after `origin`; None where no times are released
+    origin: int  # the first day, since 1970-01-01, UTC
+    people: NDArray[np.str_]  # names of the people, ascending
+    items: NDArray[np.str_]  # names of the items, ascending
+    notes: tuple[str, ...] = ()  # what was changed on reading
 
     @property
     def facts(self) -> int:
-        """How many there are."""
         return len(self.person)
 
     @property
@@ -100,7 +87,6 @@ def sort_ratings(
         unit: of times that are numbers, see `lethe.data.records.UNITS`.
         keep: of several facts of a person about an item, the "first" or "last" one in time, or in
             the file where days are equal or there are none.
-        table: in a DuckDB file.
         memory: bytes that may be used; a third of them by DuckDB.
 
     Raises:
@@ -247,25 +233,7 @@ def _collected(
     who = np.empty(facts, np.int32)
     more: dict[str, Codes] = {option: np.empty(facts, kind) for option, kind in kinds.items()}
     held = np.zeros(len(names["item"]), np.int64)
-    last, done = (-1, -1), 0
-    way = "" if keep == "first" else " DESC"
-    day = f", d.day - {origin} AS day" if "time" in options else ""
-    value = ", k.value" if "value" in options else ""
-    order = f"item, person{', day' + way if day else ''}, line{way}"
-    joined = "JOIN days d ON k.time IS NOT DISTINCT FROM d.cell" if day else ""
-    for batch in stage.batches(
-        f"SELECT k.item, k.person {value} {day} FROM kept k {joined} ORDER BY {order}"
-    ):
-        item, person, *rest = (column.to_numpy() for column in batch.columns)
-        before = np.append(last[0], item[:-1]), np.append(last[1], person[:-1])
-        new = (item != before[0]) | (person != before[1])
-        last = (int(item[-1]), int(person[-1]))
-        end = done + int(new.sum())
-        who[done:end] = person[new]
-        held += np.bincount(item[new], minlength=len(held))
-        for array, column in zip(more.values(), rest, strict=True):
-            array[done:end] = column[new]
-        done = end
+    done = _stream(stage, options, keep, origin, who, more, held)
     if done < facts:
         notes.append(f"{facts - done} facts repeat person and item; of each the {keep} was kept.")
         who = _cut(who, done)
@@ -291,6 +259,38 @@ def _collected(
         names["item"][there],
         tuple(notes),
     )
+
+
+def _stream(
+    stage: Stage,
+    options: Sequence[str],
+    keep: str,
+    origin: int,
+    who: NDArray[np.int32],
+    more: Mapping[str, Codes],
+    held: NDArray[np.int64],
+) -> int:
+    """Fill the arrays in the order of items and people, and count each item's facts; how many."""
+    last, done = (-1, -1), 0
+    way = "" if keep == "first" else " DESC"
+    day = f", d.day - {origin} AS day" if "time" in options else ""
+    value = ", k.value" if "value" in options else ""
+    order = f"item, person{', day' + way if day else ''}, line{way}"
+    joined = "JOIN days d ON k.time IS NOT DISTINCT FROM d.cell" if day else ""
+    for batch in stage.batches(
+        f"SELECT k.item, k.person {value} {day} FROM kept k {joined} ORDER BY {order}"
+    ):
+        item, person, *rest = (column.to_numpy() for column in batch.columns)
+        before = np.append(last[0], item[:-1]), np.append(last[1], person[:-1])
+        new = (item != before[0]) | (person != before[1])
+        last = (int(item[-1]), int(person[-1]))
+        end = done + int(new.sum())
+        who[done:end] = person[new]
+        held += np.bincount(item[new], minlength=len(held))
+        for array, column in zip(more.values(), rest, strict=True):
+            array[done:end] = column[new]
+        done = end
+    return done
 
 
 def _cut(array: Any, length: int) -> Any:
@@ -344,8 +344,7 @@ def read_facts(
         memory: that may be used, such as "4GB"; None = what is free.
         how: unit, keep and table, see `load_ratings`.
 
-    Raises:
-        InputError: see `load_ratings` and `sort_ratings`.
+    Raises InputError: see `load_ratings` and `sort_ratings`.
     """
     limit = limit_of(memory)
     if not too_large(path, limit):

@@ -45,20 +45,13 @@ MOST_LISTED = 50
 class File:
     """A raw file of rows.
 
-    Attributes:
-        path: .parquet, .csv or .duckdb.
-        table: in a .duckdb file; None where it has only one.
-        delimiter: between the cells of a .csv file.
-        encoding: of a .csv file.
-
-    Raises:
-        InputError: no such file, another format, or an option that does not fit it.
+    Raises InputError: no such file, another format, or an option that does not fit it.
     """
 
-    path: Path
-    table: str | None = None
-    delimiter: str = ","
-    encoding: str = "utf-8"
+    path: Path  # .parquet, .csv or .duckdb
+    table: str | None = None  # in a .duckdb file; None where it has only one
+    delimiter: str = ","  # between the cells of a .csv file
+    encoding: str = "utf-8"  # of a .csv file
 
     def __post_init__(self) -> None:
         suffix = self.path.suffix.lower()
@@ -97,8 +90,7 @@ class File:
     def cells(self) -> Any:
         """The cells of a .csv file as an Arrow reader of text; blank ones are missing.
 
-        Raises:
-            InputError: malformed, see `csv_rows`; or a column without a name of its own.
+        Raises InputError: malformed, see `csv_rows`; or a column without a name of its own.
         """
         rows = csv_rows(self.path, self.delimiter, self.encoding)
         header = next(rows, None)
@@ -116,11 +108,10 @@ class TypedColumn:
         values: (rows,) int64 for whole numbers, dates (days) and times (microseconds since
             1970), float64 for numbers, bool, or object of str; anything where not `present`.
             Whole numbers beyond 64 bits are object of int.
-        present: (rows,) bool, False where the cell is missing or does not fit.
     """
 
     values: NDArray[Any]
-    present: NDArray[np.bool_]
+    present: NDArray[np.bool_]  # (rows,) bool, False where the cell is missing or does not fit
 
 
 @contextlib.contextmanager
@@ -130,8 +121,7 @@ def raw(file: File) -> Iterator[tuple[Any, str, dict[str, str]]]:
     Yields:
         The connection, what stands after FROM, and the type of each column.
 
-    Raises:
-        InputError: the file is malformed; the message has the first lines that are.
+    Raises InputError: the file is malformed; the message has the first lines that are.
     """
     duckdb = require("duckdb", "tables")
     with tempfile.TemporaryDirectory() as spill:
@@ -185,10 +175,9 @@ def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
 def read_every_cell(base: Any) -> None:
     """Keep DuckDB from letting a file's statistics stand for its cells.
 
-    What a writer noted about a column (smallest and largest value, number of missing cells) hangs
-    on every record, some writers note it wrongly, and a filter that is moved into the reader then
-    loses or finds rows of other people. So no filter is moved, and nothing is known of a column
-    but its type.
+    What a writer noted about a column (extremes, missing cells) hangs on every record, and some
+    note it wrongly. So no filter is moved into the reader, and nothing is known of a column but its
+    type.
     """
     optimizers = [
         str(row[0]) for row in base.execute("SELECT * FROM duckdb_optimizers()").fetchall()
@@ -208,8 +197,7 @@ def only_table(base: Any, path: Path, table: str | None) -> str:
 
     Base tables only: a view can join or draw at random, and then a row is no person's own.
 
-    Raises:
-        InputError: there are several and none is named, or not this one.
+    Raises InputError: there are several and none is named, or not this one.
     """
     listed = (
         "SELECT table_name FROM duckdb_tables() WHERE database_name = 'given' "
@@ -258,11 +246,8 @@ def read_typed(
 
     Args:
         path: .parquet, .csv or .duckdb.
-        schema: of the table.
-        table: in a .duckdb file.
 
-    Raises:
-        InputError: the file cannot be read or does not fit the schema.
+    Raises InputError: the file cannot be read or does not fit the schema.
     """
     file = _file(path, table)
     with raw(file) as (base, source, types):
@@ -290,11 +275,10 @@ def _typed(column: Column, cells: Any) -> TypedColumn:
 def infer_schema(path: str | Path | File, table: str | None = None) -> Schema:
     """A draft of a schema; what it reads off the rows stands in `Column.read_off`.
 
-    Types of a .parquet or .duckdb file are the file's; those of a .csv file are the narrowest
-    that keep every cell. Bounds are the smallest and the largest value; text with at most
-    `MOST_LISTED` values, a tenth of the rows or fewer, gets them listed. Missing cells are allowed
-    everywhere. Columns of types that no question reads (lists, structures, bytes, times with a
-    zone) are left out.
+    Types of a .parquet or .duckdb file are the file's; those of a .csv file the narrowest that keep
+    every cell. Bounds are the smallest and the largest value; text with at most `MOST_LISTED`
+    values, a tenth of the rows or fewer, gets them listed. Missing cells are allowed. Columns of
+    types that no question reads are left out.
 
     Raises:
         InputError: the file cannot be read, or has no column that can be declared.
@@ -326,8 +310,7 @@ def misfits(file: File, schema: Schema) -> dict[str, int]:
     Every declared cell is read and cast once, so that a file at which that fails is refused here
     and not when a question has been paid for.
 
-    Raises:
-        InputError: the file cannot be read to its end, or does not have the declared columns.
+    Raises InputError: the file cannot be read to its end, or does not have the declared columns.
     """
     with raw(file) as (base, source, types):
         rows = rows_sql(schema, types, source)
@@ -345,8 +328,7 @@ def misfits(file: File, schema: Schema) -> dict[str, int]:
 def write_typed(file: File, schema: Schema, path: Path) -> None:
     """Write a typed copy of a file, readable by its owner alone.
 
-    Raises:
-        InputError: the file does not fit the schema, or the copy cannot be written.
+    Raises InputError: the file does not fit the schema, or the copy cannot be written.
     """
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".lethe-") as folder:
@@ -442,8 +424,7 @@ def drafted(schema: Schema, head: Sequence[str]) -> str:
 def strange_columns(path: Path) -> dict[str, str]:
     """Columns of a Parquet file with a cell at which DuckDB would fail, and what they hold.
 
-    These are times beyond the years 1 to 9999, text that is not UTF-8, and all times of 96 bits:
-    which reader has them decides what they are, and must not hang on other cells.
+    Times beyond the years 1 to 9999, text that is not UTF-8, and all times of 96 bits.
     """
     pa, pc = require("pyarrow", "tables"), require("pyarrow.compute", "tables")
     parquet = require("pyarrow.parquet", "tables")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,18 +80,8 @@ def load(
     name, path = str(target), Path(target)
     person = None if group == IDENTICAL else group
     if name in BUILTIN:
-        for option, value in (
-            ("label", label),
-            ("id_column", id_column),
-            ("drop", drop or None),
-            ("group", person),
-            ("slice", list(slices) or None),
-        ):
-            if value is not None:
-                raise InputError(
-                    f"{option}={value!r} is for files; the built-in set {name!r} is complete. "
-                    f"Leave it out, or name a file such as ./{name}.csv."
-                )
+        for_files = {"label": label, "id_column": id_column, "group": person}
+        _check_complete(name, {**for_files, "drop": drop or None, "slice": list(slices) or None})
         data = builtin(name, rows, seed)
         if task is not None and check_choice("task", task, TASKS) != data.task:
             raise InputError(
@@ -113,15 +103,7 @@ def load(
                 f"slice={slices[0]!r} is for tables; {path} is an archive. Save it as csv or "
                 "parquet."
             )
-        inputs = _find(path, columns, _FEATURES, "features")
-        label = label or _find(path, columns, _LABELS, "labels")
-        id_column = id_column or ("ids" if "ids" in columns else None)
-        _check_features(path, inputs, columns[inputs])
-        for option, column in (("label", label), ("id_column", id_column), ("group", person)):
-            if column is not None:
-                check_column(option, column, columns, path)
-                if column != inputs or option == "label":
-                    columns[column] = _one_each(path, columns, column, len(columns[inputs]))
+        inputs, label, id_column = _arrays_of(path, columns, label, id_column, person)
     label = _check_label(path, columns, label, drop)
     used = {label: "label"} if inputs is None else {label: "label", inputs: "features"}
     chosen = choose_records(
@@ -154,6 +136,32 @@ def load(
         slices=chosen.slices,
     )
     return by_content(data) if group == IDENTICAL else data
+
+
+def _arrays_of(
+    path: Path, columns: Columns, label: str | None, id_column: str | None, person: str | None
+) -> tuple[str, str, str | None]:
+    """Names of an archive's features, labels and ids, whose arrays then have one row a record."""
+    inputs = _find(path, columns, _FEATURES, "features")
+    label = label or _find(path, columns, _LABELS, "labels")
+    id_column = id_column or ("ids" if "ids" in columns else None)
+    _check_features(path, inputs, columns[inputs])
+    for option, column in (("label", label), ("id_column", id_column), ("group", person)):
+        if column is not None:
+            check_column(option, column, columns, path)
+            if column != inputs or option == "label":
+                columns[column] = _one_each(path, columns, column, len(columns[inputs]))
+    return inputs, label, id_column
+
+
+def _check_complete(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that a built-in set leaves no choice in."""
+    for option, value in options.items():
+        if value is not None:
+            raise InputError(
+                f"{option}={value!r} is for files; the built-in set {name!r} is complete. "
+                f"Leave it out, or name a file such as ./{name}.csv."
+            )
 
 
 def _check_label(path: Path, columns: Columns, label: str | None, drop: Collection[str]) -> str:
@@ -224,20 +232,17 @@ class Encoded:
 
     Attributes:
         values: float32 (records, features of this column); no feature if it carries nothing.
-        names: one for each feature.
-        notes: what was decided.
     """
 
     values: NDArray[np.float32]
-    names: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    names: tuple[str, ...]  # one for each feature
+    notes: tuple[str, ...] = ()  # what was decided
 
 
 def encode_labels(name: str, column: NDArray[Any]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Class codes (records,) and class names, sorted by value.
 
-    Raises:
-        InputError: labels are missing, are continuous, or there are nearly as many as records.
+    Raises InputError: labels are missing, are continuous, or there are nearly as many as records.
     """
     gaps = missing(column)
     if gaps.any():
@@ -274,8 +279,7 @@ def encode_labels(name: str, column: NDArray[Any]) -> tuple[NDArray[np.int64], t
 def encode_targets(name: str, column: NDArray[Any]) -> NDArray[np.float64]:
     """The numbers (records,) that a regression predicts, in their own units.
 
-    Raises:
-        InputError: the column holds no numbers, or one of them is missing or infinite.
+    Raises InputError: the column holds no numbers, or one of them is missing or infinite.
     """
     if is_text(column) or column.dtype.kind not in "iuf":
         what = {"b": "true and false", "M": "dates"}.get(column.dtype.kind, "text")
@@ -299,10 +303,8 @@ def label_rows(
     """Labels of the chosen rows, and the names of the classes that occur in them.
 
     Args:
-        name: of the column.
         column: (records,) labels of all rows; all of them are checked.
         task: ``classification`` or ``regression``, which has no classes.
-        chosen: rows to return.
     """
     if task == "regression":
         return encode_targets(name, column)[chosen], ()
@@ -363,8 +365,7 @@ def encode_number(name: str, column: NDArray[Any]) -> Encoded:
 
     Missing values become the median of the others, with a second feature that says where.
 
-    Raises:
-        InputError: a value is infinite.
+    Raises InputError: a value is infinite.
     """
     notes = []
     gaps = missing(column)

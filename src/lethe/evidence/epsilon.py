@@ -48,21 +48,18 @@ class EpsilonBound:
         estimate: `low` is the bound, >= 0; `value` the point estimate (None where the sample gives
             none); `high` is None, since no attack bounds epsilon from above. Its confidence is
             one-sided.
-        delta: the delta of the (epsilon, delta) that is bounded, in [0, 1).
         relation: which data sets are neighbours: ``add/remove`` where each record was IN by its own
             fair coin or by training with and without it; ``replace-one`` where halves of a fixed
             size were drawn.
-        mu: the bound on mu of Gaussian DP, where the form has one.
         needs_gdp: True if the bound is only true of a mechanism whose trade-off is Gaussian.
-        note: why nothing can be said, where that is so.
     """
 
     estimate: Estimate
-    delta: float
+    delta: float  # the delta of the (epsilon, delta) that is bounded, in [0, 1)
     relation: str = "add/remove"
-    mu: Estimate | None = None
+    mu: Estimate | None = None  # the bound on mu of Gaussian DP, where the form has one
     needs_gdp: bool = False
-    note: str = ""
+    note: str = ""  # why nothing can be said, where that is so
 
     @property
     def low(self) -> float:

@@ -1,9 +1,8 @@
 """The interval that another number of models or records would give, from the parts of a pilot's.
 
-The two-way variance of a rate over P pairs of models and N records is a/P + b/N + c/(P N). The
-bootstrap of a pilot measures a/P + c/(P N) by drawing targets, b/N + c/(P N) by drawing records
-and c/(P N) from cells, so that each can be scaled by itself: the analysis of variance of a crossed
-design (Cornfield and Tukey 1956). More models never remove b/N.
+The two-way variance of a rate over P pairs of models and N records is a/P + b/N + c/(P N); the
+pilot's bootstrap measures each part: the analysis of variance of a crossed design (Cornfield and
+Tukey 1956). More models never remove b/N.
 """
 
 from __future__ import annotations
@@ -20,21 +19,13 @@ SURE = 0.8
 
 @dataclass(frozen=True)
 class Forecast:
-    """Parts of the variance of one rate in a pilot.
+    """Parts of the variance of one rate in a pilot."""
 
-    Attributes:
-        targets: a/P, from models alone.
-        records: b/N, from records alone.
-        interaction: c/(P N), of a model with a record.
-        pairs: P, independent targets of the pilot.
-        clusters: record clusters of the pilot (groups of records, where there are very many).
-    """
-
-    targets: float
-    records: float
-    interaction: float
-    pairs: int
-    clusters: int
+    targets: float  # a/P, from models alone
+    records: float  # b/N, from records alone
+    interaction: float  # c/(P N), of a model with a record
+    pairs: int  # P, independent targets of the pilot
+    clusters: int  # record clusters of the pilot (groups of records, where there are very many)
 
     @classmethod
     def of(cls, replicates: Replicates, at: int) -> Forecast:
@@ -63,9 +54,8 @@ class Forecast:
     def limits(self, models: float = 1.0, records: float = 1.0) -> tuple[Spread, Spread]:
         """The spread that an audit of that size may find, 10th and 90th percentile.
 
-        Both the pilot's and the audit's variance are estimates; their ratio is taken as F with
-        the degrees of freedom behind each (Satterthwaite). The models of the pilot are part of
-        the audit, which makes this a little cautious.
+        The ratio of the pilot's and the audit's variance is taken as F with the degrees of freedom
+        behind each (Satterthwaite).
         """
         there = self.spread(models, records)
         if there.variance <= 0:

@@ -46,20 +46,13 @@ def individual_epsilons(
             `dp_sgd_epsilon`, for a record of weight 1.
         nodes: >= 2; with fewer different weights each has its own value.
 
-    Returns:
-        (n,) epsilons, >= 0 and not decreasing in the weight; 0 where the weight is 0.
-
-    Guarantee:
-        The output with record j and without it (or with another in its place, of its weight) is
-        (epsilon_j, delta)-indistinguishable.
-
-    Assumes:
-        The weights were fixed without the private data, so that they stay as they are when a
+    Returns: (n,) epsilons, >= 0 and not decreasing in the weight; 0 where the weight is 0.
+    Guarantee: The output with record j and without it (or with another in its place, of its weight)
+        is (epsilon_j, delta)-indistinguishable.
+    Assumes: The weights were fixed without the private data, so that they stay as they are when a
         record goes or comes; and what `dp_sgd_epsilon` assumes.
-
-    Raises:
-        InputError: weights outside [0, 1], NaN or none; shuffled or fixed-size batches under
-            add/remove, where the gap of one record is filled by another of another weight.
+    Raises InputError: weights outside [0, 1], NaN or none; shuffled or fixed-size batches under
+        add/remove, where the gap of one record is filled by another of another weight.
 
     >>> individual_epsilons([0.0, 0.5, 1.0], noise_multiplier=5.0, sampling_rate=1.0, steps=1,
     ...                     delta=1e-5, sensitivity=1.0).round(3)
@@ -99,8 +92,7 @@ def individual_epsilons(
 def check_weights(weights: ArrayLike) -> Float:
     """Return the weights as numbers if they are one row of values in [0, 1].
 
-    Raises:
-        InputError: another shape, no weights, or one outside [0, 1].
+    Raises InputError: another shape, no weights, or one outside [0, 1].
     """
     given = np.asarray(weights, dtype=float)
     if given.ndim != 1 or not given.size:

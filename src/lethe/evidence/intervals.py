@@ -88,8 +88,6 @@ def clustered_share(
         degrees: degrees of freedom behind `variance`, > 0.
         trials: number of trials (an upper limit of the effective sample size).
         clusters: number of independent clusters (its value when nothing can be measured).
-        confidence: two-sided coverage.
-        method: text for the estimate.
     """
     _check_counts(share * trials, trials)
     if variance > 0 and 0 < share < 1:

@@ -7,7 +7,7 @@ the highest are guessed IN and the lowest OUT, r guesses in all, r fixed beforeh
 * ``binomial``: with q = e^epsilon/(1 + e^epsilon), P[V >= v] <= P[Bin(r, q) >= v] + 2 m delta
   max over 1 <= i <= v of P[v > Bin(r, q) >= v - i]/i (Steinke, Nasr and Jagielski 2023,
   theorem 5.2);
-* ``tradeoff``: the same claim through its whole trade-off curve (see `lethe.evidence.tradeoff`);
+* ``tradeoff``: the same claim through its whole trade-off curve (see `lethe.evidence.gdp`);
 * ``gdp``: the curve of a mechanism declared to be Gaussian DP.
 """
 
@@ -24,9 +24,14 @@ from scipy.special import betainc, gammaln, xlogy
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between, check_choice
 from lethe.evidence.epsilon import CONSTANT, NOTHING, EpsilonBound, gaussian
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.gdp import check_delta, last_true
+from lethe.evidence.gdp import (
+    approximate_inverse,
+    check_delta,
+    gaussian_inverse,
+    largest_refuted,
+    last_true,
+)
 from lethe.evidence.thresholds import check_scores
-from lethe.evidence.tradeoff import approximate_inverse, gaussian_inverse, largest_refuted
 
 FORMS = ("binomial", "tradeoff", "gdp")
 _UNFAIR = 1e-9
@@ -37,10 +42,8 @@ _UNFAIR = 1e-9
 class Guesses:
     """How many guesses are made, fixed before the scores are seen.
 
-    Taking the best of several numbers of guesses without correction is the error of other tools:
-    on scores of pure noise it reports an epsilon above 0 in a third of the audits. So several
-    shares each get their part of the level. A share chosen on some of the canaries is not offered:
-    the scores would choose r, and with delta > 0 the bounds are not proven for that.
+    Several shares each get their part of the level: the best of several numbers of guesses without
+    correction reports an epsilon above 0 on pure noise in a third of the audits.
 
     Attributes:
         shares: of all canaries that are guessed, each in (0, 1]; several are corrected for.
@@ -93,7 +96,6 @@ def one_run_p_value(canaries: int, guesses: int, right: int, epsilon: float, del
         canaries: m >= r.
         guesses: r, fixed beforehand.
         right: v, in [0, r].
-        epsilon: >= 0.
         delta: in [0, 1).
 
     >>> one_run_p_value(4, 4, 4, 0.0, 0.0)
@@ -131,11 +133,7 @@ def one_run_epsilon(
     """The largest epsilon refuted by v right of r guesses about m coins; 0 if none is.
 
     Args:
-        canaries: m.
-        guesses: r <= m, fixed beforehand.
-        right: v <= r.
         delta: in [0, 1).
-        confidence: one-sided, in (0, 1).
         form: ``binomial`` or ``tradeoff``; ``gdp`` gives the largest mu refuted instead (delta is
             not used).
 
@@ -172,21 +170,15 @@ def one_run_bound(
         inserted: (m,) bool, the coins as they fell.
         delta: in [0, 1); for ``gdp`` above 0.
         guesses: how many; default a fifth of the canaries, half IN and half OUT.
-        confidence: one-sided, in (0, 1).
         form: ``binomial``, ``tradeoff`` or ``gdp``.
         seed: breaks ties among scores; fixed beforehand.
 
-    Returns:
-        The bound, under add/remove; 0 and a note where the scores say nothing.
-
-    Guarantee:
-        With probability >= `confidence` over coins and training, the bound is at most the true
-        epsilon at this delta; for ``gdp`` only if the mechanism is Gaussian DP.
-
-    Assumes:
-        Independent fair coins (not a balanced draw), one for each canary; number of guesses, form
-        and seed fixed before the scores were seen. One run with m canaries tells less than many
-        runs with one: canaries hide each other (Keinan, Shenfeld and Ligett 2025).
+    Returns: The bound, under add/remove; 0 and a note where the scores say nothing.
+    Guarantee: With probability >= `confidence` over coins and training, the bound is at most the
+        true epsilon at this delta; for ``gdp`` only if the mechanism is Gaussian DP.
+    Assumes: Independent fair coins (not a balanced draw), one for each canary; number of guesses,
+        form and seed fixed before the scores were seen. One run with m canaries tells less than
+        many runs with one: canaries hide each other (Keinan, Shenfeld and Ligett 2025).
 
     Raises:
         InputError: scores are NaN, lengths differ, all coins are equal, or fell as fair coins
@@ -245,8 +237,7 @@ def _canaries(
 def check_coins(inserted: ArrayLike) -> NDArray[np.bool_]:
     """The coins as bool (m,), if independent fair coins may have fallen so.
 
-    Raises:
-        InputError: not 0 or 1, all equal, or as lopsided as one in 10^9 fair draws.
+    Raises InputError: not 0 or 1, all equal, or as lopsided as one in 10^9 fair draws.
     """
     coins = np.asarray(inserted)
     if coins.ndim != 1 or not np.isin(coins, (0, 1)).all():

@@ -1,17 +1,15 @@
 """The risk of a candidate: the worst of all attacks on it, on every view of what is released.
 
-A candidate is attacked in several ways, and one release can be looked at in several ways (a
-noised vector, its projection, the mean of several draws). What decides is the strongest of them
-all. Choosing it is a selection, so the limits that come in must hold for the whole family at once;
-`family_confidence` says at which level each must be made (Bonferroni), unless a joint bootstrap
-gave simultaneous limits already.
+What decides is the strongest attack on any view of the release (a noised vector, its projection,
+the mean of several draws). Choosing it is a selection: limits must hold for the whole family at
+once, see `family_confidence`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lethe.errors import InputError, check_at_least, check_between
@@ -26,23 +24,19 @@ class AttackResult:
     """What one attack achieved on one view of a candidate, in the room's primary metric.
 
     Attributes:
-        attack: name of the attack.
         estimate: the metric, higher = worse, with limits that hold at once for all attacks and
             views of the candidate; or why it could not be measured.
-        view: the function of the release that was attacked (post-processing), in words.
-        knows: what the adversary holds beside the release (clean gallery, auxiliary people).
         valid: False where a self-check failed that this number rests on: it decides nothing.
-        why: what failed, or what keeps it from being powered.
         powered: False where the sample is below the power floor: its upper limit says how little
             is known and not how large the risk is, so it does not gate.
     """
 
-    attack: str
+    attack: str  # name of the attack
     estimate: Measured
-    view: str = RELEASE
-    knows: str = ""
+    view: str = RELEASE  # the function of the release that was attacked (post-processing), in words
+    knows: str = ""  # what the adversary holds beside the release (clean gallery, auxiliary people)
     valid: bool = True
-    why: str = ""
+    why: str = ""  # what failed, or what keeps it from being powered
     powered: bool = True
 
     @property
@@ -69,14 +63,12 @@ class Risk:
 
     Attributes:
         estimate: value and lower limit of the strongest result, upper limit over the powered ones.
-        attack: name of the strongest attack.
-        view: what of the release it read.
         underpowered: attacks (with their view where it is not the release) that do not gate.
     """
 
     estimate: Estimate
-    attack: str
-    view: str
+    attack: str  # name of the strongest attack
+    view: str  # what of the release it read
     underpowered: tuple[str, ...] = ()
 
 
@@ -99,6 +91,14 @@ def family_confidence(confidence: float, size: int) -> float:
     return 1 - (1 - confidence) / size
 
 
+def bonferroni(estimate: Estimate, confidence: float, size: int, what: str) -> Estimate:
+    """An estimate made at `family_confidence(confidence, size)`, labelled with `confidence`."""
+    if size < 2:
+        return estimate
+    method = f"{estimate.method.partition('; Bonferroni')[0]}; Bonferroni over {size} {what}"
+    return replace(estimate, confidence=confidence, method=method)
+
+
 def risk_of(results: Sequence[AttackResult]) -> Risk | Refusal:
     """The risk that a candidate is judged on.
 
@@ -117,11 +117,9 @@ def risk_of(results: Sequence[AttackResult]) -> Risk | Refusal:
     Args:
         results: all attacks on all views of one candidate, at one confidence.
 
-    Returns:
-        The risk; or a refusal that names the self-checks that failed, or why nothing was measured.
-
-    Raises:
-        InputError: no result at all.
+    Returns: The risk; or a refusal that names the self-checks that failed, or why nothing was
+        measured.
+    Raises InputError: no result at all.
     """
     if not results:
         raise InputError("results=() is empty; a risk needs at least one attack.")

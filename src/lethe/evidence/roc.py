@@ -25,14 +25,10 @@ class Roc:
 
     Rates and the area need the sorted scores alone, and of tens of millions of scores the
     points would fill gigabytes.
-
-    Attributes:
-        inside: scores of members, ascending.
-        outside: scores of non-members, ascending.
     """
 
-    inside: NDArray[np.float64]
-    outside: NDArray[np.float64]
+    inside: NDArray[np.float64]  # scores of members, ascending
+    outside: NDArray[np.float64]  # scores of non-members, ascending
 
     @property
     def members(self) -> int:

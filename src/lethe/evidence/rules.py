@@ -10,10 +10,36 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from lethe.errors import InputError, check_between, did_you_mean
 from lethe.evidence.estimate import Estimate, Measured
+
+# What rules on a ledger of answers are judged on: numbers that were counted.
+
+CONFIDENCE = 0.95
+
+
+def counted(ledger: Mapping[str, Any]) -> dict[str, Estimate]:
+    """The `QUERY_METRICS` of the section ``ledger`` of findings; both limits are the value.
+
+    Args:
+        ledger: with budget, spent, queries, raises and entries.
+    """
+    spent = ledger["spent"]
+    numbers = {
+        "spent": spent["amount"],
+        "share": spent["units"] / ledger["budget"]["units"],
+        "delta": spent["delta"],
+        "queries": float(ledger["queries"]),
+        "raises": float(len(ledger["raises"])),
+    }
+    said, entries = "counted in the ledger; n is its entries", ledger["entries"]
+    return {
+        name: Estimate(value, value, value, CONFIDENCE, said, entries)
+        for name, value in numbers.items()
+    }
+
 
 METRICS = {
     "tpr": "true positive rate of the strongest attack at an FPR",
@@ -139,12 +165,10 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
     """Read one rule.
 
     Args:
-        text: as it was typed.
         metrics: those that the audit measures: `METRICS`, `EMBEDDING_METRICS`, ...
 
-    Raises:
-        InputError: not of the grammar, an unknown metric, a missing or needless FPR, or a limit
-            below chance.
+    Raises InputError: not of the grammar, an unknown metric, a missing or needless FPR, or a limit
+    below chance.
 
     >>> str(parse_rule("tpr@0.001<=0.05"))
     'tpr@0.001 <= 0.05'
@@ -216,3 +240,86 @@ def exit_code(outcomes: Iterable[str]) -> int:
     if FAIL in listed:
         return 1
     return 3 if any(outcome != PASS for outcome in listed) else 0
+
+
+# How narrow an interval must be: the rules on a width, absolute or relative to the value.
+#
+# ``width(METRIC[@FPR]) <= X`` asks for limits at most X apart, ``METRIC[@FPR] within X`` for at
+# most
+# 2 X (the value plus or minus X), and ``METRIC[@FPR] within X%`` for at most 2 X percent of the
+# value itself.
+
+_WITHIN = re.compile(r"^(?P<left>.*\S)\s+within\s+(?P<limit>[^\s%]+)\s*(?P<percent>%?)\s*$")
+_WIDTH = re.compile(r"^(?P<left>\s*width\(.*\))\s*<=?\s*(?P<limit>[^<=]\S*)\s*$")
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A width that is asked for."""
+
+    rule: Rule  # the metric; its `limit` is the width, or the width as a share of the value
+    relative: bool = False  # whether `limit` is a share of the value
+
+    def allowed(self, value: float | None) -> float | None:
+        """The widest interval that is narrow enough around a value; None without a value."""
+        if not self.relative:
+            return self.rule.limit
+        return None if value is None else self.rule.limit * abs(value)
+
+    def met(self, measured: Measured | None) -> bool:
+        """Whether an interval is narrow enough; what could not be measured is not."""
+        if not isinstance(measured, Estimate) or measured.width is None:
+            return False
+        allowed = self.allowed(measured.value)
+        return allowed is not None and measured.width <= allowed
+
+    def __str__(self) -> str:
+        if self.relative:
+            return f"{self.rule.quantity} within {50 * self.rule.limit:g}%"
+        return str(self.rule)
+
+
+def parse_precision(text: str) -> Precision:
+    """Read a width that is asked for.
+
+    Raises InputError: not of one of the three forms, a limit that is not above 0, or a rule on a
+        value: that is a verdict, and to stop on a verdict is to choose it.
+
+    >>> str(parse_precision("width(tpr@0.01) < 0.01"))
+    'width(tpr@0.01) <= 0.01'
+    >>> str(parse_precision("tpr@0.001 within 20%"))
+    'tpr@0.001 within 20%'
+    """
+    within, width = _WITHIN.match(text), _WIDTH.match(text)
+    if within:
+        rule = parse_rule(f"width({within['left']}) <= {within['limit']}")
+        relative = bool(within["percent"])
+        limit = 2 * rule.limit / (100 if relative else 1)
+        found = Precision(Rule(rule.metric, rule.fpr, limit, True), relative)
+    elif width:
+        found = Precision(parse_rule(f"{width['left']} <= {width['limit']}"))
+    else:
+        _refuse(text)
+    if found.rule.limit <= 0:
+        raise InputError(f"{text!r}: no interval is that narrow; ask for more than 0.")
+    if found.rule.metric == "utility-loss":
+        raise InputError(
+            f"{text!r}: the plain model, which is measured first, has no utility loss. Ask for "
+            "the width of tpr, tau, auc or top-t."
+        )
+    return found
+
+
+def _refuse(text: str) -> NoReturn:
+    rule = re.sub(r"<(?!=)", "<=", text)
+    if "width" not in rule and "<=" in rule:
+        metric = parse_rule(rule).quantity
+        raise InputError(
+            f"{text!r} is a verdict, not a width. Stopping as soon as a verdict looks good makes "
+            "it wrong far more often than its interval says (25 % instead of 5 % in simulation); "
+            f"stopping on a width does not. Ask for 'width({metric})<=0.01' and judge with --gate."
+        )
+    raise InputError(
+        f"{text!r} is not of the form width(METRIC[@FPR]) <= X, METRIC[@FPR] within X or "
+        "METRIC[@FPR] within X%, for example 'width(tpr@0.01)<=0.01' or 'tpr@0.001 within 20%'."
+    )

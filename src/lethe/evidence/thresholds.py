@@ -1,7 +1,7 @@
 """Which thresholds a bound on epsilon looks at, chosen so that its confidence stays true.
 
-The best of all thresholds of a sample is a threshold fitted to that sample, and a bound at it is
-wrong more often than it says. Here a choice is a value that names one of three ways out:
+The best threshold of a sample is fitted to it, and a bound there is wrong more often than it says.
+Three ways out:
 
 * `Fixed`: named in advance, or found on other data.
 * `Bonferroni`: at ranks of the OUT scores that depend on their number alone, each at 1/T of the
@@ -33,12 +33,9 @@ class Fixed:
     """Thresholds named before the scores were seen, or found on other data.
 
     Valid: each threshold is a number when the trials are drawn, so both counts are binomial.
-
-    Attributes:
-        thresholds: accuse where score >= threshold; each gets 1/T of the level.
     """
 
-    thresholds: tuple[float, ...]
+    thresholds: tuple[float, ...]  # accuse where score >= threshold; each gets 1/T of the level
 
     def __post_init__(self) -> None:
         if not self.thresholds or any(np.isnan(t) for t in self.thresholds):
@@ -76,14 +73,10 @@ class Split:
 
     Valid: given the first part the threshold is a number, and the second part is independent of
     it. The parts are drawn by the seed, which must be fixed beforehand too.
-
-    Attributes:
-        share: of the trials that choose, in (0, 1).
-        seed: of the partition.
     """
 
-    share: float = 0.2
-    seed: int = 0
+    share: float = 0.2  # of the trials that choose, in (0, 1)
+    seed: int = 0  # of the partition
 
     def __post_init__(self) -> None:
         check_between("share", self.share, 0, 1, open_low=True, open_high=True)
@@ -94,25 +87,15 @@ ThresholdChoice = Fixed | Bonferroni | Split
 
 @dataclass(frozen=True, eq=False)
 class BoundedRates:
-    """Rates at T thresholds, with limits that all hold at once with the confidence asked for.
+    """Rates at T thresholds, with limits that all hold at once with the confidence asked for."""
 
-    Attributes:
-        thresholds: (T,) values.
-        tpr: (T,) share of IN trials accused, observed.
-        fpr: (T,) share of OUT trials accused, observed.
-        tpr_low: (T,) lower confidence limits of the true rate.
-        fpr_high: (T,) upper confidence limits of the true rate.
-        trials: IN and OUT trials behind the limits.
-        method: how the thresholds were chosen, in words.
-    """
-
-    thresholds: Float
-    tpr: Float
-    fpr: Float
-    tpr_low: Float
-    fpr_high: Float
-    trials: tuple[int, int]
-    method: str
+    thresholds: Float  # (T,) values
+    tpr: Float  # (T,) share of IN trials accused, observed
+    fpr: Float  # (T,) share of OUT trials accused, observed
+    tpr_low: Float  # (T,) lower confidence limits of the true rate
+    fpr_high: Float  # (T,) upper confidence limits of the true rate
+    trials: tuple[int, int]  # IN and OUT trials behind the limits
+    method: str  # how the thresholds were chosen, in words
 
 
 def lower_limit(successes: ArrayLike, trials: int, level: float) -> Float:
@@ -132,8 +115,7 @@ def upper_limit(successes: ArrayLike, trials: int, level: float) -> Float:
 def check_scores(name: str, scores: ArrayLike) -> Float:
     """Scores of one side as float64 (n,).
 
-    Raises:
-        InputError: another shape, none at all, or a score is NaN; the message names the first.
+    Raises InputError: another shape, none at all, or a score is NaN; the message names the first.
     """
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or not len(values):
@@ -160,12 +142,10 @@ def bounded_rates(
     Args:
         inside: (n,) scores of IN trials, independent, higher = more likely IN.
         outside: (m,) scores of OUT trials, independent.
-        choice: which thresholds.
         level: probability that any limit is on the wrong side, in (0, 1).
         merit: of (tpr_low, fpr_high), what `Split` maximises; higher = better.
 
-    Returns:
-        The rates; with `Split` those of the part that did not choose.
+    Returns: The rates; with `Split` those of the part that did not choose.
     """
     if isinstance(choice, Bonferroni):
         ranks = choice.ranks(len(outside))

@@ -1,18 +1,16 @@
 """Intervals for scores that share models and records: two-way clustered, vectorised.
 
-Scores of one audit form a table (targets x records): all scores of a target share its
-training run, all scores of a record share its peculiarities. Both kinds of dependence are
-kept by the two-way cluster variance V = V_targets + V_records - V_cells (Cameron, Gelbach
-and Miller 2011); each part is a bootstrap that redraws whole clusters. Complementary models
-are one target cluster, because each fixes the other's membership.
+Scores form a table (targets x records): a target's share its training run, a record's its
+peculiarities. Two-way cluster variance V = V_targets + V_records - V_cells (Cameron, Gelbach and
+Miller 2011); each part is a bootstrap that redraws whole clusters. Complementary models are one
+target cluster.
 
-The bootstrap works on counts of scores above a fixed grid of thresholds, one row of counts a
-cluster, so that a thousand draws are one small matrix product.
+The bootstrap works on counts of scores above a fixed grid of thresholds, one row a cluster: a
+thousand draws are one small matrix product.
 
-A model is a target and a reference of the other targets. What it does as a reference is measured
-by leaving it out and scoring the others anew (the jackknife: Efron and Stein, Annals of Statistics
-1981). Most of that is noise of single records, which redrawing records shows already; what models
-have in common over the records is what is added, see `Influence`.
+What a model does as a reference is measured by leaving it out and scoring the others anew (the
+jackknife: Efron and Stein, Annals of Statistics 1981); what models have in common over the records
+is added, see `Influence`.
 """
 
 from __future__ import annotations
@@ -60,9 +58,8 @@ class Spread:
 def interaction_of(parts: Sequence[float], clusters: Sequence[int]) -> float:
     """The part of V_targets and of V_records that both hold, at least 0.
 
-    The spread of whole cells also holds the effects of their target and of their record, 1/R
-    and 1/T of those variances; with few targets that is much, so it is taken out of V_cells
-    first (the interaction of a two-way analysis of variance).
+    The spread of whole cells also holds 1/R and 1/T of the effects of their target and record,
+    which are taken out of V_cells first (the interaction of a two-way analysis of variance).
     """
     targets, records, cells = parts
     rows, columns = clusters[:2]
@@ -110,13 +107,11 @@ class Clusters:
     """Which target cluster and which record cluster each cell of a (K, N) table belongs to.
 
     Attributes:
-        targets: (K,) integer labels 0..T-1, complementary models equal.
-        records: (N,) integer labels 0..R-1; equal for records of one person.
         cells: (T, R) labels of random groups of cells, which measure the part counted twice.
     """
 
-    targets: NDArray[np.intp]
-    records: NDArray[np.intp]
+    targets: NDArray[np.intp]  # (K,) integer labels 0..T-1, complementary models equal
+    records: NDArray[np.intp]  # (N,) integer labels 0..R-1; equal for records of one person
     cells: NDArray[np.intp]
 
     @property
@@ -137,7 +132,6 @@ def clusters_of(
     Args:
         targets: (K,) any integer label per target model.
         records: (N,) any integer label per record (equal for one person).
-        seed: of the random groups.
 
     Raises:
         InputError: fewer than two target clusters (of more than one model), or two record clusters.
@@ -175,12 +169,11 @@ class Replicates:
 
     Attributes:
         values: (3, draws, statistics) replicates for targets, records and cells redrawn.
-        clusters: number of clusters of each kind.
         influence: of the models as references; None where these are taken as they are.
     """
 
     values: NDArray[np.float64]
-    clusters: tuple[int, int, int]
+    clusters: tuple[int, int, int]  # number of clusters of each kind
     influence: Influence | None = None
 
     def __sub__(self, other: Replicates) -> Replicates:
@@ -208,13 +201,12 @@ class Rescored:
     """Scores of an attack with all its references, and with some models left out of these.
 
     Attributes:
-        columns: (n,) records that were scored anew, all or a random part.
         before: (K, n) scores with all references; NaN where a cell is not scored.
         after: for each group of left out models their target clusters (s,), which targets remain
             (K,) and the scores of these without the group as references (remaining, n).
     """
 
-    columns: NDArray[np.intp]
+    columns: NDArray[np.intp]  # (n,) records that were scored anew, all or a random part
     before: NDArray[np.floating]
     after: Sequence[tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.floating]]]
 
@@ -240,21 +232,18 @@ class Pulls(NamedTuple):
 class Influence:
     """Pulls of models as targets alone, and as targets and references.
 
-    The variance over models of the latter, less what single cells add to it (twice too much in
-    a jackknife, and in the records' part already), is the part that redrawing targets must show;
-    what it lacks is added. Where models are alike that is chance about 0, of which the positive
-    half widens an interval by a tenth or two.
+    The variance over models of the latter, less what single cells add to it, is the part that
+    redrawing targets must show; what it lacks is added. Where models are alike the positive half of
+    chance widens an interval by a tenth or two.
 
     Attributes:
-        fixed: pulls with the references as they are, of all records.
         whole: pulls with what leaving out each of G groups of models as references does, of the
             records that were scored anew.
-        times: how many times as many records there are.
     """
 
-    fixed: Pulls
+    fixed: Pulls  # pulls with the references as they are, of all records
     whole: Pulls
-    times: float
+    times: float  # how many times as many records there are
 
     def minus(self, other: Influence) -> Influence | None:
         """Of the differences of two audits; None where they did not score the same cells anew."""
@@ -338,10 +327,8 @@ class TwoWayBootstrap:
 
     Args:
         member: (K, N) true membership; only scored cells count.
-        clusters: see `clusters_of`.
         scored: (K, N) cells to use, all by default.
         draws: bootstrap draws of each kind.
-        seed: of the draws.
     """
 
     def __init__(
@@ -449,8 +436,7 @@ class TwoWayBootstrap:
     ) -> list[NDArray[np.int64]]:
         """For each kind (clusters, bins, 2) counts: scores of non-members and of members.
 
-        Bin 0 holds the scores above every threshold. The cells are taken some rows at a time:
-        an index for each of tens of millions of them would be larger than the scores.
+        Bin 0 holds the scores above every threshold.
         """
         wide = 2 * (len(edges) + 1)
         tables = [np.zeros(count * wide, np.int64) for count in self.clusters.counts]

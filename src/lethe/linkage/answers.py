@@ -39,8 +39,7 @@ def count_overlap(
     """Mean overlap of contingency tables, 1 = every count is right, 0 = none is.
 
     Of each table: the sum over cells of min(original count, released count), over the original
-    rows. A released value that stands for several is spread over them evenly, as one would who
-    knows no better; rows that are not released are missing.
+    rows. A released value that stands for several is spread over them evenly.
 
     Args:
         original: codes (n,) of each column.
@@ -50,8 +49,7 @@ def count_overlap(
         scale: of released counts: 1 / share, where a known share of rows was drawn.
         times: (n,) and (m,) how many equal rows each row stands for; None = one each.
 
-    Raises:
-        InputError: other numbers of columns, no rows, or a scale below 0.
+    Raises InputError: other numbers of columns, no rows, or a scale below 0.
 
     >>> column = np.array([0, 0, 1, 1])
     >>> count_overlap([column], [np.zeros(4, int)], [np.zeros(2, int)])  # one group for both
@@ -189,8 +187,7 @@ def answer_overlap(
 ) -> float:
     """1 - mean error of the queries; 1 = the release answers all as the original does.
 
-    Raises:
-        InputError: a query that cannot be answered.
+    Raises InputError: a query that cannot be answered.
     """
     return 1 - float(np.mean([error_of(ask(original, one), ask(released, one)) for one in queries]))
 

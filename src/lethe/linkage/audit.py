@@ -1,9 +1,8 @@
 """The audit of rows, top to bottom: attack them as they are, make them coarser, attack again.
 
-The joint claim: of these rows, as they are and in each form they could be released in, this is
-how many a named adversary finds, or learns a secret of, and this much of their use is left. Every
-figure is what these attacks found, so a lower limit; nothing here is a proof of privacy.
-k-anonymity is none either: it is measured like any other form.
+The joint claim: of these rows, as they are and in each form they could be released in, this is how
+many a named adversary finds, or learns a secret of, and this much utility is left: lower limits, no
+proof of privacy; nor is k-anonymity one.
 """
 
 from __future__ import annotations

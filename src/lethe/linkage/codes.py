@@ -18,17 +18,11 @@ _DENSE = 4  # a table of counts may have this many cells a row before rows are s
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """Rows that agree in all columns at once.
+    """Rows that agree in all columns at once."""
 
-    Attributes:
-        of_row: (rows,) class of each row, 0 to C - 1.
-        size: (C,) rows in each class, at least 1; a row that stands for several counts as many.
-        times: (rows,) how many equal rows each row stands for; None = one each.
-    """
-
-    of_row: Int
-    size: Int
-    times: Int | None = None
+    of_row: Int  # (rows,) class of each row, 0 to C - 1
+    size: Int  # (C,) rows in each class, at least 1; a row that stands for several counts as many
+    times: Int | None = None  # (rows,) how many equal rows each row stands for; None = one each
 
     @property
     def of_size(self) -> Int:
@@ -46,10 +40,8 @@ def classes_of(columns: Sequence[Codes], times: Int | None = None) -> Classes:
 
     Args:
         columns: codes (rows,) of each, whole numbers from 0.
-        times: see `Classes`.
 
-    Raises:
-        InputError: no column, no rows, other lengths or negative codes.
+    Raises InputError: no column, no rows, other lengths or negative codes.
 
     >>> classes_of([np.array([0, 0, 1, 1]), np.array([0, 0, 0, 5])]).size.tolist()
     [2, 1, 1]
@@ -88,8 +80,7 @@ def count(codes: Codes, levels: int, times: Int | None = None) -> Int:
 def whole_codes(column: ArrayLike) -> Codes:
     """The column as codes: narrow ones as they are, others as int64.
 
-    Raises:
-        InputError: not one column of whole numbers from 0.
+    Raises InputError: not one column of whole numbers from 0.
     """
     codes = np.asarray(column)
     if codes.ndim != 1 or codes.dtype.kind not in "biu" or (len(codes) and codes.min() < 0):

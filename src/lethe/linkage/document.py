@@ -90,18 +90,10 @@ class RowsSubject(Subject):
         """The facts of one kind, with those that all kinds share; see `Facts`.
 
         Args:
-            name: of the release.
             summary: one sentence.
-            threat_model: see `Facts`.
-            data: see `Facts`.
             attacks: those that were run.
-            not_run: name and why.
-            utility: what it is.
-            risk: what it is.
-            checks: self-checks.
             limits: what the audit cannot say.
             section: the entry ``table`` of the findings.
-            reproduction: settings of this kind.
         """
         settings = self.settings
         return Facts(

@@ -23,27 +23,20 @@ class Measurement:
     """A release, measured: what attacks find in it, and what utility is left.
 
     Attributes:
-        name: unique in the audit.
-        mitigation: in words.
-        settings: its numbers.
         attacks: every attack on it in the audit's primary metric, higher = worse, with limits that
             hold at once; the worst of them is the risk.
-        utility: higher = better.
-        measures: what rules judge, by quantity.
-        details: everything else, plain values.
-        assumptions: under which the measured numbers are what they say.
         proof: what the release proves; None = nothing: a recoded release is not proven to be
             private, and k-anonymity is no proof either.
     """
 
-    name: str
-    mitigation: str
-    settings: Mapping[str, Any]
+    name: str  # unique in the audit
+    mitigation: str  # in words
+    settings: Mapping[str, Any]  # its numbers
     attacks: Sequence[AttackResult]
-    utility: Utility
-    measures: Mapping[str, Measured]
-    details: Json
-    assumptions: tuple[str, ...] = ()
+    utility: Utility  # higher = better
+    measures: Mapping[str, Measured]  # what rules judge, by quantity
+    details: Json  # everything else, plain values
+    assumptions: tuple[str, ...] = ()  # under which the measured numbers are what they say
     proof: Guarantee | None = None
 
     @property
@@ -62,7 +55,6 @@ class Measurement:
         """As it stands on the frontier.
 
         Args:
-            confidence: of the utility loss.
             baseline: the release as it is; None where this is it.
             risk_change: this risk minus the baseline's, negative = safer; None = not compared.
         """

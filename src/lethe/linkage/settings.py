@@ -49,8 +49,7 @@ class CommonSettings:
     def check(self) -> None:
         """Refuse values out of range.
 
-        Raises:
-            InputError: with the rule.
+        Raises InputError: with the rule.
         """
         check_at_least("seed", self.seed, 0)
         check_at_least("margin", self.margin, 0)

@@ -1,8 +1,7 @@
 """What a release is for, and what was lost against the baseline: one shape, however it came about.
 
-Higher utility = better. It is counted in all rows (no sampling error), a mean over held-out rows
-(an interval, paired against the baseline), or one number of the user's code (no interval). Nothing
-is trained on held-out rows; every candidate's model, built in or the user's, is tested on them.
+Higher = better: counted in all rows (no sampling error), a mean over held-out rows (an interval,
+paired against the baseline), or one number of the user's code. Nothing is trained on held-out rows.
 """
 
 from __future__ import annotations
@@ -34,11 +33,10 @@ class Utility:
     """How useful a release is.
 
     Attributes:
-        estimate: higher = better.
         of_row: (held-out rows,) its parts, of which it is the mean; None where there are none.
     """
 
-    estimate: Estimate
+    estimate: Estimate  # higher = better
     of_row: Float | None = None
 
 
@@ -57,10 +55,8 @@ def mean_utility(of_row: Float, confidence: float) -> Utility:
 
     Args:
         of_row: (rows,) higher = better.
-        confidence: of the interval, in (0, 1).
 
-    Raises:
-        NotMeasurable: fewer than 2 rows.
+    Raises NotMeasurable: fewer than 2 rows.
 
     >>> print(mean_utility(np.array([1.0, 1.0, 0.0, 1.0]), 0.95).estimate)
     0.75 [0.1941, 0.9937]
@@ -103,7 +99,7 @@ def paired_change(
     """Share now minus share before, of the same targets.
 
     Exact limits of the share gained and of the share lost, each with half of the error
-    (Bonferroni); so the interval has a width even where no target changed.
+    (Bonferroni).
 
     >>> print(paired_change(now=np.array([False] * 100), before=np.array([True] * 100)))
     -1 [-1, -0.9143]
@@ -167,13 +163,10 @@ def predict_rows(
         held_out: original rows, none of them among the released ones; their `column` is the truth.
         written: the same rows as the release would write them: what the model is asked about.
         column: that is predicted; all others are features.
-        classes: see `is_class`.
-        seed: of the model.
 
-    Returns:
-        (rows,) higher = better. Classes: 1 = right, 0 = wrong, so the mean is the accuracy.
-        Numbers: 1 - error² / variance, so the mean is R2; held-out rows without the number are
-        left out.
+    Returns: (rows,) higher = better. Classes: 1 = right, 0 = wrong, so the mean is the accuracy.
+        Numbers: 1 - error² / variance, so the mean is R2; held-out rows without the number are left
+        out.
 
     Raises:
         InputError: no other column, or a column of dates.
@@ -276,8 +269,7 @@ class UtilityModel(Protocol):
     def __call__(self, released: Columns, held_out: Columns) -> float | NDArray[Any]:
         """Train on released rows, test on original ones.
 
-        Returns:
-            A number, higher = better; or one for each held-out row, whose mean is the utility.
+        Returns: A number, higher = better; or one for each held-out row, whose mean is the utility.
             Only the latter has an interval.
         """
 
@@ -296,12 +288,7 @@ class Use:
 def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
     """The utility that was asked for; None = counts or queries, which need no held-out rows.
 
-    Args:
-        settings: of the audit.
-        columns: of the original.
-
-    Raises:
-        InputError: no such column, or a function that cannot be loaded.
+    Raises InputError: no such column, or a function that cannot be loaded.
     """
     sure = settings.confidence
     if settings.predict is not None:
@@ -331,8 +318,7 @@ def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
 def split(rows: int, settings: CommonSettings) -> NDArray[np.bool_]:
     """(rows,) which rows are held out, the same for every candidate.
 
-    Raises:
-        NotMeasurable: fewer than 2 rows on a side.
+    Raises NotMeasurable: fewer than 2 rows on a side.
     """
     count = round(settings.held_out * rows)
     if count < 2 or rows - count < 2:

@@ -1,8 +1,8 @@
 """The membership audit, top to bottom: attack, find the exposed, mitigate, attack again, decide.
 
-The joint claim: of all candidates, attacked by shadow models that carry the same mitigation,
-these are the rates that the strongest attack of this audit reaches, with intervals. It is a
-lower limit of what can be learnt about the training records, never a proof of absence.
+The joint claim: of all candidates, attacked by shadow models that carry the same mitigation, these
+are the rates of the strongest attack run here, with intervals. A lower limit of what can be learnt
+about the training records, never a proof of absence.
 """
 
 from __future__ import annotations
@@ -20,29 +20,28 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from lethe.data.dataset import Dataset
+from lethe.errors import InputError
 from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
-from lethe.evidence.precision import Precision
+from lethe.evidence.rules import Precision
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import read_records
-from lethe.membership.candidate import headline, measure
-from lethe.membership.candidates import stops_asked
+from lethe.membership.candidate import best_stop, headline, measure
+from lethe.membership.candidates import build_candidates, stops_asked
 from lethe.membership.document import Measurement, ModelSubject, evidence
-from lethe.membership.early_stopping import best_stop
 from lethe.membership.exposure import expose
-from lethe.membership.person_level import person_level
-from lethe.membership.public import settled_public_weights
+from lethe.membership.persons import person_level
 from lethe.membership.records import write_records
 from lethe.membership.settings import AuditSettings
+from lethe.membership.slices import who_bears
 from lethe.membership.stopping import FIRST_LOOK, Stop, grow
-from lethe.membership.who import who_bears
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import BASELINE, EarlyStopping, exponential_weights
 from lethe.training.design import holdout, strata
 from lethe.training.engines import Engine, settled_layout, train_in_processes
-from lethe.training.environment import default_workers
-from lethe.training.folder import RunFolder
-from lethe.training.recipe import Recipe, Treatment
+from lethe.training.environment import default_workers, on_one_thread
+from lethe.training.folder import RunFolder, SettledRun
+from lethe.training.recipe import Recipe, TorchRecipe, Treatment
 from lethe.training.shadows import (
     ChunkJob,
     Shadows,
@@ -51,6 +50,59 @@ from lethe.training.shadows import (
     chunk_width,
     train_chunk,
 )
+
+# Weights of single records that come from held-out records, settled once for a run.
+
+_FILE = "public-weights.safetensors"
+
+
+@on_one_thread
+def settled_public_weights(
+    folder: RunFolder, spec: Spec, settings: AuditSettings
+) -> NDArray[np.float32]:
+    """(N,) weights of `public_weights`, computed by the first run and read by all later ones.
+
+    Other processors give other last digits, and the guarantee names the weights that trained.
+
+    Args:
+        settings: give alpha, beta and the seed.
+
+    Raises InputError: too few held-out records, or, beside a run, weights that are not settled yet.
+    """
+    from lethe.mitigations.dp_sgd.public_weights import public_weights
+
+    name, path = spec.hash(), folder.path / _FILE
+    known = _read(path, name, len(spec.labels))
+    if known is not None:
+        return known
+    if isinstance(folder, SettledRun):
+        raise InputError(
+            f"{path} is not there: run the audit's own command once more with --engine by-hand."
+        )
+    assert isinstance(spec.recipe, TorchRecipe)
+    made = public_weights(
+        np.asarray(spec.features),
+        spec.labels,
+        spec.pool,
+        spec.recipe,
+        seed=settings.seed,
+        alpha=settings.alpha,
+        beta=settings.beta,
+    )
+    folder.write(path.name, save({"weights": made}, {"spec": name}))
+    return made
+
+
+def _read(path: Path, spec: str, records: int) -> NDArray[np.float32] | None:
+    """The weights, if they are there and this spec's."""
+    try:
+        with safe_open(path, "numpy") as file:
+            fits = (file.metadata() or {}).get("spec") == spec
+            found: NDArray[np.float32] = file.get_tensor("weights")
+    except (OSError, SafetensorError):
+        return None
+    return found if fits and found.shape == (records,) and found.dtype == np.float32 else None
+
 
 Float = NDArray[np.float64]
 
@@ -80,8 +132,7 @@ class Silent:
 def baseline_spec(data: Dataset, recipe: Recipe, settings: AuditSettings) -> Spec:
     """What decides the numbers of the plain shadow models; its hash names the audit.
 
-    Raises:
-        InputError: the recipe is for classes and the data for numbers, or the other way round.
+    Raises InputError: the recipe is for classes and the data for numbers, or the other way round.
     """
     people = None
     if data.groups is not None:
@@ -146,7 +197,7 @@ def audit_model(
     spec = baseline_spec(data, recipe, settings)
     settings.attacks(_available(spec))
     public = functools.partial(settled_public_weights, folder, spec, settings)
-    built, skipped = settings.candidates(recipe, extra, public)
+    built, skipped = build_candidates(settings, recipe, extra, public)
     here = workers or default_workers()
     further = [one for one in built[1:] if not isinstance(one, EarlyStopping)]
     options = 1 + len(further)
@@ -365,11 +416,7 @@ def targeted_weights(t: Float, spec: Spec, settings: AuditSettings) -> NDArray[n
 
 
 def _settled_exposure(folder: RunFolder, spec: Spec, plain: Shadows) -> tuple[Float, int]:
-    """The t-scores that define the targeted mitigations, and how many models they rest on.
-
-    Settled by the first run: more shadow models later measure the same mitigation better,
-    they do not change it.
-    """
+    """The t-scores that define the targeted mitigations, and how many models they rest on."""
     models = int(folder.settle("weights_from_models", plain.models))
     path = folder.path / "exposure.safetensors"
     name = spec.hash()

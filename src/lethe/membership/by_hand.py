@@ -14,9 +14,10 @@ from lethe.membership.audit import (
     Trainer,
     baseline_spec,
     read_exposure,
+    settled_public_weights,
     targeted_weights,
 )
-from lethe.membership.public import settled_public_weights
+from lethe.membership.candidates import build_candidates
 from lethe.membership.settings import AuditSettings
 from lethe.training.engines import settled_layout
 from lethe.training.folder import SettledRun
@@ -36,18 +37,15 @@ def chunks_of(
     Args:
         run: the folder; its audit has settled widths and, for some mitigations, weights.
         data: the same records as the audit's.
-        recipe: the same recipe.
-        settings: the same settings.
         candidate: name of the baseline or of a mitigation.
 
-    Raises:
-        InputError: something differs from the audit, no such candidate, or the candidate rests
-            on a baseline that is not complete.
+    Raises InputError: something differs from the audit, no such candidate, or the candidate rests
+        on a baseline that is not complete.
     """
     spec = baseline_spec(data, recipe, settings)
     run.check(spec.hash())
     public = functools.partial(settled_public_weights, run, spec, settings)
-    offered, _ = settings.candidates(recipe, (), public)
+    offered, _ = build_candidates(settings, recipe, (), public)
     built = {mitigation.name: mitigation for mitigation in offered}
     mitigation = built[check_choice("candidate", candidate, built)]
     weights = np.ones(len(spec.labels), np.float32)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice
+from lethe.membership.settings import AuditSettings
 from lethe.mitigations.mitigation import (
     DRAWS,
     MITIGATIONS,
@@ -21,9 +21,6 @@ from lethe.mitigations.mitigation import (
 from lethe.mitigations.obfuscation import BASELINE
 from lethe.training.batches import stop_epochs
 from lethe.training.recipe import Recipe, TorchRecipe
-
-if TYPE_CHECKING:
-    from lethe.membership.settings import AuditSettings
 
 NAMES = tuple(MITIGATIONS)
 """What `mitigations` may name; the private ones stand for one candidate an epsilon."""
@@ -43,7 +40,7 @@ _NO_TORCH = (
 PublicWeights = Callable[[], NDArray[np.float32]]
 
 
-def candidates(
+def build_candidates(
     settings: AuditSettings,
     recipe: Recipe,
     extra: Sequence[Mitigation] = (),
@@ -52,7 +49,6 @@ def candidates(
     """Candidates that can be trained, the baseline first, and those that cannot, with why.
 
     Args:
-        settings: of the audit.
         recipe: how one model is trained.
         extra: further candidates, built by the caller.
         public: (N,) weights that no private record decides, for ``individual-dp``; None where
@@ -61,10 +57,9 @@ def candidates(
     Without names all standard mitigations are offered, and the private ones whose epsilon is
     given; ``all`` offers everything that the recipe can carry.
 
-    Raises:
-        InputError: an unknown name in `mitigations`, a named one that the recipe cannot carry, or
-            one whose target is given, a target that no named one uses, or a `release` that is
-            not built.
+    Raises InputError: an unknown name in `mitigations`, a named one that the recipe cannot carry,
+        or one whose target is given, a target that no named one uses, or a `release` that is not
+        built.
     """
     asked = settings.mitigations
     for name in asked or ():

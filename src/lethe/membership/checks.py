@@ -1,8 +1,4 @@
-"""Self-checks: would we notice if this audit were wrong?
-
-Stale signals, an inverted sign, ties, records without IN or OUT models and a broken model
-have all passed silently through published tools. Each check says what it looked at.
-"""
+"""Self-checks: would we notice if this audit were wrong?"""
 
 from __future__ import annotations
 
@@ -17,8 +13,19 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.roc import Roc, auc_of, roc
 from lethe.evidence.twoway import Spread, symmetric_estimate
 from lethe.membership.attacks.registry import ATTACKS
-from lethe.membership.leave_one_out import scorable_targets
-from lethe.membership.measure import AttackResult, strongest
+from lethe.membership.measure import AttackRates, strongest
+from lethe.membership.power import (
+    LARGEST_T,
+    POWER,
+    WARN_FROM_AUC,
+    Score,
+    Scorer,
+    exchanged,
+    minimum_detectable_auc,
+    part_of,
+    smallest_effect,
+    weakness,
+)
 from lethe.membership.scoring import score
 from lethe.membership.utility import utility_name
 from lethe.training.shadows import Shadows
@@ -32,19 +39,12 @@ _AUDITED = 1 << 12
 
 @dataclass(frozen=True)
 class Check:
-    """One self-check.
+    """One self-check."""
 
-    Attributes:
-        name: short name.
-        status: ``pass``, ``warn`` (read the numbers with care) or ``fail`` (do not use them).
-        detail: what was seen, in words.
-        estimate: the number behind it, if there is one.
-    """
-
-    name: str
-    status: str
-    detail: str
-    estimate: Estimate | None = None
+    name: str  # short name
+    status: str  # ``pass``, ``warn`` (read the numbers with care) or ``fail`` (do not use them)
+    detail: str  # what was seen, in words
+    estimate: Estimate | None = None  # the number behind it, if there is one
 
     def to_json(self, candidate: str) -> dict[str, Any]:
         """Plain values for `findings.json`."""
@@ -59,53 +59,15 @@ class Check:
         return document
 
 
-def exchanged(shadows: Shadows, seed: int) -> Shadows:
-    """The same design with signals that know nothing of membership.
-
-    Within each complementary pair a coin for every record decides which model gets which
-    signal; without pairs a record's signals are shuffled over the models. What an attack
-    finds in them is chance, or a fault of the design or of the attack.
-
-    Args:
-        shadows: K models on N records.
-        seed: of the coins.
-
-    Returns:
-        The same but for signals and right predictions, which go together.
-    """
-    rng = np.random.default_rng([seed, 7])
-    source = np.repeat(np.arange(shadows.models)[:, None], shadows.records, axis=1)
-    partner = shadows.partner
-    if len(scorable_targets(shadows.members)) < shadows.models or (partner >= 0).all():
-        for model in np.flatnonzero(partner > np.arange(len(partner))):
-            swap = rng.random(shadows.records) < 0.5
-            source[model, swap], source[partner[model], swap] = partner[model], model
-    else:
-        source = rng.permuted(source, axis=0)
-
-    def mixed(table: NDArray[Any] | None) -> NDArray[Any] | None:
-        return None if table is None else np.take_along_axis(table, source, axis=0)
-
-    return replace(
-        shadows,
-        signals=np.take_along_axis(shadows.signals, source, axis=0),
-        correct=mixed(shadows.correct),
-    )
-
-
 def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
     """With membership made meaningless the attack must have AUC 0.5 (99.9 % interval).
 
-    The coins of `exchanged` are independent from record to record, so here records are the
-    only clusters, and even an audit of 4 models can fail.
+    Coins are independent between records, so records are the only clusters here.
 
     Args:
-        shadows: the audit's models.
-        attack: the attack to try on them.
         seed: of the coins, see `exchanged`.
 
-    Returns:
-        ``fail`` where 0.5 lies outside: then membership reaches the attack by another way than
+    Returns: ``fail`` where 0.5 lies outside: then membership reaches the attack by another way than
         the signals, or the intervals are too narrow.
     """
     null = exchanged(shadows, seed)
@@ -261,7 +223,7 @@ def drift(shadows: Shadows) -> Check | None:
     )
 
 
-def beats_baseline(results: Mapping[str, AttackResult], best: str) -> Check:
+def beats_baseline(results: Mapping[str, AttackRates], best: str) -> Check:
     """An attack no better than guessing measures nothing: then low risk is no news."""
     estimate = results[best].auc
     assert estimate.low is not None
@@ -280,29 +242,59 @@ def beats_baseline(results: Mapping[str, AttackResult], best: str) -> Check:
     )
 
 
-def _cheapest(results: Mapping[str, AttackResult], best: str) -> str:
+def power_check(
+    shadows: Shadows,
+    results: Mapping[str, AttackRates],
+    attack: str,
+    seed: int = 0,
+    run: Score | None = None,
+) -> Check:
+    """The smallest effect that this audit would have found with 80 % power, in words.
+
+    Args:
+        results: what its attacks achieved; the width of the interval of `attack` is used.
+        run: the attack; by default the one of that name in `registry.ATTACKS`.
+    """
+    measured = results[attack]
+    confidence = measured.auc.confidence
+    alone = Scorer(attack, seed=seed, references=measured.replicates.influence is not None)
+    found = smallest_effect(shadows, run or alone, confidence=confidence, seed=seed)
+    own = minimum_detectable_auc(measured.replicates.spread(0), confidence)
+    resolved = f"the width of its own interval resolves AUC {own:.3f}"
+    if found.t is None or found.value is None:
+        return Check(
+            "power",
+            WARN,
+            f"{attack} would have found no shift up to t = {LARGEST_T:g} in every record with "
+            f"{POWER:.0%} power; {resolved}: no news is not good news here",
+        )
+    weak = max(found.value, own) > WARN_FROM_AUC
+    return Check(
+        "power",
+        WARN if weak else PASS,
+        f"with {attack} an average shift of t = {found.t:.2g} (AUC {found.value:.3f}) would have "
+        f"been found with {POWER:.0%} power; {resolved}"
+        + (": a smaller leak can have been missed" if weak else ""),
+    )
+
+
+def _cheapest(results: Mapping[str, AttackRates], best: str) -> str:
     """An attack that can be run many times; what it finds a stronger one finds as well."""
     quick = ("lira-online", "lira-offline", "loss-threshold")
     return next((name for name in quick if name in results), best)
 
 
 def self_checked(
-    shadows: Shadows, results: Mapping[str, AttackResult], fpr: float | None, seed: int
-) -> tuple[dict[str, AttackResult], list[Check]]:
+    shadows: Shadows, results: Mapping[str, AttackRates], fpr: float | None, seed: int
+) -> tuple[dict[str, AttackRates], list[Check]]:
     """The results with what the self-checks found against them, and all checks of a candidate.
 
-    A failed null audit voids its attack; a failed check of the models voids all attacks. Those
-    that the sample is too small for are marked as weak. The attack that decides is audited on
-    all records, the others on some.
+    A failed null audit voids its attack, a failed check of the models all attacks; attacks below
+    the power floor are marked as weak. The attack that decides is audited on all records.
 
     Args:
-        shadows: the candidate's models.
-        results: of all attacks run on it.
         fpr: of the metric that decides, see `measure.risk_rate`.
-        seed: of the coins.
     """
-    from lethe.membership.power import part_of, power_check, weakness  # it builds on this file
-
     checked = {name: replace(found, weak=weakness(found)) for name, found in results.items()}
     audits: dict[str, Check] = {}
 

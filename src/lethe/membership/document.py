@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from lethe.assess.run import Facts, Subject, Verdict, run
+from lethe.assess.run import Facts, Subject, Verdict, attack, outcome_words, run
 from lethe.data.dataset import Dataset
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
@@ -19,12 +19,12 @@ from lethe.evidence.guarantee import Guarantee, where_people_have_several
 from lethe.evidence.risk import risk_of
 from lethe.evidence.roc import tau_of
 from lethe.evidence.rules import Rule
-from lethe.membership import texts
 from lethe.membership.attacks.attack import Available
+from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.checks import Check
 from lethe.membership.exposure import Exposure, expose
 from lethe.membership.measure import (
-    AttackResult,
+    AttackRates,
     judged,
     strongest_metric,
 )
@@ -37,6 +37,200 @@ from lethe.training.recipe import TorchRecipe
 from lethe.training.shadows import Shadows, Spec
 from lethe.training.users_code import parameter_count
 
+# The words of a membership audit: threat model, attacks, limits, verdict.
+
+_BEYOND = [
+    {
+        "name": "attribute inference, inversion, extraction, reconstruction",
+        "why": "this audit asks whether a record was in the training set, nothing else",
+    },
+    {"name": "one-run canaries", "why": "they need a training of their own: lethe canaries"},
+]
+
+
+def attack_entry(name: str, variance: str) -> dict[str, Any]:
+    """Entry of an attack that was run."""
+    run = ATTACKS[name]
+    settings = {"variance": variance} if run.variance else {}
+    return attack(name, run.title, run.paper, run.threat, settings)
+
+
+def not_run(names: Iterable[str], available: Available) -> list[dict[str, str]]:
+    """Attacks that were not run, each with the reason.
+
+    Args:
+        names: of those that were run.
+        available: what they could have been run on.
+    """
+    done = set(names)
+    listed = [
+        {"name": name, "why": ATTACKS[name].lacks(available) or "not asked for (--attack all)"}
+        for name in ATTACKS
+        if name not in done
+    ]
+    return [*listed, *_BEYOND]
+
+
+def risk_name(fpr: float | None) -> str:
+    """Name of the frontier's risk."""
+    return "auc of the strongest attack" if fpr is None else f"tpr@{fpr:g} of the strongest attack"
+
+
+def operating_rule(margin: float) -> str:
+    """The rule, fixed before the run, that names the candidate to take."""
+    return (
+        "lowest risk among the candidates whose utility loss has an upper limit of at most "
+        f"{margin:g}"
+    )
+
+
+def summary(name: str, shadows: Shadows, trained: bool) -> str:
+    """One sentence on what was audited."""
+    how = "trained for this audit" if trained else "whose scores were handed in"
+    return (
+        f"A model trained on {name}, audited through {shadows.models} shadow models {how}, "
+        f"over {shadows.records} records that may or may not have been in training."
+    )
+
+
+def threat_model(shadows: Shadows) -> dict[str, str]:
+    """Goal, knowledge, access, budget and unit of the attacker."""
+    answers = {
+        "classification": "class scores (logits or probabilities)",
+        "regression": "predictions",
+    }.get(shadows.task or "", "outputs of the model")
+    return {
+        "goal": "membership: was this record in the training set?",
+        "knowledge": "the training recipe, the mitigation and its weights, and other records of "
+        "the same population",
+        "access": f"{answers} for chosen records; one query a record",
+        "budget": f"{shadows.models} shadow models trained like the target",
+        "unit": "one record"
+        if shadows.groups is None
+        else "one person: all records of a person are in training together or not at all; "
+        "rates count records, intervals and limits count persons",
+    }
+
+
+def limits(
+    shadows: Shadows, notes: Sequence[str], candidates: Sequence[Candidate] = ()
+) -> list[str]:
+    """What this audit cannot say.
+
+    Args:
+        notes: of the loader, if the audit trained its shadow models.
+    """
+    proven = _proven(candidates)
+    only = f"only {proven}" if proven else "no mitigation here"
+    listed = [
+        "An attack gives a lower limit of what leaks. That it fails is no proof that nothing does.",
+        "The rates hold for records like these, models trained like these, and the attacks listed.",
+        "The rate is an average over records; a few records can be far more exposed than it says.",
+        "Targeted weights are computed from the private records and are themselves a function of "
+        f"them; {only} carries a formal guarantee.",
+    ]
+    if proven:
+        listed.append(
+            "A guarantee speaks about one training at its settings. To choose a candidate from "
+            "this frontier is a further look at the records, which it does not count."
+        )
+    if shadows.task == "regression":
+        listed.append(
+            "The attacks read minus the absolute error, whose spread over models is skewed where "
+            "predictions fall on both sides of the target; the likelihood-ratio attack takes it "
+            "for Gaussian, so that a sharper one may find more."
+        )
+    if any("standard deviation" in note for note in notes):
+        listed.append(
+            "Inputs were scaled with statistics of all records; this small leak is not attacked"
+            + (
+                "; private training scales them anew by the held-out records, which it takes as "
+                "public. Lists of categories, and medians in the place of missing numbers, still "
+                "come from all records, and no guarantee here covers them."
+                if proven
+                else "."
+            )
+        )
+    if shadows.groups is None:
+        listed.append(
+            "Each record counts as one person; if people have several records, they are more "
+            "exposed than shown."
+        )
+    else:
+        listed.append(
+            "The rates are of attacks on each record by itself; an attacker who adds up all "
+            "records of a person does better: see who bears the risk."
+        )
+    return listed
+
+
+def moved_words(change: Measured, newly: int, others: int) -> str:
+    """Did risk move to records that were not among the most exposed?"""
+    if isinstance(change, Refusal):
+        trend = "their average exposure cannot be compared"
+    elif change.low is not None and change.low > 0:
+        trend = "the other records became more exposed on average"
+    elif change.high is not None and change.high < 0:
+        trend = "the other records became less exposed on average"
+    else:
+        trend = "the exposure of the other records did not change measurably on average"
+    return (
+        f"Of {others} records outside the baseline's most exposed 1 %, {newly} became "
+        f"significantly more exposed (false discoveries held at 5 %); {trend}."
+    )
+
+
+def verdict_words(verdict: Verdict, fpr: float | None) -> list[str]:
+    """The verdict in plain words, most important first."""
+    frontier, chosen = verdict.frontier, verdict.chosen
+    candidates, margin = frontier.candidates, frontier.margin
+    by_name = {candidate.name: candidate for candidate in candidates}
+    words = [outcome_words(verdict), _risk_words(candidates[0], fpr)]
+    if chosen is not None:
+        words.append(
+            f"Within the allowed utility loss of {margin:g}, '{chosen}' carries the lowest risk. "
+            + _risk_words(by_name[chosen], fpr, verdict.recommended)
+            + " The limits allow for the choice."
+        )
+    elif len(candidates) > 1:
+        cheapest = frontier.cheapest_large_reduction()
+        words.append(
+            f"No mitigation lowered the risk with a utility loss proven to stay within {margin:g}."
+            + (f" The cheapest that halves it is '{cheapest}'." if cheapest else "")
+        )
+    proven = _proven(candidates)
+    words.append(
+        f"A guarantee comes with {proven} only; all else is measured: a stronger attack may find "
+        "more."
+        if proven
+        else "All of this is measured, nothing is proven: a stronger attack may find more."
+    )
+    return words
+
+
+def _proven(candidates: Sequence[Candidate]) -> str:
+    """Names of the candidates that carry a proof."""
+    return ", ".join(f"'{one.name}'" for one in candidates if one.guarantee.proven)
+
+
+def _risk_words(candidate: Candidate, fpr: float | None, risk: Measured | None = None) -> str:
+    risk = candidate.risk if risk is None else risk
+    if isinstance(risk, Refusal):
+        return f"The risk of '{candidate.name}' cannot be measured: {risk.reason}"
+    assert risk.value is not None and risk.low is not None and risk.high is not None
+    if fpr is None:
+        return (
+            f"'{candidate.name}': the strongest attack orders a member before a non-member in "
+            f"{risk.value:.1%} of cases ({risk.low:.1%} to {risk.high:.1%}); guessing gives 50 %."
+        )
+    return (
+        f"'{candidate.name}': of 1,000 training records, an attacker who may be wrong about "
+        f"{round(1000 * fpr)} of 1,000 non-members names {round(1000 * risk.value)} "
+        f"({1000 * risk.low:.0f} to {1000 * risk.high:.0f}); a random guess names "
+        f"{round(1000 * fpr)}."
+    )
+
+
 MOST_RECORDS = 100
 
 
@@ -45,17 +239,13 @@ class EarlyStop:
     """The plain training cut at an epoch, as it was compared with other stops.
 
     Attributes:
-        epochs: after which training ends.
-        attack: that it was compared under.
-        risk: of that attack, with limits that hold for all stops at once.
-        utility: held-out accuracy, or R²; None if unknown.
         utility_loss: against the full training, with limits that hold for all stops at once.
     """
 
-    epochs: int
-    attack: str
-    risk: Measured
-    utility: Estimate | None
+    epochs: int  # after which training ends
+    attack: str  # that it was compared under
+    risk: Measured  # of that attack, with limits that hold for all stops at once
+    utility: Estimate | None  # held-out accuracy, or R²; None if unknown
     utility_loss: Estimate | None
 
     def to_json(self) -> dict[str, Any]:
@@ -74,49 +264,32 @@ class Measurement:
     """All that was measured on one candidate; see `audit.measure`.
 
     Attributes:
-        mitigation: what was done.
-        shadows: its shadow models.
-        results: each attack's result.
-        risk_fpr: FPR of the frontier's risk; None for the AUC.
-        best: the strongest attack.
-        exposure: t-scores.
-        checks: self-checks.
-        utility: held-out accuracy, or R²; None if unknown.
-        train_utility: the same on training records; None if unknown.
-        risk: of the strongest attack.
-        utility_loss: against the baseline, paired.
-        risk_change: against the baseline, paired.
         moved: change of the mean t of records that were not among the most exposed, how many
             of them became significantly more exposed, and how many there are.
-        weights: (N,) weights that were trained with.
-        targeted: (N,) the audit's targeted weights.
-        before: the baseline's measurement.
         slices: the strongest attack by class and by columns, see `who_bears`.
         persons: it with the records of each person added up, see `person_level`.
-        among: releases that this one was chosen from, itself included; see `early_stopping`.
-        stops: those, as they were compared; empty where nothing was chosen.
     """
 
-    mitigation: Mitigation
-    shadows: Shadows
-    results: dict[str, AttackResult]
-    risk_fpr: float | None
-    best: str
-    exposure: Exposure
-    checks: list[Check]
-    utility: Estimate | None
-    train_utility: Estimate | None
-    risk: Measured
-    utility_loss: Estimate | None = None
-    risk_change: Estimate | None = None
+    mitigation: Mitigation  # what was done
+    shadows: Shadows  # its shadow models
+    results: dict[str, AttackRates]  # each attack's result
+    risk_fpr: float | None  # FPR of the frontier's risk; None for the AUC
+    best: str  # the strongest attack
+    exposure: Exposure  # t-scores
+    checks: list[Check]  # self-checks
+    utility: Estimate | None  # held-out accuracy, or R²; None if unknown
+    train_utility: Estimate | None  # the same on training records; None if unknown
+    risk: Measured  # of the strongest attack
+    utility_loss: Estimate | None = None  # against the baseline, paired
+    risk_change: Estimate | None = None  # against the baseline, paired
     moved: tuple[Measured, int, int] | None = None
-    weights: NDArray[np.float32] | None = None
-    targeted: NDArray[np.float32] | None = None
-    before: Measurement | None = None
+    weights: NDArray[np.float32] | None = None  # (N,) weights that were trained with
+    targeted: NDArray[np.float32] | None = None  # (N,) the audit's targeted weights
+    before: Measurement | None = None  # the baseline's measurement
     slices: Sequence[Mapping[str, Any]] = ()
     persons: Mapping[str, Any] | None = None
-    among: int = 1
-    stops: Sequence[EarlyStop] = ()
+    among: int = 1  # releases that this one was chosen from, itself included; see `early_stopping`
+    stops: Sequence[EarlyStop] = ()  # those, as they were compared; empty where nothing was chosen
 
     @property
     def name(self) -> str:
@@ -129,22 +302,16 @@ class ModelSubject(Subject):
     """A model whose candidates were attacked.
 
     Attributes:
-        name: of the subject.
-        measured: the candidates, the baseline first.
         skipped: mitigations that the recipe cannot carry, each with `name` and `why`.
-        settings: of the audit.
-        data: the records, if the audit trained its shadow models.
-        spec: of the baseline, likewise.
-        extra: further entries for `reproduction`.
     """
 
-    name: str
-    measured: Sequence[Measurement]
+    name: str  # of the subject
+    measured: Sequence[Measurement]  # the candidates, the baseline first
     skipped: Sequence[Mapping[str, str]]
-    settings: AuditSettings
-    data: Dataset | None = None
-    spec: Spec | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    settings: AuditSettings  # of the audit
+    data: Dataset | None = None  # the records, if the audit trained its shadow models
+    spec: Spec | None = None  # of the baseline, likewise
+    extra: Mapping[str, Any] = field(default_factory=dict)  # further entries for `reproduction`
 
     def findings(self) -> Findings:
         """The document of the audit."""
@@ -160,7 +327,7 @@ class ModelSubject(Subject):
         return worst if isinstance(worst, Refusal) else worst.estimate
 
     def words(self, verdict: Verdict) -> Sequence[str]:
-        return texts.verdict_words(verdict, self.measured[0].risk_fpr)
+        return verdict_words(verdict, self.measured[0].risk_fpr)
 
     def facts(self) -> Facts:
         settings, plain, spec = self.settings, self.measured[0], self.spec
@@ -172,17 +339,17 @@ class ModelSubject(Subject):
             subject={
                 "release": "model",
                 "name": self.name,
-                "summary": texts.summary(self.name, plain.shadows, spec is not None),
+                "summary": summary(self.name, plain.shadows, spec is not None),
                 "recipe": None if spec is None else spec.recipe.describe(),
                 **_size(spec),
             },
-            threat_model=texts.threat_model(plain.shadows),
+            threat_model=threat_model(plain.shadows),
             data=_data(plain.shadows, self.data, spec),
-            attacks=[texts.attack_entry(attack, settings.variance) for attack in plain.results],
-            attacks_not_run=texts.not_run(plain.results, available),
+            attacks=[attack_entry(attack, settings.variance) for attack in plain.results],
+            attacks_not_run=not_run(plain.results, available),
             utility=f"held-out {utility_name(spec.task)}" if spec else "not provided",
-            risk=texts.risk_name(plain.risk_fpr),
-            operating_rule=texts.operating_rule(settings.margin),
+            risk=risk_name(plain.risk_fpr),
+            operating_rule=operating_rule(settings.margin),
             margin=settings.margin,
             skipped=[dict(one) for one in self.skipped],
             keep_records=settings.keep_records,
@@ -190,7 +357,7 @@ class ModelSubject(Subject):
             if settings.keep_records
             else (),
             checks=[check.to_json(one.name) for one in self.measured for check in one.checks],
-            limits=texts.limits(
+            limits=limits(
                 plain.shadows, () if self.data is None else self.data.notes, self.all_candidates
             ),
             reproduction={
@@ -255,7 +422,7 @@ def _candidate(
             "records": others,
             "mean_change": change.to_json(),
             "newly_exposed": newly,
-            "words": texts.moved_words(change, newly, others),
+            "words": moved_words(change, newly, others),
         }
     if spec is not None:
         details.update(one.mitigation.details(spec.pool))
@@ -297,7 +464,6 @@ def guarantee_of(mitigation: Mitigation, spec: Spec | None) -> Guarantee:
     """What a mitigation proves of an audit's training, and of whom.
 
     Args:
-        mitigation: a candidate.
         spec: of the baseline; None where nothing was trained.
     """
     told = mitigation.guarantee(None if spec is None else spec.pool)
@@ -353,7 +519,6 @@ def exposed_records(
     """The most exposed records, at most 100, with limits that allow for the ranking.
 
     Args:
-        one: the baseline's measurement.
         classes: names of the classes, if known.
         pseudonyms: name records by rank; otherwise by their own id.
         confidence: of the limits of t; see `Exposure.ranked`.

@@ -1,10 +1,8 @@
 """The few who are exposed: population averages hide them.
 
-"The highest t" over many records is biased upward by chance, so records are selected on one
-half of the shadow models (whole pairs) and reported on the other. A t-score from few models
-is too high on average even then, because its variances are estimated (14 % with 4 models a
-side, and far more where signals have heavy tails). Against it the spread of each record is drawn
-towards what is usual, as far as its two halves of models disagree about it (`Spreads`).
+Records are selected on one half of the shadow models (whole pairs) and reported on the other,
+because the highest of many t is too high by chance. A t from few models is too high on average even
+then (14 % with 4 models a side); against it spreads are drawn together (`Spreads`).
 """
 
 from __future__ import annotations
@@ -22,8 +20,83 @@ from lethe.evidence.risk import family_confidence
 from lethe.evidence.twoway import Spread, symmetric_estimate
 from lethe.membership.leave_one_out import Moments, moments, without_groups
 from lethe.membership.measure import FEWEST_RECORDS
-from lethe.membership.vulnerability import Vulnerability, most_exposed, vulnerability
 from lethe.training.shadows import Shadows
+
+# How exposed a record is: the t-score, its error, and what it means as an attack.
+#
+# t = (mu_in - mu_out) / sqrt(V_in + V_out) (Forgotten by Design, eq. 7). Under the Gaussian
+# model the AUC of thresholding phi on that record is exactly Phi(t) (protocols 5.2, 6).
+
+
+@dataclass(frozen=True)
+class Vulnerability:
+    """Per-record exposure."""
+
+    t: Float  # (N,) t-score, higher = more exposed; NaN without two models on each side
+    se: Float  # (N,) its standard error
+    tpr: Float  # (N,) TPR at 0.1 % FPR of thresholding phi on that record, Gaussian model
+
+    @property
+    def auc(self) -> Float:
+        """(N,) Phi(t); LiRA with unequal variances can exceed it."""
+        return np.asarray(ndtr(self.t))
+
+    def limits(self, confidence: float = 0.95) -> tuple[Float, Float]:
+        """(N,) lower and upper limits of t."""
+        z = float(ndtri((1 + confidence) / 2))
+        return self.t - z * self.se, self.t + z * self.se
+
+
+def vulnerability(
+    signals: NDArray[np.floating], members: NDArray[np.bool_], fpr: float = 0.001
+) -> Vulnerability:
+    """t-scores with their standard errors.
+
+    se = sqrt((2 + t^2 (V_in^2 + V_out^2)/(V_in + V_out)^2)/K) when each side has K/2 models
+    (protocols 5.2, 8). A variance counts as at least 1e-6 of the side's pooled one; a record whose
+    signals are all the same has no score.
+
+    Args:
+        signals: (K, N) phi.
+        members: (K, N) membership.
+        fpr: of the per-record TPR.
+    """
+    inside, outside = moments(signals, members), moments(signals, ~members)
+    v_in, v_out = _floored(inside), _floored(outside)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        both = v_in + v_out
+        t = (inside.mean - outside.mean) / np.sqrt(both)
+        of_means = (v_in / inside.count + v_out / outside.count) / both
+        of_spread = t**2 / 2 * (v_in**2 / inside.count + v_out**2 / outside.count) / both**2
+        se = np.sqrt(of_means + of_spread)
+        threshold = float(ndtri(1 - fpr))
+        gap = inside.mean - outside.mean - threshold * np.sqrt(v_out)
+        tpr = ndtr(gap / np.sqrt(v_in))
+    moved = (inside.mean != outside.mean) | (inside.squares + outside.squares > 0)
+    known = np.isfinite(t) & moved
+    return Vulnerability(
+        np.where(known, t, np.nan), np.where(known, se, np.nan), np.where(known, tpr, np.nan)
+    )
+
+
+def _floored(side: Moments) -> Float:
+    floor = np.nan_to_num(max(1e-6 * side.within(), 1e-12), nan=1e-12)
+    own = side.variance()
+    return np.where(np.isnan(own), np.nan, np.maximum(own, floor))
+
+
+def most_exposed(t: Float, share: float = 0.01) -> NDArray[np.intp]:
+    """Row numbers of the share of records with the highest t, at least one, ties by row number.
+
+    Raises InputError: no record has a t-score.
+    """
+    known = np.flatnonzero(np.isfinite(t))
+    if len(known) == 0:
+        raise InputError("no record has a t-score: each needs two models IN and two OUT.")
+    count = max(1, round(share * len(known)))
+    order = known[np.argsort(-t[known], kind="stable")]
+    return order[:count]
+
 
 TOP_SHARE = 0.01
 MINIMUM_MODELS = 16
@@ -34,43 +107,29 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Ranked:
-    """Records in order of exposure.
+    """Records in order of exposure."""
 
-    Attributes:
-        order: (n,) row numbers, the most exposed first.
-        t: (N,) t-scores to report, not those that decided the order.
-        se: (N,) their standard errors.
-        low: (N,) lower limits.
-        high: (N,) upper limits.
-        how: what the limits allow for.
-    """
-
-    order: NDArray[np.intp]
-    t: Float
-    se: Float
-    low: Float
-    high: Float
-    how: str
+    order: NDArray[np.intp]  # (n,) row numbers, the most exposed first
+    t: Float  # (N,) t-scores to report, not those that decided the order
+    se: Float  # (N,) their standard errors
+    low: Float  # (N,) lower limits
+    high: Float  # (N,) upper limits
+    how: str  # what the limits allow for
 
 
 @dataclass(frozen=True)
 class Spreads:
     """How the spread of signals, V_in + V_out, varies from record to record.
 
-    Two halves of the models measure the same records. What their log-variances have in common
-    is real; the rest is error, which heavy tails make large. Each record's log-variance is drawn
-    towards the mean by the share that is error (best linear prediction), around a level at which
-    the mean variance is unbiased.
+    What the log-variances of two halves of the models have in common is real, the rest is error.
+    Each record's is drawn towards the mean by the share that is error (best linear prediction),
+    around a level at which the mean variance is unbiased.
 
     Assumes: a record's shift in units of its own spread does not depend on that spread.
-
-    Attributes:
-        between: variance of the true log-variances.
-        share: of the variance of the measured ones, what is real, in [0, 1].
     """
 
-    between: float
-    share: float
+    between: float  # variance of the true log-variances
+    share: float  # of the variance of the measured ones, what is real, in [0, 1]
 
     @staticmethod
     def of(choose: Shadows, report: Shadows) -> Spreads | None:
@@ -118,32 +177,25 @@ class Exposure:
     """Exposure of the records under one candidate.
 
     Attributes:
-        all_models: t-scores from all shadow models.
         selected: rows of the 1 % most exposed, chosen on the first half of the models;
             None with fewer than 16 models.
-        top_t: mean t of those rows on the second half.
-        max_t: t on the second half of the record that was highest on the first.
         first: t-scores from the first half alone, to rank by; None with fewer than 16 models.
         second: t from the second half alone and its standard error, to report; likewise.
     """
 
-    all_models: Vulnerability
+    all_models: Vulnerability  # t-scores from all shadow models
     selected: NDArray[np.intp] | None
-    top_t: Measured
-    max_t: Measured
+    top_t: Measured  # mean t of those rows on the second half
+    max_t: Measured  # t on the second half of the record that was highest on the first
     first: Vulnerability | None = None
     second: tuple[Float, Float] | None = None
 
     def ranked(self, confidence: float) -> Ranked:
         """The records from the most exposed down, with limits that allow for the ranking.
 
-        From 16 models on records are ranked on one half of the models and t is that of the other
-        half, so that a limit misses no more often for the first of the list than for a record
-        that was named beforehand. With fewer models the limits hold for all records at once
-        (Bonferroni), and so for any choice of them.
-
-        Args:
-            confidence: of the limits of each record's t.
+        From 16 models on records are ranked on one half of the models and t is that of the other;
+        with fewer the limits hold for all records at once (Bonferroni), and so for any choice of
+        them.
         """
         if self.first is None or self.second is None:
             known = np.flatnonzero(np.isfinite(self.all_models.t))
@@ -195,9 +247,7 @@ def expose(
     """t-scores of all records, and of the most exposed 1 % without selection bias.
 
     Args:
-        shadows: of one candidate.
         selected: rows to report on; by default the top 1 % of this candidate's first half.
-        confidence: of the intervals.
     """
     overall = vulnerability(shadows.signals, shadows.members)
     if shadows.models < MINIMUM_MODELS:
@@ -259,11 +309,7 @@ def expose(
 def mean_change(
     after: Shadows, before: Shadows, rows: NDArray[np.intp], confidence: float
 ) -> Measured:
-    """Mean change of t over some records, paired over the same splits; positive = more exposed.
-
-    Records whose signals have no spread when a pair of models is left out have no t to compare
-    and are not counted in n.
-    """
+    """Mean change of t over some records, paired over the same splits; positive = more exposed."""
     rows = rows[_steady(after, rows) & _steady(before, rows)]
     if len(rows) == 0:
         return Refusal("no record has a t-score whichever pair of models is left out")
@@ -286,8 +332,8 @@ def newly_exposed(
 ) -> int:
     """How many of some records became more exposed, false discoveries held at `rate`.
 
-    One-sided tests of the change of t, standard errors taken as independent (cautious, for
-    the two share their splits), Benjamini and Hochberg 1995.
+    One-sided tests with standard errors taken as independent (cautious: the two share their
+    splits), Benjamini and Hochberg 1995.
     """
     change = after.t[rows] - before.t[rows]
     z = change / np.sqrt(after.se[rows] ** 2 + before.se[rows] ** 2)

@@ -1,9 +1,7 @@
 """Has this person been forgotten? Three possible answers, each with its error held down.
 
-The gold standard of forgetting is a model that never saw the person. The shadow models hold
-exactly that comparison: of each complementary pair one trained with the person and the other
-without. If no attack tells the two apart, a model trained with the person says no more about
-them than one trained without.
+Of each complementary pair one model trained with the person and the other without. If no attack
+tells the two apart, a model trained with the person says no more about them.
 
 - *distinguishable*: the AUC of some attack on this person is above 0.5 (Bonferroni over
   attacks, Holm over persons).
@@ -15,7 +13,7 @@ them than one trained without.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from lethe.errors import InputError, check_between
+from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.multiplicity import holm_adjusted, holm_levels
@@ -37,9 +35,99 @@ from lethe.membership.pair_auc import (
     power,
 )
 from lethe.membership.persons import person_scores
-from lethe.membership.redraw import Scorer, redraw_p
-from lethe.membership.threads import on_one_thread
+from lethe.training.environment import on_one_thread
 from lethe.training.shadows import Shadows
+
+# Membership drawn anew: what the scores of a record look like when it leaves no trace.
+#
+# An attack that learns from the other models which way a record moves sees the same models in
+# every target, so its leave-one-out scores of one record lean together by chance, and a test that
+# takes them as independent may err more often than it says. Which model of a pair holds a record
+# was drawn by a fair coin, so drawing these coins anew and attacking again shows how far chance
+# goes, whatever the attack (a randomisation test; Fisher 1935).
+#
+# Guarantee: p is valid whatever the attack, if the record leaves no trace at all.
+# Assumes: membership was drawn as in `design.membership`, or by independent coins.
+
+_MOST_CELLS = 1 << 22
+_BACKGROUND = 500
+
+Bool = NDArray[np.bool_]
+Float = NDArray[np.float64]
+Scorer = Callable[[NDArray[np.floating], Bool], Mapping[str, Float]]
+"""(K, N) signals and members -> for each attack (K, N) scores, higher = member."""
+
+
+def redrawn(
+    members: Bool,
+    pairs: NDArray[np.integer],
+    rng: np.random.Generator,
+    people: NDArray[np.integer] | None = None,
+) -> Bool:
+    """(K, N) membership with the coins of every person thrown again.
+
+    The models of a pair change places with chance 1/2; models without partner permute theirs.
+
+    Args:
+        members: (K, N) membership as it was.
+        people: (N,) codes 0..P-1 of the records' persons; each record its own by default.
+    """
+    _, pair_of, size = np.unique(pairs, return_inverse=True, return_counts=True)
+    codes = np.arange(members.shape[1]) if people is None else people
+    persons = int(codes.max()) + 1
+    out = members.copy()
+    for label in np.flatnonzero(size == 2):
+        first, second = np.flatnonzero(pair_of == label)
+        swap = (rng.random(persons) < 0.5)[codes]
+        out[first] = np.where(swap, members[second], members[first])
+        out[second] = np.where(swap, members[first], members[second])
+    alone = np.flatnonzero(size[pair_of] == 1)
+    if len(alone) > 1:
+        order = np.argsort(rng.random((len(alone), persons)), axis=0)[:, codes]
+        out[alone] = np.take_along_axis(members[alone], order, axis=0)
+    return out
+
+
+def redraw_p(
+    scorer: Scorer,
+    signals: NDArray[np.floating],
+    members: Bool,
+    pairs: NDArray[np.integer],
+    rows: NDArray[np.intp],
+    draws: int,
+    seed: int,
+) -> dict[str, tuple[float, float]]:
+    """Randomisation test of one person: is the AUC of its summed scores higher than by chance?
+
+    Copies of the person's records, each with coins of its own, are attacked beside the records.
+
+    Args:
+        signals: (K, N) of all records.
+        draws: how many; fewer if the tables would grow beyond some 10^7 cells.
+
+    Returns: For each attack the p-value, at least 1/(draws + 1), and the variance of the AUC by
+        chance.
+    """
+    check_at_least("draws", draws, 1)
+    models, own = len(signals), len(rows)
+    draws = max(1, min(draws, _MOST_CELLS // (models * own)))
+    rng = np.random.default_rng([seed, 11, *(int(row) for row in rows[:1])])
+    copies = np.tile(rows, draws)
+    whose = np.repeat(np.arange(draws), own)
+    rest = np.setdiff1d(np.arange(signals.shape[1]), rows)
+    beside = np.sort(rng.permutation(rest)[:_BACKGROUND])
+    columns = np.concatenate([rows, copies, beside])
+    drawn = redrawn(members[:, copies], pairs, rng, whose)
+    table = np.concatenate([members[:, rows], drawn, members[:, beside]], axis=1)
+    found = {}
+    for name, score in scorer(signals[:, columns], table).items():
+        sums = score[:, : own * (draws + 1)].reshape(models, draws + 1, own).sum(axis=2)
+        auc = pair_auc(sums, table[:, : own * (draws + 1) : own], pairs).auc
+        chance = auc[1:]
+        reached = int(np.sum(chance >= auc[0] - 1e-12))
+        found[name] = ((1 + reached) / (draws + 1), float(np.mean((chance - 0.5) ** 2)))
+    return found
+
 
 DISTINGUISHABLE, NOT, INCONCLUSIVE = "distinguishable", "not distinguishable", "inconclusive"
 MARGIN = 0.6
@@ -47,42 +135,29 @@ _DRAWS_PER_CLAIM = 2
 _MOST_DRAWS = 50_000
 _USELESS = 1e12  # design effect of an attack that chance alone brings as far
 
-Float = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Verdict:
     """The answer on one person, or on the mean over several.
 
     Attributes:
-        verdict: one of the three.
-        attack: the one with the strongest evidence; None if nothing could be measured.
-        auc: of that attack, with limits that allow for all attacks and persons, or why not.
-        p_distinguishable: of "AUC at most 0.5", corrected for attacks and persons.
-        p_not: of "a trace beyond the margin", corrected for persons.
-        records: the person's records.
-        models_with: models that trained with the person.
-        models_without: models that did not.
-        signal_with: mean signal of the former on the person's records.
-        signal_without: mean signal of the latter.
         power: chance that these models decide, at the AUCs 0.5 and margin (the smaller one).
         models_needed: models that would decide with the power asked for; None once decided.
-        if_as_seen: True where that number holds only if the AUC is the one seen.
     """
 
-    verdict: str
-    attack: str | None
-    auc: Measured
-    p_distinguishable: float | None
-    p_not: float | None
-    records: int
-    models_with: int
-    models_without: int
-    signal_with: float | None
-    signal_without: float | None
+    verdict: str  # one of the three
+    attack: str | None  # the one with the strongest evidence; None if nothing could be measured
+    auc: Measured  # of that attack, with limits that allow for all attacks and persons, or why not
+    p_distinguishable: float | None  # of "AUC at most 0.5", corrected for attacks and persons
+    p_not: float | None  # of "a trace beyond the margin", corrected for persons
+    records: int  # the person's records
+    models_with: int  # models that trained with the person
+    models_without: int  # models that did not
+    signal_with: float | None  # mean signal of the former on the person's records
+    signal_without: float | None  # mean signal of the latter
     power: float | None
     models_needed: int | None
-    if_as_seen: bool = False
+    if_as_seen: bool = False  # True where that number holds only if the AUC is the one seen
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, without a name."""
@@ -92,23 +167,14 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """Answers on all who asked.
+    """Answers on all who asked."""
 
-    Attributes:
-        persons: one for each, in the order asked.
-        group: on the mean AUC over them; a refusal for a single person.
-        attacks: that were run.
-        margin: AUC that counts as not distinguishable.
-        confidence: all claims of both kinds hold together with it.
-        power: that was asked for.
-    """
-
-    persons: tuple[Verdict, ...]
-    group: Verdict | Refusal
-    attacks: tuple[str, ...]
-    margin: float
-    confidence: float
-    power: float
+    persons: tuple[Verdict, ...]  # one for each, in the order asked
+    group: Verdict | Refusal  # on the mean AUC over them; a refusal for a single person
+    attacks: tuple[str, ...]  # that were run
+    margin: float  # AUC that counts as not distinguishable
+    confidence: float  # all claims of both kinds hold together with it
+    power: float  # that was asked for
 
 
 @on_one_thread
@@ -129,17 +195,13 @@ def judge_people(
     attacks that count; membership was drawn as in `design.membership` or by coins.
 
     Args:
-        shadows: of one candidate.
         scorer: the attacks, see `redraw.Scorer`.
         people: rows of the records of each person who asked.
         margin: AUC in (0.5, 1) that still counts as not distinguishable; fixed beforehand.
-        confidence: see above.
         chance: power for the number of models, in (0, 1).
-        seed: of the randomisation tests.
 
-    Raises:
-        InputError: a setting is out of range, nobody asked, or a person is in some model with
-            some records only.
+    Raises InputError: a setting is out of range, nobody asked, or a person is in some model with
+        some records only.
     """
     check_between("margin", margin, 0.5, 1, open_low=True, open_high=True)
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
@@ -269,38 +331,31 @@ def _verdicts(
         table = tables[name]
         value = float(table.auc[at])
         verdict = DISTINGUISHABLE if told[at] else NOT if equal[at] else INCONCLUSIVE
-        finite = [one.effect[at] for one in tables.values() if one.effect[at] < _USELESS]
-        effect = float(max(finite, default=1.0))
         split = level / (len(names) * count), level / count
         needed, as_seen = None, False
         if verdict == INCONCLUSIVE:
-            needed = models_needed(margin, effect, *split, chance)
-            models = int(table.inside[at] + table.outside[at])
-            if needed <= models:
-                needed, as_seen = _as_seen(value, margin, effect, *split, chance), True
+            needed, as_seen = _needed(tables, table, at, margin, split, chance)
         single = table.columns([at])
         hand = min(
             float(power(margin, 0.5, single, split[0])[0]),
             max(0.0, 2 * float(power(0.5, margin, single, split[1])[0]) - 1),
         )
+        method = (
+            f"AUC over models, clustered by pairs; strongest of {len(names)} attacks, "
+            f"Holm over {count} requests; n = models"
+        )
+        low, high = min(value, float(lows[name][at])), max(value, float(np.nanmax(highs[:, at])))
+        inside, outside = int(table.inside[at]), int(table.outside[at])
         out.append(
             Verdict(
                 verdict,
                 name,
-                Estimate(
-                    value,
-                    min(value, float(lows[name][at])),
-                    max(value, float(np.nanmax(highs[:, at]))),
-                    confidence,
-                    f"AUC over models, clustered by pairs; strongest of {len(names)} attacks, "
-                    f"Holm over {count} requests; n = models",
-                    int(table.inside[at] + table.outside[at]),
-                ),
+                Estimate(value, low, high, confidence, method, inside + outside),
                 float(adjusted[0][at]),
                 float(adjusted[1][at]),
                 0,
-                int(table.inside[at]),
-                int(table.outside[at]),
+                inside,
+                outside,
                 None,
                 None,
                 hand,
@@ -309,6 +364,23 @@ def _verdicts(
             )
         )
     return out
+
+
+def _needed(
+    tables: Mapping[str, PairAuc],
+    strongest: PairAuc,
+    at: int,
+    margin: float,
+    split: tuple[float, float],
+    chance: float,
+) -> tuple[int | None, bool]:
+    """Models that would decide on a person, and whether that rests on the AUC that was seen."""
+    finite = [table.effect[at] for table in tables.values() if table.effect[at] < _USELESS]
+    effect = float(max(finite, default=1.0))
+    needed = models_needed(margin, effect, *split, chance)
+    if needed > int(strongest.inside[at] + strongest.outside[at]):
+        return needed, False
+    return _as_seen(float(strongest.auc[at]), margin, effect, *split, chance), True
 
 
 def _p_equal(name: str, table: PairAuc, margin: float) -> Float:

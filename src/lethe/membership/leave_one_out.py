@@ -1,15 +1,11 @@
 """Every shadow model in turn is the target: IN and OUT statistics of the others from running sums.
 
-Leaving out only the target would give its membership away, because a record IN the target
-is IN fewer of the others. So its complementary partner is left out too; in any other design a
-model of the opposite side, drawn at random for each record: whichever side the target is on, the
-same numbers of IN and OUT models remain. Where records differ in how many models hold them, the
-numbers that remain say how likely membership is before any signal is seen; then as many IN as OUT
-cells of each record are attacked, drawn at random, and the other models only serve as references.
-Records that are IN every model or none are not attacked and not looked at, nor are those with a
-single model on a side, for which nothing would remain.
-Cost O(K N), in float64, sums centred on each record's mean; beside what is given it holds a few
-rows at a time, for a table of signals may fill much of the memory.
+Leaving out only the target would give its membership away: a record IN the target is IN fewer of
+the others. So its complementary partner is left out too; in other designs a model of the opposite
+side, drawn for each record. Where records differ in how many models hold them, as many IN as OUT
+cells of each are attacked, drawn at random. Records without two models on each side are not
+attacked. Cost O(K N) in float64, sums centred on each record's mean; beside what is given a few
+rows are held.
 """
 
 from __future__ import annotations
@@ -29,17 +25,11 @@ _BLOCK = 4096
 
 @dataclass(frozen=True)
 class Moments:
-    """Count, mean and sum of squared deviations of each record's signals on one side.
+    """Count, mean and sum of squared deviations of each record's signals on one side."""
 
-    Attributes:
-        count: (N,) models.
-        mean: (N,) NaN where `count` is 0.
-        squares: (N,) sum of squared deviations from the mean, 0 where `count` < 2.
-    """
-
-    count: Float
-    mean: Float
-    squares: Float
+    count: Float  # (N,) models
+    mean: Float  # (N,) NaN where `count` is 0
+    squares: Float  # (N,) sum of squared deviations from the mean, 0 where `count` < 2
 
     def variance(self) -> Float:
         """(N,) unbiased variance of each record; NaN where `count` < 2."""
@@ -66,24 +56,17 @@ class Moments:
 
 @dataclass(frozen=True)
 class References:
-    """What the other models say about every record, for one target.
+    """What the other models say about every record, for one target."""
 
-    Attributes:
-        target: number of the target model.
-        inside: moments over reference models that trained on the record.
-        outside: moments over those that did not.
-    """
-
-    target: int
-    inside: Moments
-    outside: Moments
+    target: int  # number of the target model
+    inside: Moments  # moments over reference models that trained on the record
+    outside: Moments  # moments over those that did not
 
 
 def moments(signals: NDArray[np.floating], chosen: NDArray[np.bool_]) -> Moments:
     """Moments of each record over the chosen models.
 
     Args:
-        signals: (K, N).
         chosen: (K, N) which cells count.
     """
     count = chosen.sum(axis=0).astype(np.float64)
@@ -101,9 +84,8 @@ def moments(signals: NDArray[np.floating], chosen: NDArray[np.bool_]) -> Moments
 def scorable_targets(members: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Which models can play the target without their membership showing in the counts.
 
-    In a design of complementary pairs a model without partner cannot, and is no reference
-    either; in any other design all can. A single pair among other models is no such design:
-    without it nothing would be left. Records that every model holds, or none, pair nothing.
+    In a design of complementary pairs a model without partner cannot, and is no reference either;
+    in any other design all can. Records that every model holds, or none, pair nothing.
     """
     partner = partners(members)
     if (partner >= 0).sum() >= 4:
@@ -117,12 +99,9 @@ def leave_one_out(
     """References for every scorable target in turn.
 
     Args:
-        signals: (K, N) phi, finite.
-        members: (K, N) true membership.
         seed: of the counterparts drawn in a design without complements.
 
-    Raises:
-        InputError: shapes differ, or a signal is not finite.
+    Raises InputError: shapes differ, or a signal is not finite.
     """
     check_signals(signals, members)
     design = Design.of(members, seed)
@@ -142,8 +121,7 @@ def leave_one_out(
 def check_signals(signals: NDArray[np.floating], members: NDArray[np.bool_]) -> None:
     """Refuse tables that do not belong together, and signals that are not finite.
 
-    Raises:
-        InputError: shapes differ, or a signal is not finite.
+    Raises InputError: shapes differ, or a signal is not finite.
     """
     if signals.shape != members.shape or signals.ndim != 2:
         raise InputError(
@@ -163,11 +141,9 @@ def without_groups(
 ) -> Iterator[tuple[Moments, Moments]]:
     """IN and OUT moments of all models but those of one group, for each group in turn.
 
-    For jackknives; it hides no membership, see `leave_one_out` for that.
+    For jackknives; it hides no membership.
 
     Args:
-        signals: (K, N) phi.
-        members: (K, N) membership.
         groups: (K,) label of each model's group, such as its complementary pair.
     """
     rows = _Centred(signals, np.arange(len(signals)))
@@ -183,10 +159,6 @@ def scored_cells(members: NDArray[np.bool_], seed: int = 0) -> NDArray[np.bool_]
     """(K, N) True where a cell is attacked: `leave_one_out` leaves references on both sides.
 
     Of each record equally many IN and OUT cells, unless all records have equal counts.
-
-    Args:
-        members: (K, N) true membership.
-        seed: see `leave_one_out`.
     """
     design = Design.of(members, seed)
     scored = np.zeros(members.shape, bool)
@@ -217,23 +189,14 @@ class _Centred:
 
 @dataclass(frozen=True)
 class Design:
-    """Who plays the target, and what is left out with it.
+    """Who plays the target, and what is left out with it."""
 
-    Attributes:
-        usable: (T,) numbers of the scorable targets.
-        members: (T, N) their membership.
-        counted: (T, N) False where a record is not looked at.
-        attacked: (T, N) True where a cell is attacked.
-        partner: (T,) place of each target's complement, if all have one.
-        drawn: counterparts in a design without complements.
-    """
-
-    usable: NDArray[np.intp]
-    members: NDArray[np.bool_]
-    counted: NDArray[np.bool_]
-    attacked: NDArray[np.bool_]
-    partner: NDArray[np.intp] | None
-    drawn: _Counterparts | None
+    usable: NDArray[np.intp]  # (T,) numbers of the scorable targets
+    members: NDArray[np.bool_]  # (T, N) their membership
+    counted: NDArray[np.bool_]  # (T, N) False where a record is not looked at
+    attacked: NDArray[np.bool_]  # (T, N) True where a cell is attacked
+    partner: NDArray[np.intp] | None  # (T,) place of each target's complement, if all have one
+    drawn: _Counterparts | None  # counterparts in a design without complements
 
     @staticmethod
     def of(members: NDArray[np.bool_], seed: int) -> Design:
@@ -303,10 +266,7 @@ class _Sums:
         counted: NDArray[np.bool_],
         centre: Float,
     ) -> tuple[Moments, Moments]:
-        """Both sides without the target and a counterpart of the other side.
-
-        Where a record is not looked at (not `counted`) both sides are left empty.
-        """
+        """Both sides without the target and a counterpart of the other side."""
         # The target goes from its own side and a counterpart from the other one. Products with
         # the two sides' 0 and 1 are exact, and several times as fast as a choice by membership.
         gone_in = own * member
@@ -358,9 +318,7 @@ class _Counterparts:
         """Counterparts of a (T, N) design, and its cells that are attacked.
 
         Args:
-            members: membership.
             able: (N,) records that are looked at.
-            seed: of all draws.
         """
         rng = np.random.default_rng(seed)
         models, inside = len(members), members.sum(axis=0)

@@ -15,8 +15,8 @@ from lethe.errors import NotMeasurable
 from lethe.evidence import risk as risks
 from lethe.evidence.bands import simultaneous_band
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.risk import family_confidence
-from lethe.evidence.roc import auc_of, check_resolvable, rate_at, roc, smallest_fpr, tau_of
+from lethe.evidence.risk import bonferroni, family_confidence
+from lethe.evidence.roc import Roc, auc_of, check_resolvable, rate_at, roc, smallest_fpr, tau_of
 from lethe.evidence.twoway import (
     Replicates,
     Rescored,
@@ -40,31 +40,24 @@ References = Callable[[str, NDArray[np.float64]], Rescored | None]
 
 
 @dataclass(frozen=True)
-class AttackResult:
+class AttackRates:
     """What one attack achieved.
 
     Attributes:
-        name: of the attack.
-        auc: area under the ROC curve.
-        tpr: true positive rate at each FPR, or why it cannot be given.
-        realised_fpr: the FPR that the threshold really had, where measurable.
         curve: the ROC curve on a log-spaced grid, with limits for each point and a band
             that holds all of them at once.
-        replicates: bootstrap replicates of AUC and of the TPR at each of `fprs`.
-        fprs: the rates asked for, ascending place in `replicates` from 1.
         failed: the self-check that failed, and what it saw; then these numbers decide nothing.
-        weak: why its upper limits do not gate: the sample is below the power floor.
     """
 
-    name: str
-    auc: Estimate
-    tpr: dict[float, Measured]
-    realised_fpr: dict[float, float]
+    name: str  # of the attack
+    auc: Estimate  # area under the ROC curve
+    tpr: dict[float, Measured]  # true positive rate at each FPR, or why it cannot be given
+    realised_fpr: dict[float, float]  # the FPR that the threshold really had, where measurable
     curve: dict[str, list[float]]
-    replicates: Replicates
-    fprs: tuple[float, ...]
+    replicates: Replicates  # bootstrap replicates of AUC and of the TPR at each of `fprs`
+    fprs: tuple[float, ...]  # the rates asked for, ascending place in `replicates` from 1
     failed: str = ""
-    weak: str = ""
+    weak: str = ""  # why its upper limits do not gate: the sample is below the power floor
 
     def tau(self, fpr: float) -> Measured:
         """ln(TPR/FPR) with limits; at TPR = 0 the value is None beside its upper limit."""
@@ -107,22 +100,16 @@ def run_attacks(
     seed: int = 0,
     targets: Shadows | None = None,
     among: int = 1,
-) -> dict[str, AttackResult]:
+) -> dict[str, AttackRates]:
     """Attack every model with the others, or given ones with all, and measure each attack.
 
     Args:
-        shadows: K models on N records.
-        attacks: names from `registry.ATTACKS`.
-        fprs: false positive rates to report the TPR at.
         confidence: of all intervals; limits of AUC and TPR hold for all attacks at once.
-        variance: of LiRA, see `lira.variance_rule`.
-        seed: of the bootstrap.
         targets: T models on the same records to attack, if these are not the shadow models.
         among: sets of models that this one was chosen from for its results; limits of AUC and TPR
             then hold for all attacks on all of them at once.
 
-    Raises:
-        NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
+    Raises NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
     """
     attacked, scored = _attacked(shadows, targets, seed)
     against = functools.partial(score, shadows)
@@ -160,22 +147,18 @@ def measure_scores(
     seed: int = 0,
     family: int = 1,
     references: References | None = None,
-) -> dict[str, AttackResult]:
+) -> dict[str, AttackRates]:
     """Measure score tables of one set of targets; all share their bootstrap draws.
 
     Args:
         targets: K attacked models on N records; only membership, pairs and persons are used.
         scores: names and (K, N) scores, higher = member.
         scored: (K, N) cells to measure; every table must have a score there.
-        fprs: false positive rates to report the TPR at.
-        confidence: of all intervals.
-        seed: of the bootstrap.
         family: results whose limits shall hold at once (Bonferroni).
         references: from an attack's name and its scores what models do as references; by default
             these are taken as they are.
 
-    Raises:
-        NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
+    Raises NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
     """
     # Models and records without any score are no clusters: they would only be drawn for nothing.
     rows, columns = scored.any(axis=1), scored.any(axis=0)
@@ -220,69 +203,79 @@ def _measure(
     confidence: float,
     family: int,
     references: Rescored | None,
-) -> AttackResult:
+) -> AttackRates:
     level = family_confidence(confidence, family)
     curve = roc(boot.member[boot.scored], score)
     grid = _grid(curve.non_members, records)
     replicates = boot.replicate(score, np.array([*fprs, *grid]), curve.outside, references)
 
-    def share(value: float, place: int, level: float) -> Estimate:
-        name = boot_name(replicates)
-        spread = replicates.spread(place)
-        return share_estimate(value, spread, curve.members, records, level, name)
-
-    def at_once(estimate: Estimate) -> Estimate:
-        if family < 2:
-            return estimate
-        method = f"{estimate.method}; Bonferroni over {family} results"
-        return replace(estimate, confidence=confidence, method=method)
-
     tpr: dict[float, Measured] = {}
     realised: dict[float, float] = {}
-    for at, fpr in enumerate(fprs):
+    for place, fpr in enumerate(fprs):
         try:
             check_resolvable(fpr, curve.non_members, records)
         except NotMeasurable as error:
             tpr[fpr] = Refusal(str(error))
             continue
         point = rate_at(curve, fpr)
-        tpr[fpr] = at_once(share(point.tpr, 1 + at, level))
+        rate = _share(point.tpr, curve, replicates, 1 + place, records, level)
+        tpr[fpr] = bonferroni(rate, confidence, family, "results")
         realised[fpr] = point.realised_fpr
-    places = 1 + len(fprs) + np.arange(len(grid))
+    auc = symmetric_estimate(
+        auc_of(curve),
+        replicates.spread(0),
+        curve.members + curve.non_members,
+        level,
+        f"{boot_name(replicates)}, Student t; n = scores",
+        0.0,
+        1.0,
+    )
+    return AttackRates(
+        name,
+        bonferroni(auc, confidence, family, "results"),
+        tpr,
+        realised,
+        _curve(curve, grid, replicates, 1 + len(fprs), records, confidence),
+        replicates,
+        fprs,
+    )
+
+
+def _share(
+    value: float, curve: Roc, replicates: Replicates, place: int, records: int, confidence: float
+) -> Estimate:
+    """A TPR with the spread of its place in the replicates."""
+    spread = replicates.spread(place)
+    name = boot_name(replicates)
+    return share_estimate(value, spread, curve.members, records, confidence, name)
+
+
+def _curve(
+    curve: Roc,
+    grid: list[float],
+    replicates: Replicates,
+    first: int,
+    records: int,
+    confidence: float,
+) -> dict[str, list[float]]:
+    """The ROC curve on a grid, whose replicates begin at place `first`, with limits and band."""
+    places = first + np.arange(len(grid))
     points = [
-        share(rate_at(curve, f).tpr, int(at), confidence)
-        for f, at in zip(grid, places, strict=True)
+        _share(rate_at(curve, fpr).tpr, curve, replicates, int(place), records, confidence)
+        for fpr, place in zip(grid, places, strict=True)
     ]
     height = [point.value or 0.0 for point in points]
     band_low, band_high = simultaneous_band(
         np.array(height), replicates, places, curve.members, records, confidence
     )
-    return AttackResult(
-        name,
-        at_once(
-            symmetric_estimate(
-                auc_of(curve),
-                replicates.spread(0),
-                curve.members + curve.non_members,
-                level,
-                f"{boot_name(replicates)}, Student t; n = scores",
-                0.0,
-                1.0,
-            )
-        ),
-        tpr,
-        realised,
-        {
-            "fpr": list(grid),
-            "tpr": height,
-            "low": [point.low or 0.0 for point in points],
-            "high": [1.0 if point.high is None else point.high for point in points],
-            "band_low": band_low.tolist(),
-            "band_high": band_high.tolist(),
-        },
-        replicates,
-        fprs,
-    )
+    return {
+        "fpr": list(grid),
+        "tpr": height,
+        "low": [point.low or 0.0 for point in points],
+        "high": [1.0 if point.high is None else point.high for point in points],
+        "band_low": band_low.tolist(),
+        "band_high": band_high.tolist(),
+    }
 
 
 def _grid(non_members: int, records: int) -> list[float]:
@@ -309,13 +302,12 @@ def risk_rate(shadows: Shadows, targets: Shadows | None = None) -> float | None:
 
 
 def judged(
-    results: Mapping[str, AttackResult], fpr: float | None, among: int = 1
+    results: Mapping[str, AttackRates], fpr: float | None, among: int = 1
 ) -> list[risks.AttackResult]:
     """What `risk_of` is asked about: one metric of every attack, with what its checks found.
 
     Args:
         results: of one candidate.
-        fpr: of the TPR; None for the AUC.
         among: candidates that this one was chosen from for its risk: limits then hold for all of
             them at once.
     """
@@ -323,7 +315,7 @@ def judged(
     return [
         risks.AttackResult(
             name,
-            result.metric(fpr) if among == 1 else _at_once(result, fpr, family),
+            result.metric(fpr) if among == 1 else _among(result, fpr, family),
             knows=ATTACKS[name].threat if name in ATTACKS else "",
             valid=not result.failed,
             why=result.failed or result.weak,
@@ -333,11 +325,10 @@ def judged(
     ]
 
 
-def strongest(results: Mapping[str, AttackResult], fpr: float | None) -> str:
+def strongest(results: Mapping[str, AttackRates], fpr: float | None) -> str:
     """The attack with the highest lower limit of those whose self-checks passed.
 
-    The highest point estimate where no attack is left or no rate can be given: its numbers are
-    shown and decide nothing.
+    The highest point estimate where none is left or no rate can be given: it decides nothing.
     """
     worst = risks.risk_of(judged(results, fpr))
     if isinstance(worst, risks.Risk):
@@ -350,13 +341,13 @@ def strongest(results: Mapping[str, AttackResult], fpr: float | None) -> str:
     return max(results, key=height)
 
 
-def strongest_metric(results: Mapping[str, AttackResult], fpr: float | None) -> Measured:
+def strongest_metric(results: Mapping[str, AttackRates], fpr: float | None) -> Measured:
     """The worst of all attacks whose self-checks passed; see `evidence.risk.risk_of`."""
     worst = risks.risk_of(judged(results, fpr))
     return worst if isinstance(worst, Refusal) else worst.estimate
 
 
-def _at_once(result: AttackResult, fpr: float | None, family: int) -> Measured:
+def _among(result: AttackRates, fpr: float | None, family: int) -> Measured:
     """A metric with limits that hold together with those of `family` others (Bonferroni)."""
     metric = result.metric(fpr)
     if isinstance(metric, Refusal) or metric.value is None:
@@ -368,13 +359,13 @@ def _at_once(result: AttackResult, fpr: float | None, family: int) -> Measured:
     else:
         records = result.replicates.clusters[1]
         wide = share_estimate(metric.value, spread, metric.n, records, level)
-    method = f"{metric.method.partition('; Bonferroni')[0]}; Bonferroni over {family} results"
-    return replace(wide, confidence=metric.confidence, method=method)
+    wide = replace(wide, method=metric.method)
+    return bonferroni(wide, metric.confidence, family, "results")
 
 
 def risk_change(
-    after: dict[str, AttackResult],
-    before: dict[str, AttackResult],
+    after: dict[str, AttackRates],
+    before: dict[str, AttackRates],
     fpr: float | None,
     confidence: float,
 ) -> Estimate | None:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice
+from lethe.membership.attacks.attack import check_members, check_scored, check_table, check_varies
 from lethe.membership.attacks.lira import lira_online, side_variance, variance_rule
-from lethe.membership.inputs import check_members, check_scored, check_table, check_varies
 from lethe.membership.leave_one_out import References, leave_one_out, scored_cells
 
 COVARIANCES = ("diagonal", "full")
@@ -32,12 +32,10 @@ def multi_query_scores(
 ) -> Float:
     """log N(phi; mu_in, S_in) - log N(phi; mu_out, S_out) over A queries, for every target.
 
-    ``diagonal`` takes the queries for independent and adds up their LiRA scores; it costs A
-    times LiRA. ``full`` is S = D R D: D holds the deviations that the variance rule gives each
-    record and query, R the correlation of the queries within records, pooled over all records
-    and shrunk towards the identity by a weight of max(0.05, A/(A + d)), d the degrees of freedom
-    behind it; it costs A(A + 3)/2 times LiRA. All sums leave the target and its partner out, see
-    `leave_one_out`.
+    ``diagonal`` takes the queries for independent and costs A times LiRA. ``full`` is S = D R D: D
+    the deviations of the variance rule, R the correlation of the queries within records, pooled
+    over records and shrunk to the identity by max(0.05, A/(A + d)), d its degrees of freedom; it
+    costs A(A + 3)/2 times LiRA. Leaves out as `leave_one_out`.
 
     Assumes: the same A queries of each record are put to every model, and signals are Gaussian.
 
@@ -46,15 +44,11 @@ def multi_query_scores(
         members: (K, N) true membership; of the target it is never used.
         covariance: ``diagonal`` or ``full``.
         variance: of each query, see `lira.variance_rule` and `lira.side_variance`.
-        seed: see `leave_one_out`.
 
-    Returns:
-        (K, N) higher = member; NaN where no reference model is left on a side. Memory beside the
-        arguments and this: about 7 A N + K N numbers with ``full``, 7 N with ``diagonal``.
-
-    Raises:
-        InputError: shapes differ, a signal is not finite or a query's signals are all the same,
-            or fewer models on a side than the rule needs.
+    Returns: (K, N) higher = member; NaN where no reference model is left on a side. Memory beside
+        the arguments and this: about 7 A N + K N numbers with ``full``, 7 N with ``diagonal``.
+    Raises InputError: shapes differ, a signal is not finite or a query's signals are all the same,
+        or fewer models on a side than the rule needs.
 
     >>> members = np.array([[1, 0], [0, 1], [1, 0], [0, 1]], bool)
     >>> phi = np.array([[3.0, 0.5], [0.0, 2.5], [4.0, 1.0], [-1.0, 3.0]])[:, :, None]

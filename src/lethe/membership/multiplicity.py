@@ -22,9 +22,8 @@ def holm_levels(p: Float, level: float) -> tuple[NDArray[np.bool_], Float]:
         p: (M,) p-values in [0, 1].
         level: family-wise error rate, in (0, 1).
 
-    Returns:
-        (M,) True where rejected, and (M,) the level of its step: p <= level of the step exactly
-        where it is rejected, so that a limit at this level tells the same as the test.
+    Returns: (M,) True where rejected, and (M,) the level of its step: p <= level of the step
+        exactly where it is rejected, so that a limit at this level tells the same as the test.
 
     >>> holm_levels(np.array([0.01, 0.04, 0.03]), 0.05)[0].tolist()
     [True, False, False]
@@ -64,7 +63,6 @@ def discoveries(p: Float, rate: float = 0.05, control: str = "bh") -> NDArray[np
 
     Args:
         p: (M,) p-values; NaN where there is none.
-        rate: false discovery rate, in (0, 1).
         control: ``bh`` or ``by``.
 
     >>> discoveries(np.array([0.01, 0.04, 0.5])).tolist()

@@ -1,9 +1,8 @@
 """Canaries for a training of your own: planted by coin flips, found again in the model's scores.
 
-A canary is a record made to be remembered. Each goes into the training data by its own fair coin;
-after one training the model's scores of all canaries, in or out, bound epsilon from below
-(Steinke, Nasr and Jagielski 2023, "Privacy Auditing with One (1) Training Run"). The training may
-happen elsewhere: the plan and the scores travel as files that carry the plan's digest.
+Each canary goes into the training data by its own fair coin; after one training the scores of all
+of them bound epsilon from below (Steinke, Nasr and Jagielski 2023, "Privacy Auditing with One (1)
+Training Run"). Plan and scores are files that carry the plan's digest.
 """
 
 from __future__ import annotations
@@ -24,9 +23,129 @@ from lethe.evidence.gdp import check_delta
 from lethe.evidence.one_run import FORMS, Guesses, check_coins, one_run_bound
 from lethe.evidence.thresholds import check_scores
 from lethe.files import write_whole
-from lethe.membership.canary_records import KINDS, checked_records, make_records
 from lethe.training.fingerprint import digest, hash_array
 from lethe.training.signals import signal_from_logits, signal_from_probabilities
+
+# The records that canaries are made of.
+#
+# * ``random-label``: copies of different records of the data, each with a wrong label drawn evenly
+#   from the other classes: a model that knows them has learned them by heart.
+# * ``out-of-distribution``: records unlike the data with labels drawn evenly from the classes.
+#   Tables (records, columns): each value is drawn from its own column, independently of the other
+#   columns, so that every value is possible and the whole is not. Images and other shapes: even
+#   noise between the least and the greatest value of the data, pixel by pixel.
+# * ``given``: the user's own.
+#
+# What a canary is never changes whether a bound is true, only how much it finds.
+
+KINDS = ("random-label", "out-of-distribution", "given")
+
+
+def make_records(
+    features: ArrayLike,
+    labels: ArrayLike,
+    count: int,
+    kind: str,
+    rng: np.random.Generator,
+    given: tuple[ArrayLike, ArrayLike] | None = None,
+) -> tuple[Array, Array]:
+    """Features (count, ...) and labels (count,) of canaries, in the dtypes of the data.
+
+    Args:
+        features: (n, ...) training records, numbers.
+        labels: (n,) integer class codes; ``given`` takes numbers of any kind.
+        kind: one of `KINDS`.
+        given: features and labels, for ``given`` alone.
+
+    Raises InputError: shapes differ, too few records or classes for the kind, NaN features.
+    """
+    own, targets = checked_records(features, labels)
+    check_choice("kind", kind, KINDS)
+    if (kind == "given") != (given is not None):
+        raise InputError('canaries of your own take kind="given" and given=(features, labels).')
+    if given is not None:
+        return _given(own, targets, count, given)
+    if targets.dtype.kind not in "iu":
+        raise InputError(
+            f"labels are {targets.dtype}; kind={kind!r} needs integer class codes. For other "
+            'targets make canaries of your own, with kind="given".'
+        )
+    make = _random_label if kind == "random-label" else _unlike
+    return make(own, targets, count, rng)
+
+
+def checked_records(features: ArrayLike, labels: ArrayLike) -> tuple[Array, Array]:
+    """Features (n, ...) and labels (n,) as arrays of numbers.
+
+    Raises InputError: other shapes, no records, no numbers, or NaN features.
+    """
+    own, targets = np.asarray(features), np.asarray(labels)
+    if own.ndim < 2 or targets.shape != own.shape[:1] or not len(own):
+        raise InputError(
+            f"features have shape {own.shape} and labels {targets.shape}; they must be "
+            "(records, ...) and (records,)."
+        )
+    if own.dtype.kind not in "iuf" or targets.dtype.kind not in "iuf":
+        raise InputError(f"features are {own.dtype} and labels {targets.dtype}; give numbers.")
+    _no_nan("features", own)
+    return own, targets
+
+
+def _random_label(
+    own: Array, targets: Array, count: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    classes = _classes(targets)
+    if count > len(own):
+        raise InputError(
+            f"count={count} random-label canaries need as many different records, got {len(own)}; "
+            'use fewer, or kind="out-of-distribution".'
+        )
+    rows = rng.choice(len(own), count, replace=False)
+    # A step of 1 to classes - 1 around the circle of classes never comes back to the true one.
+    step = rng.integers(1, len(classes), count)
+    wrong = classes[(np.searchsorted(classes, targets[rows]) + step) % len(classes)]
+    return own[rows], wrong
+
+
+def _unlike(
+    own: Array, targets: Array, count: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    classes = _classes(targets)
+    labels = classes[rng.integers(0, len(classes), count)]
+    if own.ndim == 2:
+        rows = rng.integers(0, len(own), (count, own.shape[1]))
+        return own[rows, np.arange(own.shape[1])], labels
+    low, high = own.min(), own.max()
+    shape = (count, *own.shape[1:])
+    if own.dtype.kind in "iu":
+        return rng.integers(low, high, shape, dtype=own.dtype, endpoint=True), labels
+    return rng.uniform(low, high, shape).astype(own.dtype), labels
+
+
+def _given(
+    own: Array, targets: Array, count: int, given: tuple[ArrayLike, ArrayLike]
+) -> tuple[Array, Array]:
+    planted, labels = np.asarray(given[0]), np.asarray(given[1])
+    if planted.shape != (count, *own.shape[1:]) or labels.shape != (count,):
+        raise InputError(
+            f"given canaries have shapes {planted.shape} and {labels.shape}, count={count} of them "
+            f"need {(count, *own.shape[1:])} and {(count,)}."
+        )
+    _no_nan("given features", planted)
+    return planted.astype(own.dtype), labels.astype(targets.dtype)
+
+
+def _classes(targets: Array) -> Array:
+    classes = np.unique(targets)
+    if len(classes) < 2:
+        raise InputError("labels are all the same; canaries need at least two classes.")
+    return classes
+
+
+def _no_nan(name: str, values: Array) -> None:
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise InputError(f"{name} hold NaN or infinite numbers; every value must be given.")
+
 
 OUTPUTS = ("logits", "probabilities")
 MIN_CANARIES = 20
@@ -44,17 +163,13 @@ class CanaryAudit:
     Attributes:
         bounds: one for each form; each is true with its confidence alone, so the largest of them
             is not. The verdict is from one form, named before the scores were seen.
-        form: of the verdict.
-        verdict: "contradicts" or "consistent"; None if nothing was claimed.
-        words: one sentence.
-        plan: digest of the canaries.
     """
 
     bounds: dict[str, EpsilonBound]
-    form: str
-    verdict: Verdict | None
-    words: str
-    plan: str
+    form: str  # of the verdict
+    verdict: Verdict | None  # "contradicts" or "consistent"; None if nothing was claimed
+    words: str  # one sentence
+    plan: str  # digest of the canaries
 
     @property
     def bound(self) -> EpsilonBound:
@@ -66,25 +181,16 @@ class CanaryAudit:
 class Canaries:
     """Records to plant, and the coins that decide which; made by `plan_canaries`.
 
-    The coins are the secret of the audit: those who train must not let them touch the training
-    but through the data that `insert` returns.
+    The coins are secret: they may touch the training only through what `insert` returns.
 
-    Attributes:
-        features: (m, ...) in the form and dtype of the user's own.
-        labels: (m,) in the dtype of the user's own.
-        inserted: (m,) bool, one independent fair coin each.
-        kind: ``random-label``, ``out-of-distribution`` or ``given``.
-        seed: of content, coins and the order in which `insert` mixes them in.
-
-    Raises:
-        InputError: lengths differ, or the coins cannot have been fair.
+    Raises InputError: lengths differ, or the coins cannot have been fair.
     """
 
-    features: Array
-    labels: Array
-    inserted: NDArray[np.bool_]
-    kind: str
-    seed: int
+    features: Array  # (m, ...) in the form and dtype of the user's own
+    labels: Array  # (m,) in the dtype of the user's own
+    inserted: NDArray[np.bool_]  # (m,) bool, one independent fair coin each
+    kind: str  # ``random-label``, ``out-of-distribution`` or ``given``
+    seed: int  # of content, coins and the order in which `insert` mixes them in
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
@@ -113,8 +219,7 @@ class Canaries:
             features: (n, ...) the user's own training records.
             labels: (n,) theirs.
 
-        Returns:
-            Features and labels of n records and of the canaries whose coin fell on IN.
+        Returns: Features and labels of n records and of the canaries whose coin fell on IN.
         """
         own, targets = checked_records(features, labels)
         if own.shape[1:] != self.features.shape[1:] or own.dtype != self.features.dtype:
@@ -140,8 +245,7 @@ class Canaries:
             outputs: (m, classes) for `features`, in their order.
             form: ``logits`` or ``probabilities``.
 
-        Returns:
-            (m,) log-odds of the canary's own label, higher = more likely IN.
+        Returns: (m,) log-odds of the canary's own label, higher = more likely IN.
         """
         check_choice("form", form, OUTPUTS)
         of = signal_from_logits if form == "logits" else signal_from_probabilities
@@ -170,11 +274,8 @@ class Canaries:
             gdp: True if the training is declared to be Gaussian DP: then that form decides.
             form: which form decides otherwise, ``binomial`` or ``tradeoff``.
 
-        Guarantee:
-            A true claim is contradicted with probability at most 1 - `confidence`.
-
-        Assumes:
-            What `one_run_bound` does; the relation is add/remove of one canary.
+        Guarantee: A true claim is contradicted with probability at most 1 - `confidence`.
+        Assumes: What `one_run_bound` does; the relation is add/remove of one canary.
 
         Raises:
             InputError: scores are NaN or not one a canary; claimed epsilon <= 0; a delta outside
@@ -225,8 +326,7 @@ class Canaries:
     def load_scores(self, path: str | Path) -> NDArray[np.float64]:
         """Read scores back.
 
-        Raises:
-            InputError: the file is damaged, or its scores are of other canaries.
+        Raises InputError: the file is damaged, or its scores are of other canaries.
         """
         arrays, told = _read(Path(path), "canary scores", ("scores",))
         if told.get("digest") != self.digest:
@@ -254,14 +354,13 @@ def plan_canaries(
 ) -> Canaries:
     """Draw canaries for a training set, and an independent fair coin for each.
 
-    More canaries tell more, until they disturb the training: a share of a few per cent of the data
-    is usual. The audit is of the training with canaries.
+    More canaries tell more until they disturb the training: a few per cent of the data is usual.
 
     Args:
         features: (n, ...) training records, numbers.
         labels: (n,) integer class codes; ``given`` takes numbers of any kind.
         count: m, number of canaries, >= 20; for ``given`` that of the arrays.
-        kind: ``random-label``, ``out-of-distribution`` (see `lethe.membership.canary_records`) or
+        kind: ``random-label``, ``out-of-distribution`` (see `lethe.membership.one_run`) or
             ``given``.
         seed: draws everything; keep it from the training's own seed and code.
         given: (features, labels) of the canaries for ``given``.

@@ -1,8 +1,7 @@
 """The privacy onion: remove the most exposed, audit again, and see who comes to the surface.
 
-Carlini et al. (NeurIPS 2022, "The privacy onion effect"): when the most exposed records are
-removed, others that were safe become exposed. The audit's mitigation ``removal`` drops by
-weight; here the share is given, chosen on one half of the models, and the rest is tested.
+Carlini et al. (NeurIPS 2022, "The privacy onion effect"): records that were safe become exposed.
+The given share is chosen on one half of the models, the rest tested on the other.
 """
 
 from __future__ import annotations
@@ -15,26 +14,24 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_between
 from lethe.evidence.estimate import Measured
-from lethe.membership.exposure import TOP_SHARE, mean_change, newly_exposed
-from lethe.membership.vulnerability import most_exposed, vulnerability
+from lethe.membership.exposure import (
+    TOP_SHARE,
+    mean_change,
+    most_exposed,
+    newly_exposed,
+    vulnerability,
+)
 from lethe.training.shadows import Shadows
 
 
 @dataclass(frozen=True)
 class Onion:
-    """What removal did to the records that stayed.
+    """What removal did to the records that stayed."""
 
-    Attributes:
-        removed: rows that were removed.
-        change: mean change of t of the others, positive = more exposed.
-        newly: how many of the others became more exposed, false discoveries held at 5 %.
-        others: how many others there are.
-    """
-
-    removed: NDArray[np.intp]
-    change: Measured
-    newly: int
-    others: int
+    removed: NDArray[np.intp]  # rows that were removed
+    change: Measured  # mean change of t of the others, positive = more exposed
+    newly: int  # how many of the others became more exposed, false discoveries held at 5 %
+    others: int  # how many others there are
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, without naming a record."""
@@ -49,16 +46,13 @@ class Onion:
 def to_remove(shadows: Shadows, share: float = TOP_SHARE, half: bool = True) -> NDArray[np.intp]:
     """Rows of the most exposed share of the records, in ascending order.
 
-    Chosen on the first half of the models (whole pairs), so that the second half can still tell
-    without bias how exposed they were. With persons, all records of a chosen record's person.
+    Chosen on the first half of the models (whole pairs); of persons, all records.
 
     Args:
-        shadows: of the baseline.
         share: of the records, in (0, 1).
         half: choose on one half; False takes all models, when nothing is reported on them.
 
-    Raises:
-        InputError: fewer than four pairs of models, or nothing would remain.
+    Raises InputError: fewer than four pairs of models, or nothing would remain.
     """
     check_between("share", share, 0, 1, open_low=True, open_high=True)
     chosen_on = shadows
@@ -97,13 +91,9 @@ def compare_onion(
     """How the exposure of the records that stayed changed.
 
     Args:
-        before: shadow models of the baseline.
         after: shadow models trained without the removed records, in the same splits.
-        removed: rows.
-        confidence: of the mean change.
 
-    Raises:
-        InputError: the two audits differ in splits, or no other record has a t-score.
+    Raises InputError: the two audits differ in splits, or no other record has a t-score.
     """
     if before.members.shape != after.members.shape or (before.members != after.members).any():
         raise InputError("before and after must have the same splits; use the same seed and K.")

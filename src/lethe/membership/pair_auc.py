@@ -1,11 +1,10 @@
 """How well models with a record are told from models without it: an AUC for each record.
 
-The two models of a complementary pair are dependent (a record's near twin is in one of them),
-so pairs, not models, are what is sampled. The variance is that of a U-statistic clustered by
-pairs (Obuchowski, Biometrics 1997; DeLong 1988 when every model stands alone). It is 0 when
-all models with the record score above all others; therefore limits and tests take the variance
-at the AUC that is tested (Newcombe, Statistics in Medicine 2006, method 5, from Hanley and
-McNeil 1982), times the design effect that the clustered variance shows, never less than 1.
+Pairs of models are what is sampled: the variance is that of a U-statistic clustered by pairs
+(Obuchowski, Biometrics 1997; DeLong 1988 when every model stands alone). Limits and tests take the
+variance at the AUC that is tested (Newcombe, Statistics in Medicine 2006, method 5, from Hanley and
+McNeil 1982), times the design effect of the clustered variance, at least 1: it is 0 where all
+models with the record score highest.
 """
 
 from __future__ import annotations
@@ -32,19 +31,14 @@ class PairAuc:
     Attributes:
         auc: (M,) P(score of a model with it > score of one without) + P(tie)/2; NaN without a
             model on each side or with fewer than two pairs.
-        effect: (M,) design effect, >= 1.
-        inside: (M,) models with it.
-        outside: (M,) models without it.
-        pairs: (M,) pairs of models that were scored.
-        influence: (G, M) share of each pair in the error of the AUC.
     """
 
     auc: Float
-    effect: Float
-    inside: Float
-    outside: Float
-    pairs: Float
-    influence: Float
+    effect: Float  # (M,) design effect, >= 1
+    inside: Float  # (M,) models with it
+    outside: Float  # (M,) models without it
+    pairs: Float  # (M,) pairs of models that were scored
+    influence: Float  # (G, M) share of each pair in the error of the AUC
 
     def columns(self, at: Sequence[int] | NDArray[np.intp]) -> PairAuc:
         """Only some of the columns."""
@@ -108,10 +102,8 @@ def pair_auc(
     Args:
         score: (K, M) scores, higher = member; NaN where a cell is not scored.
         members: (K, M) whether the model trained on the record or person.
-        pairs: (K,) label of each model's complementary pair, see `Shadows.pairs`.
 
-    Raises:
-        InputError: shapes differ.
+    Raises InputError: shapes differ.
     """
     if score.shape != members.shape or score.ndim != 2 or len(pairs) != len(score):
         raise InputError(
@@ -202,12 +194,10 @@ def models_to_tell(true: float, tested: float, effect: float, level: float, chan
     Args:
         true: the AUC in truth, in (0, 1).
         tested: the AUC that is to be rejected, another one.
-        effect: design effect of the person.
         level: of the one-sided test.
         chance: power, in (0, 1).
 
-    Raises:
-        InputError: the two are alike, or a level or chance is outside (0, 1).
+    Raises InputError: the two are alike, or a level or chance is outside (0, 1).
     """
     for name, value in (("true", true), ("tested", tested), ("level", level), ("power", chance)):
         check_between(name, value, 0, 1, open_low=True, open_high=True)
@@ -236,12 +226,11 @@ def models_needed(
 ) -> int:
     """Smallest even number of models that decides on either side of the margin.
 
-    With it a person with AUC 0.5 is found to lie within 1 - margin and margin, and one with AUC
-    `margin` above 0.5, each with at least the chance asked for.
+    A person with AUC 0.5 is found to lie within 1 - margin and margin, and one with AUC `margin`
+    above 0.5, each with at least the chance asked for.
 
     Args:
         margin: AUC that counts as distinguishable, in (0.5, 1).
-        effect: design effect of the person.
         lower_level: level of the test against 0.5.
         upper_level: level of the test against the margin.
         chance: power, in (0, 1).

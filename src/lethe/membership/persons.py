@@ -1,9 +1,7 @@
 """User-level scores: the evidence of all records of a person added up.
 
-A person with several records is known by all of them: models train on whole persons, so the
-question is one coin a person, not one a record. The log-likelihood ratios of records that are
-independent given the coin add up (the sum is the default); where they are not, the sum is still
-a score, only not the best one.
+Models train on whole persons, so the question is one coin a person. Log-likelihood ratios of
+records that are independent given the coin add up (the default); else the sum is still a score.
 """
 
 from __future__ import annotations
@@ -16,6 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, NotMeasurable, check_choice
+from lethe.membership.attacks.registry import ATTACKS
+from lethe.membership.leave_one_out import scored_cells
+from lethe.membership.measure import FEWEST_RECORDS, AttackRates, measure_scores
+from lethe.membership.scoring import score
+from lethe.training.environment import on_one_thread
+from lethe.training.shadows import Shadows
 
 WAYS = ("sum", "mean", "max", "standardised")
 
@@ -27,15 +31,12 @@ class PersonScores:
     """Scores of persons, of the shape that scores of records have.
 
     Attributes:
-        names: (P,) persons, sorted.
-        sizes: (P,) records of each.
-        members: (K, P) True where the model trained on the person.
         scores: for each attack (K, P), higher = member; NaN where a record's score is.
     """
 
-    names: NDArray[Any]
-    sizes: NDArray[np.intp]
-    members: NDArray[np.bool_]
+    names: NDArray[Any]  # (P,) persons, sorted
+    sizes: NDArray[np.intp]  # (P,) records of each
+    members: NDArray[np.bool_]  # (K, P) True where the model trained on the person
     scores: dict[str, Float]
 
 
@@ -48,15 +49,11 @@ def person_scores(
     """Add up the scores of each person's records, per model.
 
     Args:
-        scores: for each attack (K, N), higher = member; NaN where not scored.
-        members: (K, N) membership of the records.
-        people: (N,) person of each record.
         how: ``sum``, ``mean``, ``max``, or ``standardised``, the mean after each record's scores
             are brought to mean 0 and deviation 1 over all models, for scores without a scale of
             their own, such as the signal itself.
 
-    Raises:
-        InputError: some, not all, records of a person are in a model, or shapes differ.
+    Raises InputError: some, not all, records of a person are in a model, or shapes differ.
 
     >>> table = person_scores({"a": np.ones((2, 3))}, np.eye(2, 3, dtype=bool)[:, [0, 0, 1]],
     ...                       np.array(["x", "x", "y"]))
@@ -123,11 +120,8 @@ def check_several(sizes: NDArray[np.integer]) -> str | None:
     Args:
         sizes: (P,) records of each person.
 
-    Returns:
-        A note where some persons have a single record, else None.
-
-    Raises:
-        NotMeasurable: every person has one record, so that it says nothing beyond the records.
+    Returns: A note where some persons have a single record, else None.
+    Raises NotMeasurable: every person has one record, so that it says nothing beyond the records.
     """
     single = int((np.asarray(sizes) == 1).sum())
     if single == len(sizes):
@@ -138,3 +132,65 @@ def check_several(sizes: NDArray[np.integer]) -> str | None:
     if single:
         return f"{single} of {len(sizes)} persons have one record; theirs is that record's score."
     return None
+
+
+# The attacker who adds up all records of a person.
+
+
+@on_one_thread
+def person_level(
+    shadows: Shadows,
+    attack: str,
+    fprs: tuple[float, ...],
+    confidence: float = 0.95,
+    variance: str = "auto",
+    seed: int = 0,
+) -> dict[str, Any] | None:
+    """One attack with the scores of each person's records added up, for `findings.json`.
+
+    Scores that are log-likelihood ratios are summed; others are standardised first. Rates then
+    count persons, each once.
+
+    Args:
+        shadows: K models on N records of persons who are in training as a whole or not at all.
+
+    Returns: Names, sizes and the result; None where nobody has several records or a person cannot
+        be scored as a whole.
+    """
+    if shadows.groups is None:
+        return None
+    people, sizes = np.unique(shadows.groups, return_counts=True)
+    scored = scored_cells(shadows.members, seed)
+    if sizes.max() < 2 or not (scored.all() and len(people) > 1):
+        return None
+    table = score(shadows, (attack,), variance, seed)[attack]
+    how = "sum" if ATTACKS[attack].log_ratio else "standardised"
+    try:
+        added = person_scores({attack: table}, shadows.members, shadows.groups, how)
+    except InputError:  # a person who is in training in part has no membership of their own
+        return None
+    if len(people) < FEWEST_RECORDS:
+        return None
+    targets = Shadows(
+        added.scores[attack].astype(np.float32), added.members, np.arange(len(people)).astype(str)
+    )
+    found = measure_scores(
+        targets,
+        [(attack, np.asarray(added.scores[attack], np.float64))],
+        np.ones(added.members.shape, bool),
+        fprs,
+        confidence,
+        seed,
+    )[attack]
+    return _entry(attack, sizes, found)
+
+
+def _entry(attack: str, sizes: NDArray[np.integer], found: AttackRates) -> dict[str, Any]:
+    return {
+        "attack": attack,
+        "persons": len(sizes),
+        "with_several_records": int((sizes > 1).sum()),
+        "most_records": int(sizes.max()),
+        "auc": found.auc.to_json(),
+        "tpr": {f"{fpr:g}": rate.to_json() for fpr, rate in found.tpr.items()},
+    }

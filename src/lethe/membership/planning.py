@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import resource
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,20 +17,148 @@ from lethe.data.dataset import Dataset
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.forecast import SURE
-from lethe.evidence.precision import Precision, parse_precision
-from lethe.evidence.rules import Rule
-from lethe.membership.audit import Show, Silent
+from lethe.evidence.rules import Precision, Rule, parse_precision
+from lethe.files import write_whole
+from lethe.membership.audit import Show, Silent, Trainer, baseline_spec
+from lethe.membership.candidates import build_candidates
 from lethe.membership.document import Measurement
 from lethe.membership.measure import run_attacks, strongest
-from lethe.membership.pilot import Cost, run_pilot
-from lethe.membership.ranking import MINIMUM_PILOT, Ranking, foresee_ranking
 from lethe.membership.settings import AuditSettings
-from lethe.membership.widths import Answer, Foreseen, Widths, answer
-from lethe.mitigations.obfuscation import EarlyStopping
+from lethe.membership.widths import (
+    MINIMUM_PILOT,
+    Answer,
+    Foreseen,
+    Ranking,
+    Widths,
+    answer,
+    foresee_ranking,
+)
+from lethe.mitigations.obfuscation import BASELINE, EarlyStopping
 from lethe.training.design import check_models
 from lethe.training.environment import default_workers
 from lethe.training.folder import RunFolder
-from lethe.training.recipe import Recipe
+from lethe.training.recipe import Recipe, TorchRecipe
+from lethe.training.shadows import ChunkJob, train_chunk
+from lethe.training.shards import shard_path
+
+# A pilot: the first few shadow models of an audit, timed and weighed.
+#
+# They are the audit's own models in the audit's own folder, so the audit does not train them again.
+
+_MOST = 4096
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What models take.
+
+    Attributes:
+        seconds: wall time of one model in one worker, while all workers are busy; None if the
+            models were there already and nobody had timed them.
+    """
+
+    seconds: float | None
+    worker_bytes: int | None  # peak memory of a worker process; None likewise
+    own_bytes: int  # peak memory of this process so far
+    model_bytes: int  # on disk, of one model
+    chunk_bytes: int  # on disk, of a chunk of models, beside those of its models
+    width: int  # models a chunk
+    workers: int  # processes
+    scoring: float  # seconds to measure the pilot
+    stop_bytes: int = 0  # of them, what it answered on its way; further candidates keep none
+
+    def disk(self, models: int, further: int = 0) -> int:
+        """Bytes of the shards of the plain models and of so many further candidates."""
+        each = models * (self.model_bytes - self.stop_bytes)
+        each += -(-models // self.width) * self.chunk_bytes
+        return (1 + further) * each + models * self.stop_bytes
+
+    def train(self, models: int) -> float | None:
+        """Wall seconds to train so many models; whole chunks, spread over the workers."""
+        if self.seconds is None:
+            return None
+        chunks = -(-models // self.width)
+        rounds = -(-chunks // self.workers)
+        return rounds * min(self.width, models) * self.seconds
+
+
+def run_pilot(
+    data: Dataset,
+    recipe: Recipe,
+    settings: AuditSettings,
+    folder: RunFolder,
+    show: Show,
+    workers: int,
+    models: int,
+) -> tuple[Measurement, Cost]:
+    """Train the first models of an audit, if they are not there, and measure them.
+
+    Models beyond `models` that are there are used too; `models` is rounded up to whole chunks.
+    """
+    spec = baseline_spec(data, recipe, settings)
+    plain = replace(settings, models=models, until=())
+    train = Trainer(spec, plain, folder, show, workers, data.ids, timed_chunk)
+    width = train.width()
+    models = max(-(-models // width) * width, train.finished(_MOST))
+    train = replace(train, settings=replace(plain, models=models))
+    everyone = np.ones(len(data.ids), np.float32)
+    jobs = train.jobs(BASELINE, everyone, models, width)
+    train([BASELINE], everyone, models)
+    began = time.perf_counter()
+    measured, _ = train.baseline()
+    scoring = time.perf_counter() - began
+    costs = [cost for job in jobs for cost in [_read_cost(job)] if cost is not None]
+    shard = jobs[0].finished()
+    assert shard is not None
+    arrays = {name: one for name, one in vars(shard).items() if isinstance(one, np.ndarray)}
+    content = sum(array.nbytes for array in arrays.values())
+    on_the_way = sum(one.nbytes for name, one in arrays.items() if name.startswith("stop_"))
+    size = shard_path(jobs[0].folder, jobs[0].chunk).stat().st_size
+    timed = sum(count for _, count, _ in costs)
+    return measured, Cost(
+        seconds=sum(seconds for seconds, _, _ in costs) / timed if timed else None,
+        worker_bytes=max((peak for _, _, peak in costs), default=None),
+        own_bytes=_peak(),
+        model_bytes=content // jobs[0].models,
+        chunk_bytes=size - content,
+        width=width,
+        workers=workers,
+        scoring=scoring,
+        stop_bytes=on_the_way // jobs[0].models,
+    )
+
+
+def timed_chunk(job: ChunkJob) -> int:
+    """`train_chunk`, with its time and the process's peak memory noted beside the shard."""
+    if isinstance(job.spec.recipe, TorchRecipe):
+        import torch  # noqa: F401 - loading it is not part of training
+    began = time.perf_counter()
+    trained = train_chunk(job)
+    seconds = time.perf_counter() - began
+    if trained:
+        noted = {"seconds": seconds, "models": trained, "peak": _peak()}
+        write_whole(_cost_path(job), json.dumps(noted).encode())
+    return trained
+
+
+def _cost_path(job: ChunkJob) -> Path:
+    return shard_path(job.folder, job.chunk).with_suffix(".cost.json")
+
+
+def _read_cost(job: ChunkJob) -> tuple[float, int, int] | None:
+    """Seconds, models and peak bytes of a chunk, if it was timed."""
+    try:
+        noted = json.loads(_cost_path(job).read_bytes())
+        return float(noted["seconds"]), int(noted["models"]), int(noted["peak"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _peak() -> int:
+    """Most memory this process has held, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
 
 PILOT = 16
 """Models of a pilot: eight pairs; a variance from fewer is off by more than half too often."""
@@ -40,21 +173,15 @@ class Row:
     """One size of an audit.
 
     Attributes:
-        models: K, shadow models a candidate.
-        seconds: wall time to train the plain models; None if the pilot was not timed.
-        all_seconds: and those of every mitigation, and to measure them.
-        disk: bytes, all candidates.
-        memory: bytes, workers and the process that measures.
-        widths: of the TPR at each of `RATES`.
         ranking: what a ranking by exposure is worth; None where too few records have a t-score.
     """
 
-    models: int
-    seconds: float | None
-    all_seconds: float | None
-    disk: int
-    memory: int | None
-    widths: dict[float, Foreseen]
+    models: int  # K, shadow models a candidate
+    seconds: float | None  # wall time to train the plain models; None if the pilot was not timed
+    all_seconds: float | None  # and those of every mitigation, and to measure them
+    disk: int  # bytes, all candidates
+    memory: int | None  # bytes, workers and the process that measures
+    widths: dict[float, Foreseen]  # of the TPR at each of `RATES`
     ranking: Ranking | None
 
     def to_json(self) -> dict[str, Any]:
@@ -75,32 +202,22 @@ class Plan:
     """What `plan` found.
 
     Attributes:
-        name: of the data.
-        records: N that can be members.
-        people: of them, or N.
-        pilot: models trained.
-        candidates: how many candidates an audit would measure, the plain model included.
-        cost: of the pilot.
-        rows: sizes by number of models.
         by_records: widths of the TPR at each of `RATES` by number of records (or persons), as a
             multiple of those there are, with the number of models of the settings.
-        answers: to the precisions asked for.
-        notes: what the reader must know beside the numbers.
     """
 
-    name: str
-    records: int
-    people: int
-    pilot: int
-    candidates: int
-    cost: Cost
-    rows: tuple[Row, ...]
+    name: str  # of the data
+    records: int  # N that can be members
+    people: int  # of them, or N
+    pilot: int  # models trained
+    candidates: int  # how many candidates an audit would measure, the plain model included
+    cost: Cost  # of the pilot
+    rows: tuple[Row, ...]  # sizes by number of models
     by_records: tuple[tuple[float, dict[float, Foreseen]], ...]
-    answers: tuple[Answer, ...]
-    notes: tuple[str, ...]
+    answers: tuple[Answer, ...]  # to the precisions asked for
+    notes: tuple[str, ...]  # what the reader must know beside the numbers
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as in `plan.json`."""
         return {
             "name": self.name,
             "records": self.records,
@@ -151,7 +268,7 @@ def plan(
     asked = check_asked(pilot, precision)
     # As rules of the audit, so that the rates they name are measured.
     wide = replace(settings, gate=(*settings.gate, *(str(one.rule) for one in asked)))
-    built, _ = settings.candidates(recipe)
+    built, _ = build_candidates(settings, recipe)
     trained = sum(not isinstance(mitigation, EarlyStopping) for mitigation in built)
     measured, cost = run_pilot(
         data,
@@ -209,8 +326,7 @@ def _widths_json(widths: dict[float, Foreseen]) -> dict[str, Any]:
 def check_asked(pilot: int | None, precision: Sequence[str]) -> list[Precision]:
     """The precisions of a plan, read, before anything is loaded.
 
-    Raises:
-        InputError: a pilot of fewer than 8, or a precision of a metric that cannot be foreseen.
+    Raises InputError: a pilot of fewer than 8, or a precision of a metric that cannot be foreseen.
     """
     check_at_least("pilot", PILOT if pilot is None else pilot, MINIMUM_PILOT)
     asked = [parse_precision(text) for text in precision]

@@ -1,14 +1,13 @@
 """What would this audit have seen? The smallest planted effect that it finds with 80 % power.
 
-A result of "not distinguishable from guessing" says something only beside this number. The
-effect is planted into signals that know nothing of membership (`checks.exchanged`), so that
-its size is known, and the attack is run on them as it was run on the audit.
+"Not distinguishable from guessing" says something only beside this number. The effect is planted
+into signals that know nothing of membership (`exchanged`), so its size is known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,8 +19,8 @@ from lethe.errors import InputError, check_between
 from lethe.evidence.intervals import clustered_share
 from lethe.evidence.roc import check_resolvable, rate_at, roc
 from lethe.evidence.twoway import Rescored, Spread, TwoWayBootstrap, clusters_of, combine
-from lethe.membership.checks import PASS, WARN, Check, exchanged
-from lethe.membership.measure import AttackResult, record_clusters
+from lethe.membership.leave_one_out import scorable_targets
+from lethe.membership.measure import AttackRates, record_clusters
 from lethe.membership.scoring import rescored, score
 from lethe.training.shadows import Shadows
 
@@ -49,32 +48,24 @@ class Power:
     """The smallest planted effect that an audit finds.
 
     Attributes:
-        t: t-score that each planted record has; None if none up to `LARGEST_T` is found.
-        value: AUC, or TPR, of the attack at that effect; None with `t`.
-        share: share of the records that carry it.
-        fpr: the rate that the TPR was read at; None for the AUC.
         levels: every effect tried, as (t, AUC or TPR, the value needed to be found).
     """
 
-    t: float | None
-    value: float | None
-    share: float
-    fpr: float | None
+    t: float | None  # t-score that each planted record has; None if none up to `LARGEST_T` is found
+    value: float | None  # AUC, or TPR, of the attack at that effect; None with `t`
+    share: float  # share of the records that carry it
+    fpr: float | None  # the rate that the TPR was read at; None for the AUC
     levels: tuple[tuple[float, float, float], ...]
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """An attack of `registry.ATTACKS` as a function of shadow models; arguments as of `score`.
-
-    Attributes:
-        references: whether its intervals redraw models as references too.
-    """
+    """An attack of `registry.ATTACKS` as a function of shadow models; arguments as of `score`."""
 
     attack: str
     variance: str = "auto"
     seed: int = 0
-    references: bool = True
+    references: bool = True  # whether its intervals redraw models as references too
 
     def __call__(self, shadows: Shadows) -> Float:
         """(K, N) scores, see `score`."""
@@ -87,14 +78,42 @@ class Scorer:
         return rescored(shadows, self.attack, table, self.variance, self.seed)
 
 
+def exchanged(shadows: Shadows, seed: int) -> Shadows:
+    """The same design with signals that know nothing of membership.
+
+    Within each complementary pair a coin for every record decides which model gets which signal;
+    without pairs a record's signals are shuffled over the models.
+
+    Returns: The same but for signals and right predictions, which go together.
+    """
+    rng = np.random.default_rng([seed, 7])
+    source = np.repeat(np.arange(shadows.models)[:, None], shadows.records, axis=1)
+    partner = shadows.partner
+    if len(scorable_targets(shadows.members)) < shadows.models or (partner >= 0).all():
+        for model in np.flatnonzero(partner > np.arange(len(partner))):
+            swap = rng.random(shadows.records) < 0.5
+            source[model, swap], source[partner[model], swap] = partner[model], model
+    else:
+        source = rng.permuted(source, axis=0)
+
+    def mixed(table: NDArray[Any] | None) -> NDArray[Any] | None:
+        return None if table is None else np.take_along_axis(table, source, axis=0)
+
+    return replace(
+        shadows,
+        signals=np.take_along_axis(shadows.signals, source, axis=0),
+        correct=mixed(shadows.correct),
+    )
+
+
 def planted(shadows: Shadows, t: float, share: float = 1.0, seed: int = 0) -> Shadows:
     """The same models with a known effect: the IN signals of some records are shifted.
 
-    By t sqrt(2) of the record's own spread over the models, so that a record with equal spread
-    IN and OUT has exactly this t (protocols 5.2, 6). Records without spread stay as they are.
+    By t sqrt(2) of the record's spread over the models, so that a record with equal spread IN and
+    OUT has exactly this t (protocols 5.2, 6). Records without spread stay as they are.
 
     Args:
-        shadows: models that know nothing of membership, such as `checks.exchanged` makes.
+        shadows: models that know nothing of membership, such as `exchanged` makes.
         t: of each chosen record, higher = more exposed.
         share: of the records that are chosen at random, in (0, 1].
         seed: of the choice; the same records for every `t`.
@@ -114,12 +133,10 @@ def minimum_detectable_auc(
 ) -> float:
     """The AUC whose lower limit lies above 0.5 with a given power, in closed form.
 
-    0.5 + (t-quantile + z-quantile of the power) standard deviations: the width of an interval
-    says what it resolves. Exact for a normal estimate whose spread does not depend on the AUC.
+    0.5 + (t-quantile + z-quantile of the power) standard deviations. Exact for a normal estimate
+    whose spread does not depend on the AUC.
 
     Args:
-        spread: of the estimated AUC.
-        confidence: of the two-sided interval, in (0, 1).
         power: probability that the effect is found, in (0, 1).
         widening: how many times as wide as this spread says the interval is, at least 1.
 
@@ -142,15 +159,12 @@ def smallest_effect(
 ) -> Power:
     """The smallest effect whose interval would have kept away from guessing.
 
-    Found means: the lower limit of the AUC is above 0.5, or that of the TPR above `fpr`. Each
-    level plants an effect in the same exchanged signals, scores it and takes the two-way
-    variance in closed form; what the signals show without an effect is subtracted as chance. The
-    next level follows from a power law through the last two, until it is met to 2 %. Of large
-    audits a random part of the records is used and the variance scaled to all of them, which is
-    right because the exchanging coins are independent from person to person; small ones are
-    exchanged several times. How many times as wide intervals are that redraw models as references
-    is measured at the first and the third level. The answer for t is known to some 10 to 20 %, by
-    seed.
+    Found means: the lower limit of the AUC is above 0.5, or that of the TPR above `fpr`. Each level
+    plants an effect in the same exchanged signals and takes the two-way variance in closed form;
+    what shows without an effect is subtracted as chance. The next level follows from a power law
+    through the last two, until it is met to 2 %. Large audits use a random part of the records,
+    with the variance scaled to all; small ones are exchanged several times. t is known to some 10
+    to 20 %, by seed.
 
     Assumes: an estimate that is normal about its value, and models that are alike, as exchanged
         ones are. Where real models differ the audit sees less: compare
@@ -163,7 +177,6 @@ def smallest_effect(
         fpr: read the TPR at this rate; None for the AUC.
         share: of the records that carry the effect, in (0, 1].
         power: probability that the effect is found, in (0, 1).
-        confidence: of the audit's two-sided intervals, in (0, 1).
         seed: of the coins and of the choice of records.
 
     Raises:
@@ -216,7 +229,7 @@ def smallest_effect(
     return Power(t if found else None, needed if found else None, share, fpr, tuple(tried))
 
 
-def weakness(result: AttackResult) -> str:
+def weakness(result: AttackRates) -> str:
     """Why an attack's upper limits do not gate; empty where its interval resolves enough."""
     own = minimum_detectable_auc(result.replicates.spread(0), result.auc.confidence)
     if own <= WARN_FROM_AUC:
@@ -224,47 +237,8 @@ def weakness(result: AttackResult) -> str:
     return f"underpowered: its interval resolves an AUC of {own:.2f} at best"
 
 
-def power_check(
-    shadows: Shadows,
-    results: Mapping[str, AttackResult],
-    attack: str,
-    seed: int = 0,
-    run: Score | None = None,
-) -> Check:
-    """The smallest effect that this audit would have found with 80 % power, in words.
-
-    Args:
-        shadows: the audit's models.
-        results: what its attacks achieved; the width of the interval of `attack` is used.
-        attack: name of the attack to judge.
-        seed: see `smallest_effect`.
-        run: the attack; by default the one of that name in `registry.ATTACKS`.
-    """
-    measured = results[attack]
-    confidence = measured.auc.confidence
-    alone = Scorer(attack, seed=seed, references=measured.replicates.influence is not None)
-    found = smallest_effect(shadows, run or alone, confidence=confidence, seed=seed)
-    own = minimum_detectable_auc(measured.replicates.spread(0), confidence)
-    resolved = f"the width of its own interval resolves AUC {own:.3f}"
-    if found.t is None or found.value is None:
-        return Check(
-            "power",
-            WARN,
-            f"{attack} would have found no shift up to t = {LARGEST_T:g} in every record with "
-            f"{POWER:.0%} power; {resolved}: no news is not good news here",
-        )
-    weak = max(found.value, own) > WARN_FROM_AUC
-    return Check(
-        "power",
-        WARN if weak else PASS,
-        f"with {attack} an average shift of t = {found.t:.2g} (AUC {found.value:.3f}) would have "
-        f"been found with {POWER:.0%} power; {resolved}"
-        + (": a smaller leak can have been missed" if weak else ""),
-    )
-
-
 def _exchanged(shadows: Shadows, seed: int) -> Shadows:
-    """`checks.exchanged` with one coin for all records of a person, who stay alike."""
+    """`exchanged` with one coin for all records of a person, who stay alike."""
     if shadows.groups is None:
         return replace(shadows, signals=exchanged(shadows, seed).signals)
     _, first, person = np.unique(shadows.groups, return_index=True, return_inverse=True)
@@ -278,8 +252,6 @@ def part_of(shadows: Shadows, seed: int, most: int = _CELLS) -> Shadows:
     """So many records, of whole persons, that scoring them again and again takes little time.
 
     Args:
-        shadows: K models on N records.
-        seed: of the draw.
         most: cells to keep of small audits; of large ones 1/32, and never below 200 records.
     """
     cells = max(most, shadows.signals.size // _PART)
@@ -344,8 +316,7 @@ def _measured(shadows: Shadows, score: Float, fpr: float | None) -> tuple[float,
 def _spread(pulls: Float, pairs: NDArray[np.integer], people: NDArray[Any]) -> Spread:
     """Two-way variance of the sum of a (K, N) table over models that are alike.
 
-    Exchanged models have no effect of their own, so what targets vary is what cells do. Taking
-    it from them keeps the chance of a few models out of the answer.
+    Exchanged models have no effect of their own, so what targets vary is what cells do.
     """
     _, target = np.unique(pairs, return_inverse=True)
     _, record = np.unique(people, return_inverse=True)

@@ -1,23 +1,347 @@
 """The per-record table: who is exposed, and how much. It is personal data.
 
-Findings name at most the 100 most exposed, by rank; the table in the run folder says which
-record has which rank. It is written only on request.
+Findings name at most the 100 most exposed, by rank; this table says which record has which rank.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
+from lethe.errors import InputError, check_between
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.document import Measurement, exposed_records
-from lethe.membership.record_table import record_table
+from lethe.membership.exposure import Vulnerability, vulnerability
+from lethe.membership.multiplicity import discoveries
+from lethe.membership.pair_auc import pair_auc
 from lethe.membership.scoring import score
-from lethe.membership.surroundings import surroundings
-from lethe.membership.threads import on_one_thread
+from lethe.training.environment import on_one_thread
 from lethe.training.folder import RunFolder, write_personal
+from lethe.training.shadows import Shadows
+
+# Why a record may give itself away: what its neighbours, its class and its twins look like.
+
+MOST_DIMENSIONS = 50
+MOST_REFERENCES = 50_000
+NEAR = 0.1
+_CELLS = 1 << 22
+_MOST_PRODUCTS = 4096
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where each record stands among the others.
+
+    Attributes:
+        own: (N,) distance to the nearest other record of its class, in standardised features;
+            NaN if it is the only one. Without classes: to the nearest other record.
+        near_duplicate: (N,) True where a record that differs lies within a tenth of the usual
+            (median) distance between nearest records.
+    """
+
+    own: Float
+    other: Float  # (N,) distance to the nearest record of another class; NaN without classes
+    duplicates: NDArray[np.intp]  # (N,) other records with exactly the same features
+    contradicted: NDArray[np.bool_]  # (N,) True where one of those has another label
+    near_duplicate: NDArray[np.bool_]
+    note: str  # how it was measured
+
+
+def surroundings(
+    features: NDArray[np.floating],
+    labels: NDArray[Any] | None,
+    seed: int = 0,
+    say: Callable[[str], None] | None = None,
+) -> Surroundings:
+    """Distances to the nearest records, and identical rows.
+
+    Features are standardised; of more than 50 the 50 principal components are taken. Exact
+    Euclidean distances up to 50,000 records; beyond, to a random 50,000 of them.
+
+    Args:
+        labels: (N,) classes; None or numbers (floats) where there are none.
+        seed: of the reference records where there are too many.
+        say: told of each finished class, for long runs.
+
+    Raises InputError: fewer than two records, or lengths differ.
+    """
+    flat = np.ascontiguousarray(np.asarray(features).reshape(len(features), -1))
+    if len(flat) < 2 or (labels is not None and len(labels) != len(flat)):
+        raise InputError(
+            f"features of {len(flat)} records must be of at least 2, with a label for each."
+        )
+    classes = np.zeros(len(flat), np.intp)
+    several = False
+    if labels is not None and labels.dtype.kind != "f":
+        several, classes = True, np.unique(labels, return_inverse=True)[1]
+    points, words = _points(flat)
+    kept = np.arange(len(points))
+    if len(points) > MOST_REFERENCES:
+        kept = np.sort(np.random.default_rng([seed, 12]).permutation(kept)[:MOST_REFERENCES])
+        words += f", distances to {MOST_REFERENCES} random records"
+    own, other = np.full(len(points), np.inf), np.full(len(points), np.inf)
+    for code in range(int(classes.max()) + 1):
+        rows = kept[classes[kept] == code]
+        if len(rows) == 0:
+            continue
+        inside = np.flatnonzero(classes == code)
+        own[inside] = _nearest(points, inside, points, rows)
+        if several:
+            outside = np.flatnonzero(classes != code)
+            other[outside] = np.minimum(other[outside], _nearest(points, outside, points, rows))
+        if say is not None:
+            say(f"neighbours of class {code + 1} of {int(classes.max()) + 1} found")
+    same, count = _identical(flat)
+    twins = (count - 1)[same]
+    low, high = np.full(len(count), np.inf), np.full(len(count), -np.inf)
+    if labels is not None:
+        codes = np.unique(labels, return_inverse=True)[1].astype(float)
+        np.minimum.at(low, same, codes)
+        np.maximum.at(high, same, codes)
+    nearest = np.minimum(own, other)
+    apart = nearest[np.isfinite(nearest) & (nearest > 0)]
+    usual = float(np.median(apart)) if len(apart) else 0.0
+    return Surroundings(
+        np.where(np.isfinite(own), own, np.nan),
+        np.where(np.isfinite(other), other, np.nan),
+        twins.astype(np.intp),
+        (low < high)[same],
+        (nearest > 0) & (nearest <= NEAR * usual),
+        words,
+    )
+
+
+def _points(flat: NDArray[np.floating]) -> tuple[NDArray[np.float32], str]:
+    """Standardised features, at most 50 of them."""
+    table = np.asarray(flat, np.float64)
+    spread = table.std(axis=0)
+    table = (table - table.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    if table.shape[1] <= MOST_DIMENSIONS:
+        return table.astype(np.float32), "standardised features"
+    if table.shape[1] > _MOST_PRODUCTS:
+        # The matrix of products would fill the memory; random axes keep distances (Johnson 1984).
+        axes = np.random.default_rng([0, 13]).normal(size=(table.shape[1], MOST_DIMENSIONS))
+        shown = (table @ axes / np.sqrt(MOST_DIMENSIONS)).astype(np.float32)
+        return shown, f"{MOST_DIMENSIONS} random projections of the standardised features"
+    _, axes = np.linalg.eigh(table.T @ table)
+    shown = (table @ axes[:, ::-1][:, :MOST_DIMENSIONS]).astype(np.float32)
+    return shown, f"{MOST_DIMENSIONS} principal components of the standardised features"
+
+
+def _nearest(
+    points: NDArray[np.float32],
+    asked: NDArray[np.intp],
+    table: NDArray[np.float32],
+    rows: NDArray[np.intp],
+) -> Float:
+    """(len(asked),) distance of each asked record to the nearest of `rows` that is not itself."""
+    from sklearn.neighbors import NearestNeighbors
+
+    count = min(2, len(rows))
+    search = NearestNeighbors(n_neighbors=count).fit(table[rows])
+    distance, place = np.empty((len(asked), count)), np.empty((len(asked), count), np.intp)
+    step = max(1, _CELLS // len(rows))
+    for at in range(0, len(asked), step):
+        part = slice(at, at + step)
+        distance[part], place[part] = search.kneighbors(points[asked[part]])
+    itself = rows[place] == asked[:, None]
+    # With twins the record itself may come second or not at all; then the first is a twin.
+    return np.asarray(np.where(itself, np.inf, distance).min(axis=1))
+
+
+def _identical(flat: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(N,) number of each record's set of equal rows, and the size of each set."""
+    rows = np.ascontiguousarray(flat + 0.0)  # -0 and 0 are equal
+    whole = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+    _, same, count = np.unique(whole, return_inverse=True, return_counts=True)
+    return np.asarray(same), np.asarray(count)
+
+
+# The evidence on every record: how exposed, how surely, which attacks see it, and why.
+#
+# Pure arrays in, named columns out; `records.write_records` puts them into the table of a run.
+
+RARE = 0.05
+ISOLATED = 0.95
+
+Float = NDArray[np.float64]
+Columns = dict[str, NDArray[Any]]
+
+
+def record_table(
+    shadows: Shadows,
+    scores: Mapping[str, Float],
+    around: Surroundings | None = None,
+    subgroup: NDArray[Any] | None = None,
+    confidence: float = 0.95,
+    rate: float = 0.05,
+    control: str = "bh",
+) -> Columns:
+    """Everything that is known of each record, as columns of N entries in the records' order.
+
+    Args:
+        scores: for each attack (K, N), NaN where not scored, see `lira.score_all`.
+        around: see `surroundings`; None leaves its columns out.
+        subgroup: (N,) any grouping, such as sex or region, in which a record may be rare.
+        control: ``bh`` or ``by``, see `multiplicity.discoveries`.
+
+    Returns: id, t, se, low, high, auc, tpr_at_0.001, rank_low, rank_high, p, flagged_by (attacks,
+        separated by blanks), flagged, wrong_outside, class_share, and with `around` nearest_own,
+        nearest_other, duplicates, near_duplicate; why, in words.
+    """
+    known = vulnerability(shadows.signals, shadows.members)
+    low, high = known.limits(confidence)
+    rank_low, rank_high = rank_intervals(known, shadows.models, confidence)
+    columns: Columns = {
+        "id": shadows.ids.astype(str),
+        "t": known.t,
+        "se": known.se,
+        "low": low,
+        "high": high,
+        "auc": known.auc,
+        "tpr_at_0.001": known.tpr,
+        "rank_low": rank_low,
+        "rank_high": rank_high,
+        **flags(scores, shadows.members, shadows.pairs, rate, control),
+        **reasons(shadows, around, subgroup),
+    }
+    return columns
+
+
+def rank_intervals(
+    scores: Vulnerability, models: int, confidence: float = 0.95
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Smallest and largest rank by exposure that each record can have; 1 = most exposed.
+
+    From limits of all t at once (Bonferroni): a record stands below those whose lower limit is
+    above its upper limit.
+
+    Guarantee: all N intervals hold together with `confidence`, whatever the dependence.
+    Assumes: (t - true t)/se follows Student's t with K - 2 degrees of freedom.
+
+    Args:
+        scores: of all records; those without t get the whole range.
+
+    Returns: (N,) lowest rank, (N,) highest rank.
+    """
+    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    count = len(scores.t)
+    quantile = float(stdtrit(max(models - 2, 1), 1 - (1 - confidence) / (2 * count)))
+    half = quantile * scores.se
+    low = np.where(np.isfinite(scores.t), scores.t - half, -np.inf)
+    high = np.where(np.isfinite(scores.t), scores.t + half, np.inf)
+    above = count - np.searchsorted(np.sort(low), high, side="right")
+    below = np.searchsorted(np.sort(high), low, side="left")
+    return (1 + above).astype(np.int64), (count - below).astype(np.int64)
+
+
+def flags(
+    scores: Mapping[str, Float],
+    members: NDArray[np.bool_],
+    pairs: NDArray[np.integer],
+    rate: float = 0.05,
+    control: str = "bh",
+) -> Columns:
+    """Which attacks tell a record's members from non-members better than chance.
+
+    The AUC of each record's scores over the target models is tested one-sidedly against 0.5 (see
+    `pair_auc`). An attack flags at false discovery rate `rate`; `flagged` does so over the smallest
+    p of each record times the number of attacks (Bonferroni).
+
+    Guarantee: of the records flagged, an expected share of at most `rate` leaves no trace; for
+    `control` = ``bh`` if the records' p-values are independent or positively dependent.
+    Assumes: pairs of models are independent draws.
+
+    Args:
+        control: ``bh`` or ``by``.
+
+    Returns: p (smallest over attacks, corrected for their number), flagged_by, flagged.
+    """
+    if not scores:
+        raise InputError("scores of at least one attack are needed to flag records, got none.")
+    by_attack = {
+        name: np.nan_to_num(pair_auc(score, members, pairs).p_above(0.5), nan=1.0)
+        for name, score in scores.items()
+    }
+    found = {name: discoveries(p, rate, control) for name, p in by_attack.items()}
+    combined = np.minimum(1.0, len(by_attack) * np.min(list(by_attack.values()), axis=0))
+    named = [
+        " ".join(name for name, hit in found.items() if hit[row]) for row in range(len(combined))
+    ]
+    return {
+        "p": combined,
+        "flagged_by": np.array(named, dtype=str),
+        "flagged": discoveries(combined, rate, control),
+    }
+
+
+def reasons(
+    shadows: Shadows, around: Surroundings | None = None, subgroup: NDArray[Any] | None = None
+) -> Columns:
+    """What sets a record apart, in numbers and in words.
+
+    A reason is a coincidence of the kind that often goes with exposure, not a proven cause.
+
+    Args:
+        shadows: for labels, and for what models say that did not train on the record.
+        subgroup: (N,) any grouping.
+
+    Returns: wrong_outside: share of models trained without the record that predict another class
+        than its label (NaN if unknown); class_share: share of the records that have its label (NaN
+        without classes); with `around` its columns; with `subgroup` subgroup_share; why.
+    """
+    count = shadows.records
+    words: list[list[str]] = [[] for _ in range(count)]
+
+    def say(rows: NDArray[np.bool_], text: str, *values: NDArray[Any]) -> None:
+        for row in np.flatnonzero(rows):
+            words[row].append(text.format(*(value[row] for value in values)))
+
+    wrong = np.full(count, np.nan)
+    if shadows.correct is not None:
+        outside = ~shadows.members
+        with np.errstate(invalid="ignore"):
+            wrong = (outside & ~shadows.correct).sum(axis=0) / outside.sum(axis=0)
+    say(wrong >= 0.5, "{:.0%} of models without it predict another class", wrong)
+    columns: Columns = {"wrong_outside": wrong, "class_share": np.full(count, np.nan)}
+    labels = shadows.labels
+    if labels is not None and np.asarray(labels).dtype.kind != "f":
+        share, several = _share(np.asarray(labels))
+        columns["class_share"] = share
+        say(share < min(RARE, 0.5 / several), "rare class, {:.2%} of records", share)
+    if subgroup is not None:
+        share, several = _share(subgroup)
+        columns["subgroup_share"] = share
+        say(share < min(RARE, 0.5 / several), "rare subgroup, {:.2%} of records", share)
+    if around is not None:
+        columns |= {
+            "nearest_own": around.own,
+            "nearest_other": around.other,
+            "duplicates": around.duplicates,
+            "near_duplicate": around.near_duplicate,
+        }
+        closer = around.other < around.own
+        say(closer, "nearest record is of another class")
+        alone = np.isnan(around.own)
+        say(alone, "only record of its class")
+        far = around.own > np.nanquantile(around.own, ISOLATED) if not alone.all() else alone
+        say(far & ~alone, "far from its own class, farther than 95 % of records")
+        say(around.duplicates > 0, "{} records with the same features", around.duplicates)
+        say(around.contradicted, "the same features also stand with another label")
+        say(around.near_duplicate, "a near duplicate exists")
+    columns["why"] = np.array(["; ".join(said) or "nothing found" for said in words], dtype=str)
+    return columns
+
+
+def _share(values: NDArray[Any]) -> tuple[Float, int]:
+    _, place, size = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((size / len(values))[place]), len(size)
+
 
 _OLD = ("id", "t", "se", "low", "high", "auc", "tpr_at_0.001")
 
@@ -37,13 +361,9 @@ def write_records(
     tpr_at_0.001, then the further ones of `record_table`.
 
     Args:
-        folder: of the run.
-        measured: the baseline's measurement.
         classes: names of the classes, if known.
         features: (N, ...) inputs of the records that can be members; without them the columns
             on neighbours and duplicates are left out.
-        variance: of LiRA.
-        seed: of the attacks.
     """
     rows = [
         {"rank": rank, **row, **more}

@@ -17,28 +17,18 @@ _PERSON = ("person", "group")
 
 @dataclass(frozen=True)
 class Request:
-    """One person who asked.
+    """One person who asked."""
 
-    Attributes:
-        name: as in the file.
-        rows: of the person's records, among those that can be members.
-    """
-
-    name: str
-    rows: NDArray[np.intp]
+    name: str  # as in the file
+    rows: NDArray[np.intp]  # of the person's records, among those that can be members
 
 
 @dataclass(frozen=True)
 class Requests:
-    """All who asked.
+    """All who asked."""
 
-    Attributes:
-        listed: one for each person, in the order of the file.
-        merged: how many lines named a person who stood there already.
-    """
-
-    listed: tuple[Request, ...]
-    merged: int
+    listed: tuple[Request, ...]  # one for each person, in the order of the file
+    merged: int  # how many lines named a person who stood there already
 
 
 def read_names(
@@ -51,11 +41,8 @@ def read_names(
         id_column: the audit's column of record names, if any.
         group: the audit's column of persons, if any.
 
-    Returns:
-        The names, one a line of the file, and ``record``, ``person`` or ``either`` (``id``).
-
-    Raises:
-        InputError: no such file or column, several of them, no line, or an empty cell.
+    Returns: The names, one a line of the file, and ``record``, ``person`` or ``either`` (``id``).
+    Raises InputError: no such file or column, several of them, no line, or an empty cell.
     """
     columns = read_columns(path)
     kinds = {name: "person" for name in (*_PERSON, group) if name} | {"id": "either"}
@@ -88,20 +75,17 @@ def find_people(
 ) -> Requests:
     """The records behind each name; naming a record of a person asks for the person.
 
-    Errors name lines of the requests only: a hint at similar names would give away who is in
-    the audit.
+    Errors name lines of the requests only: similar names would give away who is in the audit.
 
     Args:
-        names: who asked.
         kind: ``record``, ``person`` or ``either``.
         where: the file, for messages.
         ids: (N,) names of all records of the audit.
         groups: (N,) persons, or None when each record is its own.
         pool: (N,) True where a record can be a member; the others were held out.
 
-    Raises:
-        InputError: a name is not in the audit, means a record and another person as well, or was
-            held out of all training.
+    Raises InputError: a name is not in the audit, means a record and another person as well, or was
+        held out of all training.
     """
     rows_of_record = {str(name): at for at, name in enumerate(ids)} if kind != "person" else {}
     rows_of_person: dict[str, NDArray[np.intp]] = {}

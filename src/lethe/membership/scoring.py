@@ -50,19 +50,14 @@ def score(
     """Scores of attacks with every model as the target, the others attacking it.
 
     Args:
-        shadows: K models on N records.
         names: of attacks, from `ATTACKS`.
-        variance: of LiRA, see `variance_rule`.
         seed: see `leave_one_out`; also of the choice of settings.
         settings: (K,) of attacks that choose one, where it is not to be chosen here.
 
-    Returns:
-        For each attack (K, N) float64, higher = member; NaN where a cell cannot be scored
+    Returns: For each attack (K, N) float64, higher = member; NaN where a cell cannot be scored
         because no reference model is left on a side. All attacks score the same cells.
-
-    Raises:
-        InputError: an unknown attack, one that lacks something here, signals not finite, or too
-            few models for any cell to be scored.
+    Raises InputError: an unknown attack, one that lacks something here, signals not finite, or too
+        few models for any cell to be scored.
     """
     check_attacks(names, Available.of(shadows))
     rule = variance_rule(variance, shadows.models)
@@ -111,15 +106,12 @@ def rescored(
 ) -> Rescored | None:
     """Scores of an attack with models left out as references, to measure what these do.
 
-    In turn each pair of complementary models (of many, each of 8 groups of pairs) is left out
-    and the others are scored anew; of large audits on a random part of the records. Settings
-    stay as they were chosen.
+    In turn each pair of complementary models (of many, each of 8 groups of pairs) is left out and
+    the others scored anew, with settings as chosen; of large audits on a random part of the
+    records.
 
     Args:
-        shadows: K models on N records.
-        name: of the attack.
         table: (K, N) its scores with all references, NaN where a cell is not scored.
-        variance: of LiRA, see `variance_rule`.
         seed: as of `table`; also of the choice of records.
 
     Returns:

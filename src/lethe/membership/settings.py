@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.accounting import check_given_delta
-from lethe.evidence.precision import Precision, parse_precision
-from lethe.evidence.rules import Rule, parse_rule
+from lethe.evidence.rules import Precision, Rule, parse_precision, parse_rule
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.lira import VARIANCES
 from lethe.membership.attacks.registry import ATTACKS, choose_attacks
 from lethe.membership.measure import FPRS
-from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import NOISE_CONVENTIONS, standard_mitigations
 from lethe.training.design import check_models
-from lethe.training.recipe import Recipe
-
-if TYPE_CHECKING:
-    from lethe.membership.candidates import PublicWeights
 
 
 @dataclass(frozen=True)
@@ -158,18 +150,3 @@ class AuditSettings:
     def attacks(self, available: Available) -> tuple[str, ...]:
         """The attacks to run on what is available; see `choose_attacks`."""
         return choose_attacks(self.attack, available)
-
-    def candidates(
-        self,
-        recipe: Recipe,
-        extra: Sequence[Mitigation] = (),
-        public: PublicWeights | None = None,
-    ) -> tuple[list[Mitigation], list[dict[str, str]]]:
-        """Candidates that can be trained, the baseline first, and those that cannot, with why.
-
-        Raises:
-            InputError: see `lethe.membership.candidates.candidates`.
-        """
-        from lethe.membership.candidates import candidates
-
-        return candidates(self, recipe, extra, public)

@@ -28,7 +28,6 @@ def meaning(one: Verdict, margin: float) -> str:
     """The verdict in one or two sentences.
 
     Args:
-        one: the verdict.
         margin: AUC that counts as not distinguishable.
     """
     if one.verdict == DISTINGUISHABLE:
@@ -96,9 +95,7 @@ def sheet(name: str, one: Verdict, found: Forgotten, candidate: str, task: str |
 
     Args:
         name: as the person is called in the request.
-        one: the verdict on that person.
         found: for the settings; nothing of other persons is read.
-        candidate: name of the training that was judged.
         task: of the model, for words.
     """
     rows = [

@@ -1,16 +1,18 @@
 """Who bears the risk: the metrics of an attack on each class, or on each value of any column.
 
-Two thresholds answer two questions. An attacker of a released model has one threshold for
-everybody, so the *pooled* one (FPR over all records) says whom that attacker hits; this is the
-main figure, with the FPR that the slice itself then has. The threshold *within* the slice says
-how far its own members and non-members can be told apart, and needs non-members enough.
+The *pooled* threshold (FPR over all records) says whom an attacker of the released model hits: the
+main figure, with the FPR that the slice itself then has. The threshold *within* the slice says how
+far its own members and non-members can be told apart.
 
-All limits hold together over the slices (Bonferroni); "differs from the rest" is a two-sided
-test of the AUC against that of all other records, Holm over the slices.
+Limits hold together over the slices (Bonferroni); "differs from the rest" is a two-sided test of
+the AUC, Holm over the slices.
 """
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +35,9 @@ from lethe.evidence.twoway import (
 )
 from lethe.membership.leave_one_out import Moments, moments, without_groups
 from lethe.membership.multiplicity import holm_adjusted
+from lethe.membership.scoring import score
+from lethe.training.environment import on_one_thread
+from lethe.training.shadows import Shadows
 
 SMALLEST = 10
 """Persons, or records that are their own, that a slice must have."""
@@ -46,25 +51,17 @@ class Slice:
     """What was measured on one slice.
 
     Attributes:
-        name: value of the column.
-        records: how many records it has.
-        auc: within the slice.
-        tpr: TPR at the pooled threshold.
-        fpr: FPR of the slice at the pooled threshold.
-        tpr_within: TPR at the slice's own threshold.
-        t: mean t-score of its records.
-        difference: its AUC minus that of all other records.
         p: of "no difference", corrected for the number of slices (Holm); None if not tested.
     """
 
-    name: str
-    records: int
-    auc: Measured
-    tpr: Measured
-    fpr: Measured
-    tpr_within: Measured
-    t: Measured
-    difference: Measured
+    name: str  # value of the column
+    records: int  # how many records it has
+    auc: Measured  # within the slice
+    tpr: Measured  # TPR at the pooled threshold
+    fpr: Measured  # FPR of the slice at the pooled threshold
+    tpr_within: Measured  # TPR at the slice's own threshold
+    t: Measured  # mean t-score of its records
+    difference: Measured  # its AUC minus that of all other records
     p: float | None
 
     def to_json(self) -> dict[str, Any]:
@@ -94,16 +91,10 @@ def slice_metrics(
     Args:
         score: (K, N) of one attack, higher = member; NaN where not scored.
         signals: (K, N) phi, for the t-scores.
-        members: (K, N).
-        pairs: (K,) label of each model's pair.
         values: (N,) the column that cuts the records, such as their class.
-        fpr: of both thresholds.
         people: (N,) person of each record; each its own by default.
-        confidence: of all slices together.
-        seed: of the bootstrap.
 
-    Returns:
-        One entry for each value, in sorted order; a slice of fewer than 10 persons holds
+    Returns: One entry for each value, in sorted order; a slice of fewer than 10 persons holds
         refusals.
 
     Raises:
@@ -304,3 +295,60 @@ def _with_p(found: list[Slice], raw: list[float | None]) -> list[Slice]:
     for at, p in zip(tested, adjusted, strict=True):
         out[at] = replace(found[at], p=float(p))
     return out
+
+
+# Who bears the risk: the strongest attack by class and by the columns that were asked for.
+
+
+@on_one_thread
+def who_bears(
+    shadows: Shadows,
+    attack: str,
+    fpr: float | None,
+    columns: Mapping[str, NDArray[Any]],
+    confidence: float = 0.95,
+    variance: str = "auto",
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Metrics of one attack on each value of some columns, for `findings.json`.
+
+    Args:
+        fpr: of the pooled threshold; None where the audit resolves no rate, 10 % is tried then.
+        columns: name to (N,) group of each record.
+
+    Returns: For each column its name, the FPR, and `slices`, see `Slice.to_json`; or why not.
+    """
+    if not columns:
+        return []
+    scores = score(shadows, (attack,), variance, seed)[attack]
+    found = []
+    for name, values in columns.items():
+        entry: dict[str, Any] = {"column": name, "attack": attack, "fpr": fpr or 0.1}
+        try:
+            cut = slice_metrics(
+                scores,
+                shadows.signals,
+                shadows.members,
+                shadows.pairs,
+                np.asarray(values),
+                entry["fpr"],
+                shadows.groups,
+                confidence,
+                seed,
+            )
+        except (InputError, NotMeasurable) as error:
+            found.append({**entry, "refused": str(error)})
+            continue
+        ordered = sorted(cut, key=lambda one: by_number(one.name))
+        found.append({**entry, "slices": [one.to_json() for one in ordered]})
+    return found
+
+
+def by_number(name: str) -> tuple[float, bool]:
+    """Sorts names by the first number in them, what lies below it first; others stay behind.
+
+    >>> sorted(["10", "28 to 37", "9", "below 28"], key=by_number)
+    ['9', '10', 'below 28', '28 to 37']
+    """
+    number = re.search(r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?", name)
+    return (float(number.group()) if number else math.inf, not name.startswith("below"))

@@ -1,9 +1,8 @@
 """Train until the intervals are narrow enough: when to look, and what was reached.
 
-Looking at a *width* after every batch and stopping when it is small enough hardly changes how
-often the final interval misses (tests/membership/test_stopping.py); looking at a verdict would.
-The looks are fixed by the chunk width alone, not by the engine, the number of workers or the
-order in which chunks finish, so that every run of one audit stops at the same place.
+Stopping when a *width* is small enough hardly changes how often the final interval misses
+(tests/membership/test_stopping.py); looking at a verdict would. The looks are fixed by the chunk
+width alone, so every run of one audit stops at the same place.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from lethe.evidence.estimate import Estimate, Measured
-from lethe.evidence.precision import Precision
+from lethe.evidence.rules import Precision
 
 FIRST_LOOK = 16
 """Models before the first look: eight pairs, below which a width says little about itself."""
@@ -23,19 +22,12 @@ Taken = TypeVar("Taken")
 
 @dataclass(frozen=True)
 class Stop:
-    """Where the training of the baseline ended, and why.
+    """Where the training of the baseline ended, and why."""
 
-    Attributes:
-        asked: the most models that were allowed.
-        reached: models trained.
-        rules: the widths asked for.
-        evidence: the interval that each was judged on.
-    """
-
-    asked: int
-    reached: int
-    rules: tuple[Precision, ...]
-    evidence: tuple[Measured | None, ...]
+    asked: int  # the most models that were allowed
+    reached: int  # models trained
+    rules: tuple[Precision, ...]  # the widths asked for
+    evidence: tuple[Measured | None, ...]  # the interval that each was judged on
 
     @property
     def met(self) -> bool:
@@ -76,12 +68,10 @@ def _seen(measured: Measured | None) -> str:
 def looks(most: int, width: int) -> list[int]:
     """Numbers of models after which the widths are looked at, the last being `most`.
 
-    From 16 on, each at least a quarter and two chunks more than the one before, so that two
-    workers stay busy and many looks are not paid for little news.
+    From 16 on, each at least a quarter and two chunks more than the one before.
 
     Args:
         most: models at most.
-        width: models a chunk.
 
     >>> looks(100, 8)
     [16, 32, 48, 64, 80, 100]
@@ -106,7 +96,6 @@ def grow(
     Args:
         rules: the widths asked for; with none, `most` models are trained at once.
         most: models at most.
-        width: models a chunk.
         finished: models that are there already, without a gap: looking starts at them.
         take: trains up to a number of models and measures them.
         evidence: the interval that a rule is judged on.

@@ -1,8 +1,4 @@
-"""F1 of models that name one of many classes: weighted, macro, and by size of the class.
-
-Accuracy and weighted F1 hide what happens to rare classes; macro F1 and the table by quarters
-of class size show it. Every number stands beside two blind models that read no text.
-"""
+"""F1 of models that name one of many classes: weighted, macro, and by size of the class."""
 
 from __future__ import annotations
 
@@ -27,18 +23,15 @@ DRAWS = 100
 def f1_tables(shadows: Shadows, before: Shadows | None, confidence: float) -> dict[str, Any] | None:
     """Weighted and macro F1 on held-out records, by class size, beside two blind models.
 
-    F1 of a class is 2 TP / (2 TP + FP + FN), 0 where the model never hits it. Macro is the plain
-    mean over the classes that have a held-out record, weighted the mean by their held-out
-    records (Sokolova and Lapalme 2009, table 3). A model's value is averaged over the models.
+    F1 of a class is 2 TP / (2 TP + FP + FN), 0 where the model never hits it. Macro is the mean
+    over classes with a held-out record, weighted that by held-out records (Sokolova and Lapalme
+    2009, table 3); then averaged over the models.
 
     Args:
-        shadows: with the predicted classes of held-out records.
         before: the baseline's on the same splits, for paired losses; None for the baseline,
             which gets the blind models instead.
-        confidence: of all intervals.
 
-    Returns:
-        Plain values for the findings; None where predictions were not kept or nothing is held
+    Returns: Plain values for the findings; None where predictions were not kept or nothing is held
         out.
     """
     found, truth = shadows.population_predicted, shadows.population_labels
@@ -90,15 +83,13 @@ def quarters(
 ) -> list[tuple[str, NDArray[np.bool_]]]:
     """Classes by the quarter of class sizes that they fall in, the smallest first.
 
-    Classes of one size stay together, so quarters hold unequal numbers of classes; a quarter
-    that would be empty is left out.
+    Classes of one size stay together; a quarter that would be empty is left out.
 
     Args:
         size: (C,) records of each class.
         measured: (C,) which classes take part.
 
-    Returns:
-        Name and (C,) membership of each quarter.
+    Returns: Name and (C,) membership of each quarter.
 
     >>> [(name, int(chosen.sum())) for name, chosen in quarters(np.arange(1, 9), np.ones(8, bool))]
     [('smallest quarter', 2), ('second quarter', 2), ('third quarter', 2), ('largest quarter', 2)]
@@ -118,8 +109,8 @@ def f1_and_pulls(
     """F1 of one model over some sets of classes, and how much each person moves it.
 
     A person's pull is (P - 1)(F1 - F1 without that person's records), the jackknife pseudo-value
-    less F1 (Efron and Tibshirani 1993, section 11.5). A class whose only person is left out
-    leaves the mean, so that rare classes make the interval as wide as they should.
+    less F1 (Efron and Tibshirani 1993, section 11.5). A class whose only person is left out leaves
+    the mean.
 
     Args:
         labels: (H,) true classes.
@@ -127,8 +118,7 @@ def f1_and_pulls(
         persons: (H,) person of each record, 0 to P - 1.
         chosen: (Q, C) sets of classes to average over; those without a record do not count.
 
-    Returns:
-        F1 in [0, 1], (2, Q), weighted then macro; and the pulls (2, Q, P), centred.
+    Returns: F1 in [0, 1], (2, Q), weighted then macro; and the pulls (2, Q, P), centred.
     """
     classes, people = chosen.shape[1], int(persons.max()) + 1
     hit = predicted == labels
@@ -240,7 +230,6 @@ def _blind(share: NDArray[np.float64], records: int) -> Sequence[tuple[str, Code
 
     Args:
         share: (C,) of each class among the training records.
-        records: H.
     """
     most = np.full((1, records), int(np.argmax(share)), np.int64)
     drawn = np.random.default_rng([0, len(share)]).choice(len(share), (DRAWS, records), p=share)

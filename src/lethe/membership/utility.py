@@ -79,10 +79,7 @@ def per_class(
     """Utility of each class, and what it lost, as plain values; empty where labels are unknown.
 
     Args:
-        shadows: of the candidate.
         before: of the baseline; None for the baseline itself.
-        classes: their names.
-        confidence: of the intervals.
     """
     labels, members = shadows.population_labels, shadows.labels
     if labels is None or members is None:
@@ -115,9 +112,8 @@ def _several(people: NDArray[Any]) -> bool:
 def _held_out(shadows: Shadows) -> Merit | None:
     """(K, H) values whose mean is the utility and whose spread is its spread; None without any.
 
-    R² is a ratio, and the variance below the line is measured on the same few records. Each
-    record's pull on it is added, (1 - R²)((y - mean)²/variance - 1), which is 0 on average: the
-    linearisation of a ratio estimator (Cochran, Sampling Techniques, 1977, section 6.4).
+    R² is a ratio: each record's pull on the variance below the line, (1 - R²)((y - mean)²/variance
+    - 1), is added; it is 0 on average (Cochran, Sampling Techniques, 1977, section 6.4).
     """
     table = shadows.population_merit
     if table is None or table.size == 0:

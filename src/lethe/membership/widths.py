@@ -7,40 +7,148 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
 
-from lethe.errors import NotMeasurable
+from lethe.errors import NotMeasurable, check_at_least
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.forecast import Forecast
-from lethe.evidence.precision import Precision
 from lethe.evidence.risk import family_confidence, risk_of
 from lethe.evidence.roc import check_resolvable, tau_of
-from lethe.evidence.rules import Rule
+from lethe.evidence.rules import Precision, Rule
 from lethe.evidence.twoway import Spread, share_estimate, symmetric_estimate
 from lethe.membership.document import Measurement
+from lethe.membership.exposure import TOP_SHARE
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.measure import judged, record_clusters, strongest
+
+# How well a number of shadow models ranks the records by exposure, foreseen from a pilot.
+#
+# With K models, half IN and half OUT, and normal signals of equal variance on both sides,
+# d = sqrt(2) t is a standardised difference of two means of n = K/2 values. Hedges (1981) gives its
+# moments with v = K - 2 degrees of freedom: E d = delta / J(v) and E d^2 = v/(v-2) (2/n + delta^2).
+# Solved for the mean and the mean square of the true delta over records they say how much of the
+# spread of t is real; put in again at another K they give the correlation between two independent
+# sets of K models, which is the reliability of classical test theory (for many models it becomes
+# the formula of Spearman and Brown, 1910).
+
+MINIMUM_PILOT = 8
+_DRAWS = 200
+_SIMULATED = 40_000
+
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What a ranking of the records by t would be worth."""
+
+    models: int  # K
+    reliability: float  # expected correlation of t between two independent sets of K models
+    low: float  # 10 % limit of it, over records drawn anew
+    high: float  # 90 % limit
+    overlap: float  # expected share of the most exposed 1 % that two such sets have in common
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "reliability": self.reliability,
+            "low": self.low,
+            "high": self.high,
+            "top_overlap": self.overlap,
+        }
+
+
+def foresee_ranking(t: Float, pilot: int, wanted: list[int], seed: int = 0) -> list[Ranking]:
+    """Reliability and overlap of the top 1 % for other numbers of models.
+
+    Args:
+        t: (N,) t-scores of the pilot; those that are not finite are left out.
+        pilot: models behind them, at least 8.
+        wanted: numbers of models, each at least 6.
+        seed: of the bootstrap over records and of the simulated rankings.
+    """
+    check_at_least("pilot", pilot, MINIMUM_PILOT)
+    rng = np.random.default_rng([seed, 11])
+    d = np.sqrt(2.0) * t[np.isfinite(t)]
+    mean, square = _true_moments(d, pilot)
+    drawn = [_true_moments(d[rng.integers(len(d), size=len(d))], pilot) for _ in range(_DRAWS)]
+    shrunk = _shrunk(d, pilot, mean, square)
+    found = []
+    for models in wanted:
+        again = [_reliability(*moments, models) for moments in drawn]
+        low, high = np.quantile(again, [0.1, 0.9])
+        found.append(
+            Ranking(
+                models,
+                _reliability(mean, square, models),
+                float(low),
+                float(high),
+                _overlap(shrunk, models, rng),
+            )
+        )
+    return found
+
+
+def _j(degrees: float) -> float:
+    """Hedges' J: true over expected standardised difference."""
+    half = degrees / 2
+    return float(np.exp(gammaln(half) - gammaln(half - 0.5)) / np.sqrt(half))
+
+
+def _true_moments(d: Float, models: int) -> tuple[float, float]:
+    """Mean and mean square of the true differences of the records."""
+    v, n = models - 2, models / 2
+    mean = _j(v) * float(d.mean())
+    square = (v - 2) / v * float((d**2).mean()) - 2 / n
+    # No spread beyond chance: all records are then equally exposed.
+    return mean, max(square, mean**2)
+
+
+def _reliability(mean: float, square: float, models: int) -> float:
+    v, n = models - 2, models / 2
+    seen = v / (v - 2) * (2 / n + square) - (mean / _j(v)) ** 2
+    return (square - mean**2) / _j(v) ** 2 / seen
+
+
+def _shrunk(d: Float, models: int, mean: float, square: float) -> Float:
+    """Differences drawn in so that their spread is the true one and not that of the pilot."""
+    spread = float(d.std())
+    scale = np.sqrt(max(square - mean**2, 0.0)) / spread if spread > 0 else 0.0
+    return np.asarray(mean + scale * (d - d.mean()))
+
+
+def _overlap(true: Float, models: int, rng: np.random.Generator) -> float:
+    """Share of the top 1 % in common of two simulated sets of models."""
+    v, n = models - 2, models / 2
+    top = max(1, round(TOP_SHARE * len(true)))
+    shares = []
+    for _ in range(max(2, -(-_SIMULATED // len(true)))):
+        seen = [
+            np.argpartition(
+                -(rng.normal(size=len(true)) + true * np.sqrt(n / 2))
+                / np.sqrt(rng.chisquare(v, size=len(true)) / v),
+                top - 1,
+            )[:top]
+            for _ in range(2)
+        ]
+        shares.append(len(np.intersect1d(seen[0], seen[1])) / top)
+    return float(np.mean(shares))
+
 
 MOST_MODELS = 4096
 
 
 @dataclass(frozen=True)
 class Width:
-    """An interval's width, foreseen.
+    """An interval's width, foreseen."""
 
-    Attributes:
-        value: of the metric in the pilot; it moves as attacks gain from more models.
-        width: expected distance of the limits.
-        low: the width will lie above this in about 90 % of audits.
-        high: and below this in about 90 %.
-    """
-
-    value: float
-    width: float
-    low: float
-    high: float
+    value: float  # of the metric in the pilot; it moves as attacks gain from more models
+    width: float  # expected distance of the limits
+    low: float  # the width will lie above this in about 90 % of audits
+    high: float  # and below this in about 90 %
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return {"value": self.value, "width": self.width, "low": self.low, "high": self.high}
 
 
@@ -48,14 +156,7 @@ Foreseen = Width | Refusal
 
 
 class Widths:
-    """Foresees the width of the strongest attack's interval for other numbers of models, records.
-
-    The same rule as in the audit, see `evidence.risk.risk_of`.
-
-    Args:
-        pilot: the measured baseline of a few models.
-        confidence: of the intervals.
-    """
+    """Foresees the width of the strongest attack's interval for audits of other sizes."""
 
     def __init__(self, pilot: Measurement, confidence: float) -> None:
         self.pilot, self.confidence = pilot, confidence
@@ -70,7 +171,6 @@ class Widths:
 
         Args:
             rule: of `tpr`, `tau` or `auc`.
-            models: K of the audit.
             records: its number of records (or persons), as a multiple of the pilot's.
         """
         refused = self._why_not(rule, models, records)
@@ -168,19 +268,15 @@ class Answer:
     """How many models a precision takes.
 
     Attributes:
-        asked: the precision.
         models: fewest models with which the expected width is narrow enough; None if none is.
-        sure: fewest with which 9 audits of 10 are; None if none is.
-        why: what stands in the way, and what would help.
     """
 
-    asked: Precision
+    asked: Precision  # the precision
     models: int | None
-    sure: int | None
-    why: str = ""
+    sure: int | None  # fewest with which 9 audits of 10 are; None if none is
+    why: str = ""  # what stands in the way, and what would help
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             "asked": str(self.asked),
             "models": self.models,

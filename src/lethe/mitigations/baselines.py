@@ -5,10 +5,6 @@ model learns of any one record, and better is not always safer: on digits (32 ne
 records, seed 0) LiRA's TPR at 1 % FPR was 0.055 without them, 0.055 with L2 0.001, 0.072 with
 smoothing 0.1, 0.047 with mixup, 0.054 with averaging. Early stopping, the fifth, is in
 `lethe.mitigations.obfuscation`.
-
-Under a limit on outputs (temperature, rounding, the label alone) the model is trained as the recipe
-says and remembers as much as ever; only less of it is shown. Each limit is attacked by an adversary
-who knows it, see `lethe.training.answers`.
 """
 
 from __future__ import annotations
@@ -30,25 +26,15 @@ STRONGER = 10.0
 
 @dataclass(frozen=True)
 class Comparator:
-    """A fixed change whose effect is only measured; see `lethe.mitigations.mitigation.Mitigation`.
+    """A `Mitigation` whose fixed change is measured and proves nothing."""
 
-    Attributes:
-        name: unique name of the candidate.
-        title: what is done, in words.
-        settings: its numbers, plain values.
-        changes: the same for every data set.
-        assumptions: how it was attacked.
-        voided_by: what would end its effect.
-        needs_weights: never.
-    """
-
-    name: str
-    title: str
-    settings: Mapping[str, Any]
-    changes: Treatment
-    assumptions: tuple[str, ...]
-    voided_by: tuple[str, ...]
-    needs_weights: bool = False
+    name: str  # unique name of the candidate
+    title: str  # what is done, in words
+    settings: Mapping[str, Any]  # its numbers, plain values
+    changes: Treatment  # the same for every data set
+    assumptions: tuple[str, ...]  # how it was attacked
+    voided_by: tuple[str, ...]  # what would end its effect
+    needs_weights: bool = False  # never
 
     def treatment(
         self, weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
@@ -116,7 +102,6 @@ def cheap_baselines(
     """The cheap regularisers; `recipe.refuses` says which of them a recipe cannot take.
 
     Args:
-        recipe: whose own penalty is multiplied.
         weight_decay: of the L2 comparator; see `default_decay`.
         label_smoothing: of the target, in [0, 1).
         mixup: alpha of Beta(alpha, alpha), > 0; 1 takes all shares to be alike.

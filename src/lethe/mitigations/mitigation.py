@@ -61,11 +61,7 @@ class Mitigation(Protocol):
         ...
 
     def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
-        """Further plain values for the findings, by key; most have none.
-
-        Args:
-            pool: (N,) records that can be members.
-        """
+        """Further plain values for the findings, by key; most have none."""
         ...
 
 
@@ -138,13 +134,11 @@ class Asked:
     """What mitigations are built from.
 
     Attributes:
-        settings: of the audit.
-        recipe: how one model is trained.
         public: (N,) weights that no private record decides, where ``individual-dp`` is asked for.
     """
 
-    settings: MitigationSettings
-    recipe: Recipe
+    settings: MitigationSettings  # of the audit
+    recipe: Recipe  # how one model is trained
     public: NDArray[np.float32]
 
 

@@ -36,7 +36,6 @@ def noise_on_mean(noise: float, convention: str, batch_size: int) -> float:
             ``record``: eq. 8's sigma_j, one independent draw a record, so that the average of
             B of them has deviation sigma_j / sqrt(B).
         convention: ``mean`` or ``record``.
-        batch_size: B.
 
     >>> noise_on_mean(0.08, "record", 64)
     0.01
@@ -93,19 +92,12 @@ def dropped(weights: NDArray[np.float32], below: float = 0.5) -> NDArray[np.floa
 
 @dataclass(frozen=True)
 class Obfuscation:
-    """One way to train that the audit puts on the frontier.
+    """One way to train that the audit puts on the frontier."""
 
-    Attributes:
-        name: unique name of the candidate.
-        title: what is done, in words.
-        settings: its numbers, plain values.
-        needs_weights: whether it uses the weights derived from the baseline audit.
-    """
-
-    name: str
-    title: str
-    settings: dict[str, Any]
-    needs_weights: bool = False
+    name: str  # unique name of the candidate
+    title: str  # what is done, in words
+    settings: dict[str, Any]  # its numbers, plain values
+    needs_weights: bool = False  # whether it uses the weights derived from the baseline audit
 
     def treatment(
         self, weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
@@ -147,19 +139,13 @@ class Obfuscation:
 class EarlyStopping:
     """Training cut at an earlier epoch, the best of several that the plain training passes.
 
-    Which stop is the best is found by the audit, see `lethe.membership.early_stopping`. Stops are
-    asked of the plain shadow models on their way, so none costs a further training. Each is a cut
-    of the recipe's own schedule: a learning rate that falls has not fallen as far there.
-
-    Attributes:
-        stops: epochs to choose from, ascending.
-        full: epochs of the full training.
-        chosen: the best stop; None before it is known.
+    Which stop is the best is found by the audit, see `lethe.membership.candidate`. The plain shadow
+    models are asked on their way, on the recipe's own schedule.
     """
 
-    stops: tuple[int, ...]
-    full: int
-    chosen: int | None = None
+    stops: tuple[int, ...]  # epochs to choose from, ascending
+    full: int  # epochs of the full training
+    chosen: int | None = None  # the best stop; None before it is known
     name: str = "early-stopping"
     needs_weights: bool = False
 
@@ -189,7 +175,6 @@ class EarlyStopping:
         return empirical_only(_OF_THIS_AUDIT, voided_by=_VOIDED_BY)
 
     def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
-        """Nothing further."""
         return {}
 
 
@@ -203,8 +188,6 @@ def standard_mitigations(
 
     Args:
         noise: deviation on the averaged gradient.
-        alpha: of the exponential weights.
-        beta: of the exponential weights.
         epochs: of the full training, to be stopped earlier; None or 1 leaves that out.
         drop_below: weight below which the removal comparator drops a record.
     """

@@ -17,21 +17,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_given_delta
-from lethe.evidence.calibration import noise_for
+from lethe.evidence.accounting import check_given_delta, noise_for
 from lethe.evidence.dp_statement import SOURCES, TUNING, DpSgdRun, DpStatement, dp_statement
 from lethe.evidence.guarantee import Guarantee, noise_seed
 from lethe.evidence.individual import check_weights
 from lethe.files import write_for_owner, write_whole
-from lethe.mitigations.clipping import ClippingPlan, clipped_sum_in_parts, plan_clipping
 from lethe.mitigations.clipping.per_example import Loss, rows, size, tensors
+from lethe.mitigations.clipping.plan import ClippingPlan, clipped_sum_in_parts, plan_clipping
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 from lethe.training.batches import factor
 from lethe.training.fingerprint import digest, hash_array, hash_json
@@ -155,18 +154,14 @@ class PrivateModel:
     """A model that was trained privately, and what may be said of it.
 
     Attributes:
-        module: the trained module, the one that was given.
-        statement: the guarantee that was earned, with reasons where it is weaker.
         plan: how gradients were clipped, and what the self-check measured on private examples.
-        noise_multiplier: sd of the noise on the sum / clip.
-        steps: noisy steps taken.
     """
 
-    module: nn.Module
-    statement: DpStatement
+    module: nn.Module  # the trained module, the one that was given
+    statement: DpStatement  # the guarantee that was earned, with reasons where it is weaker
     plan: ClippingPlan
-    noise_multiplier: float
-    steps: int
+    noise_multiplier: float  # sd of the noise on the sum / clip
+    steps: int  # noisy steps taken
 
     def save(self, path: Path | str) -> None:
         """Write parameters and buffers as safetensors, with the guarantee in the header."""
@@ -251,7 +246,7 @@ def train_privately(
     state = State(None if folder is None else Path(folder), name, trained, optimizer)
     secret, begun = state.resume(noise_seed(seed))
     factors = None if own is None else torch.from_numpy(own.astype(np.float32))
-    rate, expected = settings.rate(count), float(settings.batch_size)
+    rate = settings.rate(count)
     for step in range(begun, steps):
         drawn = np.flatnonzero(_stream(secret, step, _SAMPLE).random(count) < rate)
         layers = int(_stream(secret, step, _LAYERS).integers(2**63))
@@ -266,22 +261,28 @@ def train_privately(
                 copies=settings.copies,
             )
         _add_noise(sums, noise * settings.clip, _stream(secret, step, _NOISE))
-        for key, value in trained.items():
-            value.grad = sums[key].div_(expected).to(value.dtype)
-        for group in optimizer.param_groups:
-            group["lr"] = settings.learning_rate * factor(
-                settings.schedule, step, steps, settings.warmup
-            )
-        optimizer.step()
+        _take_step(optimizer, trained, sums, settings, step, steps)
         state.save(step + 1)
         if progress is not None:
             progress(step + 1, steps)
     optimizer.zero_grad(set_to_none=True)
     state.done()
-    run = DpSgdRun(
+    run = _what_ran(settings, count, noise, own, weights_from, seed)
+    return PrivateModel(module, dp_statement(run), clipping, noise, steps)
+
+
+def _what_ran(
+    settings: PrivateSettings,
+    count: int,
+    noise: float,
+    weights: NDArray[np.float64] | None,
+    weights_from: str,
+    seed: int | None,
+) -> DpSgdRun:
+    return DpSgdRun(
         noise_multiplier=noise,
-        sampling_rate=rate,
-        steps=steps,
+        sampling_rate=settings.rate(count),
+        steps=settings.steps(count),
         delta=settings.delta,
         records=count,
         sensitivity=MOST_CHANGE,
@@ -290,11 +291,27 @@ def train_privately(
         unit=settings.unit,
         tuning=settings.tuning,
         runs=settings.runs,
-        weights=own,
+        weights=weights,
         weights_from=weights_from,
         noise_seed="secret" if seed is None else "given",
     )
-    return PrivateModel(module, dp_statement(run), clipping, noise, steps)
+
+
+def _take_step(
+    optimizer: torch.optim.Optimizer,
+    trained: Mapping[str, Tensor],
+    sums: Mapping[str, Tensor],
+    settings: PrivateSettings,
+    step: int,
+    steps: int,
+) -> None:
+    """Divide the noisy sums by the expected size of a batch and let the optimiser use them."""
+    for key, value in trained.items():
+        value.grad = sums[key].div_(float(settings.batch_size)).to(value.dtype)
+    rate = factor(settings.schedule, step, steps, settings.warmup)
+    for group in optimizer.param_groups:
+        group["lr"] = settings.learning_rate * rate
+    optimizer.step()
 
 
 def cross_entropy(module: nn.Module, batch: Any) -> Tensor:
@@ -395,8 +412,7 @@ class State:
         Args:
             secret: for a training that has not begun.
 
-        Raises:
-            InputError: the folder holds another training, or a damaged one.
+        Raises InputError: the folder holds another training, or a damaged one.
         """
         self._secret = secret
         if self._path is None:

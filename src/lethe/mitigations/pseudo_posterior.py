@@ -8,11 +8,10 @@ fixed without the data, an *exact* posterior draw is B-DP under add/remove and 2
 replace-one. For densities, whose logarithm has either sign, both double. What is measured on a few
 draws from SWAG and on the records at hand is an estimate of that, and no guarantee.
 
-Everything here is a function of an (S, N) array of log-likelihoods log p(y_i | x_i, theta_s): draws
-are rows, records are columns. Nothing depends on the sampler; `lethe.mitigations.swag_release`
-runs the mechanism. Arguments mean the same throughout: `risk` is (N,) Delta_i >= 0, infinite where
-a loss is; `weights` (N,) alpha_i in [0, 1]; `epsilon` a target > 0; `relation` ``add/remove`` or
-``replace-one``; `outcome` ``discrete``, where log p <= 0, or ``density``, where it has either sign.
+All are functions of an (S, N) array of log-likelihoods log p(y_i | x_i, theta_s). Arguments
+throughout: `risk` is (N,) Delta_i >= 0, infinite where a loss is; `weights` (N,) alpha_i in [0, 1];
+`epsilon` a target > 0; `relation` ``add/remove`` or ``replace-one``; `outcome` ``discrete``, where
+log p <= 0, or ``density``, of either sign.
 """
 
 from __future__ import annotations
@@ -49,9 +48,8 @@ def epsilon_factor(relation: str, outcome: str = "discrete") -> int:
 def record_risk(log_likelihoods: ArrayLike, outcome: str = "discrete") -> Float:
     """Delta_i = max over draws of |log p(y_i | x_i, theta_s)|, of the unweighted posterior.
 
-    Returns:
-        (N,) >= 0; higher = the record moves the posterior more; infinite where any draw gave NaN
-        or infinity.
+    Returns: (N,) >= 0; higher = the record moves the posterior more; infinite where any draw gave
+        NaN or infinity.
 
     >>> record_risk([[-1.0, -0.5], [-2.0, -math.inf]])
     array([ 2., inf])
@@ -201,32 +199,21 @@ class EpsilonEstimate:
 
     Guarantee: asymptotic; never a DP guarantee, and on no axis with one. It is a maximum over a
         few draws and the observed records, not over all parameters and data sets.
-
-    Attributes:
-        epsilon: releases x `epsilon_factor` x delta_sensitivity.
-        delta_sensitivity: Delta = max_i max_s alpha_i |log p|.
-        relation: which data sets count as neighbours.
-        outcome: ``discrete`` or ``density``.
-        draws: S; the estimate grows with it.
-        releases: draws that are released.
-        growth: (S,) expected epsilon had only 1, 2, ... S of the draws been taken.
-        bounded: the data-independent bound on |log p|, or None.
     """
 
-    epsilon: float
-    delta_sensitivity: float
-    relation: str
-    outcome: str
-    draws: int
-    releases: int
-    growth: tuple[float, ...]
-    bounded: float | None
+    epsilon: float  # releases x `epsilon_factor` x delta_sensitivity
+    delta_sensitivity: float  # Delta = max_i max_s alpha_i |log p|
+    relation: str  # which data sets count as neighbours
+    outcome: str  # ``discrete`` or ``density``
+    draws: int  # S; the estimate grows with it
+    releases: int  # draws that are released
+    growth: tuple[float, ...]  # (S,) expected epsilon had only 1, 2, ... S of the draws been taken.
+    bounded: float | None  # the data-independent bound on |log p|, or None
 
     def guarantee(self, sampler: str = "SWAG", *, batch_norm: bool = False) -> Guarantee:
         """The label that goes with the released draw: asymptotic, never a proof.
 
         Args:
-            sampler: what the draw comes from.
             batch_norm: whether running statistics were recomputed on private records.
         """
         parameters = {
@@ -272,9 +259,7 @@ def estimate_epsilon(
 
     Args:
         log_likelihoods: (S, N), of draws from the weighted posterior, by the loss that was trained.
-        weights: that were trained with.
         relation: the study's 2 Delta is ``replace-one``.
-        outcome: see the module.
         releases: draws that are released, >= 1; epsilon is for all of them together.
         bound: data-independent bound on |log p|, as from `loss_bound`; checked on every value.
 
@@ -317,7 +302,7 @@ def estimate_epsilon(
 def expected_maximum(values: ArrayLike) -> Float:
     """Mean over all subsets of size s of their largest value, for s = 1 .. S.
 
-    Never falls with s, and unlike a running maximum does not depend on the order.
+    Never falls with s.
 
     >>> expected_maximum([3.0, 1.0, 2.0]).round(4)
     array([2.    , 2.6667, 3.    ])
@@ -345,16 +330,12 @@ _LEAST_RISE = 0.01
 class ScaleResponse:
     """Estimated epsilon at several scales of the draw's covariance.
 
-    The formula looks at losses and never at the covariance, so a draw that is almost a point
-    mass at the mean, and hides nothing, gets a fine epsilon. It shows here: no response.
-
-    Attributes:
-        scales: in rising order.
-        epsilons: the estimate at each.
+    A draw that is almost a point mass at the mean hides nothing and gets a fine epsilon: it shows
+    here as no response.
     """
 
-    scales: tuple[float, ...]
-    epsilons: tuple[float, ...]
+    scales: tuple[float, ...]  # in rising order
+    epsilons: tuple[float, ...]  # the estimate at each
 
     @property
     def rise(self) -> float:
@@ -386,8 +367,7 @@ def scale_response(
         log_likelihoods: scale -> (S, N), from the same random numbers at each scale.
         weights: as trained with; the rest as in `estimate_epsilon`.
 
-    Raises:
-        InputError: fewer than 2 scales.
+    Raises InputError: fewer than 2 scales.
 
     >>> losses = {1.0: [[-1.0]], 2.0: [[-1.5]]}
     >>> scale_response(losses, [1.0], "add/remove").rise

@@ -36,17 +36,11 @@ from lethe.mitigations.swag_state import (
 
 @dataclass(frozen=True)
 class Block:
-    """Some coordinates of the Gaussian and of the points.
+    """Some coordinates of the Gaussian and of the points."""
 
-    Attributes:
-        difference: (S, b) float64, points minus mean.
-        variance: (b,) float64, the diagonal part, > 0.
-        factor: (K, b) float64, F with low-rank part F^T F; K may be 0.
-    """
-
-    difference: Tensor
-    variance: Tensor
-    factor: Tensor
+    difference: Tensor  # (S, b) float64, points minus mean
+    variance: Tensor  # (b,) float64, the diagonal part, > 0
+    factor: Tensor  # (K, b) float64, F with low-rank part F^T F; K may be 0
 
 
 def woodbury_log_density(blocks: Iterable[Block], scale: float) -> Tensor:
@@ -59,8 +53,7 @@ def woodbury_log_density(blocks: Iterable[Block], scale: float) -> Tensor:
         blocks: disjoint sets of coordinates that together are all of them, same S and K.
         scale: > 0, multiplies the whole covariance.
 
-    Returns:
-        (S,) float64 natural logarithms.
+    Returns: (S,) float64 natural logarithms.
 
     >>> one = torch.ones(1, 1, dtype=torch.float64)
     >>> round(woodbury_log_density([Block(0 * one, one[0], one)], 0.5).exp().item(), 4)
@@ -224,7 +217,6 @@ class Swag:
             seed: >= 0, of any size.
             count: draws S, >= 1.
             first: number of the first of these draws, >= 0.
-            scale: instead of `self.scale`.
             dtype: of the result; each parameter's own by default. Where a parameter moves by no
                 more than its rounding step, only a wider type holds the draw exactly.
 
@@ -255,9 +247,7 @@ class Swag:
 
         Args:
             parameters: name -> tensor to be overwritten; an alias of a tied weight may be left out.
-            seed: as in `draw`.
             number: which draw, >= 0; the same as ``draw(seed, first=number)``.
-            scale: instead of `self.scale`.
 
         Raises:
             InputError: other names or shapes, or fewer than 2 collections.
@@ -306,7 +296,6 @@ class Swag:
 
         Args:
             draw: name -> ``(*shape)``, or ``(S, *shape)`` as `draw` gives.
-            scale: instead of `self.scale`.
 
         Returns:
             Natural logarithms: (S,), or () for one model. A parameter that never moved has

@@ -24,19 +24,12 @@ _CHUNK = 1 << 17
 
 @dataclass(frozen=True)
 class Entry:
-    """One parameter that is counted.
+    """One parameter that is counted."""
 
-    Attributes:
-        name: its name.
-        shape: its shape.
-        dtype: its type, such as ``torch.float32``.
-        start: where it begins in the vector.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    start: int
+    name: str  # its name
+    shape: tuple[int, ...]  # its shape
+    dtype: torch.dtype  # its type, such as ``torch.float32``
+    start: int  # where it begins in the vector
 
     @property
     def end(self) -> int:
@@ -67,8 +60,7 @@ class Layout:
             parameters: name -> floating tensor, as ``dict(model.named_parameters())``; a
                 ``state_dict`` of tied weights works too.
 
-        Raises:
-            InputError: nothing given, not a floating tensor, or two names share memory in part.
+        Raises InputError: nothing given, not a floating tensor, or two names share memory in part.
         """
         entries: list[Entry] = []
         ties: dict[str, str] = {}
@@ -108,8 +100,7 @@ class Layout:
             parameters: what to check; aliases may be left out.
             batched: whether all tensors may bear one more leading axis of equal length.
 
-        Returns:
-            The length of the leading axis, or None without one.
+        Returns: The length of the leading axis, or None without one.
         """
         self.check_names(parameters)
         leading: set[int | None] = set()
@@ -278,8 +269,7 @@ def layout_of(header: Mapping[str, str]) -> Layout:
 def read_header(path: Path) -> dict[str, str]:
     """The header's words; refused when the file is not a SWAG state.
 
-    Raises:
-        InputError: absent, truncated, or another kind of file.
+    Raises InputError: absent, truncated, or another kind of file.
     """
     try:
         with safe_open(str(path), framework="pt") as file:
@@ -294,8 +284,7 @@ def read_header(path: Path) -> dict[str, str]:
 def read_into(path: Path, targets: Mapping[str, Tensor]) -> None:
     """Read tensors of a state into tensors of the same shape, a row at a time.
 
-    Raises:
-        InputError: a tensor is missing, of another shape, or holds NaN or infinity.
+    Raises InputError: a tensor is missing, of another shape, or holds NaN or infinity.
     """
     with safe_open(str(path), framework="pt") as file:
         stored = set(file.keys())

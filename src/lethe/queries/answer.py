@@ -16,29 +16,24 @@ class Answer:
     """One released value.
 
     Attributes:
-        value: what was drawn; the exact value is nowhere in this object.
         low: lower limit of the error interval; None where the mechanism has none (a chosen
             category).
-        high: upper limit.
         confidence: of the interval, over the mechanism's noise alone: it does not cover what
             clamping or sampling did to the exact value.
-        mechanism: such as ``discrete laplace``, with the library that drew it.
-        scale: of the noise, in units of the value; None where the mechanism has none.
         guarantee: what this value costs the people behind it; a group-by hands all its values
             out under one `Answers.guarantee` instead.
         key: values of the group columns, by column; empty without groups.
-        notes: what a reader must know: clamped to bounds, contribution bound, ...
     """
 
-    value: Scalar
+    value: Scalar  # what was drawn; the exact value is nowhere in this object
     low: float | None
-    high: float | None
+    high: float | None  # upper limit
     confidence: float
-    mechanism: str
-    scale: float | None
+    mechanism: str  # such as ``discrete laplace``, with the library that drew it
+    scale: float | None  # of the noise, in units of the value; None where the mechanism has none
     guarantee: Guarantee
     key: Mapping[str, Scalar] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what a reader must know: clamped to bounds, contribution bound,
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -57,18 +52,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Answers:
-    """All values of one query.
+    """All values of one query."""
 
-    Attributes:
-        rows: one `Answer`, or one a group.
-        guarantee: of all of them together: what the ledger charges.
-    """
-
-    rows: tuple[Answer, ...]
-    guarantee: Guarantee
+    rows: tuple[Answer, ...]  # one `Answer`, or one a group
+    guarantee: Guarantee  # of all of them together: what the ledger charges
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             "rows": [row.to_json() for row in self.rows],
             "guarantee": self.guarantee.to_json(),

@@ -1,8 +1,7 @@
 """A question from its text to its answer: plan, pay, look, add noise, store, tell; in this order.
 
-What is told was paid for, because the payment is on disk before the first private row is read.
-What was paid for may stay untold: when a machine dies in between, the budget is spent and there
-is no answer. The next try says so and asks for a new payment (`again`).
+The payment is on disk before the first private row is read. When a machine dies in between, the
+budget is spent and there is no answer; the next try says so and asks for a new payment (`again`).
 """
 
 from __future__ import annotations
@@ -17,17 +16,16 @@ from typing import Any
 from lethe.errors import InputError, RunFailed
 from lethe.queries.answer import Answer, Answers
 from lethe.queries.charge import Charge
-from lethe.queries.evaluate import measure
 from lethe.queries.ledger import words
 from lethe.queries.ledger.chain import guarantee_of
 from lethe.queries.ledger.contract import Mismatch, NotSpent
 from lethe.queries.ledger.ledger import Ledger, open_ledger, rollback_assumption
-from lethe.queries.parse import parse
 from lethe.queries.plan import Plan, make_plan
 from lethe.queries.privacy import Privacy
+from lethe.queries.query import parse
 from lethe.queries.registration import find
 from lethe.queries.release import release
-from lethe.queries.table import Table, opened
+from lethe.queries.table import Table, measure, opened
 
 ANALYST = "local"
 FREE = "no budget: nobody counts what such answers add up to"

@@ -1,8 +1,7 @@
 """What a guarantee costs under a budget's rule, in whole units, rounded against the spender.
 
-A budget is kept in one currency that was fixed when it was made: the sum of epsilon (and of
-delta), the sum of rho (zero-concentrated DP), or the sum of mu squared (Gaussian DP). Whole
-numbers of units add up exactly, in any order and on any machine.
+One currency a budget: the sum of epsilon (and of delta), of rho (zero-concentrated DP), or of mu
+squared (Gaussian DP). Whole units add up exactly, in any order.
 """
 
 from __future__ import annotations
@@ -33,17 +32,11 @@ MOST_UNITS = 2**62  # what every store can hold as a whole number, with room to 
 
 @dataclass(frozen=True)
 class Charge:
-    """A cost, or a budget.
+    """A cost, or a budget."""
 
-    Attributes:
-        rule: one of `RULES`.
-        units: whole billionths of epsilon, rho or mu squared.
-        delta_units: whole 10^-18 of delta; spent under the rule "epsilon" only.
-    """
-
-    rule: str
-    units: int
-    delta_units: int = 0
+    rule: str  # one of `RULES`
+    units: int  # whole billionths of epsilon, rho or mu squared
+    delta_units: int = 0  # whole 10^-18 of delta; spent under the rule "epsilon" only
 
     @property
     def amount(self) -> float:
@@ -61,10 +54,8 @@ def check_cost(name: str, value: object) -> float:
 
     Args:
         name: one of `COSTS`; "mu2" is mu squared.
-        value: what was asked for.
 
-    Raises:
-        InputError: no number, NaN, or outside the limits of `COSTS`.
+    Raises InputError: no number, NaN, or outside the limits of `COSTS`.
 
     >>> check_cost("epsilon", 0.5)
     0.5
@@ -95,11 +86,8 @@ def charge_of(guarantee: Guarantee, rule: str) -> Charge:
         guarantee: of kind pure-dp, approx-dp, zcdp or gdp.
         rule: of the budget.
 
-    Returns:
-        A charge of at least one unit.
-
-    Raises:
-        InputError: a guarantee that the rule cannot add up, or without a finite positive cost.
+    Returns: A charge of at least one unit.
+    Raises InputError: a guarantee that the rule cannot add up, or without a finite positive cost.
 
     >>> charge_of(Guarantee("pure-dp", {"epsilon": 0.5}, "add/remove", "record"), "epsilon").units
     500000000
@@ -168,8 +156,7 @@ def fits(part: Charge, whole: Charge) -> bool:
 def check_limit(name: str, limit: Charge, rule: str) -> None:
     """Refuse a budget that is not one under the rule.
 
-    Raises:
-        InputError: another rule, nothing in it, or out of range.
+    Raises InputError: another rule, nothing in it, or out of range.
     """
     if limit.rule != rule or rule not in RULES:
         raise InputError(f"{name} is in {limit.rule!r}; the data set's rule is {rule!r}, for good.")
@@ -186,8 +173,7 @@ def check_limit(name: str, limit: Charge, rule: str) -> None:
 def check_queries(queries: int | None) -> None:
     """Refuse a limit on queries that allows none.
 
-    Raises:
-        InputError: below 1.
+    Raises InputError: below 1.
     """
     if queries is not None and queries < 1:
         raise InputError(f"queries={queries} must be at least 1; leave it out for no limit.")

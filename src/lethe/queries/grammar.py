@@ -1,19 +1,16 @@
 """What can be asked of a table: the parts of a query, and its one canonical text.
 
-Equal questions have equal text: `str(query)` sorts what has no order, writes numbers and names
-in one way and holds no word such as ``not`` or ``between`` that says something twice. The ledger
-knows a question by this text.
+Equal questions have equal text, by which the ledger knows them: `str(query)` sorts what has no
+order and writes everything in one way.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from lethe.queries.aggregates.base import Aggregate
+from lethe.data.schema import Column
+from lethe.errors import InputError, did_you_mean
 
 Number = int | float
 Literal = int | float | str | bool
@@ -103,48 +100,16 @@ class Key:
     """A column to group by.
 
     Attributes:
-        column: its name.
         among: the groups that are answered, known to everybody beforehand; None where the table
             itself says which groups there are, which costs a delta.
     """
 
-    column: str
+    column: str  # its name
     among: tuple[Literal, ...] | None = None
 
     def __str__(self) -> str:
         listed = "" if self.among is None else f" among {list_text(self.among)}"
         return f"{name_text(self.column)}{listed}"
-
-
-@dataclass(frozen=True)
-class Query:
-    """One question.
-
-    >>> from lethe.queries.aggregates import Mean
-    >>> query = Query(Mean("age", Bounds(18, 100)), None, (Key("county"),))
-    >>> print(query)
-    mean(age) in [18, 100] by county
-    """
-
-    aggregate: Aggregate
-    where: Condition | None = None
-    by: tuple[Key, ...] = ()
-
-    @property
-    def finds_groups(self) -> bool:
-        """Whether the table itself says which groups there are."""
-        return any(key.among is None for key in self.by)
-
-    def groups(self) -> list[tuple[Literal, ...]] | None:
-        """Public groups in their order; None where the table says which there are."""
-        if self.finds_groups:
-            return None
-        return list(itertools.product(*(key.among or () for key in self.by)))
-
-    def __str__(self) -> str:
-        where = "" if self.where is None else f" where {self.where}"
-        by = f" by {', '.join(map(str, self.by))}" if self.by else ""
-        return f"{self.aggregate}{where}{by}"
 
 
 def opposite(condition: Condition) -> Condition:
@@ -219,3 +184,65 @@ def name_text(name: str) -> str:
     if _BARE.fullmatch(name) and name.lower() not in KEYWORDS:
         return name
     return '"' + name.replace('"', '""') + '"'
+
+
+# Literals as their columns have them.
+
+NUMERIC = ("whole", "number", "bool")
+"""Types that sums and quantiles are taken of; true counts as 1 and false as 0."""
+GROUPED = ("whole", "bool", "text", "date")
+"""Types whose values are groups that a table may be asked to find."""
+HOLDS = {
+    "whole": "whole numbers",
+    "number": "numbers",
+    "bool": "true and false",
+    "text": "text",
+    "date": "dates",
+    "time": "times",
+}
+
+
+def check_numeric(column: Column) -> None:
+    """Refuse a column that holds no numbers."""
+    if column.type not in NUMERIC:
+        raise InputError(
+            f"column {column.name!r} holds {HOLDS[column.type]}, not numbers. Ask for count() by "
+            "it, or choose a column of numbers."
+        )
+
+
+def refuse_times(column: Column) -> None:
+    """Refuse a column of times where its values are listed or grouped by."""
+    if column.type == "time":
+        raise InputError(
+            f"column {column.name!r} holds times, which are not told apart one by one. Ask with "
+            "'where' and 'between', or keep a column of dates."
+        )
+
+
+def listed(values: tuple[Literal, ...], column: Column) -> tuple[Literal, ...]:
+    """Values of a list as the column has them, sorted; each may stand once."""
+    found: dict[Literal, Literal] = {}
+    for value in values:
+        bound = literal_of(value, column, listed=True)
+        if bound in found:
+            same = literal_text(found[bound])
+            also = "" if same == literal_text(value) else f", also written {literal_text(value)}"
+            raise InputError(
+                f"{same} of column {column.name!r} stands here twice{also}; each value may stand "
+                "once."
+            )
+        found[bound] = value
+    return ordered(list(found))
+
+
+def literal_of(value: Literal, column: Column, listed: bool = False) -> Literal:
+    """A literal as the column has it, dates and times as their one text."""
+    read = column.value_of(value)
+    if listed and column.values is not None and read not in column.values:
+        known = [str(column.shown(listed_value)) for listed_value in column.values]
+        raise InputError(
+            f"column {column.name!r} has no value {literal_text(value)} in the schema."
+            f"{did_you_mean(str(value), known)}"
+        )
+    return column.shown(read)

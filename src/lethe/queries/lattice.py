@@ -1,9 +1,9 @@
 """Real numbers on a lattice of whole steps, so that sums are exact; in Python and in SQL.
 
-The sum of floating-point numbers depends on their order, and one row more can move it by more than
-that row (Casacuberta et al. 2022). Whole numbers have neither fault: each value is clamped to
-bounds that were given, rounded to a whole number of steps, and only then summed. `Layout` says
-which whole numbers of a row a question needs, and `Exact` holds their sums.
+Floating-point sums depend on their order, and one row can move them by more than that row
+(Casacuberta et al. 2022). So each value is clamped to given bounds, rounded to whole steps, and
+only then summed. `Layout` says which whole numbers of a row a question needs; `Exact` holds their
+sums.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ _LARGEST = 2**36  # of a bound in steps: 10^8 rows of it still fit in 63 bits
 def check_number(name: str, bound: Any) -> None:
     """Refuse a bound or an edge that is no finite number; True and False are none.
 
-    Raises:
-        InputError: another kind of value, NaN or infinity.
+    Raises InputError: another kind of value, NaN or infinity.
     """
     if isinstance(bound, bool) or not isinstance(bound, int | float | np.integer | np.floating):
         raise InputError(
@@ -47,11 +46,7 @@ def check_number(name: str, bound: Any) -> None:
 def check_extent(low: float, high: float) -> None:
     """Refuse bounds between which floating-point numbers could overflow or vanish.
 
-    Within these limits the step of every lattice, its inverse, and all products with them are
-    ordinary numbers, so that no value of a cell can make the arithmetic fail.
-
-    Raises:
-        InputError: reversed, equal as floating-point numbers, too close or too far out.
+    Raises InputError: reversed, equal as floating-point numbers, too close or too far out.
     """
     if not float(low) < float(high):
         raise InputError(f"bounds are reversed or equal: {low!r}, {high!r}.")
@@ -67,14 +62,11 @@ class Lattice:
     """Whole steps from `low` to `high`.
 
     Attributes:
-        low: lower bound, chosen without looking at the data.
-        high: upper bound.
         cells: at most this many steps between them; the step is a power of two, so there are
             more than half as many.
 
-    Raises:
-        InputError: bounds that are missing, not finite or reversed, or so far from zero that no
-            lattice is fine enough.
+    Raises InputError: bounds that are missing, not finite or reversed, or so far from zero that no
+        lattice is fine enough.
 
     >>> ages = Lattice(18, 100, 1024)
     >>> ages.step, ages.width
@@ -83,8 +75,8 @@ class Lattice:
     [0, 17, 656]
     """
 
-    low: float
-    high: float
+    low: float  # lower bound, chosen without looking at the data
+    high: float  # upper bound
     cells: int = MEAN_CELLS
 
     def __post_init__(self) -> None:
@@ -121,11 +113,7 @@ class Lattice:
     def units(self, values: Any) -> NDArray[np.int64]:
         """Clamped and rounded: whole steps above `first`, each in [0, `width`].
 
-        Args:
-            values: numbers of any shape.
-
-        Raises:
-            InputError: NaN among them, or no numbers.
+        Raises InputError: NaN among them, or no numbers.
         """
         numbers = np.asarray(values)
         if numbers.dtype.kind not in "iuf":
@@ -167,8 +155,7 @@ def lattice_of(bounds: Bounds, column: Column, cells: int) -> Lattice:
 def steps_sql(column: Column, lattice: Lattice) -> str:
     """A number clamped to the bounds and rounded, in whole steps of the lattice from zero.
 
-    Whole numbers on a lattice of step 1 stay whole numbers all the way, which is faster; the
-    bounds of a lattice are far within 64 bits, so what is clamped to them fits.
+    On a lattice of step 1 whole numbers stay whole all the way, which is faster.
     """
     low, high = lattice.low, lattice.high
     is_whole = column.type in ("whole", "bool")
@@ -231,40 +218,27 @@ class Layout:
 
     Attributes:
         keys: columns that are grouped by in SQL; the last one is the cells' where they have names.
-        units: SQL of the whole numbers u0, u1, ... of a row.
-        numbers: columns that must hold a number.
-        sums: of u0, u1, ...
-        shift: what each row's first sum is too much by.
-        cells: how many there are; 0 without.
-        lattices: of the numbers.
-        scale: what the numbers were divided by before they were put on the lattice.
         places: cell of a value of u0, where that is not the cell itself.
     """
 
     keys: tuple[Key, ...]
-    units: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
-    sums: tuple[str, ...] = ()
-    shift: int = 0
-    cells: int = 0
-    lattices: tuple[Lattice, ...] = ()
-    scale: float = 1.0
+    units: tuple[str, ...] = ()  # SQL of the whole numbers u0, u1, ... of a row.
+    numbers: tuple[str, ...] = ()  # columns that must hold a number
+    sums: tuple[str, ...] = ()  # of u0, u1,
+    shift: int = 0  # what each row's first sum is too much by
+    cells: int = 0  # how many there are; 0 without
+    lattices: tuple[Lattice, ...] = ()  # of the numbers
+    scale: float = 1.0  # what the numbers were divided by before they were put on the lattice
     places: Mapping[Scalar, int] | None = None
 
 
 @dataclass(frozen=True)
 class Exact:
-    """Exact numbers of one group; private.
+    """Exact numbers of one group; private."""
 
-    Attributes:
-        rows: used.
-        sums: of whole steps, as `Layout.sums` has them.
-        cells: rows by cell; empty where nothing is counted by cells.
-    """
-
-    rows: int
-    sums: tuple[int, ...] = ()
-    cells: tuple[int, ...] = ()
+    rows: int  # used
+    sums: tuple[int, ...] = ()  # of whole steps, as `Layout.sums` has them
+    cells: tuple[int, ...] = ()  # rows by cell; empty where nothing is counted by cells
 
 
 Groups = Mapping[tuple[Scalar, ...], Exact]

@@ -1,7 +1,4 @@
-"""What a question will cost and how far off its answer will be, before a private row is read.
-
-`explain` says it in plain words, for people who do not know what epsilon is.
-"""
+"""What a question will cost and how far off its answer will be, before a private row is read."""
 
 from __future__ import annotations
 
@@ -17,11 +14,9 @@ from lethe.errors import InputError
 from lethe.evidence.gdp import gdp_epsilon
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.answer import Answer, Answers
-from lethe.queries.bind import bind
-from lethe.queries.grammar import Query
 from lethe.queries.lattice import Layout
-from lethe.queries.parse import REFUSED
 from lethe.queries.privacy import Privacy
+from lethe.queries.query import REFUSED, Query, bind
 from lethe.queries.release import release
 
 MADE_UP = (100, 10_000, 1_000_000)
@@ -37,23 +32,16 @@ class Plan:
     """What is known of an answer without the table's rows.
 
     Attributes:
-        query: bound to the table's schema.
-        privacy: cost and neighbours.
-        layout: how the rows will be added up.
-        sample: an answer of the same mechanism on rows that were made up.
-        guarantee: of the whole answer, which is what a ledger charges.
-        sensitivity: how far one person can move the exact numbers, in words.
-        notes: what a reader must know.
         released: the guarantee as the mechanism states it, without what is assumed of the data.
     """
 
-    query: Query
-    privacy: Privacy
-    layout: Layout
-    sample: Answer
-    guarantee: Guarantee
-    sensitivity: str
-    notes: tuple[str, ...]
+    query: Query  # bound to the table's schema
+    privacy: Privacy  # cost and neighbours
+    layout: Layout  # how the rows will be added up
+    sample: Answer  # an answer of the same mechanism on rows that were made up
+    guarantee: Guarantee  # of the whole answer, which is what a ledger charges
+    sensitivity: str  # how far one person can move the exact numbers, in words
+    notes: tuple[str, ...]  # what a reader must know
     released: Guarantee
 
     @property
@@ -74,8 +62,7 @@ class Plan:
     def errors(self) -> tuple[tuple[int | None, float], ...]:
         """Half width of the 95 % error interval, of noise alone, in units of the value.
 
-        Returns:
-            One for each of `MADE_UP` rows in a group, as drawn for rows that were made up; one
+        Returns: One for each of `MADE_UP` rows in a group, as drawn for rows that were made up; one
             with None where the rows do not matter; none where no interval exists.
         """
         if self.sample.low is None:
@@ -108,9 +95,7 @@ def make_plan(
     """Bind a question to a schema and say what its answer will be like.
 
     Args:
-        query: as parsed.
         schema: of the table; its rows are not read.
-        privacy: cost and neighbours.
         assumptions: what the guarantee rests on beside the mechanism's own.
 
     Raises:
@@ -161,11 +146,7 @@ def _half(answer: Answer) -> float:
 def explain(plan: Plan) -> list[str]:
     """Sentences about a plan, the most important first.
 
-    Args:
-        plan: of `make_plan`.
-
-    Returns:
-        One thing a sentence or two; no line breaks within.
+    Returns: One thing a sentence or two; no line breaks within.
     """
     privacy = plan.privacy
     return [

@@ -23,9 +23,8 @@ class Spend:
     Epsilon alone asks for pure DP (Laplace noise), rho for zero-concentrated DP, mu for Gaussian
     DP, epsilon with delta for approximate DP (all three Gaussian noise).
 
-    Raises:
-        InputError: none or two of them, or one outside the limits of
-            `lethe.queries.charge.check_cost`.
+    Raises InputError: none or two of them, or one outside the limits of
+        `lethe.queries.charge.check_cost`.
 
     >>> Spend(epsilon=0.5).kind, Spend(rho=0.1).kind
     ('pure-dp', 'zcdp')
@@ -102,7 +101,6 @@ class Neighbours:
 
     Attributes:
         relation: ``add/remove`` (one more or one fewer) or ``replace-one`` (one exchanged).
-        unit: ``record``, or ``user`` where a person may have several rows.
         rows: most rows of one person that take part: a bound that was enforced before, see
             `lethe.queries.statistics.kept_rows`; 1 for the unit ``record``.
 
@@ -111,7 +109,7 @@ class Neighbours:
     """
 
     relation: str = "add/remove"
-    unit: str = "record"
+    unit: str = "record"  # ``record``, or ``user`` where a person may have several rows
     rows: int = 1
 
     def __post_init__(self) -> None:
@@ -156,28 +154,21 @@ class Privacy:
     """Cost and neighbours of one question.
 
     Attributes:
-        epsilon: alone: pure differential privacy, Laplace noise.
-        delta: with epsilon: Gaussian noise, and groups whose names are private.
-        rho: zero-concentrated differential privacy, Gaussian noise.
-        mu: Gaussian differential privacy, Gaussian noise.
-        relation: "add/remove" or "replace-one".
         person: column that names the person of a row; None where every row is a person.
-        rows: most rows of a person that are used; needed with `person`.
 
-    Raises:
-        InputError: a value breaks a rule.
+    Raises InputError: a value breaks a rule.
 
     >>> print(Privacy(epsilon=0.5, person="user id", rows=3))
     epsilon 0.5, add/remove, at most 3 rows of a person named by "user id"
     """
 
-    epsilon: float | None = None
-    delta: float | None = None
-    rho: float | None = None
-    mu: float | None = None
-    relation: str = "add/remove"
+    epsilon: float | None = None  # alone: pure differential privacy, Laplace noise
+    delta: float | None = None  # with epsilon: Gaussian noise, and groups whose names are private
+    rho: float | None = None  # zero-concentrated differential privacy, Gaussian noise
+    mu: float | None = None  # Gaussian differential privacy, Gaussian noise
+    relation: str = "add/remove"  # "add/remove" or "replace-one"
     person: str | None = None
-    rows: int | None = None
+    rows: int | None = None  # most rows of a person that are used; needed with `person`
 
     def __post_init__(self) -> None:
         check_choice("relation", self.relation, RELATIONS)

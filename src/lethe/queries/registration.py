@@ -1,10 +1,9 @@
 """Registered data: what a keeper settles before the first question, and what binds it to a budget.
 
 `register` is the only place where rows are read without a budget. It checks a file against its
-schema once, makes a typed copy where the file's own cells have no types, and writes the *keeper's
-file* beside the data: the schema, where the rows are, and a key of 256 random bits. A budget is
-bound to the data by a hash under that key, so that nobody without the keeper's file can confirm a
-guess about the rows by it, and no message ever shows it.
+schema once, makes a typed copy where cells have no types, and writes the *keeper's file*: the
+schema, where the rows are, and a key of 256 random bits. A budget is bound to the data by a hash
+under that key, which no message shows.
 """
 
 from __future__ import annotations
@@ -118,8 +117,8 @@ def register(
 ) -> Registered:
     """Read a file once, check it against its schema, and write the keeper's file.
 
-    A .parquet or .duckdb file is read in place from then on; of a .csv file, and of a Parquet file
-    whose cells DuckDB cannot read without failing, a typed copy is made. Both are personal data.
+    A .parquet or .duckdb file is read in place; of a .csv file, and of a Parquet file whose cells
+    DuckDB cannot read without failing, a typed copy is made. Both are personal data.
 
     Args:
         data: .parquet, .csv or .duckdb; as a `File` with its table, delimiter or encoding.
@@ -222,8 +221,7 @@ def find(path: str | Path, table: str | None = None) -> Registered:
         path: the data, or a keeper's file.
         table: in a .duckdb file; None where only one is registered.
 
-    Raises:
-        InputError: these data are not registered.
+    Raises InputError: these data are not registered.
     """
     given = Path(path)
     if given.suffix == SUFFIX and table is None:
@@ -241,8 +239,7 @@ def find(path: str | Path, table: str | None = None) -> Registered:
 def forget(registered: Registered) -> list[Path]:
     """Delete the typed copy, if there is one, and the keeper's file: nobody can ask any more.
 
-    Returns:
-        What was deleted; the raw data and the ledger's entries stay.
+    Returns: What was deleted; the raw data and the ledger's entries stay.
     """
     gone = [registered.rows] if registered.copied else []
     for path in (*gone, registered.keeper):

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from lethe.errors import InputError
 from lethe.queries.answer import Answers, Scalar
-from lethe.queries.grammar import Query
 from lethe.queries.lattice import Groups, Layout
 from lethe.queries.mechanisms import additive, threshold
 from lethe.queries.privacy import Neighbours, Privacy, Spend
+from lethe.queries.query import Query
 
 FOR_KEYS = 1 / 3
 """Part of the cost that finds the groups, where their names are private."""
@@ -21,22 +21,13 @@ def release(query: Query, groups: Groups, layout: Layout, privacy: Privacy) -> A
     """Noise on exact numbers.
 
     Args:
-        query: what was asked.
-        groups: of `lethe.queries.evaluate.measure`.
-        layout: how they were added up.
         privacy: what it may cost, and whose data it is.
 
-    Returns:
-        Answers by group; found groups only where they have enough rows to be shown.
-
-    Guarantee:
-        `Answers.guarantee`.
-    Assumes:
-        One row or one person at most changes `groups` as `privacy.whose` says, which `measure`
+    Returns: Answers by group; found groups only where they have enough rows to be shown.
+    Guarantee: `Answers.guarantee`.
+    Assumes: One row or one person at most changes `groups` as `privacy.whose` says, which `measure`
         sees to.
-
-    Raises:
-        InputError: the mechanism needs another kind of cost; this does not depend on `groups`.
+    Raises InputError: the mechanism needs another kind of cost; this does not depend on `groups`.
     """
     spend, whose, columns = privacy.spend, privacy.whose, [key.column for key in query.by]
 
@@ -88,10 +79,8 @@ def noisy_keys(
     Args:
         counts: exact rows by group, for the groups that have rows.
         spend: epsilon with delta; a group of one person is shown with probability delta at most.
-        whose: neighbours.
         groups: most groups that one person's rows lie in; between 1 and `whose.rows`.
         column: the name under which `Answer.key` has the group.
-        confidence: of the intervals.
     """
     whose = whose or Neighbours()
     additive.check_whole("groups", groups)

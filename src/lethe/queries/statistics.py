@@ -135,11 +135,8 @@ def mean(
     Args:
         values: (n,) numbers without NaN.
         bounds: lowest and highest value, known without the data.
-        public_rows: see `lethe.queries.aggregates.moments.noisy_mean`.
-        cost: as in `count`.
 
-    Raises:
-        InputError: no bounds, NaN, a cost that is none.
+    Raises InputError: no bounds, NaN, a cost that is none.
 
     Ages 8 to 12 have the mean 10; without the 8 it is 10.5. Under epsilon 1 each noisy mean is at
     most e times as likely with the child of 8 as without:
@@ -304,17 +301,15 @@ def _read(rows: int, cost: Mapping[str, Any]) -> tuple[Spend, Neighbours, NDArra
 def kept_rows(people: Sequence[Hashable], most: int, *, salt: str = "") -> NDArray[np.bool_]:
     """Which rows to keep so that no person has more than `most`.
 
-    Of a person with more rows, those with the smallest hash of salt, person and the row's place
-    among that person's rows are kept: as good as a draw, the same every time, and never changed
-    by what other people have.
+    Those with the smallest hash of salt, person and the row's place among that person's rows: the
+    same every time, whatever other people have.
 
     Args:
         people: whose each row is; the same text means the same person.
         most: rows of each, >= 1.
         salt: another salt, another draw; public.
 
-    Returns:
-        (n,) bool.
+    Returns: (n,) bool.
 
     >>> kept_rows(["a", "a", "b", "a"], 1).sum()
     np.int64(2)

@@ -14,11 +14,17 @@ import tempfile
 import types
 import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from lethe.data.casts import quoted, rows_sql, text_sql, typed_sql
+from lethe.data.casts import engine_type, quoted, rows_sql, text_sql, typed_sql
+from lethe.data.schema import Schema
 from lethe.data.source import only_table, parquet_sql, read_every_cell
 from lethe.errors import InputError, RunFailed, require
+from lethe.queries.answer import Scalar
+from lethe.queries.grammar import Among, Both, Compare, Condition, Either, IsNull, Key
+from lethe.queries.lattice import Exact, Groups, Layout
+from lethe.queries.query import Query
 from lethe.queries.registration import Registered
 
 _LOCKED = {
@@ -48,7 +54,6 @@ class Table:
         """Open registered data.
 
         Args:
-            registered: of `lethe.queries.registration.find`.
             threads: for DuckDB; None = as many as there are cores.
             memory: such as "4GB", beyond which DuckDB spills to disk; None = 80 % of the machine's.
             keep: hold the rows in memory, for many questions; else each reads the file.
@@ -109,10 +114,8 @@ class Table:
 
         Args:
             sql: made by `lethe.queries.sql`; never from a user's text.
-            values: for its question marks.
 
-        Raises:
-            RunFailed: it could not be run; the message holds nothing of the table.
+        Raises RunFailed: it could not be run; the message holds nothing of the table.
         """
         try:
             found: list[tuple[Any, ...]] = self._base.cursor().execute(sql, list(values)).fetchall()
@@ -166,3 +169,209 @@ def opened(registered: Registered, threads: int | None = None) -> Iterator[Table
 def _kept_open(registered: Registered, version: str, threads: int | None, process: int) -> Table:
     """Another version of the file, or a forked process, opens it anew."""
     return Table(registered, threads=threads)
+
+
+# A question bound to a schema as SQL, and the exact whole numbers that come back; never rows.
+#
+# A row is clamped and put on a lattice of whole steps in SQL, so that every sum is exact and the
+# same on every machine, in any order of rows and with any number of threads. What leaves DuckDB
+# never leaves this process: noise comes later (`lethe.queries.release`), and only what has noise is
+# shown.
+#
+# Names of columns come from the schema and are quoted; values of the question travel as parameters.
+# Columns have the types of the schema (`lethe.queries.table`), and every function used is total on
+# them: there is no value of a cell at which a statement fails, so that an error tells nothing about
+# the rows. Whole numbers are 64 or 128 bits wide whatever the file had; what is squared or
+# multiplied was clamped to a lattice before.
+
+
+def measure(table: Table, query: Query, person: str | None, rows: int, salt: str) -> Groups:
+    """Exact numbers by group.
+
+    Args:
+        query: checked against its schema.
+        person: column that names the person of a row; None where a row is a person.
+        rows: most rows of a person that are used.
+
+    Returns: Values of the group columns to numbers, in their order; with public groups all of them,
+        also those without a row.
+    Raises RunFailed: the file could not be read to its end.
+    """
+    schema = table.schema
+    layout = query.aggregate.layout(query.by, schema)
+    asked = statement(layout, schema, query.where, person, rows, salt)
+    lines = table.run(asked.text, asked.values)
+    grouped = len(query.by)
+    cell_of = layout.places
+    if layout.cells and not _by_unit(layout):
+        *_, key = layout.keys
+        values = map(schema[key.column].value_of, key.among or ())
+        cell_of = {value: place for place, value in enumerate(values)}
+    sums = len(layout.sums)
+    totals: dict[tuple[Scalar, ...], list[int]] = {}
+    for line in lines:
+        group, numbers = line[:grouped], line[grouped:]
+        # Several lines can be of one group: 0.0 and -0.0 are one value.
+        total = totals.setdefault(group, [0] * (1 + sums + layout.cells))
+        if layout.cells:
+            cell, count = numbers
+            if cell is None:  # rows without the number
+                continue
+            total[0] += int(count)
+            total[1 + (int(cell) if cell_of is None else cell_of[cell])] += int(count)
+        else:
+            for place, number in enumerate(numbers):
+                total[place] += int(number)
+            if sums:
+                total[1] -= layout.shift * int(numbers[0])
+    groups = {
+        group: Exact(total[0], tuple(total[1 : 1 + sums]), tuple(total[1 + sums :]))
+        for group, total in totals.items()
+    }
+    return _all_groups(query, schema, groups, layout)
+
+
+def _all_groups(
+    query: Query, schema: Schema, groups: dict[tuple[Scalar, ...], Exact], layout: Layout
+) -> Groups:
+    listed, columns = query.groups(), [schema[key.column] for key in query.by]
+    if listed is None:
+        found = {
+            tuple(column.shown(value) for column, value in zip(columns, group, strict=True)): exact
+            for group, exact in groups.items()
+            if exact.rows
+        }
+        return {group: found[group] for group in sorted(found, key=lambda g: tuple(map(str, g)))}
+    none = Exact(0, (0,) * len(layout.sums), (0,) * layout.cells)
+
+    def stored(group: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        """As DuckDB holds it."""
+        return tuple(column.value_of(value) for column, value in zip(columns, group, strict=True))
+
+    return {group: groups.get(stored(group), none) for group in listed}
+
+
+@dataclass(frozen=True)
+class Sql:
+    """A piece of SQL with its parameters."""
+
+    text: str
+    values: tuple[Any, ...] = ()
+
+
+def statement(
+    layout: Layout,
+    schema: Schema,
+    where: Condition | None,
+    person: str | None,
+    rows: int,
+    salt: str,
+) -> Sql:
+    """Counts and sums by group.
+
+    Args:
+        layout: keys k0, k1, ... and whole numbers u0, u1, ... of a row.
+        where: condition on the rows, or None.
+        person, rows, salt: as in `measure`.
+
+    Returns: Lines of keys, u0 if it is counted by cells, the count of rows, and the sums. Several
+        lines may stand for one group; they are to be added up.
+    """
+    used = _rows(layout, schema, where, person, rows, salt)
+    keys = [f"k{place}" for place in range(len(layout.keys))]
+    keys += ["u0"] if _by_unit(layout) else []
+    count = "count(u0)" if layout.units else "count(*)"
+    columns = [*keys, count, *(f"coalesce(sum({terms}), 0)" for terms in layout.sums)]
+    grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
+    found = Sql(f"SELECT {', '.join(columns)} FROM ({used.text}) AS used{grouped}", used.values)
+    # Without persons a row of another group takes no other row's place: it can be dropped late,
+    # which is faster.
+    return _in_groups(found, layout.keys, schema) if person is None else found
+
+
+def _by_unit(layout: Layout) -> bool:
+    """Whether cells are values of u0; else they are values of the last key."""
+    return layout.cells > 0 and bool(layout.units)
+
+
+def _rows(
+    layout: Layout,
+    schema: Schema,
+    where: Condition | None,
+    person: str | None,
+    rows: int,
+    salt: str,
+) -> Sql:
+    named = [f"{quoted(key.column)} AS k{place}" for place, key in enumerate(layout.keys)]
+    named += [f"{unit} AS u{place}" for place, unit in enumerate(layout.units)]
+    # Where only one real number is needed, its unit is NULL where there is none, and that is not
+    # counted: a filter would take as long as all the rest. Units of whole numbers need the filter:
+    # DuckDB's least and greatest pass over NULL.
+    alone = person is None and len(layout.units) == 1
+    needed = [name for name in layout.numbers if not alone or schema[name].type != "number"]
+    conditions = [Sql(f"{quoted(name)} IS NOT NULL") for name in needed]
+    for key in layout.keys:
+        if key.among is None:
+            conditions.append(Sql(f"{quoted(key.column)} IS NOT NULL"))
+    if where is not None:
+        conditions.append(_condition(where, schema))
+    if person is None:
+        return _select(named, conditions)
+    # A person's rows are ordered by a hash of what is used of them, so that nobody else's rows
+    # and no order of the file has a say; rows that are equal there are interchangeable. The
+    # length before each part keeps different rows from having one text.
+    conditions.append(Sql(f"{quoted(person)} IS NOT NULL"))
+    names = [f"k{place}" for place in range(len(layout.keys))]
+    names += [f"u{place}" for place in range(len(layout.units))]
+    all_groups = _select([*named, f"{quoted(person)} AS person"], conditions)
+    inner = _in_groups(all_groups, layout.keys, schema)
+    texts = [f"CAST({name} AS VARCHAR)" for name in names]
+    content = "".join(f" || strlen({text}) || ':' || {text}" for text in texts)
+    text = (
+        f"SELECT {', '.join(names) or '1'} FROM ({inner.text}) AS theirs "
+        f"QUALIFY row_number() OVER (PARTITION BY person "
+        f"ORDER BY md5(CAST(? AS VARCHAR){content})) <= {rows}"
+    )
+    return Sql(text, (*inner.values, salt))
+
+
+def _select(columns: Sequence[str], conditions: Sequence[Sql]) -> Sql:
+    where = " AND ".join(f"({part.text})" for part in conditions)
+    values = tuple(value for part in conditions for value in part.values)
+    after = f" WHERE {where}" if where else ""
+    return Sql(f"SELECT {', '.join(columns) or '1'} FROM rows{after}", values)
+
+
+def _in_groups(found: Sql, keys: Sequence[Key], schema: Schema) -> Sql:
+    """The lines of public groups."""
+    joins, values = "", list(found.values)
+    for place, key in enumerate(keys):
+        if key.among is None:
+            continue
+        column = schema[key.column]
+        values.append([column.value_of(value) for value in key.among])
+        kind = engine_type(column)
+        listed = f"(SELECT unnest(CAST(? AS {kind}[])) AS listed) AS l{place}"
+        joins += f" SEMI JOIN {listed} ON found.k{place} = l{place}.listed"
+    if not joins:
+        return found
+    return Sql(f"SELECT * FROM ({found.text}) AS found{joins}", tuple(values))
+
+
+def _condition(condition: Condition, schema: Schema) -> Sql:
+    if isinstance(condition, Both | Either):
+        parts = [_condition(part, schema) for part in condition.parts]
+        word = " AND " if isinstance(condition, Both) else " OR "
+        values = tuple(value for part in parts for value in part.values)
+        return Sql(word.join(f"({part.text})" for part in parts), values)
+    column = schema[condition.column]
+    name, kind = quoted(column.name), engine_type(column)
+    if isinstance(condition, IsNull):
+        return Sql(f"{name} IS {'NOT ' if condition.negated else ''}NULL")
+    if isinstance(condition, Compare):
+        value = column.value_of(condition.value)
+        return Sql(f"{name} {condition.operator} CAST(? AS {kind})", (value,))
+    assert isinstance(condition, Among)
+    listed = tuple(column.value_of(value) for value in condition.values)
+    marks = ", ".join([f"CAST(? AS {kind})"] * len(listed))
+    return Sql(f"{name} {'NOT ' if condition.negated else ''}IN ({marks})", listed)

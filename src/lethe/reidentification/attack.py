@@ -24,13 +24,9 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Chance:
-    """What naming at random gives with `users` in the gallery.
+    """What naming at random gives with `users` in the gallery."""
 
-    Attributes:
-        users: G, at least 1.
-    """
-
-    users: int
+    users: int  # G, at least 1
 
     def top(self, k: int) -> float:
         """Top-k: k / G."""
@@ -58,23 +54,14 @@ class Chance:
 
 @dataclass(frozen=True, eq=False)
 class Exposure:
-    """How far each person is exposed.
+    """How far each person is exposed."""
 
-    Attributes:
-        user: (people,) position in the gallery.
-        probes: (people,) rows to be named.
-        named: (people,) mean Top-1 credit, in [0, 1].
-        reciprocal: (people,) mean reciprocal rank.
-        rank: (people,) median rank.
-        bits: (people,) mean log2(G / rank): bits of the log2(G) that name a person.
-    """
-
-    user: NDArray[np.intp]
-    probes: NDArray[np.intp]
-    named: Float
-    reciprocal: Float
-    rank: Float
-    bits: Float
+    user: NDArray[np.intp]  # (people,) position in the gallery
+    probes: NDArray[np.intp]  # (people,) rows to be named
+    named: Float  # (people,) mean Top-1 credit, in [0, 1]
+    reciprocal: Float  # (people,) mean reciprocal rank
+    rank: Float  # (people,) median rank
+    bits: Float  # (people,) mean log2(G / rank): bits of the log2(G) that name a person
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,41 +69,27 @@ class Attack:
     """One gallery attack. All intervals take people, not probes, as what was sampled.
 
     Attributes:
-        users: G in the gallery.
-        probes: rows that were to be named.
-        people: owners of these rows.
-        tie_share: share of probes whose owner is at the same distance as another person.
-        top: Top-k by k: share of probes whose owner is among the k nearest.
-        lift: Top-k over chance, k / G.
-        mrr: mean reciprocal rank.
-        mean_rank: 1 = first.
-        median_rank: 1 = first.
-        percentile: mean of (rank - 1) / (G - 1); 0 = first, chance 0.5.
         bits: information gained about who it is: mean log2(G / rank) less its value at chance.
         common: Top-1 expected in a random gallery of that many users, the owner among them: what
             may be compared between galleries of different size.
-        always: share of people who are named by every probe.
-        never: share of people who are named by none.
-        chance: what naming at random gives.
-        exposure: the same per person.
     """
 
-    users: int
-    probes: int
-    people: int
-    tie_share: float
-    top: dict[int, Estimate]
-    lift: dict[int, Estimate]
-    mrr: Estimate
-    mean_rank: Estimate
-    median_rank: Estimate
-    percentile: Estimate
+    users: int  # G in the gallery
+    probes: int  # rows that were to be named
+    people: int  # owners of these rows
+    tie_share: float  # share of probes whose owner is at the same distance as another person
+    top: dict[int, Estimate]  # Top-k by k: share of probes whose owner is among the k nearest
+    lift: dict[int, Estimate]  # Top-k over chance, k / G
+    mrr: Estimate  # mean reciprocal rank
+    mean_rank: Estimate  # 1 = first
+    median_rank: Estimate  # 1 = first
+    percentile: Estimate  # mean of (rank - 1) / (G - 1); 0 = first, chance 0.5
     bits: Estimate
     common: dict[int, Estimate]
-    always: Estimate
-    never: Estimate
-    chance: Chance
-    exposure: Exposure
+    always: Estimate  # share of people who are named by every probe
+    never: Estimate  # share of people who are named by none
+    chance: Chance  # what naming at random gives
+    exposure: Exposure  # the same per person
 
 
 def attack(
@@ -136,17 +109,12 @@ def attack(
 
     Args:
         representations: (n, d); raw input features for the baseline of what goes in.
-        split: who is known and who is to be named.
         metric: "cosine", "l2", or "whitened" (fitted on the gallery rows here).
         together: join all probes of a person, as an attacker does who knows that they are one's;
             shares are then of people. Who has no direction left under cosine is tied with all.
         at_most: of which only that many.
         permuted: seed of a control in which every person is looked for under another's name:
             lift must be 1 within its interval.
-        common: gallery sizes for `Attack.common`.
-        confidence: of all intervals, in (0, 1).
-        backend: see `ranks`.
-        workers: see `ranks`.
 
     Raises:
         InputError: NaN, zero vectors under cosine, a split of other rows.
@@ -178,8 +146,7 @@ def attack(
 def permuted_names(users: int, seed: int = 0) -> NDArray[np.intp]:
     """A random name (users,) for each user, all different; a person may keep his own.
 
-    Over such permutations each probe looks for each user equally often, so Top-k is k / G in
-    expectation, whatever the geometry.
+    Each probe looks for each user equally often, so Top-k is k / G in expectation.
     """
     return np.random.default_rng([seed, 63]).permutation(users)
 
@@ -195,11 +162,9 @@ def measure(
     """Metrics of an attack from its ranks; ties count by expectation.
 
     Args:
-        found: ranks of the probes.
         owner: (P,) person of each probe; probes of one person are dependent.
         top: the k of Top-k, each at least 1.
         common: gallery sizes from 1 to G, see `Attack.common`.
-        confidence: of all intervals, in (0, 1).
 
     Raises:
         InputError: shapes differ, a k below 1 or a common size above G.
@@ -269,8 +234,7 @@ def over_ties(
 ) -> Float:
     """Expected value of a function of the rank when ties are broken at random.
 
-    With b users closer and e others at the same distance the owner is equally likely at each of
-    the positions b to b + e.
+    With b closer and e tied users the owner is equally likely at positions b to b + e.
 
     Args:
         table: (G,) value at position 0 (named first) to G - 1.

@@ -1,14 +1,12 @@
 """Every attacker on released vectors, in one shape: what it holds, what it learns, whom it names.
 
 An attacker enrols people by the mean of their earlier vectors and looks up whose is nearest to a
-new one. What differs is the distance (cosine, Euclidean, or a metric learned from labelled vectors
-of *other* people, in two person-disjoint folds), whether the enrolled vectors are free of noise,
-and how many new vectors are known to be of one person. All of that is knowledge of the adversary
-and stands in `Attacker.knows`; a function of the release itself (the head's logits) is a view.
+new one. What differs (distance, learned metric, noise-free enrolment, vectors known to be of one
+person) is knowledge of the adversary, in `Attacker.knows`; a function of the release is a view.
 
-Learned metrics follow Hatch, Kajarekar and Stolcke 2006 (within-class covariance normalisation)
-and Ioffe 2006 with Garcia-Romero and Espy-Wilson 2011 (probabilistic linear discriminant analysis,
-uncertain enrolment). They are fitted on the release as the adversary sees it, noise included.
+Learned metrics: Hatch, Kajarekar and Stolcke 2006 (within-class covariance normalisation), Ioffe
+2006 with Garcia-Romero and Espy-Wilson 2011 (probabilistic linear discriminant analysis), in two
+person-disjoint folds, fitted on the release as the adversary sees it.
 """
 
 from __future__ import annotations
@@ -48,21 +46,13 @@ _KEPT = 0.95  # share of between-person variance that LDA keeps
 
 @dataclass(frozen=True, eq=False)
 class Sight:
-    """What lies before an adversary: enrolled rows of known people, and rows of unknown owner.
+    """What lies before an adversary: enrolled rows of known people, and rows of unknown owner."""
 
-    Attributes:
-        rows: (R, d) enrolled rows; metrics are fitted on their scatter.
-        user: (R,) person 0..G-1 of each; everyone has a row.
-        gallery: (G, d) enrolled mean of each person, of as many rows.
-        probes: (P, d) rows whose owner is looked for; none of them is enrolled.
-        owner: (P,) person of each probe; everyone has a probe.
-    """
-
-    rows: Float
-    user: Index
-    gallery: Float
-    probes: Float
-    owner: Index
+    rows: Float  # (R, d) enrolled rows; metrics are fitted on their scatter
+    user: Index  # (R,) person 0..G-1 of each; everyone has a row
+    gallery: Float  # (G, d) enrolled mean of each person, of as many rows
+    probes: Float  # (P, d) rows whose owner is looked for; none of them is enrolled
+    owner: Index  # (P,) person of each probe; everyone has a probe
 
     @property
     def counts(self) -> Float:
@@ -111,17 +101,14 @@ class Learned:
     """A metric: Euclidean distance after two affine maps.
 
     Attributes:
-        matrix: (d, r).
-        probe_centre: (d,) taken off probes; gallery_centre: (d,) off enrolled means.
         shrink: (G, r) by which a mapped mean is drawn to the centre, for it is uncertain; or None.
-        scale: (r,) that both are multiplied by; or None.
     """
 
-    matrix: Float
-    probe_centre: Float
+    matrix: Float  # (d, r)
+    probe_centre: Float  # (d,) taken off probes; gallery_centre: (d,) off enrolled means
     gallery_centre: Float
     shrink: Float | None = None
-    scale: Float | None = None
+    scale: Float | None = None  # (r,) that both are multiplied by; or None
 
     def probes(self, vectors: Float) -> Float:
         """(P, r)."""
@@ -144,8 +131,7 @@ def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
         sight: as the adversary sees the release; probes already joined where it joins them.
         people: (G,) whose pairs are used; all others are not looked at but for their row counts.
 
-    Raises:
-        NotMeasurable: fewer than 3 people, or pairs that do not differ.
+    Raises NotMeasurable: fewer than 3 people, or pairs that do not differ.
     """
     if people.sum() < 3:
         raise NotMeasurable(f"a metric is learned from 3 people or more, got {people.sum()}.")
@@ -226,21 +212,17 @@ class Attacker:
     """One attacker: a distance and what the adversary holds.
 
     Attributes:
-        name: unique in the registry; what rules, tables and findings call it.
-        title: in words.
         metric: ``cosine``, ``l2``, ``whitened`` (scatter of enrolled rows), ``within-class``,
             ``lda`` or ``plda`` (learned from other people's pairs).
-        clean_gallery: people were enrolled before the noise was introduced.
         vectors: new vectors that are known to be of one person and are averaged; `ALL` of them.
-        projected: also runs on a view of fewer dimensions, such as the logits.
     """
 
-    name: str
-    title: str
+    name: str  # unique in the registry; what rules, tables and findings call it
+    title: str  # in words
     metric: str
-    clean_gallery: bool = False
+    clean_gallery: bool = False  # people were enrolled before the noise was introduced
     vectors: int = 1
-    projected: bool = False
+    projected: bool = False  # also runs on a view of fewer dimensions, such as the logits
 
     @property
     def paper(self) -> str:
@@ -302,19 +284,12 @@ def allowed(clean_gallery: bool = True, vectors: int = ALL) -> tuple[Attacker, .
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Attackers that look at the same people.
+    """Attackers that look at the same people."""
 
-    Attributes:
-        attackers: which.
-        fold: (G,) see `folds`.
-        backend: see `ranks`; so are the workers.
-        workers: see there.
-    """
-
-    attackers: tuple[Attacker, ...]
-    fold: NDArray[np.bool_]
-    backend: str = "auto"
-    workers: int = 1
+    attackers: tuple[Attacker, ...]  # which
+    fold: NDArray[np.bool_]  # (G,) see `folds`
+    backend: str = "auto"  # see `ranks`; so are the workers
+    workers: int = 1  # see there
 
     def seen(self, attacker: Attacker, sight: Sight, clean: Sight) -> Sight:
         """The release with what this attacker holds beside it."""
@@ -328,8 +303,7 @@ class Panel:
     def fits(self, attacker: Attacker, seen: Sight) -> tuple[Learned, ...]:
         """Metrics to attack fold False and fold True with, each learned on the other.
 
-        Raises:
-            NotMeasurable: too few people, or nothing to learn from.
+        Raises NotMeasurable: too few people, or nothing to learn from.
         """
         if attacker.metric in PLAIN:
             return ()
@@ -380,20 +354,15 @@ class Tally:
     """Whom one attacker names in one view of a release.
 
     Attributes:
-        attacker: who attacks.
-        view: ``release``, or the function of the release that is looked at.
-        hits: (G,) by person, over all draws; ties count by expectation.
-        tries: (G,) probes by person, over all draws.
-        draws: noise draws behind it.
         agreement: share of probes for which two draws name the same person; 0 where it was not
             looked at, for there are many probes.
     """
 
-    attacker: Attacker
-    view: str
-    hits: Float
-    tries: Float
-    draws: int
+    attacker: Attacker  # who attacks
+    view: str  # ``release``, or the function of the release that is looked at
+    hits: Float  # (G,) by person, over all draws; ties count by expectation
+    tries: Float  # (G,) probes by person, over all draws
+    draws: int  # noise draws behind it
     agreement: float = 0.0
 
     def lift(self, confidence: float) -> Estimate:
@@ -424,7 +393,6 @@ def tallies(
     """Every attacker of a panel on some draws of one release and on its views.
 
     Args:
-        panel: the attackers.
         draws: of each draw the sight that metrics are learned on (the same object for several
             draws learns once) and the one that is attacked.
         clean: the release without noise, for those who hold it.
@@ -433,8 +401,7 @@ def tallies(
         single: draws that attackers of single vectors get, who have more probes; all by default.
         skipped: filled with name and reason of attackers who cannot run.
 
-    Returns:
-        One tally an attacker and view, the release's first, in their order.
+    Returns: One tally an attacker and view, the release's first, in their order.
     """
     users = len(clean.gallery)
     functions: dict[str, View | None] = {RELEASE: None, **views}
@@ -504,17 +471,8 @@ def permuted_lift(
 ) -> Estimate:
     """Lift where every person's probes are those of another, by chance: it must be 1.
 
-    Whatever is learned is learned on the permuted pairs, so an attacker who is helped by more than
-    a person's own vectors shows here. Over permutations each probe looks for every person equally
-    often: Top-1 is 1 / G in expectation for a fixed metric. Permutations are as many as give 100
-    hits by chance, so that a lift of 2 would be seen.
-
-    Args:
-        panel: the attacker's.
-        attacker: who attacks.
-        seen: see `Panel.seen`.
-        seed: of the permutations.
-        confidence: of the t-interval over permutations.
+    Whatever is learned is learned on the permuted pairs. Top-1 is 1 / G in expectation for a fixed
+    metric; permutations are as many as give 100 hits by chance, so that a lift of 2 would be seen.
     """
     users, trials = len(seen.gallery), len(seen.owner)
     number = max(10, -(-_CHANCE_HITS * users // trials))

@@ -1,10 +1,9 @@
 """The audit of representations, top to bottom: attack, add noise, prove, decide.
 
-The joint claim: of these vectors, as they are and under each mechanism, this is how often the
-strongest of these attackers names the owner, with simultaneous intervals by people; and at each
-noise level no attacker at all, not even one who knows every clean vector, names the owner of one
-released vector more often than the limits say. The first is a lower limit of what can be learnt,
-the second an upper one.
+The joint claim: this is how often the strongest of these attackers names the owner, with
+simultaneous intervals by people (a lower limit of what can be learnt); and at each noise level no
+attacker, not even one who knows every clean vector, names the owner of one released vector more
+often than the limits say.
 """
 
 from __future__ import annotations
@@ -249,10 +248,7 @@ _SEEN = 2.0
 
 
 def _permuted(on: str, lifts: Mapping[str, Estimate]) -> list[Json]:
-    """The control of each attacker: its lift under permuted identities is 1, and could be seen.
-
-    Those that pass stand in one row, with the widest of their intervals.
-    """
+    """The control of each attacker: its lift under permuted identities is 1, and could be seen."""
     rows: list[Json] = []
     sound: dict[str, Estimate] = {}
     for name, lift in lifts.items():

@@ -23,17 +23,14 @@ def share_of_users(
 ) -> Estimate:
     """A share of trials from each user's hits and trials; interval by users.
 
-    With N = sum n the variance of the ratio is sum (e / (1 - n / N))^2 / N^2 * (G - 1) / G, where
-    e = h - p n: the jackknife over users. Few heavy users pull p
-    towards themselves, so their plain e would be too small. It stands on (sum n^2)^2 / sum n^4
-    degrees of freedom, G where all users have equally many trials (Satterthwaite 1946), inside an
-    interval of exact type (Korn and Graubard 1998). Repeated noise draws of one user add to the
-    same h and n, so they never count as independent people.
+    With N = sum n the variance of the ratio is sum (e / (1 - n / N))^2 / N^2 * (G - 1) / G, e = h -
+    p n (the jackknife over users), on (sum n^2)^2 / sum n^4 degrees of freedom (Satterthwaite
+    1946), inside an interval of exact type (Korn and Graubard 1998). Noise draws of one user add to
+    the same h and n.
 
     Args:
         hits: (G,) hits of each user; parts of hits (tied ranks) are allowed.
         trials: (G,) trials of each user, > 0.
-        confidence: two-sided coverage, in (0, 1).
         independent: the most trials that may count as independent, where some repeat others; a few
             hits do not show that themselves. None: all.
 
@@ -81,7 +78,6 @@ def mean_by_user(values: ArrayLike, users: ArrayLike, confidence: float = 0.95) 
     Args:
         values: (n,) in [0, 1]: hits, right predictions, or expected ones.
         users: (n,) the owner of each row.
-        confidence: two-sided coverage.
 
     >>> print(mean_by_user([1, 0, 0, 0, 1, 1, 0, 0], [1, 1, 2, 2, 3, 3, 4, 4]).value)
     0.375
@@ -106,11 +102,8 @@ def linear_estimate(
     """A t-interval from the share of each row in the error, summed over each user.
 
     Args:
-        value: the statistic.
         influence: (n,) first-order contribution of each row to its error; they sum to about 0.
         users: (n,) owner of each row, or None if every row is its own person.
-        confidence: two-sided coverage.
-        method: what is said of it.
         error: a proven error of the computation itself, added on both sides.
         low: the least that the statistic can be; the interval ends there.
         high: the most that it can be.
@@ -134,19 +127,12 @@ def linear_estimate(
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """A statistic with the share of each row in its error, so that two of them can be compared.
+    """A statistic with the share of each row in its error, so that two of them can be compared."""
 
-    Attributes:
-        value: the statistic.
-        influence: (n,) see `linear_estimate`.
-        error: a proven error of the computation itself.
-        method: what is said of it.
-    """
-
-    value: float
-    influence: Float
-    error: float
-    method: str
+    value: float  # the statistic
+    influence: Float  # (n,) see `linear_estimate`
+    error: float  # a proven error of the computation itself
+    method: str  # what is said of it
 
     def estimate(self, users: ArrayLike | None, confidence: float) -> Estimate:
         """The statistic, in [0, 1], with an interval by users."""
@@ -183,11 +169,10 @@ def mean_of_pools(values: ArrayLike, confidence: float = 0.95) -> Estimate:
     """The mean over independent pools of noise draws, for these very users; a t-interval.
 
     Draws of one pool share noise vectors, so a pool enters as one number. It says how well the
-    noise was averaged, not how another sample of people would fare: for that see `share_of_users`.
+    noise was averaged, not how another sample of people would fare.
 
     Args:
         values: (pools,) the statistic of each pool, averaged over its draws.
-        confidence: two-sided coverage.
 
     >>> print(mean_of_pools([0.1, 0.2, 0.3]))
     0.2 [-0.04841, 0.4484]

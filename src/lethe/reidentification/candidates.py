@@ -1,7 +1,7 @@
 """Every candidate release, measured alike: who is named, what the task keeps, what is proven.
 
-The release as it is comes first, then isotropic noise at each level that was asked for, then the
-other mechanisms of `mechanisms` at one level each, so that they stand on one frontier.
+First the release as it is, then isotropic noise at each level, then one level of each other
+mechanism.
 """
 
 from __future__ import annotations
@@ -55,19 +55,15 @@ class Evaluated:
     """A candidate of one model, with what the model's section says of it beside the frontier.
 
     Attributes:
-        candidate: named within its model; compared to the model's release as it is.
-        judged: what all attackers find on it, and the strongest of them.
-        task: what a head gets out of it; None without head or labels.
         limit: upper limit on Top-1 of every attacker who sees one released vector; None where
             nothing limits it.
-        sigma: of isotropic noise; None of other mechanisms.
     """
 
-    candidate: Candidate
-    judged: Judged
-    task: TaskLevel | None
+    candidate: Candidate  # named within its model; compared to the model's release as it is
+    judged: Judged  # what all attackers find on it, and the strongest of them
+    task: TaskLevel | None  # what a head gets out of it; None without head or labels
     limit: Limit | None
-    sigma: float | None
+    sigma: float | None  # of isotropic noise; None of other mechanisms
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,19 +71,14 @@ class Evaluation:
     """What all candidates of one model are evaluated with.
 
     Attributes:
-        battery: all attackers on its vectors.
-        game: what the certificates are about.
-        task: head and labels, if there are any.
-        clean: the attack on clean vectors.
-        settings: of the audit.
         skipped: name and reason of mechanisms that could not be evaluated; filled by `evaluate`.
     """
 
-    battery: Battery
-    game: Game
-    task: Task | None
-    clean: Clean
-    settings: EmbeddingSettings
+    battery: Battery  # all attackers on its vectors
+    game: Game  # what the certificates are about
+    task: Task | None  # head and labels, if there are any
+    clean: Clean  # the attack on clean vectors
+    settings: EmbeddingSettings  # of the audit
     skipped: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -204,8 +195,6 @@ def evaluate(context: Evaluation, curve: Curve, recommended: float | None) -> It
     """All candidates, the release as it is first; their noise comes from the audit's seed.
 
     Args:
-        context: what they are evaluated with.
-        curve: the sweep.
         recommended: sigma of the operating point, if there is one.
     """
     candidates = _candidates(context, curve, recommended)
@@ -405,29 +394,18 @@ class ModelAudit:
     """All that was measured on one model.
 
     Attributes:
-        model: its vectors.
-        split: who is known and who is to be named.
-        clean: attack and controls without noise.
-        curve: the attack by noise level.
-        game: what the certificates are about.
         bounds: limit on every attacker's Top-1 in closed form, by sigma of the curve.
-        task: head and labels, if there are any.
-        utility: by effective sigma.
-        radii: certified radii; None without a head.
-        point: where to stand, under the rule of the settings.
-        candidates: all that were evaluated, the release as it is first.
-        skipped: name and reason of what could not be measured.
     """
 
-    model: Released
-    split: Split
-    clean: Clean
-    curve: Curve
-    game: Game
+    model: Released  # its vectors
+    split: Split  # who is known and who is to be named
+    clean: Clean  # attack and controls without noise
+    curve: Curve  # the attack by noise level
+    game: Game  # what the certificates are about
     bounds: dict[float, float]
-    task: Task | None
-    utility: dict[float, TaskLevel]
-    radii: RadiusStudy | None
-    point: OperatingPoint
-    candidates: tuple[Evaluated, ...]
-    skipped: dict[str, str]
+    task: Task | None  # head and labels, if there are any
+    utility: dict[float, TaskLevel]  # by effective sigma
+    radii: RadiusStudy | None  # certified radii; None without a head
+    point: OperatingPoint  # where to stand, under the rule of the settings
+    candidates: tuple[Evaluated, ...]  # all that were evaluated, the release as it is first
+    skipped: dict[str, str]  # name and reason of what could not be measured

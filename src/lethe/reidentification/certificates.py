@@ -3,10 +3,6 @@
 The game: the attacker knows every clean row of each of G users; one row is picked by its weight
 and M noisy draws of it are released; the attacker names k users. No attack that plays this game
 does better than the limits here, beyond the confidence they state.
-
-1. `optimal_attacker` plays it with the best decoder there is and limits its success by counting.
-2. `closed_form` bounds every decoder without playing.
-3. `noise_dp` and `pair_limits` are differential privacy of the released vector.
 """
 
 from __future__ import annotations
@@ -42,19 +38,12 @@ _SUM = 1e-9  # how far a distribution may be from 1
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Every clean row of every user, sorted by user; one of them is released.
+    """Every clean row of every user, sorted by user; one of them is released."""
 
-    Attributes:
-        rows: (R, d) the exact rows, those of one user together.
-        starts: (G,) where the rows of each user begin.
-        owner: (R,) user 0..G-1 of each row.
-        weight: (R,) P(this row is the one released); they sum to 1.
-    """
-
-    rows: Float
-    starts: NDArray[np.intp]
-    owner: NDArray[np.intp]
-    weight: Float
+    rows: Float  # (R, d) the exact rows, those of one user together
+    starts: NDArray[np.intp]  # (G,) where the rows of each user begin
+    owner: NDArray[np.intp]  # (R,) user 0..G-1 of each row
+    weight: Float  # (R,) P(this row is the one released); they sum to 1
 
     @property
     def users(self) -> int:
@@ -80,8 +69,7 @@ def known(
 ) -> Known:
     """The game: a row is picked by its weight and released with noise; the attacker names its user.
 
-    For n rows of one person released together, put them behind each other: one row of n d
-    numbers (in a fixed order) is the same game.
+    n rows of one person released together are one row of n d numbers, in a fixed order.
 
     Args:
         rows: (R, d) the exact vectors that may be released, never means of them.
@@ -89,8 +77,7 @@ def known(
         weights: (R,) chance of each row, summing to 1. None: users are equally likely, and so are
             the rows of one user. Probe shares as a prior: 1 / R each.
 
-    Raises:
-        InputError: fewer than 2 users, or weights that are no distribution.
+    Raises InputError: fewer than 2 users, or weights that are no distribution.
 
     >>> known([[0.0], [1.0], [2.0]], ["a", "b", "a"]).weight
     array([0.25, 0.25, 0.5 ])
@@ -131,15 +118,12 @@ class Limit:
     """An upper limit on Top-k success, and what was proven with it.
 
     Attributes:
-        top: k, how many users the attacker may name.
-        success: upper limit on P(the owner is among them), in [0, 1].
-        guarantee: of kind ``identification-bound``.
         estimate: success of the best decoder as it was counted; None for a bound in closed form.
     """
 
-    top: int
-    success: float
-    guarantee: Guarantee
+    top: int  # k, how many users the attacker may name
+    success: float  # upper limit on P(the owner is among them), in [0, 1]
+    guarantee: Guarantee  # of kind ``identification-bound``
     estimate: Estimate | None = None
 
 
@@ -164,22 +148,18 @@ def closed_form(
 
     Decision regions cover each point at most k times, so their chances q_u under N(c, sigma^2/M)
     sum to at most k, and by Neyman and Pearson user u is named with at most Phi(Phi^-1(q_u) + m_u),
-    m_u = sqrt(M) max_j ||r_uj - c|| / sigma. The maximum over q is concave; its Lagrange dual
-    k lambda + sum_u max_q (pi_u Phi(Phi^-1(q) + m_u) - lambda q) is an upper bound at *every*
-    lambda > 0, so the root-find below costs tightness at worst, never truth.
+    m_u = sqrt(M) max_j ||r_uj - c|| / sigma. The Lagrange dual k lambda + sum_u max_q (pi_u
+    Phi(Phi^-1(q) + m_u) - lambda q) is an upper bound at *every* lambda > 0: the root-find costs
+    tightness, never truth.
 
     Guarantee: no attacker in the game exceeds `success`. It is at most 1 and at least the sum of
         the k largest prior chances.
 
     Args:
-        game: see `known`.
         sigma: noise of one draw, >= 0.
-        draws: M >= 1.
-        top: k >= 1.
         centre: (d,) any point; None takes the better of mean and geometric median.
 
-    Raises:
-        InputError: an argument outside its range, or a centre of another dimension.
+    Raises InputError: an argument outside its range, or a centre of another dimension.
 
     >>> from lethe.reidentification.certificates import known
     >>> round(closed_form(known([[-1.0], [1.0]]), sigma=2.0).success, 4)  # Phi(1/2)
@@ -241,13 +221,9 @@ def _best_sum(shift: Float, prior: Float, top: int) -> float:
 
 @dataclass(frozen=True)
 class PairLimits:
-    """How well two known vectors at one distance are told apart from noisy draws.
+    """How well two known vectors at one distance are told apart from noisy draws."""
 
-    Attributes:
-        mu: sqrt(M) distance / sigma; the test is N(0, 1) against N(mu, 1), exactly.
-    """
-
-    mu: float
+    mu: float  # sqrt(M) distance / sigma; the test is N(0, 1) against N(mu, 1), exactly
 
     @property
     def auc(self) -> float:
@@ -284,7 +260,6 @@ def pair_limits(distance: ArrayLike, sigma: float, draws: int = 1) -> PairLimits
     Args:
         distance: L2 distance, or the (n,) distances of n rows released together, >= 0.
         sigma: noise of one draw, > 0.
-        draws: M >= 1.
 
     >>> pair = pair_limits(1.0, sigma=1.0)
     >>> round(pair.auc, 3), round(pair.total_variation, 3), round(pair.tpr(0.01), 3)
@@ -384,9 +359,9 @@ def optimal_attacker(
 ) -> Limit:
     """Play the maximum a posteriori decoder and put a one-sided limit on its success.
 
-    Each trial picks an owner, a row and noise anew, so hits are independent and the limit is
-    Clopper-Pearson's, exact for this count. The sufficient statistics of M draws are drawn
-    directly: their mean, and for noise levels that differ between users their spread as well.
+    Each trial picks owner, row and noise anew, so the limit is Clopper-Pearson's. The sufficient
+    statistics of M draws are drawn directly: their mean, and their spread where noise levels differ
+    between users.
 
     Guarantee: with probability >= `confidence` over the trials, no attacker in the game exceeds
         `success`.
@@ -395,14 +370,10 @@ def optimal_attacker(
         game: see `known`; one row a user of equal chance makes it the nearest vector in L2.
         sigma: noise of one draw, >= 0; or (G,) > 0 for each user in sorted order (adaptive noise,
             whose size gives the user away).
-        draws: M >= 1.
-        top: k >= 1 names.
         trials: plays; the limit is about z / sqrt(trials) above a middling success.
         confidence: one-sided.
-        seed: of the plays.
 
-    Raises:
-        InputError: an argument outside its range.
+    Raises InputError: an argument outside its range.
 
     >>> from lethe.reidentification.certificates import known
     >>> limit = optimal_attacker(known([[-1.0], [1.0]]), sigma=1.0, trials=1000)
@@ -459,17 +430,14 @@ def exact_limit(game: Known, outputs: ArrayLike, top: int = 1) -> Limit:
     """What the best attacker reaches on a release without noise, exactly.
 
     Of the rows that give the same output only k users can be named: the sum over distinct outputs
-    of the k largest chances. It serves vectors as they are, the logit alone and the label alone.
+    of the k largest chances.
 
     Guarantee: no attacker in the game exceeds `success`, and the best one reaches it.
 
     Args:
-        game: see `known`.
         outputs: (R,) or (R, c) what would be released for each of ``game.rows``.
-        top: k >= 1 names.
 
-    Raises:
-        InputError: another number of outputs, or top < 1.
+    Raises InputError: another number of outputs, or top < 1.
 
     >>> from lethe.reidentification.certificates import known
     >>> exact_limit(known([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]).success

@@ -37,20 +37,15 @@ class OpenSet:
     """An attacker who names a person only when the nearest known person is near enough.
 
     Attributes:
-        threshold: distance up to which a person is named; chosen on one half of the strangers.
         false_match: share of probes of the other half of the strangers who are taken for a person.
-        identified: share of probes of known people who are named, and rightly.
-        misnamed: share of probes of known people who are taken for another person.
-        strangers: people who are not in the gallery.
-        aimed_at: the false-match rate that the threshold was chosen for.
     """
 
-    threshold: float
+    threshold: float  # distance up to which a person is named; chosen on one half of the strangers
     false_match: Estimate
-    identified: Estimate
-    misnamed: Estimate
-    strangers: int
-    aimed_at: float
+    identified: Estimate  # share of probes of known people who are named, and rightly
+    misnamed: Estimate  # share of probes of known people who are taken for another person
+    strangers: int  # people who are not in the gallery
+    aimed_at: float  # the false-match rate that the threshold was chosen for
 
 
 def open_set(
@@ -65,18 +60,12 @@ def open_set(
 ) -> OpenSet:
     """Take some people out of the gallery and see whom their probes are taken for.
 
-    The threshold is set on half of those strangers so that `false_match` of their probes are named
-    after all, and measured on the other half: set and measured on the same it would look better
-    than it is.
+    The threshold is set on half of those strangers (`false_match` of their probes are named) and
+    measured on the other half.
 
     Args:
-        representations: (n, d).
-        split: who is known and who is to be named.
-        metric: as for `attack`.
         false_match: share of strangers' probes that may be named, in (0, 1).
         strangers: share of people who are taken out, in (0, 1).
-        seed: of the choice.
-        confidence: of the intervals, clustered by person.
 
     Raises:
         InputError: a share outside (0, 1).
@@ -159,10 +148,8 @@ def shared_inputs(features: NDArray[Any], user_ids: NDArray[Any]) -> SharedInput
 
     Args:
         features: (n, p), what the encoder was given.
-        user_ids: (n,) owner of each row.
 
-    Raises:
-        InputError: shapes differ, ids of mixed types, or nobody has two rows.
+    Raises InputError: shapes differ, ids of mixed types, or nobody has two rows.
 
     >>> shared_inputs(np.array([[1, 5], [1, 6], [2, 5], [2, 7]]), np.array([0, 0, 1, 1])).columns
     (0,)
@@ -197,19 +184,15 @@ class Conditioning:
     """How well float32 can tell these vectors apart.
 
     Attributes:
-        changed: share of sampled probes whose rank plain float32 gets wrong, in [0, 1].
-        plain_mrr: mean reciprocal rank that it reports on the sample (ties in expectation).
-        exact_mrr: the true one.
         nearest: median distance from a sampled gallery vector to its nearest other one, in the
             metric's own unit (cosine: 1 - cosine similarity).
-        sample: probes in the sample.
     """
 
-    changed: float
-    plain_mrr: float
-    exact_mrr: float
+    changed: float  # share of sampled probes whose rank plain float32 gets wrong, in [0, 1]
+    plain_mrr: float  # mean reciprocal rank that it reports on the sample (ties in expectation)
+    exact_mrr: float  # the true one
     nearest: float
-    sample: int
+    sample: int  # probes in the sample
 
     @property
     def ill(self) -> bool:
@@ -236,21 +219,13 @@ def conditioning(
 ) -> Conditioning:
     """Compare plain float32 distances with exact ranks on a sample of probes.
 
-    `ranks` itself needs no such check: it decides every doubtful pair in float64. This says what
-    tools that do not would have said (vectors that share most of what they are, as those of one
-    network do, lose the rest of it in float32).
+    What tools that do not decide doubtful pairs in float64, as `ranks` does, would have said.
 
     Args:
         probes: as for `ranks`; so are the others.
-        gallery: see there.
-        true_index: see there.
-        metric: see there.
-        whitening: see there.
         sample: probes and gallery vectors that are looked at, at most.
-        seed: of the sample.
 
-    Raises:
-        InputError: as `ranks`.
+    Raises InputError: as `ranks`.
     """
     check_at_least("sample", sample, 1)
     rng = np.random.default_rng([seed, 61])
@@ -300,25 +275,19 @@ class Clean:
     """What the attack finds before any noise.
 
     Attributes:
-        attacks: by name of the attacker, those on the raw input features last.
-        skipped: name and reason of those that could not be run.
         permuted: by name, its lift where people are looked for under other names: it must be 1.
-        strangers: open-set rates, or why there are none.
-        shared: inputs copied into all rows of a person; None without features.
-        conditioning: what plain float32 would have reported.
         nearest: by metric the 5, 50 and 95 % quantiles over users of the distance from a user's
             mean vector to the nearest other user's.
-        rms: root mean square coordinate of the vectors about their mean.
     """
 
-    attacks: dict[str, Attack]
-    skipped: dict[str, str]
+    attacks: dict[str, Attack]  # by name of the attacker, those on the raw input features last
+    skipped: dict[str, str]  # name and reason of those that could not be run
     permuted: dict[str, Estimate]
-    strangers: OpenSet | Refusal
-    shared: SharedInputs | None
-    conditioning: Conditioning
+    strangers: OpenSet | Refusal  # open-set rates, or why there are none
+    shared: SharedInputs | None  # inputs copied into all rows of a person; None without features
+    conditioning: Conditioning  # what plain float32 would have reported
     nearest: dict[str, tuple[float, float, float]]
-    rms: float
+    rms: float  # root mean square coordinate of the vectors about their mean
 
     @property
     def invalid(self) -> dict[str, str]:
@@ -352,8 +321,7 @@ def split_of(model: Released, settings: EmbeddingSettings) -> Split:
 def attack_clean(model: Released, split: Split, panel: Panel, settings: EmbeddingSettings) -> Clean:
     """Every attack on the clean vectors, then the controls.
 
-    Raises:
-        InputError: zero vectors under the metric that the sweep is to use.
+    Raises InputError: zero vectors under the metric that the sweep is to use.
     """
     vectors, users = model.representations, len(split.users)
     common = tuple(size for size in settings.common if size < users)

@@ -17,30 +17,20 @@ Index = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows that the attacker holds, and rows that he wants to name.
+    """Rows that the attacker holds, and rows that he wants to name."""
 
-    Attributes:
-        users: (G,) sorted ids of the gallery's users.
-        gallery_rows: rows whose means are the gallery.
-        gallery_user: position in `users` of each gallery row's owner.
-        probe_rows: rows to be named; never in the gallery.
-        probe_user: position in `users` of each probe's owner.
-        left_out: users with too few rows, who are neither.
-    """
-
-    users: NDArray[Any]
-    gallery_rows: Index
-    gallery_user: Index
-    probe_rows: Index
-    probe_user: Index
-    left_out: int
+    users: NDArray[Any]  # (G,) sorted ids of the gallery's users
+    gallery_rows: Index  # rows whose means are the gallery
+    gallery_user: Index  # position in `users` of each gallery row's owner
+    probe_rows: Index  # rows to be named; never in the gallery
+    probe_user: Index  # position in `users` of each probe's owner
+    left_out: int  # users with too few rows, who are neither
 
 
 def check_users(user_ids: NDArray[Any]) -> NDArray[Any]:
     """Ids as whole numbers or text.
 
-    Raises:
-        InputError: ids of mixed types, numbers with a fraction, or missing ones.
+    Raises InputError: ids of mixed types, numbers with a fraction, or missing ones.
 
     >>> check_users(np.array([3, 3, 5])).tolist()
     [3, 3, 5]
@@ -75,8 +65,6 @@ def split_rows(user_ids: NDArray[Any], seed: int = 0, min_rows: int = 4) -> Spli
     """Shuffle each user's rows; the first half is known, the rest is to be named.
 
     Args:
-        user_ids: (n,) owner of each row.
-        seed: of the shuffle.
         min_rows: users with fewer rows are left out; at least 2. floor(n / 2) rows of a user with
             n go to the gallery.
 
@@ -115,13 +103,11 @@ def split_periods(
 ) -> Split:
     """The cross-window protocol: gallery from one period, probes from another.
 
-    A split within one period can measure an input that is copied into all rows of a user. Here
-    the attacker has to recognise a person later.
+    The attacker has to recognise a person later; within one period an input copied into all rows
+    may do.
 
     Args:
-        user_ids: (n,) owner of each row.
         period: (n,) period of each row.
-        known: the period of the gallery.
         later: the period of the probes; another one.
         min_rows: users with fewer rows in either period are left out.
 
@@ -171,8 +157,6 @@ def means(vectors: NDArray[Any], rows: Index, user: Index, users: int) -> Float:
     """Mean vector (users, d) of the rows of each user, in float64.
 
     Args:
-        vectors: (n, d).
-        rows: which of them.
         user: (rows,) position of each row's user.
         users: how many there are; each needs a row.
     """
@@ -186,8 +170,7 @@ def means(vectors: NDArray[Any], rows: Index, user: Index, users: int) -> Float:
 def gallery_means(vectors: NDArray[Any], split: Split) -> Float:
     """The gallery: the mean (G, d) of each user's known rows, in float64.
 
-    Raises:
-        InputError: NaN or infinity, or fewer rows than the split was made for.
+    Raises InputError: NaN or infinity, or fewer rows than the split was made for.
     """
     check_table("representations", vectors)
     highest = int(max(split.gallery_rows.max(), split.probe_rows.max()))
@@ -205,18 +188,15 @@ def probes_together(
     """All probes of a person as one: what an attacker has who knows that they belong together.
 
     The sum of squared distances of several rows to a user is that of their mean, up to a constant;
-    the sum of their cosines is the cosine sum of their mean direction. So the mean (of unit
-    vectors under cosine) is the joint evidence.
+    the sum of cosines is that of their mean direction. So the mean (of unit vectors under cosine)
+    is the joint evidence.
 
     Args:
-        vectors: (n, d).
-        split: who is known and who is to be named.
         metric: "cosine" takes means of unit vectors, others plain means.
         at_most: probes of a person that are joined, the first in the file; all by default.
 
-    Returns:
-        one vector (people, d) a person with a probe, and whose it is. Under cosine it is 0 where
-        a person's directions cancel: then they speak for nobody.
+    Returns: one vector (people, d) a person with a probe, and whose it is. Under cosine it is 0
+        where a person's directions cancel: then they speak for nobody.
     """
     rows, user = split.probe_rows, split.probe_user
     if at_most is not None:
@@ -247,10 +227,8 @@ def whitening(vectors: NDArray[Any], split: Split) -> Float:
     """A map (d, d) after which the spread of one person's rows is the same in every direction.
 
     Euclidean distance after it is the Mahalanobis distance under the covariance within persons.
-    Fitted on gallery rows alone; see `inverse_root` and `covariance_within`.
 
-    Raises:
-        NotMeasurable: no user has two gallery rows that differ.
+    Raises NotMeasurable: no user has two gallery rows that differ.
     """
     centres = gallery_means(vectors, split)
     return whitening_of(vectors[split.gallery_rows].astype(np.float64), split.gallery_user, centres)
@@ -271,15 +249,14 @@ def whitening_of(rows: Float, user: Index, centres: Float) -> Float:
 def covariance_within(differences: Float, freedom: int) -> Float:
     """Covariance (d, d) of differences (n, d) within persons, which have mean 0.
 
-    Differences may be fewer than dimensions, so the correlations are shrunk towards none (Ledoit
-    and Wolf 2004); a coordinate that never differs counts as the one that differs least.
+    Correlations are shrunk towards none (Ledoit and Wolf 2004); a coordinate that never differs
+    counts as the one that differs least.
 
     Args:
         differences: of vectors of one person.
         freedom: degrees of freedom in them, at least 1.
 
-    Raises:
-        NotMeasurable: none differs from 0.
+    Raises NotMeasurable: none differs from 0.
     """
     deviation = np.sqrt(np.einsum("ij,ij->j", differences, differences) / max(freedom, 1))
     still = deviation <= 1e-12 * deviation.max()

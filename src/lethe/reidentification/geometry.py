@@ -1,10 +1,8 @@
 """Vectors moved to where float32 can tell them apart, with a bound on what it still gets wrong.
 
-Every distance of this room orders the gallery as a Euclidean distance does, after a map: cosine on
-vectors of length 1, whitened on whitened ones. For a probe u and a gallery vector v, both relative
-to one centre, ||u - v||^2 grows as the score u.v - ||v||^2 / 2 falls. In this form the numbers are
-of the size of the spread and not of what all vectors have in common, and the length of a vector,
-which rounding changes, hardly matters.
+Every distance orders the gallery as a Euclidean one does after a map: cosine on vectors of length
+1, whitened on whitened ones. For a probe u and a gallery vector v, both relative to one centre, ||u
+- v||^2 grows as the score u.v - ||v||^2 / 2 falls, whose numbers are of the size of the spread.
 
 What float32 makes of the score is off by at most gamma = (d + 2) 2^-24 times the sum of its
 absolute terms, in any order of summation (Higham, "Accuracy and Stability of Numerical Algorithms",
@@ -31,56 +29,39 @@ METRICS = ("cosine", "l2", "whitened")
 _LONGEST = 1e30
 
 
+Counts = tuple[NDArray[np.int64], NDArray[np.int64], int]
+"""Users closer than the owner, others at the same distance, and pairs decided in float64."""
+
+
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """Some probes in the coordinates of a gallery.
+    """Some probes in the coordinates of a gallery."""
 
-    Attributes:
-        wide: float64 (P, d); in float32 (`narrow`) for the fast pass.
-        narrow: float32 (P, d).
-        true: (P,) position of each probe's owner in the gallery.
-        score: float64 (P,) of the owner.
-        slack: float64 (P,) scores further apart than that in float64 are surely different.
-        tie: float64 (P,) users whose `closeness` is that near to 0 are at the owner's distance.
-        low: float32 (P,) a float32 score below it is surely below the owner's.
-        high: float32 (P,) a float32 score above it is surely above the owner's.
-    """
-
-    wide: Float
-    narrow: Float32
-    true: NDArray[np.intp]
-    score: Float
-    slack: Float
-    tie: Float
-    low: Float32
-    high: Float32
+    wide: Float  # float64 (P, d); in float32 (`narrow`) for the fast pass
+    narrow: Float32  # float32 (P, d)
+    true: NDArray[np.intp]  # (P,) position of each probe's owner in the gallery
+    score: Float  # float64 (P,) of the owner
+    slack: Float  # float64 (P,) scores further apart than that in float64 are surely different
+    tie: Float  # float64 (P,) users whose `closeness` is that near to 0 are at the owner's distance
+    low: Float32  # float32 (P,) a float32 score below it is surely below the owner's
+    high: Float32  # float32 (P,) a float32 score above it is surely above the owner's
 
 
 @dataclass(frozen=True, eq=False)
 class Gallery:
-    """Gallery vectors relative to their mean, the longest of length 1.
+    """Gallery vectors relative to their mean, the longest of length 1."""
 
-    Attributes:
-        metric: see `METRICS`.
-        transform: whitening matrix (d, r), or None.
-        centre: (r,) mean of the mapped gallery.
-        scale: length of the longest vector from there; 1 where all are equal.
-        wide: float64 (G, r).
-        bias: float64 (G,) minus half the squared length.
-    """
-
-    metric: str
-    transform: Float | None
-    centre: Float
-    scale: float
-    wide: Float
-    bias: Float
+    metric: str  # see `METRICS`
+    transform: Float | None  # whitening matrix (d, r), or None
+    centre: Float  # (r,) mean of the mapped gallery
+    scale: float  # length of the longest vector from there; 1 where all are equal
+    wide: Float  # float64 (G, r)
+    bias: Float  # float64 (G,) minus half the squared length
 
     def probes(self, vectors: NDArray[Any], true: NDArray[np.intp]) -> Probes:
         """Probes (P, d) in the gallery's coordinates, with the bounds on their scores.
 
-        Raises:
-            InputError: a vector has no direction (cosine).
+        Raises InputError: a vector has no direction (cosine).
         """
         wide = _mapped("probes", vectors, self.metric, self.transform)
         wide -= self.centre
@@ -125,9 +106,8 @@ def prepare_gallery(
         metric: "cosine", "l2", or "whitened" (l2 after `transform`).
         transform: (d, r), see `lethe.reidentification.gallery.whitening`; for "whitened" only.
 
-    Raises:
-        InputError: another metric, a transform that is missing or not wanted, fewer than 2 users,
-            NaN or infinity, or a vector without direction under cosine.
+    Raises InputError: another metric, a transform that is missing or not wanted, fewer than 2
+        users, NaN or infinity, or a vector without direction under cosine.
     """
     check_choice("metric", metric, METRICS)
     if (transform is None) == (metric == "whitened"):
@@ -202,11 +182,10 @@ class Nearest:
 
     Attributes:
         user: (n,) position in the gallery; of several at the same distance the first.
-        distance: (n,) to it: 1 - cosine similarity, or the Euclidean distance.
     """
 
     user: NDArray[np.intp]
-    distance: Float
+    distance: Float  # (n,) to it: 1 - cosine similarity, or the Euclidean distance
 
 
 def nearest(
@@ -226,8 +205,7 @@ def nearest(
         whitening: (d, r) matrix for "whitened".
         own: (n,) gallery user of each vector, which is left out: for distances to others.
 
-    Raises:
-        InputError: as `ranks`.
+    Raises InputError: as `ranks`.
 
     >>> nearest(np.array([[1.0, 0.1]]), np.eye(2), "l2").user.tolist()
     [0]

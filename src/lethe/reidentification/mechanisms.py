@@ -1,9 +1,7 @@
 """Ways to release a vector, or less than a vector, each with what it proves or why it does not.
 
-Every mechanism has `release` and `guarantee`. A release without a seed draws its noise from 128
-secret bits, anew each time; a seed is for audits, and `guarantee` says what it voids. A guarantee
-that is not proven is ``empirical-only`` and its `voided_by` says why; nothing is claimed in
-silence.
+Each has `release` and `guarantee`. A release without a seed draws its noise from 128 secret bits; a
+seed is for audits, and `guarantee` says what it voids. What is not proven is ``empirical-only``.
 """
 
 from __future__ import annotations
@@ -51,16 +49,13 @@ class IsotropicNoise:
     """r + N(0, sigma^2 I), M draws of it.
 
     Attributes:
-        sigma: >= 0, sd of each coordinate of one draw.
-        draws: M >= 1; `release` gives their mean, which is all they tell.
         diameter: the most that two vectors can differ, known without the data; None if unknown.
-        source: why the diameter holds.
     """
 
-    sigma: float
-    draws: int = 1
+    sigma: float  # >= 0, sd of each coordinate of one draw
+    draws: int = 1  # M >= 1; `release` gives their mean, which is all they tell
     diameter: float | None = None
-    source: str = ""
+    source: str = ""  # why the diameter holds
 
     def release(self, representations: ArrayLike, seed: int | None = None) -> Float:
         """(n, d) the mean of the M draws of each row."""
@@ -81,17 +76,11 @@ class IsotropicNoise:
 
 @dataclass(frozen=True)
 class ClippedNoise:
-    """Vectors are shortened to norm C, then N(0, sigma^2 I) is added.
+    """Vectors are shortened to norm C, then N(0, sigma^2 I) is added."""
 
-    Attributes:
-        norm: C > 0, fixed without looking at the data.
-        sigma: >= 0.
-        draws: M >= 1.
-    """
-
-    norm: float
-    sigma: float
-    draws: int = 1
+    norm: float  # C > 0, fixed without looking at the data
+    sigma: float  # >= 0
+    draws: int = 1  # M >= 1
 
     def release(self, representations: ArrayLike, seed: int | None = None) -> Float:
         """(n, d) the mean of the M draws of each clipped row."""
@@ -125,22 +114,16 @@ class SubspaceNoise:
     """Noise only where a linear head does not look: every logit stays what it was.
 
     As sigma grows the logits alone remain exposed; what they identify says `exposed`.
-
-    Attributes:
-        head: a linear head whose rows leave directions free.
-        sigma: >= 0, sd along each free direction.
-        draws: M >= 1.
     """
 
-    head: LinearHead
-    sigma: float
-    draws: int = 1
+    head: LinearHead  # a linear head whose rows leave directions free
+    sigma: float  # >= 0, sd along each free direction
+    draws: int = 1  # M >= 1
 
     def release(self, representations: ArrayLike, seed: int | None = None) -> Float:
         """(n, d) the mean of the M draws of each row.
 
-        Raises:
-            InputError: the head looks in every direction.
+        Raises InputError: the head looks in every direction.
         """
         r = check_vectors("representations", representations, self.head.dimension)
         free = free_directions(self.head)
@@ -163,8 +146,7 @@ class SubspaceNoise:
 def free_directions(head: LinearHead) -> Float:
     """(d - rank, d) orthonormal directions along which no logit of the head changes.
 
-    Raises:
-        InputError: there is none.
+    Raises InputError: there is none.
     """
     _, size, right = np.linalg.svd(head.rows)
     rank = (
@@ -180,15 +162,10 @@ def free_directions(head: LinearHead) -> Float:
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveNoise:
-    """Noise of each user's own size. Its size gives the user away, so only playing proves.
+    """Noise of each user's own size. Its size gives the user away, so only playing proves."""
 
-    Attributes:
-        levels: (G,) sigma_u > 0, for users in sorted order.
-        draws: M >= 1.
-    """
-
-    levels: ArrayLike
-    draws: int = 1
+    levels: ArrayLike  # (G,) sigma_u > 0, for users in sorted order
+    draws: int = 1  # M >= 1
 
     def release(
         self, representations: ArrayLike, owner: NDArray[np.integer], seed: int | None = None
@@ -196,7 +173,6 @@ class AdaptiveNoise:
         """(n, d) the mean of the M draws of each row.
 
         Args:
-            representations: (n, d).
             owner: (n,) user 0..G-1 of each row.
             seed: of the noise; a secret for each call where none is given.
         """
@@ -231,19 +207,12 @@ class AdaptiveNoise:
 
 @dataclass(frozen=True, eq=False)
 class LogitOnly:
-    """Only the logits leave the house, with or without clipping and noise.
+    """Only the logits leave the house, with or without clipping and noise."""
 
-    Attributes:
-        head: any head.
-        sigma: >= 0, noise on each logit.
-        bound: logits are clipped to [-bound, bound]; None leaves them.
-        draws: M >= 1.
-    """
-
-    head: Head
-    sigma: float = 0.0
-    bound: float | None = None
-    draws: int = 1
+    head: Head  # any head
+    sigma: float = 0.0  # >= 0, noise on each logit
+    bound: float | None = None  # logits are clipped to [-bound, bound]; None leaves them
+    draws: int = 1  # M >= 1
 
     def release(self, representations: ArrayLike, seed: int | None = None) -> Float:
         """(n,) of a binary head or (n, C): the mean of the M draws."""
@@ -257,7 +226,6 @@ class LogitOnly:
 
         Args:
             logits: how many the head gives: 1 of a binary head, else C.
-            delta: for the epsilon that is printed.
         """
         check_at_least("logits", logits, 1)
         check_sigma(self.sigma)
@@ -291,17 +259,14 @@ class LabelOnly:
     """Only the predicted class leaves the house, as it is or by randomised response.
 
     Attributes:
-        head: any head.
-        classes: C >= 2.
         epsilon: None releases the class itself; a number > 0 keeps it with chance
             e^eps / (e^eps + C - 1) and else gives another one (Warner 1965).
-        draws: M >= 1 releases; with `epsilon` their epsilons add up.
     """
 
-    head: Head
-    classes: int = 2
+    head: Head  # any head
+    classes: int = 2  # C >= 2
     epsilon: float | None = None
-    draws: int = 1
+    draws: int = 1  # M >= 1 releases; with `epsilon` their epsilons add up
 
     def release(self, representations: ArrayLike, seed: int | None = None) -> NDArray[np.intp]:
         """(n,) one released class of each row."""
@@ -321,7 +286,6 @@ class LabelOnly:
 
         Args:
             users: G >= 2, equally likely people among whom an attacker must choose.
-            top: k names.
         """
         self._check()
         if self.epsilon is not None:

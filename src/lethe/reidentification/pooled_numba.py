@@ -1,9 +1,9 @@
 """Ranks of all draws of a pool at several sigmas from four products a tile (extra `fast`).
 
-With p, g clean and e, f noise the product of a noisy pair is p.g + s (e.g) + s q (p.f + s (e.f)),
-q = 1 / sqrt(m) for a gallery mean of m rows. A block of probes and a tile of users need these four
-once; each further draw and sigma only adds them up under shifts of its own. As in `ranks`, float32
-decides where the bound on its error allows that, and float64 the rest.
+With p, g clean and e, f noise the product of a noisy pair is p.g + s (e.g) + s q (p.f + s (e.f)), q
+= 1 / sqrt(m) for a gallery mean of m rows. A block of probes and a tile of users need these four
+once; each draw and sigma adds them up under its own shifts. float32 decides where its error bound
+allows.
 """
 
 from __future__ import annotations

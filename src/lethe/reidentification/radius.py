@@ -1,9 +1,8 @@
 """Certified radii: how far a vector may move before the class predicted for it can change.
 
-Cohen, Rosenfeld and Kolter (ICML 2019). For a linear binary head the radius is the distance to
-the hyperplane at every noise level; other heads need draws, and draws have a largest radius that
-they can certify. A radius speaks of the predicted class alone: two users who get the same answer
-can be told apart all the same. What bounds that stands in `certificates`.
+Cohen, Rosenfeld and Kolter (ICML 2019). For a linear binary head the radius is the distance to the
+hyperplane at every noise level; other heads need draws, which have a largest radius they can
+certify. A radius speaks of the predicted class alone, not of who is identified.
 """
 
 from __future__ import annotations
@@ -37,19 +36,12 @@ _CACHE = 1 << 17  # the same, small enough to stay at hand
 
 @dataclass(frozen=True, eq=False)
 class Radii:
-    """Certified radii of n points.
+    """Certified radii of n points."""
 
-    Attributes:
-        predicted: (n,) the class that is certified; -1 where it abstains.
-        radius: (n,) L2 radius, >= 0; 0 where it abstains.
-        cap: the largest radius that this many draws can give; None in closed form.
-        guarantee: what holds for each point.
-    """
-
-    predicted: NDArray[np.intp]
-    radius: Float
-    cap: float | None
-    guarantee: Guarantee
+    predicted: NDArray[np.intp]  # (n,) the class that is certified; -1 where it abstains
+    radius: Float  # (n,) L2 radius, >= 0; 0 where it abstains
+    cap: float | None  # the largest radius that this many draws can give; None in closed form
+    guarantee: Guarantee  # what holds for each point
 
     @property
     def abstained(self) -> float:
@@ -68,10 +60,8 @@ def linear_radii(head: Any, representations: ArrayLike) -> Radii:
 
     Args:
         head: a linear head, see `as_head`.
-        representations: (n, d).
 
-    Raises:
-        InputError: the head is not linear.
+    Raises InputError: the head is not linear.
 
     >>> linear_radii(([3.0, 4.0], -5.0), [[3.0, 4.0], [1.0, 0.0]]).radius
     array([4. , 0.4])
@@ -103,15 +93,13 @@ def sampled_radii(
 ) -> Radii:
     """Radii from draws with Clopper-Pearson limits, for any head and any number of classes.
 
-    The noise of a linear head is drawn where it matters: a binary head's count is binomial with
-    p in closed form, and C classes need C-dimensional noise. Both are exact in distribution.
+    The noise of a linear head is drawn where it matters: a binary head's count is binomial with p
+    in closed form, C classes need C-dimensional noise. Both are exact in distribution.
 
     Guarantee: with probability >= 1 - alpha over the draws, for each point by itself, the most
         likely class under N(0, sigma^2 I) is `predicted` anywhere within `radius`.
 
     Args:
-        head: see `as_head`.
-        representations: (n, d).
         sigma: > 0.
         draws: draws a point for the limits, >= 1.
         selection: separate draws that pick the class; 0 picks it on the same draws, and alpha is
@@ -121,7 +109,6 @@ def sampled_radii(
             sigma/2 (Phi^-1(p_A) - Phi^-1(p_B)) with a limit on every other class as well.
         shared_noise: one set of draws for all points: much faster for a module; each point keeps
             its alpha, but the points fail together.
-        seed: of the draws.
 
     Raises:
         InputError: sigma <= 0, alpha outside (0, 1), fewer than 1 draw, another head's dimension.
@@ -210,7 +197,6 @@ def certified_accuracy(
     """Share of points predicted rightly with a radius of at least each of some distances.
 
     Args:
-        radii: of n points.
         labels: (n,) true classes.
         at: radii, >= 0.
         users: (n,) owner of each point: rows of one person are not independent. None if every
@@ -328,17 +314,13 @@ class RadiusStudy:
     """Radii of some rows, the same rows at every level.
 
     Attributes:
-        rows: (points,) which rows.
-        closed: of a linear head; the same at every sigma. None for another head.
-        sampled: by sigma, by draws.
-        at: (40,) radii at which accuracy is given.
         accuracy: certified accuracy there, ``closed form`` and by sigma; empty without labels.
     """
 
-    rows: NDArray[np.intp]
-    closed: Radii | None
-    sampled: dict[float, Radii]
-    at: Float
+    rows: NDArray[np.intp]  # (points,) which rows
+    closed: Radii | None  # of a linear head; the same at every sigma. None for another head.
+    sampled: dict[float, Radii]  # by sigma, by draws
+    at: Float  # (40,) radii at which accuracy is given
     accuracy: dict[str, list[Estimate]]
 
 
@@ -346,7 +328,6 @@ def study_radii(model: Released, settings: EmbeddingSettings) -> RadiusStudy:
     """Radii of at most `settings.radius_points` rows, drawn by the seed.
 
     Args:
-        model: with a head.
         settings: levels, draws, points and alpha.
     """
     served = later_rows(model, settings)

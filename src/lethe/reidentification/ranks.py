@@ -6,14 +6,23 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, check_at_least, check_choice
-from lethe.reidentification.geometry import Gallery, Probes, closeness, prepare_gallery
+from lethe.errors import InputError, check_at_least, check_choice, require
+from lethe.reidentification.geometry import (
+    Counts,
+    Gallery,
+    Probes,
+    closeness,
+    prepare_gallery,
+)
 from lethe.reidentification.vectors import Float32, check_table, one_blas_thread
+
+if TYPE_CHECKING:
+    import torch
 
 # Counting who is closer, by blocks of a NumPy product that stay in the cache.
 
@@ -21,21 +30,17 @@ ROWS, USERS = 256, 1024
 _FAR = np.finfo(np.float32).min
 _MANY = 0.04  # of a block's pairs: above it one float64 product is cheaper than pair by pair
 
-Counts = tuple[NDArray[np.int64], NDArray[np.int64], int]
-"""Users closer than the owner, others at the same distance, and pairs decided in float64."""
-
 
 @dataclass(frozen=True, eq=False)
 class NumpyCounter:
     """Counts with matrix products; see `lethe.reidentification.ranks`.
 
     Attributes:
-        gallery: the prepared gallery.
         columns: float32 (d + 1, users): its vectors as columns, the bias below; padded to whole
             blocks with users infinitely far away.
     """
 
-    gallery: Gallery
+    gallery: Gallery  # the prepared gallery
     columns: Float32
 
     @classmethod
@@ -123,6 +128,93 @@ def _row_counts(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.asarray(words.sum(axis=1), dtype=np.int64)
 
 
+_TORCH_ROWS, _TORCH_USERS = 4096, 16384
+_TORCH_PAIRS = 1 << 17  # decided in float64 at once
+
+
+def has_gpu() -> bool:
+    """Whether torch is installed and sees a CUDA device."""
+    if find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@dataclass(frozen=True, eq=False)
+class TorchCounter:
+    """Counts on a device; in blocks of a float32 product.
+
+    Products are float32 proper (TF32 keeps 10 bits and would break the bound); torch's setting is
+    put back.
+    """
+
+    device: str  # a torch device, such as "cuda"
+    wide: torch.Tensor  # float64 (G, d) on it
+    bias: torch.Tensor  # float64 (G,) on it
+
+    @classmethod
+    def of(cls, gallery: Gallery, device: str = "cuda") -> TorchCounter:
+        """Move a gallery to the device."""
+        torch = require("torch", "train")
+        return cls(
+            device,
+            torch.from_numpy(gallery.wide).to(device),
+            torch.from_numpy(gallery.bias).to(device),
+        )
+
+    def count(self, probes: Probes) -> Counts:
+        """Closer and tied users of each probe."""
+        import torch
+
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            parts = [
+                self._part(probes, slice(first, first + _TORCH_ROWS))
+                for first in range(0, len(probes.true), _TORCH_ROWS)
+            ]
+        finally:
+            torch.set_float32_matmul_precision(before)
+        closer = np.concatenate([part[0] for part in parts])
+        tied = np.concatenate([part[1] for part in parts])
+        return closer, tied - 1, sum(part[2] for part in parts)
+
+    def _part(self, probes: Probes, at: slice) -> Counts:
+        import torch
+
+        narrow, low, high, wide, owner, tie = (
+            torch.from_numpy(np.ascontiguousarray(array[at])).to(self.device)
+            for array in (
+                probes.narrow,
+                probes.low,
+                probes.high,
+                probes.wide,
+                probes.true,
+                probes.tie,
+            )
+        )
+        closer = torch.zeros(len(narrow), dtype=torch.int64, device=self.device)
+        tied = torch.zeros_like(closer)
+        again = 0
+        for left in range(0, len(self.wide), _TORCH_USERS):
+            users = self.wide[left : left + _TORCH_USERS]
+            bias = self.bias[left : left + _TORCH_USERS]
+            scores = torch.addmm(bias.float(), narrow, users.float().T)
+            above = scores > high[:, None]
+            closer += above.sum(dim=1)
+            row, user = torch.nonzero((scores >= low[:, None]) & ~above, as_tuple=True)
+            again += len(row)
+            for piece in range(0, len(row), _TORCH_PAIRS):
+                r, u = row[piece : piece + _TORCH_PAIRS], user[piece : piece + _TORCH_PAIRS]
+                vector, true = users[u], self.wide[owner[r]]
+                to_both = (wide[r] - vector) + (wide[r] - true)
+                gap = ((vector - true) * to_both).sum(dim=1)
+                closer.index_add_(0, r, (gap > tie[r]).long())
+                tied.index_add_(0, r, (gap.abs() <= tie[r]).long())
+        return closer.cpu().numpy(), tied.cpu().numpy(), again
+
+
 BACKENDS = ("auto", "numpy", "numba", "torch")
 _CHUNK = 12 * 512  # probes prepared at once: float64 copies of them stay small
 
@@ -130,7 +222,7 @@ _CHUNK = 12 * 512  # probes prepared at once: float64 copies of them stay small
 class Counter(Protocol):
     """Counts closer and tied users, and the pairs that were decided in float64."""
 
-    def count(self, probes: Probes) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    def count(self, probes: Probes) -> Counts:
         """Of each probe; the owner is in neither count."""
         ...
 
@@ -141,17 +233,13 @@ class Ranks:
 
     Attributes:
         closer: (P,) users strictly closer to the probe than its owner; 0 = named first.
-        tied: (P,) other users at the owner's distance.
-        users: users in the gallery.
-        backend: what counted: "numpy", "numba" or "torch".
-        decided_in_float64: share of all pairs that float32 could not decide, in [0, 1].
     """
 
     closer: NDArray[np.int64]
-    tied: NDArray[np.int64]
-    users: int
-    backend: str
-    decided_in_float64: float
+    tied: NDArray[np.int64]  # (P,) other users at the owner's distance
+    users: int  # users in the gallery
+    backend: str  # what counted: "numpy", "numba" or "torch"
+    decided_in_float64: float  # share of all pairs that float32 could not decide, in [0, 1]
 
     @property
     def rank(self) -> NDArray[np.float64]:
@@ -177,15 +265,11 @@ def ranks(
 ) -> Ranks:
     """Rank of the true user for every probe, exact and the same for every backend.
 
-    All vectors are brought to the gallery's centre in float64. Scores are taken in float32 with a
-    bound on their error, and every pair within the bound is decided in float64, so the ranks are
-    those of a float64 computation even where vectors sit so close together that float32 alone
-    changes most ranks (see `clean.Conditioning`). Two users are tied when their
-    float64 scores differ by no more than rounding explains. Backends could only differ in a pair
-    whose scores differ by the tie tolerance itself, to the last digits of float64.
+    Scores are taken in float32 with a bound on their error, and every pair within the bound is
+    decided in float64: the ranks are those of float64 arithmetic. Two users are tied when their
+    float64 scores differ by no more than rounding explains.
 
-    Beside the inputs only copies of the gallery (about 4 times its float32 size) and of a few
-    thousand probes are held.
+    Memory beside the inputs: about 4 times the gallery's float32 size, and a few thousand probes.
 
     Args:
         probes: (P, d), finite; vectors of unknown owner.
@@ -196,7 +280,6 @@ def ranks(
         backend: "numba" (extra `fast`), "numpy", "torch" (on `device`), or "auto": torch where
             there is a GPU, else numba where it is installed and knows the CPU, else numpy.
         workers: threads, each with its own probes; linear algebra is kept to one thread.
-        device: for torch.
 
     Raises:
         InputError: shapes that do not fit, NaN or infinity, an owner outside the gallery, a zero
@@ -215,16 +298,16 @@ def ranks(
     chosen = choose_backend() if backend == "auto" else backend
     counter = _counter(chosen, prepared, device)
 
-    def part(first: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    def part(first: int) -> Counts:
         at = slice(first, first + _CHUNK)
         return counter.count(prepared.probes(probes[at], owners[at]))
 
     starts = range(0, len(probes), _CHUNK)
     done = _on_threads(part, starts, workers)
-    again = sum(one[2] for one in done)
+    again = sum(part[2] for part in done)
     return Ranks(
-        np.concatenate([one[0] for one in done]),
-        np.concatenate([one[1] for one in done]),
+        np.concatenate([part[0] for part in done]),
+        np.concatenate([part[1] for part in done]),
         len(gallery),
         chosen,
         min(again / (len(probes) * len(gallery)), 1.0),
@@ -256,11 +339,8 @@ def _check_owners(
 
 def choose_backend() -> str:
     """What counts where nobody says: torch on a GPU, else numba if it knows the CPU, else numpy."""
-    if find_spec("torch") is not None:
-        from lethe.reidentification.ranks_torch import has_gpu
-
-        if has_gpu():
-            return "torch"
+    if has_gpu():
+        return "torch"
     if find_spec("numba") is not None:
         from lethe.reidentification.ranks_numba import host_tile
 
@@ -271,8 +351,6 @@ def choose_backend() -> str:
 
 def _counter(backend: str, gallery: Gallery, device: str) -> Counter:
     if backend == "torch":
-        from lethe.reidentification.ranks_torch import TorchCounter
-
         return TorchCounter.of(gallery, device)
     if backend == "numba":
         from lethe.reidentification.ranks_numba import NumbaCounter
@@ -283,10 +361,10 @@ def _counter(backend: str, gallery: Gallery, device: str) -> Counter:
 
 
 def _on_threads(
-    work: Callable[[int], tuple[NDArray[np.int64], NDArray[np.int64], int]],
+    work: Callable[[int], Counts],
     starts: range,
     workers: int,
-) -> list[tuple[NDArray[np.int64], NDArray[np.int64], int]]:
+) -> list[Counts]:
     with one_blas_thread():
         if workers == 1:
             return [work(first) for first in starts]

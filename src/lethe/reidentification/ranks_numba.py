@@ -1,13 +1,12 @@
 """Score, compare and count in registers: the fast way to the same ranks (extra `fast`).
 
 The gallery lies in panels of 32 users (on AVX-512; see `TILES`), transposed, the bias first. A tile
-of 12 probes x 32 users is held in 24 vector registers that start from the bias; every dimension is
-one fused multiply-add each. Then the tile is compared with each probe's two thresholds and only
-counts leave the registers. A row of a tile in which a score lies between its thresholds (a few in
-a thousand: float32 cannot decide there) is done again in float64 by `_again`.
+of 12 probes x 32 users is held in 24 vector registers; every dimension is one fused multiply-add
+each, and only counts leave the registers. A row with a score between its thresholds is done again
+in float64 by `_again`.
 
-The tile is written in LLVM's own language because a loop in Python's makes numba keep the sums in
-memory (a tenth of the speed). This is the only file that needs to know that.
+Written in LLVM's own language because a loop in Python's makes numba keep the sums in memory (a
+tenth of the speed).
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from lethe.errors import InputError, require
-from lethe.reidentification.geometry import Gallery, Probes
-from lethe.reidentification.ranks import Counts
+from lethe.reidentification.geometry import Counts, Gallery, Probes
 from lethe.reidentification.vectors import Float, Float32
 from lethe.training.environment import INSTALLED, compiled
 
@@ -239,17 +237,11 @@ if INSTALLED:
 
 @dataclass(frozen=True, eq=False)
 class NumbaCounter:
-    """Counts in registers; see `lethe.reidentification.ranks`.
+    """Counts in registers; a tile of probes and users at a time."""
 
-    Attributes:
-        narrow: flat float32 panels (panels * (d + 1) * users), the bias first.
-        wide: float64 (panels, d, users).
-        owners: float64 (G, d), the gallery as it is.
-    """
-
-    narrow: Float32
-    wide: Float
-    owners: Float
+    narrow: Float32  # flat float32 panels (panels * (d + 1) * users), the bias first
+    wide: Float  # float64 (panels, d, users)
+    owners: Float  # float64 (G, d), the gallery as it is
 
     @classmethod
     def of(cls, gallery: Gallery) -> NumbaCounter:

@@ -23,20 +23,15 @@ _ROWS = 1 << 14  # rows that a module sees at once
 class LinearHead:
     """logits = weight r + bias; one logit for a binary head, C for C classes.
 
-    Attributes:
-        weight: (d,) for a binary head, (C, d) for C >= 2 classes.
-        bias: a number, or (C,); 0 is none for either.
-
-    Raises:
-        InputError: shapes that do not fit, entries that are not finite, or a binary weight of
-            zeros, which looks at nothing.
+    Raises InputError: shapes that do not fit, entries that are not finite, or a binary weight of
+        zeros, which looks at nothing.
 
     >>> LinearHead([3.0, 4.0], -5.0).margins([[3.0, 4.0], [1.0, 0.0]])
     array([ 4. , -0.4])
     """
 
-    weight: ArrayLike
-    bias: ArrayLike = 0.0
+    weight: ArrayLike  # (d,) for a binary head, (C, d) for C >= 2 classes
+    bias: ArrayLike = 0.0  # a number, or (C,); 0 is none for either
 
     def __post_init__(self) -> None:
         weight, bias = np.asarray(self.weight, np.float64), np.asarray(self.bias, np.float64)
@@ -85,8 +80,7 @@ class LinearHead:
     def norm(self) -> float:
         """||w|| of a binary head: what one unit of isotropic noise becomes in the logit.
 
-        Raises:
-            InputError: the head has several logits.
+        Raises InputError: the head has several logits.
         """
         if not self.binary:
             raise InputError(f"a head of {self.classes} logits has no single norm; use `margins`.")
@@ -135,8 +129,7 @@ class AnyHead:
     def logits(self, representations: ArrayLike) -> Float:
         """(n,) of a binary head or (n, C).
 
-        Raises:
-            InputError: the head returns another shape, or numbers that are not finite.
+        Raises InputError: the head returns another shape, or numbers that are not finite.
         """
         r = check_vectors("representations", representations)
         call = self._module if is_module(self.function) else self.function
@@ -187,8 +180,7 @@ def as_head(head: Any, dimension: int | None = None) -> Head:
             any other module, or a callable.
         dimension: d of the vectors, checked where the head knows its own.
 
-    Raises:
-        InputError: something else, or another dimension.
+    Raises InputError: something else, or another dimension.
 
     >>> as_head(([1.0, 0.0], 0.5), 2).binary
     True
@@ -300,8 +292,7 @@ class Released:
 def check_same_people(models: Sequence[Released]) -> None:
     """Models side by side must be of the same rows, or their numbers compare different people.
 
-    Raises:
-        InputError: no model, two of one name, or rows of other people.
+    Raises InputError: no model, two of one name, or rows of other people.
     """
     if not models:
         raise InputError("there are no representations to audit; give one model or more.")

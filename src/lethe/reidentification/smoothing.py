@@ -1,11 +1,10 @@
 """Gaussian noise on released vectors, drawn once for a whole sweep.
 
-The gallery vector of a user with m noisy rows is its clean mean plus N(0, sigma^2/m I): drawn
-directly, exact in distribution where gallery and probe rows are disjoint and the attack sees the
-gallery through its means alone (whitening or LDA fitted on noisy rows needs the noisy rows). M
-averaged draws are one draw at sigma / sqrt(M). The same unit noise serves every sigma of a draw
-(common random numbers), and the draws of a pool share its vectors shifted against each other, so
-that each draw by itself is exactly what independent noise would be.
+The gallery vector of a user with m noisy rows is its clean mean plus N(0, sigma^2/m I), drawn
+directly: exact where gallery and probe rows are disjoint and the attack sees the gallery through
+its means alone. M averaged draws are one draw at sigma / sqrt(M). The same unit noise serves every
+sigma of a draw (common random numbers), and the draws of a pool share its vectors shifted against
+each other.
 """
 
 from __future__ import annotations
@@ -27,19 +26,12 @@ BLOCK, TILE = 48, 512  # probes and users whose noise is shared by turning
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Who is to be named (probes) and against whom (gallery).
+    """Who is to be named (probes) and against whom (gallery)."""
 
-    Attributes:
-        gallery: (G, d) mean of each user's gallery rows.
-        gallery_rows: (G,) how many rows m each mean was made of, >= 1.
-        probes: (P, d) rows to be named; none of them is in a gallery mean.
-        owner: (P,) user 0..G-1 of each probe; every user owns one or more.
-    """
-
-    gallery: Float
-    gallery_rows: NDArray[np.integer]
-    probes: Float
-    owner: NDArray[np.integer]
+    gallery: Float  # (G, d) mean of each user's gallery rows
+    gallery_rows: NDArray[np.integer]  # (G,) how many rows m each mean was made of, >= 1
+    probes: Float  # (P, d) rows to be named; none of them is in a gallery mean
+    owner: NDArray[np.integer]  # (P,) user 0..G-1 of each probe; every user owns one or more
 
     def __post_init__(self) -> None:
         gallery = check_vectors("gallery", self.gallery)
@@ -75,21 +67,15 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class UnitNoise:
-    """Standard normal noise of one draw, for every sigma.
+    """Standard normal noise of one draw, for every sigma."""
 
-    Attributes:
-        gallery: (G, d), or None for a gallery that the attacker holds without noise.
-        probes: (P, d).
-    """
-
-    gallery: Float | None
-    probes: Float
+    gallery: Float | None  # (G, d), or None for a gallery that the attacker holds without noise
+    probes: Float  # (P, d)
 
     def on(self, sample: Sample, sigma: float, draws: int = 1) -> Sample:
         """The sample as it is released with noise.
 
         Args:
-            sample: clean vectors.
             sigma: noise of one draw of one row, >= 0.
             draws: M >= 1 draws that are averaged, of gallery rows and probes alike.
         """
@@ -107,19 +93,13 @@ class UnitNoise:
 class Pool:
     """Draws that share one set of noise vectors, each under shifts of its own.
 
-    Probes lie in blocks of about 48 and users in tiles of about 512. Within its block probe i
-    gets vector i + r, within its tile user j vector j + t, both around the end: so all that a
-    draw needs of a block and a tile are their own vectors (see `pooled`).
-
-    Attributes:
-        probes: (P, d) standard normal.
-        gallery: (G, d) standard normal, or None for a gallery without noise.
-        shifts: (draws, 2) r and t of each draw; no two have both in common.
+    Probes lie in blocks of about 48 and users in tiles of about 512. Within its block probe i gets
+    vector i + r, within its tile user j vector j + t, both around the end.
     """
 
-    probes: Float
-    gallery: Float | None
-    shifts: NDArray[np.intp]
+    probes: Float  # (P, d) standard normal
+    gallery: Float | None  # (G, d) standard normal, or None for a gallery without noise
+    shifts: NDArray[np.intp]  # (draws, 2) r and t of each draw; no two have both in common
 
     def __iter__(self) -> Iterator[UnitNoise]:
         for r, t in self.shifts.tolist():
@@ -160,19 +140,14 @@ def noise_pool(
 ) -> Pool:
     """Noise vectors for several draws; each draw by itself is one of independent noise.
 
-    Within a draw all vectors are distinct and independent, so it has exactly the distribution of
-    independent noise, at every sigma. Draws of one pool depend on each other: intervals come from
-    users or from several pools, never from the draws as if independent.
+    Within a draw all vectors are distinct and independent. Draws of one pool depend on each other:
+    intervals come from users or from several pools.
 
     Args:
-        sample: whose noise it is.
         draws: draws of the pool, >= 1.
         pool_index: which pool; each has noise of its own.
-        seed: of all noise.
-        clean_gallery: leave the gallery without noise.
 
-    Raises:
-        InputError: more draws than there are pairs of shifts.
+    Raises InputError: more draws than there are pairs of shifts.
     """
     check_at_least("draws", draws, 1)
     probes, users, d = len(sample.probes), sample.users, sample.gallery.shape[1]
@@ -204,12 +179,9 @@ def noise_pools(
     """Pools that share some draws evenly; an independent draw is a pool of its own.
 
     Args:
-        sample: whose noise it is.
         draws: how many, >= 1.
         mode: ``pooled`` or ``independent`` (the reference).
         pools: how many pools, >= 1; more where shifts run out.
-        seed: of all noise.
-        clean_gallery: leave the gallery without noise.
     """
     check_choice("mode", mode, MODES)
     check_at_least("draws", draws, 1)

@@ -1,8 +1,8 @@
 """How well an attack does over noise levels, measured no more often than needed.
 
-Everything depends on (sigma, M) through sigma / sqrt(M) alone, so the surface over both is a curve,
-and cells of equal effective sigma are measured once. The curve is refined where the upper limit of
-the strongest attacker crosses a threshold; a level stops drawing when its interval is narrow.
+Everything depends on (sigma, M) through sigma / sqrt(M), so the surface is a curve. It is refined
+where the upper limit of the strongest attacker crosses a threshold; a level stops drawing when its
+interval is narrow.
 """
 
 from __future__ import annotations
@@ -52,13 +52,11 @@ class Judged:
 
     Attributes:
         attacks: lift of every attacker in every view, with simultaneous limits.
-        risk: the worst of them.
-        strongest: Top-1 of the attacker that the risk names, to be compared in pairs.
     """
 
     attacks: tuple[AttackResult, ...]
-    risk: Risk
-    strongest: Linear
+    risk: Risk  # the worst of them
+    strongest: Linear  # Top-1 of the attacker that the risk names, to be compared in pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,25 +64,18 @@ class Level:
     """The attack at one effective noise level.
 
     Attributes:
-        sigma: sigma / sqrt(M).
-        share: share of probes that were named, averaged over noise; interval by users.
-        lift: the same times G, the number of users: 1 is chance.
         noise_only: the share with an interval over independent pools, for these very users; None
             with fewer than two pools.
-        draws: noise draws behind it.
-        exposure: (G,) share of each user's probes that were named.
-        others: shares of the attack's further measures, in their order.
-        judged: what all attackers found there; None where one ran alone.
     """
 
-    sigma: float
-    share: Estimate
-    lift: Estimate
+    sigma: float  # sigma / sqrt(M)
+    share: Estimate  # share of probes that were named, averaged over noise; interval by users
+    lift: Estimate  # the same times G, the number of users: 1 is chance
     noise_only: Estimate | None
-    draws: int
-    exposure: Float
-    others: tuple[Estimate, ...] = ()
-    judged: Judged | None = None
+    draws: int  # noise draws behind it
+    exposure: Float  # (G,) share of each user's probes that were named
+    others: tuple[Estimate, ...] = ()  # shares of the attack's further measures, in their order
+    judged: Judged | None = None  # what all attackers found there; None where one ran alone
 
     @property
     def worst(self) -> Estimate:
@@ -94,21 +85,15 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Levels by ascending sigma.
+    """Levels by ascending sigma."""
 
-    Attributes:
-        levels: what was measured.
-        asked: the sigmas that were asked for; the others came from refinement.
-    """
-
-    levels: tuple[Level, ...]
-    asked: tuple[float, ...]
+    levels: tuple[Level, ...]  # what was measured
+    asked: tuple[float, ...]  # the sigmas that were asked for; the others came from refinement
 
     def at(self, sigma: float, draws: int = 1) -> Level:
         """The level of (sigma, M).
 
-        Raises:
-            InputError: it was not measured.
+        Raises InputError: it was not measured.
         """
         wanted = _rounded(effective_sigma(sigma, draws))
         for level in self.levels:
@@ -159,7 +144,6 @@ def attack_curve(
 
     Args:
         attack: see `Attack`; for hits in parts (ties) any number up to the probes is right.
-        sample: clean gallery and probes.
         sigmas: noise of one draw, >= 0.
         averaged: numbers M of draws that an attacker averages.
         draws: most noise draws a level; sigma 0 needs one.
@@ -177,8 +161,7 @@ def attack_curve(
         batch: a faster way to the same hits as `attack` (see `sweep.pooled_attack`).
         further: adds what other attackers find at a level, so that thresholds look at the worst.
 
-    Raises:
-        InputError: sigma < 0, no sigmas, or an attack that returns another shape.
+    Raises InputError: sigma < 0, no sigmas, or an attack that returns another shape.
     """
     if not len(sigmas) or not len(averaged):
         raise InputError("sigmas and averaged need one entry or more.")
@@ -225,13 +208,11 @@ def largest_sigma(
     By bisection, for a utility that falls with sigma and has a closed form.
 
     Args:
-        utility: from an effective sigma to an estimate.
         floor: e.g. an AUC of 0.6.
         most: where the search ends, > 0.
         closeness: relative error of the answer, > 0.
 
-    Returns:
-        A sigma at which the test was seen to hold, or None if it fails even without noise.
+    Returns: A sigma at which the test was seen to hold, or None if it fails even without noise.
     """
     check_between("most", most, 0, np.inf, open_low=True, open_high=True)
     check_between("closeness", closeness, 0, np.inf, open_low=True, open_high=True)
@@ -348,15 +329,12 @@ class OperatingPoint:
 
     Attributes:
         privacy: smallest sigma from which on the lift is below its threshold; None if none is.
-        utility: largest sigma at which utility is above its floor; None if none is.
-        recommended: the midpoint where there is room between them, else None.
-        measured: False without head or labels.
     """
 
     privacy: float | None
-    utility: float | None
-    recommended: float | None
-    measured: bool = True
+    utility: float | None  # largest sigma at which utility is above its floor; None if none is
+    recommended: float | None  # the midpoint where there is room between them, else None
+    measured: bool = True  # False without head or labels
 
     def __str__(self) -> str:
         if self.recommended is not None:

@@ -84,10 +84,7 @@ def pooled_attack(attack: Attack, hits: Hits, metric: str, workers: int = 1) -> 
     """A batch for `attack_curve` with the same hits as `attack` has, draw by draw.
 
     Args:
-        attack: the plain way.
-        hits: what ranks are turned into.
         metric: ``cosine`` or ``l2``.
-        workers: threads.
     """
     plain = one_by_one(attack)
 
@@ -111,31 +108,24 @@ class _Ready:
     """What the kernel wants; P probes, G users, S draws, L levels.
 
     Attributes:
-        sigmas: (L,) those that float32 serves well.
         gallery, probes: float64, about the gallery's mean for l2.
         gallery_noise, probe_noise: float64.
-        stacked: float32 (2 G, d), of each tile its users, and its noise.
-        narrow: float32 (2 P, d), of each block its probes, and its noise.
-        steps: float64 (L, G), sigma over the root of a user's gallery rows.
         forms: float32 (S, L, 3, G): the steps again; factor and summand that turn the product with
             a noisy gallery vector into a score.
-        band: float64 (S, L, 2), the error of a float32 score by the probe's length, and added.
-        shifts: (S, 2).
-        cosine: or l2.
     """
 
-    sigmas: Float
+    sigmas: Float  # (L,) those that float32 serves well
     gallery: Float
     probes: Float
     gallery_noise: Float
     probe_noise: Float
-    stacked: Float32
-    narrow: Float32
-    steps: Float
+    stacked: Float32  # float32 (2 G, d), of each tile its users, and its noise
+    narrow: Float32  # float32 (2 P, d), of each block its probes, and its noise
+    steps: Float  # float64 (L, G), sigma over the root of a user's gallery rows
     forms: Float32
-    band: Float
-    shifts: NDArray[np.intp]
-    cosine: bool
+    band: Float  # float64 (S, L, 2), the error of a float32 score by the probe's length, and added
+    shifts: NDArray[np.intp]  # (S, 2)
+    cosine: bool  # or l2
 
 
 def _prepare(sample: Sample, pool: Pool, sigmas: Sequence[float], metric: str) -> _Ready:
@@ -260,15 +250,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False)
 class Proofs:
-    """Upper limits on every attacker's Top-1 at one noise level.
+    """Upper limits on every attacker's Top-1 at one noise level."""
 
-    Attributes:
-        closed: the bound in closed form.
-        optimal: the best decoder, played; None where it was not.
-    """
-
-    closed: Limit
-    optimal: Limit | None
+    closed: Limit  # the bound in closed form
+    optimal: Limit | None  # the best decoder, played; None where it was not
 
     @property
     def best(self) -> Limit:
@@ -282,16 +267,11 @@ class Proofs:
 class Game:
     """One row of a person among the probes is released; the attacker knows all clean rows.
 
-    Rows are as likely as in the gallery attack: each probe once. So its Top-1 may be set against
-    the limits here.
-
-    Attributes:
-        known: rows, owners and chances.
-        centres: points that the closed form may take; any is valid.
+    Rows are as likely as in the gallery attack: each probe once.
     """
 
-    known: Known
-    centres: tuple[Float, ...]
+    known: Known  # rows, owners and chances
+    centres: tuple[Float, ...]  # points that the closed form may take; any is valid
 
     def closed(self, sigma: float) -> float:
         """Limit on Top-1 of every attacker in closed form; exact without noise."""
@@ -428,18 +408,14 @@ class Battery:
     """All attackers that a threat model allows, on the people of one model.
 
     Attributes:
-        model: its clean vectors.
-        split: who is enrolled and who is to be named.
-        sample: the same, as the sweep takes it.
-        settings: of the audit.
         invalid: name of an attacker whose self-check failed, and what it found.
         skipped: filled with attackers that cannot run, and why.
     """
 
-    model: Released
-    split: Split
-    sample: Sample
-    settings: EmbeddingSettings
+    model: Released  # its clean vectors
+    split: Split  # who is enrolled and who is to be named
+    sample: Sample  # the same, as the sweep takes it
+    settings: EmbeddingSettings  # of the audit
     invalid: Mapping[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
@@ -483,7 +459,7 @@ class Battery:
         """A level of isotropic noise with what all attackers find there.
 
         Metrics are learned once a level, on a release of their own noise. Attackers of single
-        vectors, who have the most probes, get half the draws.
+        vectors get half the draws.
         """
         tries = level.draws * self.sample.tries
         panel = self.panel(noise=level.sigma > 0)

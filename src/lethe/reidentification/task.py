@@ -37,17 +37,14 @@ class DrawnUtility:
     """What a consumer of noisy vectors gets from them, averaged over noise.
 
     Attributes:
-        accuracy: share of rows predicted rightly; interval by users.
-        auc: AUC of the noisy logit; interval by users. None for several classes.
         average_precision: its mean; the interval is of the noise alone, for these very rows. None
             for several classes.
-        merit: the AUC, or of several classes the accuracy, to be compared in pairs.
     """
 
-    accuracy: Estimate
-    auc: Estimate | None
+    accuracy: Estimate  # share of rows predicted rightly; interval by users
+    auc: Estimate | None  # AUC of the noisy logit; interval by users. None for several classes.
     average_precision: Estimate | None
-    merit: Linear
+    merit: Linear  # the AUC, or of several classes the accuracy, to be compared in pairs
 
 
 def drawn_utility(
@@ -68,18 +65,12 @@ def drawn_utility(
     distribution. The mean of the draws goes through the head, not the mean of its outputs.
 
     Args:
-        head: see `as_head`.
-        representations: (n, d).
         labels: (n,) in {0, 1} for a binary head, in {0..C-1} otherwise.
         sigma: noise of one draw, >= 0: a number, or (n,) one a row (adaptive noise).
-        draws: M >= 1.
         repeats: how often the noise is drawn, >= 2.
         users: (n,) owner of each row; None: each row its own person.
-        confidence: two-sided.
-        seed: of the noise.
 
-    Raises:
-        InputError: labels that do not fit the head, or an argument outside its range.
+    Raises InputError: labels that do not fit the head, or an argument outside its range.
     """
     r = check_vectors("representations", representations)
     model = as_head(head, r.shape[1])
@@ -138,20 +129,15 @@ class TaskLevel:
     """Utility of one noisy draw a row.
 
     Attributes:
-        sigma: effective noise.
-        merit: AUC, or accuracy of several classes, to be compared in pairs.
-        value: the same with its interval by users.
-        accuracy: share of rows predicted rightly.
-        counts: plug-in precision, recall and F1; None without a closed form.
         calibration: of the *smoothed* probability, which the holder of the clean vector may
             publish; None without a closed form, or without noise.
     """
 
-    sigma: float
-    merit: Linear
-    value: Estimate
-    accuracy: Estimate
-    counts: PlugIn | None = None
+    sigma: float  # effective noise
+    merit: Linear  # AUC, or accuracy of several classes, to be compared in pairs
+    value: Estimate  # the same with its interval by users
+    accuracy: Estimate  # share of rows predicted rightly
+    counts: PlugIn | None = None  # plug-in precision, recall and F1; None without a closed form
     calibration: Calibration | None = None
 
 
@@ -160,21 +146,16 @@ class Task:
     """Head, labels and owners of the rows of one model.
 
     Attributes:
-        head: see `as_head`.
         rows: (m,) rows of the model that it is measured on: across periods the later ones alone,
             for a head is often trained on the earlier.
-        vectors: (m, d) clean.
-        labels: (m,) that the head is to predict.
-        users: (m,) owner of each row.
-        settings: repeats, seed, confidence and floor.
     """
 
-    head: Head
+    head: Head  # see `as_head`
     rows: NDArray[np.intp]
-    vectors: NDArray[Any]
-    labels: NDArray[Any]
-    users: NDArray[Any]
-    settings: EmbeddingSettings
+    vectors: NDArray[Any]  # (m, d) clean
+    labels: NDArray[Any]  # (m,) that the head is to predict
+    users: NDArray[Any]  # (m,) owner of each row
+    settings: EmbeddingSettings  # repeats, seed, confidence and floor
 
     @cached_property
     def logits(self) -> Float:

@@ -1,10 +1,9 @@
 """What noise costs the task: three quantities that are never mixed up.
 
-*Smoothed*: the server keeps the clean vector and publishes Phi(z / (sigma ||w||)). That grows with
-z, so its ranking and its decisions at 0.5 are those of the clean logit at every sigma; only its
-calibration moves. *Single draw*: the consumer has r + noise alone; its logit is
-z + N(0, sigma^2 ||w||^2). *M draws*: the consumer averages M of them, sigma / sqrt(M) in the same
-formulas. Here z is the logit of a linear binary head and `scale` is sigma ||w|| / sqrt(M).
+*Smoothed*: the server publishes Phi(z / (sigma ||w||)), whose ranking and decisions at 0.5 are
+those of the clean logit; only its calibration moves. *Single draw*: the consumer's logit is z +
+N(0, sigma^2 ||w||^2). *M draws*: sigma / sqrt(M) in the same formulas. z is the logit of a linear
+binary head, `scale` is sigma ||w|| / sqrt(M).
 """
 
 from __future__ import annotations
@@ -32,26 +31,19 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class PairShare:
-    """Each value's mean share of pairs won.
+    """Each value's mean share of pairs won."""
 
-    Attributes:
-        ahead: (n,) mean over y of Phi((x_i - y) / width); its mean is the share over all pairs.
-        behind: (m,) mean over x of Phi((x - y_j) / width).
-        error: proven largest error of the mean over all pairs.
-    """
-
-    ahead: Float
-    behind: Float
-    error: float
+    ahead: Float  # (n,) mean over y of Phi((x_i - y) / width); its mean is the share over all pairs
+    behind: Float  # (m,) mean over x of Phi((x - y_j) / width)
+    error: float  # proven largest error of the mean over all pairs
 
 
 def pair_share(x: Float, y: Float, width: float, tolerance: float = 1e-5) -> PairShare:
     """Share of pairs in which x + noise beats y, for noise of sd `width` on their difference.
 
-    Both lists are spread over a grid of step h, each value to its two neighbours so that its mean
-    stays. That moves a mean of f by at most h^2/8 max|f''|, for each of the two lists, and here
-    max|f''| = phi(1)/width^2. One convolution then does all pairs, in O(n + g log g). Where the
-    grid would be too long (tiny width) every x meets the y within 9 widths one by one.
+    Both lists are spread over a grid of step h, which moves a mean of f by at most h^2/8 max|f''|
+    each, max|f''| = phi(1)/width^2; one convolution does all pairs, in O(n + g log g). Where the
+    grid would be too long every x meets the y within 9 widths one by one.
 
     Args:
         x: (n,) finite.
@@ -162,14 +154,10 @@ def expected_auc(
         scale: sigma ||w|| / sqrt(M), >= 0; 0 is the clean AUC, ties counted half.
         users: (n,) owner of each row, for an interval by users; None: each row its own person.
         tolerance: largest error of the computation, in (0, 0.1); the limits are wider by it.
-        confidence: two-sided.
 
-    Returns:
-        Value within `tolerance` of the formula, with an interval for other people (Obuchowski
+    Returns: Value within `tolerance` of the formula, with an interval for other people (Obuchowski
         1997), not for the noise, which is averaged exactly.
-
-    Raises:
-        InputError: labels other than 0 and 1 or of one kind, or shapes that do not fit.
+    Raises InputError: labels other than 0 and 1 or of one kind, or shapes that do not fit.
 
     >>> round(expected_auc([1.0, -1.0, 2.0, 0.0], [1, 0, 1, 0], 1.0).value, 4)
     0.8965
@@ -247,7 +235,6 @@ def expected_counts(logits: ArrayLike, labels: ArrayLike, scale: ArrayLike) -> P
 
     Args:
         logits, labels: as in `expected_auc`.
-        scale: as in `expected_accuracy`.
 
     >>> expected_counts([1.0, 1.0, -1.0], [1, 0, 0], 0.0).precision
     0.5
@@ -321,9 +308,6 @@ def equal_cost_levels(
     sigma: float,
 ) -> Float:
     """(G,) sigma_u = c shape_u, with c such that expected accuracy is that of `sigma` for all.
-
-    More noise for people who are easier to name buys privacy only if it costs no more: compare
-    both at one utility, on the frontier.
 
     Args:
         shape: (G,) > 0, how much noise each user gets compared with others.

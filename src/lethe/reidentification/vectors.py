@@ -18,8 +18,7 @@ Float32 = NDArray[np.float32]
 def check_table(name: str, vectors: NDArray[Any]) -> None:
     """Refuse what is no finite (rows, dimensions) table of numbers; nothing is copied.
 
-    Raises:
-        InputError: another shape or kind, nothing in it, NaN or infinity.
+    Raises InputError: another shape or kind, nothing in it, NaN or infinity.
     """
     if vectors.ndim != 2 or not vectors.size or vectors.dtype.kind not in "fiub":
         raise InputError(
@@ -37,8 +36,7 @@ def check_table(name: str, vectors: NDArray[Any]) -> None:
 def check_vectors(name: str, value: ArrayLike, dimension: int | None = None) -> Float:
     """Return one or more finite vectors as an (n, d) array of float64.
 
-    Raises:
-        InputError: as `check_table`, or another dimension.
+    Raises InputError: as `check_table`, or another dimension.
     """
     given = np.asarray(value)
     check_table(name, given)
@@ -53,8 +51,7 @@ def check_vectors(name: str, value: ArrayLike, dimension: int | None = None) -> 
 def check_binary(labels: ArrayLike, rows: int) -> NDArray[np.bool_]:
     """Return labels in {0, 1} as truth values, one a row and both kinds among them.
 
-    Raises:
-        InputError: another number of labels, other values, or one kind alone.
+    Raises InputError: another number of labels, other values, or one kind alone.
     """
     given = np.asarray(labels)
     if given.shape != (rows,):

@@ -1,9 +1,8 @@
 """What a released model answers instead of its full outputs, and what an attacker makes of it.
 
-Every answer here is attacked by an adversary who knows how it is given, undoes what can be undone,
-and where only labels come back asks about changed copies of the record as well. Signals are
-computed from that knowledge, for the shadow models and the target alike, so that all attacks
-on signals are attacks on the answer; accuracy is that of the answer.
+Every answer is attacked by an adversary who knows how it is given, undoes what can be undone, and
+asks about changed copies where only labels come back. Signals are computed from that knowledge, for
+shadow models and target alike.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ class Answer(Protocol):
             outputs: (1 + A, N, C) of the records as they are and then of their copies.
             kind: ``logits`` or ``probabilities``.
 
-        Returns:
-            (N, C) and their kind; the largest of a row, the first of equal ones, is the class
+        Returns: (N, C) and their kind; the largest of a row, the first of equal ones, is the class
             that the release answers. A row with NaN among its outputs is NaN.
         """
         ...
@@ -68,17 +66,14 @@ class _OfTheRecordAlone:
 class Temperature(_OfTheRecordAlone):
     """Probabilities p^(1/T), normalised; in double precision.
 
-    The attacker takes them to the power T again. Nothing is lost but what the numbers cannot
-    hold: at T = 0.01 every class that is 7 nats less likely than the best is answered as 0.
-
-    Attributes:
-        temperature: T > 0; above 1 flattens, below 1 sharpens.
+    The attacker takes them to the power T again. Lost is only what the numbers cannot hold: at T =
+    0.01 a class 7 nats less likely than the best is answered as 0.
 
     >>> tempered(np.log([[0.9, 0.1]]), 2.0).round(3).tolist()
     [[0.75, 0.25]]
     """
 
-    temperature: float
+    temperature: float  # T > 0; above 1 flattens, below 1 sharpens
 
     def __post_init__(self) -> None:
         check_between(
@@ -104,14 +99,11 @@ class Rounding(_OfTheRecordAlone):
     A probability that is answered as 0 counts as half a unit of the last decimal, so that every
     signal is finite. Of classes that are answered alike the first is the answered one.
 
-    Attributes:
-        decimals: 0 to 15.
-
     >>> Rounding(1).observation(np.array([[[0.86, 0.14]]]), "probabilities")[0].round(2).tolist()
     [[-0.11, -2.3]]
     """
 
-    decimals: int
+    decimals: int  # 0 to 15
 
     def __post_init__(self) -> None:
         check_between("decimals", self.decimals, 0, _MOST_DECIMALS)
@@ -135,24 +127,17 @@ class LabelOnly:
     The settings are the attacker's; no model trains on a copy.
 
     Attributes:
-        copies: A >= 1 of each record; memory and predictions grow by that factor.
-        scale: of the noise in standard deviations, >= 0, see `noisy_copies`.
-        flip: probability in [0, 1] that a column of two values changes; of tables.
-        kind: ``table`` or ``image``.
-        shift: most pixels that an image moves, >= 0 and below its side.
-        mirror: whether images may be mirrored; digits and letters should not be.
         shape: (height, width) or (channels, height, width) of images that are stored flat.
-        seed: of the copies, the same for all models.
     """
 
-    copies: int = 16
-    scale: float = 0.5
-    flip: float = 0.05
-    kind: str = "table"
-    shift: int = 1
-    mirror: bool = False
+    copies: int = 16  # A >= 1 of each record; memory and predictions grow by that factor
+    scale: float = 0.5  # of the noise in standard deviations, >= 0, see `noisy_copies`
+    flip: float = 0.05  # probability in [0, 1] that a column of two values changes; of tables
+    kind: str = "table"  # ``table`` or ``image``
+    shift: int = 1  # most pixels that an image moves, >= 0 and below its side
+    mirror: bool = False  # whether images may be mirrored; digits and letters should not be
     shape: tuple[int, ...] | None = None
-    seed: int = 0
+    seed: int = 0  # of the copies, the same for all models
 
     def __post_init__(self) -> None:
         check_at_least("copies", self.copies, 1)
@@ -212,18 +197,14 @@ class LabelOnly:
 def vote_logits(labels: NDArray[np.integer], classes: int) -> Float:
     """Logits that hold what labels of a record and of its copies tell.
 
-    log(votes + 1/2), where record and copies have a vote each. The signal of the true label is
-    then the log-odds of its share of the votes, higher = member: records are ordered as
-    `lethe.membership.attacks.simple.robustness_scores` orders them with the record among its
-    copies. A record whose copies outvote it has its own label put half a vote above theirs: it
-    is what the release answers. More weight for it than that made attacks on digits weaker.
+    log(votes + 1/2), where record and copies have a vote each: the signal is the log-odds of the
+    true label's share, and orders records as `lethe.membership.attacks.simple.robustness_scores`
+    does. A record whose copies outvote it has its own label put half a vote above theirs.
 
     Args:
         labels: (1 + A, N) class codes, of the record first.
-        classes: C.
 
-    Returns:
-        (N, C) float64.
+    Returns: (N, C) float64.
 
     >>> vote_logits(np.array([[0], [0], [1]]), 2).round(3).tolist()
     [[0.916, 0.405]]
@@ -246,8 +227,7 @@ def tempered(log_p: Float, temperature: float) -> Float:
 def log_distributions(outputs: NDArray[np.floating], kind: str) -> Float:
     """(n, C) logarithms of the class probabilities, in double precision.
 
-    Raises:
-        InputError: a row of probabilities is no distribution; the message names the first.
+    Raises InputError: a row of probabilities is no distribution; the message names the first.
     """
     wide = np.asarray(outputs, np.float64)
     if kind == "logits":
@@ -278,22 +258,18 @@ def noisy_copies(
 ) -> NDArray[np.float32]:
     """Changed copies of every record, to ask a model about.
 
-    Columns of a table that hold two distinct numbers, as one-hot codes do, take the other one
-    with probability `flip`; all others get Gaussian noise of `scale` times their standard
-    deviation. Images are moved by up to `shift` pixels each way, the border repeated, mirrored
-    left to right half the time if asked, and get noise of `scale` times the deviation of all
-    pixels. The same seed gives the same copies: every model must be asked about the same ones.
+    Columns of two distinct numbers take the other one with probability `flip`; all others get
+    Gaussian noise of `scale` times their standard deviation. Images are moved by up to `shift`
+    pixels each way, the border repeated, mirrored half the time if asked, and get noise of `scale`
+    times the deviation of all pixels.
 
     Args:
         features: (N, D) of a table, or (N, H, W) or (N, channels, H, W) of images.
         count: A, copies of each record, >= 1; number a is a function of the seed and of a.
         scale, seed, kind, flip, shift, mirror: as in `LabelOnly`.
 
-    Returns:
-        (A, N, ...) float32, of the shape of the features after the first axis.
-
-    Raises:
-        InputError: a shape, number or kind breaks these rules.
+    Returns: (A, N, ...) float32, of the shape of the features after the first axis.
+    Raises InputError: a shape, number or kind breaks these rules.
     """
     check_choice("kind", kind, KINDS)
     check_at_least("count", count, 1)

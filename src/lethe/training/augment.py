@@ -16,19 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Augment:
-    """What is done at random to every training image.
+    """What is done at random to every training image."""
 
-    Attributes:
-        shape: (channels, height, width) of one record, which may be stored flat.
-        flip: mirror left to right, one time in two.
-        crop: pixels of reflected border to cut a random window from; 0 for none.
-        cutout: side of a square set to 0 at a random centre; 0 for none.
-    """
-
-    shape: tuple[int, int, int]
-    flip: bool = False
-    crop: int = 0
-    cutout: int = 0
+    shape: tuple[int, int, int]  # (channels, height, width) of one record, which may be stored flat
+    flip: bool = False  # mirror left to right, one time in two
+    crop: int = 0  # pixels of reflected border to cut a random window from; 0 for none
+    cutout: int = 0  # side of a square set to 0 at a random centre; 0 for none
 
     def __post_init__(self) -> None:
         if len(self.shape) != 3 or min(self.shape) < 1:
@@ -59,8 +52,7 @@ class Augment:
             images: (n, ...) records of `shape`, flat or not.
             drawn: (n, 5) integers from `draw`, on the same device.
 
-        Returns:
-            New images of the same shape as given.
+        Returns: New images of the same shape as given.
         """
         import torch
 

@@ -22,17 +22,13 @@ class Plan:
     Attributes:
         steps: optimiser steps an epoch, the same for all models, so that models with a few
             rows more or less can share a step.
-        epochs: passes over the rows.
-        schedule: passes that the learning rate is planned for; more where training is cut.
-        rows: what the largest batch holds when all models train on half of the pool.
-        weights: (N,) loss weight of each record.
     """
 
     steps: int
-    epochs: int
-    schedule: int
-    rows: int
-    weights: NDArray[np.float32]
+    epochs: int  # passes over the rows
+    schedule: int  # passes that the learning rate is planned for; more where training is cut
+    rows: int  # what the largest batch holds when all models train on half of the pool
+    weights: NDArray[np.float32]  # (N,) loss weight of each record
 
 
 def plan(
@@ -156,7 +152,6 @@ def factor(schedule: str, step: int, steps: int, warmup: float) -> float:
             Topin 2018, as in torch.optim: up from 1/25 over 30 % of the steps, down to 1/250,000,
             both along a cosine; momentum stays).
         step: from 0.
-        steps: of the whole training.
         warmup: share of the steps, in [0, 1), over which the rate rises linearly before a
             ``constant`` or ``cosine`` schedule begins.
 
@@ -190,8 +185,7 @@ Take = Callable[[int, int, NDArray[np.float32]], None]
 def stop_epochs(epochs: int) -> tuple[int, ...]:
     """Whole epochs before the last at which a training can be cut, at most seven.
 
-    They lie at the squares of the eighths of the training, denser at its beginning: where a
-    network is trained for long, most of what it memorises is memorised early.
+    At the squares of the eighths of the training, denser at its beginning.
 
     Args:
         epochs: of the full training, >= 1; one epoch has no earlier stop.
@@ -207,12 +201,7 @@ def stop_epochs(epochs: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Stops:
-    """Where to ask models on the way, and who takes their answers.
+    """Where to ask models on the way, and who takes their answers."""
 
-    Attributes:
-        epochs: ascending, each below the epochs of the training.
-        take: called for every model at every stop, in no fixed order.
-    """
-
-    epochs: tuple[int, ...]
-    take: Take
+    epochs: tuple[int, ...]  # ascending, each below the epochs of the training
+    take: Take  # called for every model at every stop, in no fixed order

@@ -49,20 +49,15 @@ _EXACT = (
 
 @dataclass(frozen=True)
 class Trial:
-    """What a calibration looks at: recipe, data and `pool` as in `Spec`.
-
-    Attributes:
-        workers: processes that will train side by side.
-        memory: bytes that all of them may take together.
-    """
+    """What a calibration looks at: recipe, data and `pool` as in `Spec`."""
 
     recipe: TorchRecipe
     features: NDArray[np.floating]
     labels: NDArray[Any]
     pool: NDArray[np.bool_]
     seed: int
-    workers: int
-    memory: int
+    workers: int  # processes that will train side by side
+    memory: int  # bytes that all of them may take together
 
 
 def half_of_memory() -> int:
@@ -73,8 +68,7 @@ def half_of_memory() -> int:
 def calibrate(trial: Trial) -> dict[str, Any]:
     """Time the ways to train the recipe's models on some of its rows.
 
-    Returns:
-        A `Layout` as plain values, with `seconds`, the time of a step and model of each way
+    Returns: A `Layout` as plain values, with `seconds`, the time of a step and model of each way
         that was tried, and `bytes`, an estimate of what a model of the stack takes.
     """
     torch.set_num_threads(1)

@@ -30,8 +30,7 @@ def model_seed(seed: int, index: int) -> int:
 def check_models(models: int) -> int:
     """Return the number of models to train: at least 4, odd numbers rounded up.
 
-    Raises:
-        InputError: fewer than 4, below which leave-one-out has no IN and OUT model left.
+    Raises InputError: fewer than 4, below which leave-one-out has no IN and OUT model left.
     """
     check_at_least("models", models, MINIMUM_MODELS)
     return models + models % 2
@@ -45,19 +44,16 @@ def membership(
     Model 2i+1 trains on the complement of model 2i. Raising `models` keeps the rows that
     were there. With an odd number of records a coin decides which of a pair gets one more.
 
-    With `groups` whole persons are drawn instead of records, all persons alike however many
-    records they have: a draw that evened out the number of records would tie the largest
-    persons to each other. So models differ in their number of records by chance.
+    With `groups` whole persons are drawn, all alike however many records they have, so models
+    differ in their number of records by chance.
 
     Args:
         models: K, even, at least 4.
         records: N, at least 2.
-        seed: of the audit.
         groups: (N,) person of each record, any integers, at least 2 persons; None when each
             record is its own.
 
-    Returns:
-        (K, N) True where the record is IN.
+    Returns: (K, N) True where the record is IN.
 
     >>> membership(4, 6, seed=0).sum(axis=0).tolist()
     [2, 2, 2, 2, 2, 2]
@@ -116,21 +112,16 @@ def holdout(
 ) -> NDArray[np.bool_]:
     """A stratified set of records that no shadow model ever trains on.
 
-    They measure utility and serve as population points. A class with a single record stays
-    with the training records. With `groups` whole persons are held out, in random order, each
-    if that brings the classes nearer to their share; every class keeps a person to train on.
+    A class with a single record stays with the training records. With `groups` whole persons are
+    held out, in random order, each if that brings the classes nearer to their share; every class
+    keeps a person to train on.
 
     Args:
-        labels: (N,) class codes.
         share: of each class, in (0, 1).
-        seed: of the audit.
         groups: (N,) person of each record, any integers; None when each record is its own.
 
-    Returns:
-        (N,) True where the record is held out.
-
-    Raises:
-        InputError: fewer than 4 persons.
+    Returns: (N,) True where the record is held out.
+    Raises InputError: fewer than 4 persons.
     """
     if groups is not None:
         return _persons_held_out(labels, share, seed, groups)

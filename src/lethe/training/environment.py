@@ -11,9 +11,37 @@ import os
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from lethe.errors import require
+
+# Linear algebra and boosted trees on one thread.
+#
+# Sums of several threads differ in their last digits from machine to machine. And threads that
+# wait for each other after every small step cost more than they save: on a busy machine by a factor
+# of ten and more.
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def one_thread(what: str | None = "openmp") -> Any:
+    """A context in which OpenMP ("openmp"), linear algebra ("blas") or both (None) use one."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, what)
+
+
+def on_one_thread(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function, computing on one thread."""
+
+    @functools.wraps(function)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
+        with one_thread(None):
+            return function(*args, **kwargs)
+
+    return alone
+
 
 ONE_THREAD = dict.fromkeys(
     (
@@ -40,8 +68,8 @@ def default_workers() -> int:
 def worker_environment() -> dict[str, str]:
     """Variables that worker processes start with.
 
-    NumPy's BLAS takes 256-bit kernels on AMD's AVX-512 processors; its 512-bit ones are about
-    1.5 times as fast there. What the user has set is left alone.
+    NumPy's BLAS takes 256-bit kernels on AMD's AVX-512 processors; its 512-bit ones are about 1.5
+    times as fast. What the user has set is left alone.
     """
     if "OPENBLAS_CORETYPE" in os.environ or not has_wide_vectors():
         return {}
@@ -92,8 +120,7 @@ INSTALLED = find_spec("numba") is not None
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compiled at its first call, kept on disk for the next process where that can be written.
 
-    Raises:
-        MissingExtra: numba is not installed.
+    Raises MissingExtra: numba is not installed.
     """
     numba = require("numba", "fast")
     try:

@@ -1,10 +1,8 @@
 """Content hashes of data, settings and code: a stale shard can never be taken for a new one.
 
-A function counts with its compiled code, its defaults, the values it closes over, the global
-values it looks up, and the text of its file and of every file of the user's that this one
-imports, also inside functions. Libraries count with their version. Where a file lies and
-what its module is called do not count. What cannot be seen is what code reads when it runs,
-such as a data file or an environment variable.
+A function counts with its compiled code, defaults, closure, the globals it looks up, and the text
+of its file and of every file of the user's that this one imports. Libraries count with their
+version; where a file lies does not count. What code reads when it runs cannot be seen.
 """
 
 from __future__ import annotations
@@ -62,12 +60,7 @@ def _plain(value: Any) -> Any:
 def hash_value(value: Any, where: str = "value") -> str:
     """Hash a setting, array, function, class, module or any object by content.
 
-    Args:
-        value: what to hash.
-        where: its name in messages.
-
-    Raises:
-        InputError: something has no stable content, such as an open file; the message names it.
+    Raises InputError: something has no stable content, such as an open file; the message names it.
     """
     try:
         return digest(_Walk().value(value, where))
@@ -485,7 +478,6 @@ def imports_of_text(text: bytes, package: str) -> set[str]:
     """Modules that a file imports anywhere in it, also inside functions.
 
     Args:
-        text: Python source.
         package: the package it belongs to, for relative imports; may be empty.
     """
     found: set[str] = set()
@@ -558,8 +550,7 @@ def file_of(module: ModuleType | None) -> Path | None:
 def read_source(file: Path) -> bytes:
     """The text of a source file.
 
-    Raises:
-        InputError: it cannot be read.
+    Raises InputError: it cannot be read.
     """
     try:
         return file.read_bytes()

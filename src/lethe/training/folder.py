@@ -117,8 +117,7 @@ class RunFolder:
     def read_manifest(path: Path) -> dict[str, Any] | None:
         """The manifest of a run folder, or None without one.
 
-        Raises:
-            InputError: it cannot be read as a manifest.
+        Raises InputError: it cannot be read as a manifest.
         """
         file = path / "manifest.json"
         if not file.is_file():
@@ -155,8 +154,6 @@ class RunFolder:
 
 def lock_folder(path: Path, way_out: str, private: bool = False) -> int:
     """Make a folder and take its lock, which is given back by closing what is returned.
-
-    A killed process leaves no lock behind.
 
     Raises:
         InputError: another process holds it.
@@ -237,11 +234,7 @@ def _toml_value(value: Any) -> str:
 class SettledRun(RunFolder):
     """A run folder whose manifest is only read; several processes can look at the same time.
 
-    Args:
-        path: the folder.
-
-    Raises:
-        InputError: no audit has begun there, or its manifest is corrupt.
+    Raises InputError: no audit has begun there, or its manifest is corrupt.
     """
 
     def __init__(self, path: Path) -> None:
@@ -257,8 +250,7 @@ class SettledRun(RunFolder):
     def settle(self, name: str, value: Any) -> Any:
         """What the audit has settled; nothing is settled from here.
 
-        Raises:
-            InputError: the audit has not come that far.
+        Raises InputError: the audit has not come that far.
         """
         if name not in self.manifest:
             raise InputError(
@@ -273,8 +265,7 @@ class SettledRun(RunFolder):
         Args:
             audit: content hash of what would be trained here.
 
-        Raises:
-            InputError: it is another one; the message names the versions that differ.
+        Raises InputError: it is another one; the message names the versions that differ.
         """
         if audit == self.audit:
             return

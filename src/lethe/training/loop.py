@@ -1,7 +1,7 @@
 """The training loop: K models take their steps together, each on rows of its own.
 
-Model k sees the rows, batches, noise, masks and augmentation of its own random streams, so the
-result is that of training it alone up to float rounding (1e-4 on logits).
+Model k has random streams of its own, so the result is that of training it alone up to float
+rounding (1e-4 on logits).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from lethe.training.networks.parameters import (
     Network,
     Noise,
     Optimizer,
+    Parameters,
     all_outputs,
     loss_slope,
     mean_loss,
@@ -48,9 +49,8 @@ from lethe.training.users_code import build_module
 class Mixing:
     """Inputs and targets of a batch mixed with other rows of the same model's batch (eq. 1).
 
-    The loss of a mixture is the mixture of the losses, which for both losses here has the slope
-    of the loss at the mixed target. A record's weight stays with its own part. `alpha` > 0 is of
-    Beta(alpha, alpha); None mixes nothing.
+    The loss of a mixture has the slope of the loss at the mixed target. A record's weight stays
+    with its own part. `alpha` > 0 is of Beta(alpha, alpha); None mixes nothing.
     """
 
     def __init__(
@@ -91,6 +91,8 @@ class Mixing:
         self, kind: str, outputs: Tensor, truth: Tensor, share: Tensor, smoothing: float, step: int
     ) -> Tensor:
         """As `loss_slope`, of the mixture."""
+        if not self.on:
+            return loss_slope(kind, outputs, truth, share, smoothing)
         partner = self._partner[step, :, : truth.shape[1]]
         own = self._own[step, :, : truth.shape[1]]
         slope = loss_slope(kind, outputs, truth, share * own, smoothing)
@@ -104,13 +106,11 @@ class Mixing:
 class Average:
     """The even average of each model's parameters over its last steps.
 
-    Stochastic weight averaging (Izmailov et al., UAI 2018, section 3.2), with every step in it
-    and the recipe's own schedule. Running statistics of batch normalisation are averaged along;
-    the paper computes them anew in one more pass over the training records.
+    Stochastic weight averaging (Izmailov et al., UAI 2018, section 3.2), with every step in it and
+    the recipe's own schedule; running statistics of batch normalisation are averaged along.
 
     Args:
         network: of all models; it is read after each step and overwritten by `apply`.
-        steps: that training takes in all.
         share: (0, 1] of the last steps that count, at least one; None averages nothing.
     """
 
@@ -147,19 +147,12 @@ class Average:
 
 @dataclass(frozen=True)
 class Records:
-    """All records on the device.
+    """All records on the device."""
 
-    Attributes:
-        inputs: (N, ...) float32.
-        truth: (N,) class codes, or float32 targets with mean 0 and standard deviation 1.
-        centre: added to predictions of targets.
-        scale: predictions of targets are multiplied by it.
-    """
-
-    inputs: Tensor
-    truth: Tensor
-    centre: float = 0.0
-    scale: float = 1.0
+    inputs: Tensor  # (N, ...) float32
+    truth: Tensor  # (N,) class codes, or float32 targets with mean 0 and standard deviation 1
+    centre: float = 0.0  # added to predictions of targets
+    scale: float = 1.0  # predictions of targets are multiplied by it
 
     def answers(self, network: Network, loss: str) -> Tensor:
         """(K, N, C) logits of every record, or (K, N, 1) predictions in the target's units."""
@@ -199,7 +192,6 @@ def train_models(work: Work, stops: Stops | None = None) -> Iterator[NDArray[np.
     """Train one model for each row of `work.members`, up to `layout.width` at once.
 
     Args:
-        work: models of a torch recipe.
         stops: where to ask models on the way; each answer is, to the bit, that of a training
             with the treatment's `epochs` at the stop. Asking changes nothing of the training.
 
@@ -207,8 +199,7 @@ def train_models(work: Work, stops: Stops | None = None) -> Iterator[NDArray[np.
         (N, C) outputs of each model in evaluation mode, in order: logits, or (N, 1) predictions
         in the target's own units.
 
-    Raises:
-        InputError: the recipe refuses the treatment, or it has no stops to ask at.
+    Raises InputError: the recipe refuses the treatment, or it has no stops to ask at.
     """
     recipe, treatment = work.recipe, work.treatment
     assert isinstance(recipe, TorchRecipe)
@@ -312,21 +303,14 @@ class _Stack:
 
     def _train(self, layout: Layout, group: list[int], stops: Stops | None) -> NDArray[np.float32]:
         recipe, course, device = self.recipe, self.course, self.device
-        decay, smoothing = self.treatment.weight_decay, self.treatment.label_smoothing
+        smoothing = self.treatment.label_smoothing
         smoothing = recipe.label_smoothing if smoothing is None else smoothing
         seeds = [self.seeds[at] for at in group]
         shufflers = [self.shufflers[at] for at in group]
         streams = [torch.Generator(device).manual_seed(dropout_seed(seed)) for seed in seeds]
         network = make_network(recipe, layout, seeds, streams)
         parameters = network.parameters
-        optimizer = Optimizer(
-            recipe.optimizer,
-            parameters.flat,
-            parameters.grad,
-            recipe.momentum,
-            recipe.nesterov,
-            recipe.weight_decay if decay is None else decay,
-        )
+        optimizer = self._optimizer(parameters)
         noise = Noise(parameters, self.treatment.noise, seeds)
         augment = [augment_stream(seed) for seed in seeds] if recipe.augment else []
         watch = _Watch(self, group, network) if recipe.patience is not None else None
@@ -341,32 +325,18 @@ class _Stack:
         gathered = torch.empty(len(seeds) * width, *self.records.inputs.shape[1:], device=device)
         with torch.no_grad(), quiet_numpy():
             for epoch in range(1, course.epochs + 1):
-                dealt = [shuffler.epoch(width) for shuffler in shufflers]
-                # (steps, K, rows): what a step needs lies together.
-                order = torch.from_numpy(np.stack([rows for rows, _ in dealt], axis=1)).to(device)
-                shares = torch.from_numpy(np.stack([s for _, s in dealt], axis=1)).to(device)
-                shares *= self._weights[order]
-                truth = self.records.truth[order]
+                order, shares, truth = self._dealt(shufflers, width)
                 mixing.draw(width)
-                drawn = None
-                if recipe.augment:
-                    drawn = torch.from_numpy(
-                        np.stack(
-                            [recipe.augment.draw(s, course.steps, width) for s in augment], axis=1
-                        )
-                    ).to(device)
+                drawn = self._drawn(augment, width)
                 for step in range(course.steps):
                     used = rows_of[step][0] if network.even else width
                     at = order[step, :, :used]
                     x = self._gather(at, gathered, None if drawn is None else drawn[step, :, :used])
                     outputs = network.forward(mixing.mixed(x, step), rows_of[step])
                     target, share = truth[step, :, :used], shares[step, :, :used]
-                    slope = (
+                    network.backward(
                         mixing.slope(recipe.loss, outputs, target, share, smoothing, step)
-                        if mixing.on
-                        else loss_slope(recipe.loss, outputs, target, share, smoothing)
                     )
-                    network.backward(slope)
                     if recipe.clip_norm is not None:
                         parameters.clip(recipe.clip_norm)
                     noise.add()
@@ -389,6 +359,33 @@ class _Stack:
                 for place in asked.values():
                     _hand_over(stops, place, group, answers)
             return answers
+
+    def _optimizer(self, parameters: Parameters) -> Optimizer:
+        recipe, decay = self.recipe, self.treatment.weight_decay
+        return Optimizer(
+            recipe.optimizer,
+            parameters.flat,
+            parameters.grad,
+            recipe.momentum,
+            recipe.nesterov,
+            recipe.weight_decay if decay is None else decay,
+        )
+
+    def _dealt(self, shufflers: Sequence[Shuffler], width: int) -> tuple[Tensor, Tensor, Tensor]:
+        """(steps, K, width) rows of an epoch, their weights and targets: a step's lie together."""
+        dealt = [shuffler.epoch(width) for shuffler in shufflers]
+        order = torch.from_numpy(np.stack([rows for rows, _ in dealt], axis=1)).to(self.device)
+        shares = torch.from_numpy(np.stack([s for _, s in dealt], axis=1)).to(self.device)
+        shares *= self._weights[order]
+        return order, shares, self.records.truth[order]
+
+    def _drawn(self, streams: Sequence[np.random.Generator], width: int) -> Tensor | None:
+        """(steps, K, width, 5) choices of the augmentation; None without one."""
+        augment = self.recipe.augment
+        if augment is None:
+            return None
+        drawn = [augment.draw(stream, self.course.steps, width) for stream in streams]
+        return torch.from_numpy(np.stack(drawn, axis=1)).to(self.device)
 
     def _gather(self, at: Tensor, out: Tensor, drawn: Tensor | None) -> Tensor:
         """Inputs (K, B, ...) of the rows `at` (K, B)."""

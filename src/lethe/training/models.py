@@ -69,8 +69,7 @@ def default_recipe(records: int, features: int, classes: int) -> TorchRecipe:
 def load_callable(reference: str) -> Callable[..., Any]:
     """The function behind ``file.py:name`` or ``package.module:name``.
 
-    Raises:
-        InputError: not of that form, no such file or module, or no such name in it.
+    Raises InputError: not of that form, no such file or module, or no such name in it.
     """
     place, _, name = reference.rpartition(":")
     if not place or not name:
@@ -126,11 +125,7 @@ def _load_file(path: Path) -> Any:
 
 
 def _send_modules_by_name() -> None:
-    """Let modules of a class of their own travel by name, as plain modules do.
-
-    A recipe that says `torch` and, somewhere, `data.classes` is taken to need `torch.classes`,
-    which is such a module and could not be pickled.
-    """
+    """Let modules of a class of their own travel by name, as plain modules do."""
     for kind in {type(found) for found in list(sys.modules.values())} - {ModuleType}:
         if issubclass(kind, ModuleType):
             copyreg.pickle(kind, _by_name)
@@ -148,7 +143,6 @@ def load_recipe(reference: str, data: Any) -> Recipe:
 
     Args:
         reference: ``file.py:name`` or ``package.module:name``.
-        data: the loaded data set.
     """
     make = load_callable(reference)
     with users_code(reference):

@@ -30,7 +30,6 @@ def outputs_of(
     """Train models and predict.
 
     Args:
-        work: the models to train.
         stops: where to ask the models of a torch recipe on the way; their answers are of the
             kind that is yielded, and limited by nothing.
 
@@ -39,8 +38,7 @@ def outputs_of(
         ``prediction``. Where the treatment limits what is answered they are what an attacker
         learns from the answers, see `lethe.training.answers`.
 
-    Raises:
-        InputError: the recipe refuses the treatment.
+    Raises InputError: the recipe refuses the treatment.
     """
     answer = work.treatment.answer
     if answer is None:
@@ -112,16 +110,12 @@ def train_sklearn(
     Args:
         recipe, features, labels, classes, treatment: see `Work`; only a bare skorch net sees more
             than two axes of features.
-        rows: the records it trains on.
         seed: of this model; every ``random_state`` and the global generators get it.
 
-    Returns:
-        (N, C) probabilities, 0 for a class that the training rows lack, or (N, 1) predictions
+    Returns: (N, C) probabilities, 0 for a class that the training rows lack, or (N, 1) predictions
         in the target's own units.
-
-    Raises:
-        InputError: the recipe refuses the treatment, the rows hold a single class, the
-            estimator fails, or its outputs have another shape.
+    Raises InputError: the recipe refuses the treatment, the rows hold a single class, the estimator
+        fails, or its outputs have another shape.
     """
     check_treatment(recipe, treatment)
     estimator = prepared(recipe.estimator, seed)
@@ -274,12 +268,9 @@ def train_callable(
 ) -> NDArray[np.floating]:
     """Call the user's training code and return its outputs for all `records`.
 
-    Returns:
-        (N, C) logits or probabilities, or (N, 1) predictions, as the recipe declares.
-
-    Raises:
-        InputError: the recipe refuses the treatment, its code fails, or the outputs have another
-            shape or are no numbers.
+    Returns: (N, C) logits or probabilities, or (N, 1) predictions, as the recipe declares.
+    Raises InputError: the recipe refuses the treatment, its code fails, or the outputs have another
+        shape or are no numbers.
     """
     check_treatment(recipe, treatment)
     chosen = treatment.weights

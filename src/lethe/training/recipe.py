@@ -28,10 +28,7 @@ OUTPUTS = ("logits", "probabilities", "prediction")
 
 
 class Predict(Protocol):
-    """A trained model: row numbers in; out, as declared, logits, probabilities or predictions.
-
-    Logits and probabilities are (n, C), predictions of a regression (n, 1).
-    """
+    """A trained model: row numbers in; out, as declared, logits, probabilities or predictions."""
 
     def __call__(self, rows: NDArray[np.int64], /) -> NDArray[np.floating]: ...
 
@@ -136,7 +133,8 @@ class Treatment:
     def describe(self) -> dict[str, Any]:
         """Plain values that stand for the treatment in a content hash.
 
-        What came later is named only where it is used: models of earlier runs keep their name.
+        What came later is named only where it is used, so that models of earlier runs keep their
+        name.
         """
         described = {
             "weights": None if self.weights is None else hash_array(self.weights),
@@ -469,17 +467,13 @@ class Layout:
     Attributes:
         kind: ``chain`` (layers with a written-out backward pass), ``vmap`` (any module, all
             models in one pass of autograd) or ``alone`` (one model after another by autograd).
-        width: models trained at once, at most.
-        device: where, ``cpu`` or ``cuda``.
-        images_last: whether `alone` lays images out channels-last; `chain` always does.
-        why: in a few words.
     """
 
     kind: str
-    width: int = DEFAULT_WIDTH
-    device: str = "cpu"
-    images_last: bool = False
-    why: str = ""
+    width: int = DEFAULT_WIDTH  # models trained at once, at most
+    device: str = "cpu"  # where, ``cpu`` or ``cuda``
+    images_last: bool = False  # whether `alone` lays images out channels-last; `chain` always does
+    why: str = ""  # in a few words
 
     def workers(self, most: int) -> int:
         """How many of at most so many processes train side by side; few share a GPU."""
@@ -500,34 +494,24 @@ class Work:
     """Some models to train, and everything that decides them.
 
     Attributes:
-        recipe: how a model is built, and how it would be trained without a method.
-        features: (N, ...) inputs of all records.
-        labels: (N,) class codes, or targets of a regression.
-        members: (K, N) which records each model trains on.
-        pool: (N,) True where a record can be a member.
-        treatment: the mitigation, with its weights if it has any.
-        seeds: K model seeds; a model depends on its own alone.
         layout: how models of a torch recipe are held; None for what its structure suggests.
-        classes: number of classes, for estimators, whose rows may lack one.
     """
 
-    recipe: Recipe
-    features: NDArray[np.floating]
-    labels: NDArray[Any]
-    members: NDArray[np.bool_]
-    pool: NDArray[np.bool_]
-    treatment: Treatment
-    seeds: Sequence[int]
+    recipe: Recipe  # how a model is built, and how it would be trained without a method
+    features: NDArray[np.floating]  # (N, ...) inputs of all records
+    labels: NDArray[Any]  # (N,) class codes, or targets of a regression
+    members: NDArray[np.bool_]  # (K, N) which records each model trains on
+    pool: NDArray[np.bool_]  # (N,) True where a record can be a member
+    treatment: Treatment  # the mitigation, with its weights if it has any
+    seeds: Sequence[int]  # K model seeds; a model depends on its own alone
     layout: Layout | None = None
-    classes: int = 0
+    classes: int = 0  # number of classes, for estimators, whose rows may lack one
 
 
 class Method(Protocol):
     """What a mitigation puts in the place of the recipe's loop; it travels to worker processes."""
 
-    def describe(self) -> dict[str, Any]:
-        """Plain values that decide the models, for the content hash."""
-        ...
+    def describe(self) -> dict[str, Any]: ...
 
     def refuses(self, recipe: Recipe) -> str | None:
         """Why models of this recipe cannot be trained in this way, or None."""
@@ -544,8 +528,7 @@ Recipe = TorchRecipe | SklearnRecipe | CallableRecipe
 def check_treatment(recipe: Recipe, treatment: Treatment) -> None:
     """Refuse a treatment that the recipe cannot be given.
 
-    Raises:
-        InputError: with the reason that the recipe gives.
+    Raises InputError: with the reason that the recipe gives.
     """
     reason = recipe.refuses(treatment)
     if reason:

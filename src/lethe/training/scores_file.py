@@ -33,20 +33,16 @@ class ScoreTable:
         signals: float32 (models, records), finite; the log-odds phi = log(p / (1 - p)) of the
             true label, or minus the absolute error; higher means member.
         members: bool (models, records); whether the model was trained on the record.
-        ids: text (records,), unique.
-        labels: (records,), or None.
-        groups: (records,), or None.
-        notes: what was converted or set.
         targets: bool (models,), True for models that are attacked and are no references, or None
             where every model is both in turn.
     """
 
     signals: NDArray[np.float32]
     members: NDArray[np.bool_]
-    ids: NDArray[np.str_]
-    labels: NDArray[Any] | None
-    groups: NDArray[Any] | None
-    notes: tuple[str, ...]
+    ids: NDArray[np.str_]  # text (records,), unique
+    labels: NDArray[Any] | None  # (records,), or None
+    groups: NDArray[Any] | None  # (records,), or None
+    notes: tuple[str, ...]  # what was converted or set
     targets: NDArray[np.bool_] | None
 
 

@@ -37,25 +37,19 @@ class Spec:
     """Everything that decides the numbers of a set of shadow models, except how many there are.
 
     Attributes:
-        features: (N, ...) inputs of all records.
         labels: (N,) int64 class codes, or float64 targets in regression.
-        classes: number of classes; 0 in regression.
-        pool: (N,) True where a record can be a member; the others are held out.
-        recipe: how one model is trained.
-        treatment: the mitigation.
-        seed: of the audit.
         groups: (N,) int64 code of each record's person, or None when each record is its own;
             models train on whole persons.
         predictions: keep the class that each model names for each record, as F1 needs it.
     """
 
-    features: NDArray[np.floating]
+    features: NDArray[np.floating]  # (N, ...) inputs of all records
     labels: NDArray[np.int64] | NDArray[np.float64]
-    classes: int
-    pool: NDArray[np.bool_]
-    recipe: Recipe
-    treatment: Treatment
-    seed: int
+    classes: int  # number of classes; 0 in regression
+    pool: NDArray[np.bool_]  # (N,) True where a record can be a member; the others are held out
+    recipe: Recipe  # how one model is trained
+    treatment: Treatment  # the mitigation
+    seed: int  # of the audit
     groups: NDArray[np.int64] | None = None
     predictions: bool = False
 
@@ -167,8 +161,7 @@ def chunk_jobs(
 def train_chunk(job: ChunkJob) -> int:
     """Train a chunk's models unless they are there; returns how many were trained.
 
-    Raises:
-        InputError: a model gave NaN; the message names model and record.
+    Raises InputError: a model gave NaN; the message names model and record.
     """
     if job.finished() is not None:
         return 0
@@ -210,6 +203,21 @@ def train_chunk(job: ChunkJob) -> int:
     trained = outputs_of(spec.work(members, seeds, job.layout), asked)
     for at, (outputs, kind) in enumerate(trained):
         take(at, len(job.stops), outputs, kind)
+    shard = _shard(job, signals, members, correct, predicted, seeds)
+    write_shard(shard_path(job.folder, job.chunk), shard, job.spec_hash)
+    return job.models
+
+
+def _shard(
+    job: ChunkJob,
+    signals: NDArray[np.float32],
+    members: NDArray[np.bool_],
+    correct: NDArray[np.uint8] | None,
+    predicted: NDArray[np.int32] | None,
+    seeds: list[int],
+) -> Shard:
+    """What is kept of (stops + 1, models, records) tables; the full training is the last."""
+    held = ~job.spec.pool
     merit = merit_of_signal(signals[-1]) if correct is None else correct[-1]
     utility = merit[:, held].mean(axis=1) if held.any() else np.zeros(job.models)
     shard = Shard(
@@ -221,16 +229,15 @@ def train_chunk(job: ChunkJob) -> int:
         np.array(seeds, np.int64),
         None if predicted is None else predicted[-1],
     )
-    if job.stops:
-        shard = replace(
-            shard,
-            stops=np.array(job.stops, np.int64),
-            stop_signals=signals[:-1],
-            stop_correct=None if correct is None else correct[:-1],
-            stop_predicted=None if predicted is None else predicted[:-1],
-        )
-    write_shard(shard_path(job.folder, job.chunk), shard, job.spec_hash)
-    return job.models
+    if not job.stops:
+        return shard
+    return replace(
+        shard,
+        stops=np.array(job.stops, np.int64),
+        stop_signals=signals[:-1],
+        stop_correct=None if correct is None else correct[:-1],
+        stop_predicted=None if predicted is None else predicted[:-1],
+    )
 
 
 def _signal_maker(
@@ -443,13 +450,9 @@ def read_models(path: Path | str, signal: str = "logit") -> tuple[Shadows, Shado
 
     Args:
         path: a scores file, wide or long.
-        signal: see `read_scores`.
 
-    Returns:
-        The references, and the targets; None where every model is to be the target in turn.
-
-    Raises:
-        InputError: as `read_scores`.
+    Returns: The references, and the targets; None where every model is to be the target in turn.
+    Raises InputError: as `read_scores`.
     """
     table = read_scores(Path(path), signal)
     outside = np.asarray(~table.members.any(axis=0))

@@ -44,31 +44,24 @@ class Shard:
     """Results of consecutive shadow models.
 
     Attributes:
-        first: number of the first model.
-        signals: (models, N) float32 membership signal phi, higher = better known.
-        members: (models, N) uint8, 1 where the record was trained on.
         correct: (models, N) uint8, 1 where the predicted class is the true one; None in
             regression.
-        utility: (models,) float32 accuracy, or R², on the held-out records.
-        seeds: (models,) int64 seed of each model.
         predicted: (models, N) int32 predicted class; None where nobody asked for it.
         stops: (S,) int64 epochs at which models were asked on the way; None if they were not.
         stop_signals: (S, models, N) float32 `signals` of trainings cut there.
-        stop_correct: (S, models, N) uint8 `correct` there.
-        stop_predicted: (S, models, N) int32 `predicted` there.
     """
 
-    first: int
-    signals: NDArray[np.float32]
-    members: NDArray[np.uint8]
+    first: int  # number of the first model
+    signals: NDArray[np.float32]  # (models, N) float32 membership signal phi, higher = better known
+    members: NDArray[np.uint8]  # (models, N) uint8, 1 where the record was trained on
     correct: NDArray[np.uint8] | None
-    utility: NDArray[np.float32]
-    seeds: NDArray[np.int64]
+    utility: NDArray[np.float32]  # (models,) float32 accuracy, or R², on the held-out records
+    seeds: NDArray[np.int64]  # (models,) int64 seed of each model
     predicted: NDArray[np.int32] | None = None
     stops: NDArray[np.int64] | None = None
     stop_signals: NDArray[np.float32] | None = None
-    stop_correct: NDArray[np.uint8] | None = None
-    stop_predicted: NDArray[np.int32] | None = None
+    stop_correct: NDArray[np.uint8] | None = None  # (S, models, N) uint8 `correct` there
+    stop_predicted: NDArray[np.int32] | None = None  # (S, models, N) int32 `predicted` there
 
     def at(self, epochs: int) -> Shard:
         """The same models with their training cut after so many epochs; `stops` must name it."""
@@ -104,11 +97,8 @@ def read_shard(
     """Read a shard back; None if it is absent, truncated, altered, or of another spec.
 
     Args:
-        path: of the file.
         spec: hash that it must be of.
-        first: number of its first model.
         models: how many it must hold.
-        records: N.
         stops: epochs on the way that it must hold; it may hold others where none are asked for.
     """
     try:

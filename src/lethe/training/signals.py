@@ -25,14 +25,10 @@ def signal_from_logits(
 
     Args:
         logits: (n, C) unnormalised log-probabilities, C >= 2, any float type.
-        labels: (n,) true class codes.
 
-    Returns:
-        (n,) float32, higher = the true label is more certain.
-
-    Raises:
-        InputError: a logit is NaN, or the true one and another are infinite alike; the message
-            names the first record.
+    Returns: (n,) float32, higher = the true label is more certain.
+    Raises InputError: a logit is NaN, or the true one and another are infinite alike; the message
+        names the first record.
 
     >>> signal_from_logits(np.array([[0.0, 0.0]]), np.array([1])).tolist()
     [0.0]
@@ -64,11 +60,9 @@ def signal_from_probabilities(
 
     Args:
         probabilities: (n, C), rows sum to about 1.
-        labels: (n,) true class codes.
 
-    Raises:
-        InputError: a value is NaN, or a row is no distribution; the message names the first
-            record.
+    Raises InputError: a value is NaN, or a row is no distribution; the message names the first
+        record.
     """
     wide = np.asarray(probabilities, dtype=np.float64)
     _check(wide, labels, "probabilities")
@@ -87,8 +81,7 @@ def check_distributions(probabilities: NDArray[np.floating]) -> None:
 
     NaN may stay.
 
-    Raises:
-        InputError: a row is none; the message names the first record.
+    Raises InputError: a row is none; the message names the first record.
     """
     far = np.abs(probabilities.sum(axis=1) - 1) > _ROUNDING
     odd = (probabilities < -_ROUNDING).any(axis=1) | far
@@ -108,8 +101,7 @@ def target_sd(targets: NDArray[np.float64], held: NDArray[np.bool_]) -> float:
         targets: (N,) true values.
         held: (N,) True where no model trains; if there are none, all records count.
 
-    Raises:
-        InputError: these targets are all the same.
+    Raises InputError: these targets are all the same.
     """
     seen = targets[held] if held.any() else targets
     variance = float(np.var(seen, dtype=np.float64))
@@ -126,22 +118,17 @@ def signal_from_predictions(
 ) -> NDArray[np.float32]:
     """phi of a regression model: minus its absolute error, in units of the target's sd.
 
-    It orders the scores of one model as minus the squared error does. Over models it is nearer
-    to the Gaussian that LiRA takes it for: predictions that spread evenly around their mean give
-    even errors wherever the mean is far from the target, and squares skew them. What is left of
-    the skew costs power and never validity, since thresholds are set on real non-members.
+    It orders the scores of one model as minus the squared error does, and over models is nearer to
+    the Gaussian that LiRA takes it for; skew costs power and never validity.
 
     Args:
         predictions: (N, 1) or (N,), in the target's own units.
         targets: (N,) true values.
         sd: of the target, > 0; see `target_sd`.
 
-    Returns:
-        (N,) float32, at most 0, at least -1e15; 1 - phi² is what the record adds to a mean R².
-
-    Raises:
-        InputError: another shape, or a prediction is NaN or infinite; the message names the
-            first record.
+    Returns: (N,) float32, at most 0, at least -1e15; 1 - phi² is what the record adds to a mean R².
+    Raises InputError: another shape, or a prediction is NaN or infinite; the message names the
+        first record.
 
     >>> signal_from_predictions(np.array([[3.0]]), np.array([1.0]), 4.0).tolist()
     [-0.5]
@@ -194,10 +181,8 @@ def _refuse_nan(bad: NDArray[np.bool_], what: str, how: str) -> None:
 def codes_of_copies(signals: NDArray[np.floating]) -> NDArray[np.intp]:
     """(N,) for each record the first that has the same signal under every model, else itself.
 
-    Such records are copies of each other (the same input and label) and count as one, however
-    often they stand in the data. Where signals take few values (votes, 0/1) columns agree by
-    chance, so only columns of at least eight distinct values, or all distinct with fewer models,
-    are compared.
+    They count as one record. Where signals take few values columns agree by chance, so only columns
+    of at least eight distinct values, or all distinct with fewer models, are compared.
 
     Args:
         signals: (K, N).
@@ -223,11 +208,9 @@ def check_table(name: str, table: NDArray[Any], axes: tuple[str, ...]) -> None:
 
     Args:
         name: of the table, for the message.
-        table: of any kind of numbers.
         axes: what its axes stand for, such as ``("models", "records")``.
 
-    Raises:
-        InputError: the message names the first place that is not finite.
+    Raises InputError: the message names the first place that is not finite.
     """
     if table.ndim != len(axes) or 0 in table.shape:
         raise InputError(

@@ -31,7 +31,6 @@ def head_recipe(records: int, width: int, classes: int) -> TorchRecipe:
     Args:
         records: number of records; half of them train a model.
         width: numbers a text, each about 1 in size.
-        classes: number of codes.
     """
     require("torch", "train")
     steps = max(1, records // 2 // 64)
@@ -46,15 +45,10 @@ def head_recipe(records: int, width: int, classes: int) -> TorchRecipe:
 
 @dataclass(frozen=True)
 class FreshClassifier:
-    """Makes the encoder of a folder with a new classification head on top.
+    """Makes the encoder of a folder with a new classification head on top."""
 
-    Attributes:
-        folder: config.json and model.safetensors.
-        classes: number of codes.
-    """
-
-    folder: Path
-    classes: int
+    folder: Path  # config.json and model.safetensors
+    classes: int  # number of codes
 
     def __call__(self) -> Any:
         """A model that maps token numbers to ``logits`` (n, classes)."""
@@ -102,12 +96,8 @@ def fine_tune_recipe(
     """The whole encoder with a new head, trained by AdamW at 5e-5 falling to 0, 16 texts a step.
 
     Args:
-        folder: of the encoder.
         tokens: ``input_ids`` and ``attention_mask`` (N, length), padded at the right.
-        labels: (N,) class codes.
-        classes: number of codes.
         content: hash of the folder's files, so that other weights are other models.
-        epochs: passes over the training texts.
     """
     check_at_least("epochs", epochs, 1)
     require("torch", "text")
@@ -129,7 +119,6 @@ def fine_tune_seconds(recipe: CallableRecipe, holdout: float) -> float:
     """About how long one model takes on one core, from three measured steps.
 
     Args:
-        recipe: of `fine_tune_recipe`.
         holdout: share of the records that no model trains on, in [0, 1).
     """
     torch = require("torch", "text")

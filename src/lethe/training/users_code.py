@@ -48,8 +48,7 @@ def _place(error: BaseException) -> str:
 def seeded(seed: int) -> Iterator[None]:
     """Seed the global generators of Python, NumPy and torch, and put them back afterwards.
 
-    Without this, a model would depend on which models its process trained before. torch is
-    seeded if it is loaded by then.
+    torch is seeded if it is loaded by then.
     """
     torch = sys.modules.get("torch")
     python, legacy = random.getstate(), np.random.get_state()

@@ -13,8 +13,8 @@ from scipy.stats import chi2, kstest, laplace, norm
 from lethe.errors import InputError
 from lethe.evidence.gdp import gdp_delta
 from lethe.queries import mechanisms as m
-from lethe.queries.mechanisms import Neighbours, Spend
 from lethe.queries.mechanisms.additive import Law
+from lethe.queries.privacy import Neighbours, Spend
 
 FALSE_ALARM = 1e-7
 WIDE = np.arange(-4000, 4001)

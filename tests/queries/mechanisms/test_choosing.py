@@ -15,7 +15,7 @@ from scipy.stats import binom, chi2
 
 from lethe.errors import InputError
 from lethe.queries import mechanisms as m
-from lethe.queries.mechanisms import Neighbours, Spend
+from lethe.queries.privacy import Neighbours, Spend
 
 FALSE_ALARM = 1e-7
 VOTES = [19, 8, 6, 5, 4, 3, 1]

@@ -1,10 +1,9 @@
 """Attackers on sparse records, in one registry, and the thresholds from which they answer.
 
-Each scores every record for what is known of a person, see `Scoreboard`, and may guess the best.
-It answers from a threshold on. The 1.5 of the paper was found on 480,189 people; where there are
-fewer, or where whole records are known, some record nearly always stands out by that much, so the
-limit is measured: people are taken out of the release, looked for all the same, and how far the
-records stand out that are then named, wrongly all of them, sets it.
+Each scores every record for what is known of a person, see `Scoreboard`, and answers from a
+threshold on. The 1.5 of the paper was found on 480,189 people; elsewhere the limit is measured:
+people are taken out of the release, and how far the records stand out that are then named, wrongly
+all of them, sets it.
 """
 
 from __future__ import annotations
@@ -15,13 +14,200 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
-from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
+from lethe.errors import InputError, NotMeasurable, check_at_least, check_between, check_choice
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.linkage.records.facts import Facts, Float, Int, Known, facts_of
 from lethe.linkage.records.scoreboard import NO_MATCH, Links, Scoreboard, link
+
+# Simulated adversaries: a few facts of a released person, some of them wrong, none of them exact.
+#
+# The settings of Narayanan and Shmatikov, IEEE S&P 2008, section 5: m of m' known facts are right,
+# values and times within an error, the most popular items may be unknown to the adversary.
+
+WRONG = ("fact", "details")
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """What an adversary knows of each target.
+
+    Attributes:
+        right: m of them are the target's, within the errors; the others are wrong. By default all.
+        value_error: right values are drawn alike from the released values within this distance;
+            None = the adversary knows no values.
+        time_error: right times are shifted by a whole step drawn alike from -e to e;
+            None = the adversary knows no times.
+        wrong: "fact" = a wrong fact is one of another person, about an item that the target does
+            not have; "details" = the item is right, its value and time are another person's.
+    """
+
+    total: int  # m', facts known, at least 1
+    right: int | None = None
+    value_error: float | None = 0.0
+    time_error: int | None = 14
+    outside_top: int = 0  # right facts are about items outside this many most popular ones
+    wrong: str = "fact"
+
+    def __post_init__(self) -> None:
+        check_at_least("total", self.total, 1)
+        check_at_least("outside_top", self.outside_top, 0)
+        check_choice("wrong", self.wrong, WRONG)
+        for name in ("value_error", "time_error"):
+            if getattr(self, name) is not None:
+                check_at_least(name, getattr(self, name), 0)
+        if self.right is not None and not 0 <= self.right <= self.total:
+            raise InputError(f"right={self.right} must be in 0..{self.total}, the facts known.")
+        if self.wrong == "details" and self.value_error is None and self.time_error is None:
+            raise InputError("wrong='details' needs values or times; take wrong='fact'.")
+
+    @property
+    def wrong_facts(self) -> int:
+        """m' - m."""
+        return 0 if self.right is None else self.total - self.right
+
+
+def popular(facts: Facts, most: int) -> NDArray[np.bool_]:
+    """(M,) whether an item is one of the `most` most popular; of equal ones the first."""
+    chosen = np.zeros(facts.items, bool)
+    chosen[np.argsort(-facts.support, kind="stable")[:most]] = True
+    return chosen
+
+
+def eligible(facts: Facts, adversary: Adversary) -> Int:
+    """People with enough facts for this adversary to know.
+
+    Right facts, and under "details" the wrong ones too, must be about items outside the top.
+    """
+    needed = adversary.total - (adversary.wrong_facts if adversary.wrong == "fact" else 0)
+    counted = ~popular(facts, adversary.outside_top)[facts.item]
+    held = np.bincount(facts.person[counted], minlength=facts.people)
+    return np.flatnonzero(held >= max(needed, 1))
+
+
+def draw_targets(facts: Facts, adversary: Adversary, count: int, seed: int = 0) -> Int:
+    """(count,) different people, drawn alike from those with enough facts; all, if fewer."""
+    check_at_least("count", count, 1)
+    able = eligible(facts, adversary)
+    rng = np.random.default_rng([seed, 71])
+    return np.sort(rng.permutation(able)[:count])
+
+
+def simulate(facts: Facts, targets: ArrayLike, adversary: Adversary, seed: int = 0) -> Known:
+    """Draw what the adversary knows of each target.
+
+    Args:
+        facts: the release that holds the targets. For people who are not to be in the attacked
+            release, simulate first and take them out with `without` after.
+        targets: (Q,) different persons with enough facts, see `eligible`.
+        adversary: how much is known, and how well.
+        seed: target q draws from [seed, 72, person], so the others do not change its facts.
+
+    Returns: `adversary.total` facts of each target, in random order.
+    Raises InputError: a target has too few facts, or values or times are asked for that the release
+        does not have.
+    """
+    who = np.asarray(targets, dtype=np.int64)
+    _check_columns(facts, adversary)
+    lacking = np.setdiff1d(who, eligible(facts, adversary))
+    if len(lacking):
+        raise InputError(
+            f"{len(lacking)} targets have too few facts for total={adversary.total}, person "
+            f"{lacking[0]} for instance. Take them from eligible()."
+        )
+    own = facts_of(facts, who)
+    top = popular(facts, adversary.outside_top)
+    drawn = [
+        _one(facts, own, at, top, adversary, np.random.default_rng([seed, 72, int(person)]))
+        for at, person in enumerate(who)
+    ]
+    item, value, time = (np.concatenate(part) for part in zip(*drawn, strict=True))
+    return Known(
+        np.arange(len(who) + 1) * adversary.total,
+        item.astype(np.int64),
+        None if adversary.value_error is None else value,
+        None if adversary.time_error is None else time,
+    )
+
+
+def _one(
+    facts: Facts,
+    own: Known,
+    at: int,
+    top: NDArray[np.bool_],
+    adversary: Adversary,
+    rng: np.random.Generator,
+) -> tuple[Int, Float, Float]:
+    held = np.arange(own.start[at], own.start[at + 1])
+    items = own.item[held]
+    wrong, total = adversary.wrong_facts, adversary.total
+    taken = total - (wrong if adversary.wrong == "fact" else 0)
+    known = rng.permutation(held[~top[items]])[:taken]
+    item = own.item[known]
+    value = _near_values(facts, own, known, adversary, rng)
+    time = _near_times(own, known, adversary, rng)
+    if wrong:
+        others = _others(facts, items, wrong, rng)
+        other_values, other_times = facts.values_at(others), facts.times_at(others)
+        none = np.full(wrong, np.nan)
+        other_value = none if other_values is None else other_values
+        other_time = none if other_times is None else other_times.astype(np.float64)
+        if adversary.wrong == "fact":
+            strange = np.searchsorted(facts.start, others, side="right") - 1
+            item = np.concatenate([item, strange])
+            value = np.concatenate([value, other_value])
+            time = np.concatenate([time, other_time])
+        else:
+            value[:wrong], time[:wrong] = other_value, other_time
+    mixed = rng.permutation(total)
+    return item[mixed], value[mixed], time[mixed]
+
+
+def _others(facts: Facts, items: Int, count: int, rng: np.random.Generator) -> Int:
+    """Places of released facts about items that the target does not have."""
+    mine = np.zeros(facts.items, bool)
+    mine[items] = True
+    free = facts.facts - int(facts.support[items].sum())
+    if free < 1:
+        raise InputError(
+            "a target has every item that is released, so no fact about another item can be "
+            "wrong. Take wrong='details', or right=total."
+        )
+    # The k-th fact about another item, without a list of them all.
+    ends = np.cumsum(np.where(mine, 0, facts.support))
+    rank = rng.integers(0, free, count)
+    item = np.searchsorted(ends, rank, side="right")
+    return np.asarray(facts.start[item + 1] - (ends[item] - rank), dtype=np.int64)
+
+
+def _near_values(
+    facts: Facts, own: Known, at: Int, adversary: Adversary, rng: np.random.Generator
+) -> Float:
+    if adversary.value_error is None or own.value is None:
+        return np.full(len(at), np.nan)
+    given = own.value[at]
+    low = np.searchsorted(facts.values, given - adversary.value_error, side="left")
+    high = np.searchsorted(facts.values, given + adversary.value_error, side="right")
+    return facts.values[rng.integers(low, high)]
+
+
+def _near_times(own: Known, at: Int, adversary: Adversary, rng: np.random.Generator) -> Float:
+    if adversary.time_error is None or own.time is None:
+        return np.full(len(at), np.nan)
+    error = adversary.time_error
+    return np.asarray(own.time[at] + rng.integers(-error, error + 1, len(at)), dtype=np.float64)
+
+
+def _check_columns(facts: Facts, adversary: Adversary) -> None:
+    for name, error, column in (
+        ("value", adversary.value_error, facts.value),
+        ("time", adversary.time_error, facts.time),
+    ):
+        if error is not None and column is None:
+            raise InputError(f"{name}_error={error} needs {name}s in the release; take None.")
+
 
 COMPARED = 1.5
 """Threshold of the paper, shown beside the calibrated one."""
@@ -29,21 +215,13 @@ COMPARED = 1.5
 
 @dataclass(frozen=True)
 class Attacker:
-    """A way to look for a person.
+    """A way to look for a person."""
 
-    Attributes:
-        name: in documents.
-        title: in words.
-        paper: where it is from.
-        knows: beside the facts of the person: what it must know or rely on.
-        few: whether, of whole records, it is given a few facts only, drawn at random.
-    """
-
-    name: str
-    title: str
-    paper: str
-    knows: str
-    few: bool = False
+    name: str  # in documents
+    title: str  # in words
+    paper: str  # where it is from
+    knows: str  # beside the facts of the person: what it must know or rely on
+    few: bool = False  # whether, of whole records, it is given a few facts only, drawn at random
 
 
 _PAPER = "Narayanan and Shmatikov, IEEE S&P 2008"
@@ -105,17 +283,11 @@ def share_out(
     Args:
         absent: by attacker, people looked for in a release without them, see `outside`.
         rate: share of people outside for whom some attacker may name a record, in (0, 1).
-        confidence: of the intervals, in (0, 1).
 
-    Returns:
-        The threshold of each, or why there is none.
-
-    Guarantee:
-        The chance that any attacker names a record for a person who is not released is at most
-        `rate`, over the people looked for and one more (union bound over `calibrate`).
-
-    Assumes:
-        Whoever is looked for without being in the release is drawn as those people were.
+    Returns: The threshold of each, or why there is none.
+    Guarantee: The chance that any attacker names a record for a person who is not released is at
+        most `rate`, over the people looked for and one more (union bound over `calibrate`).
+    Assumes: Whoever is looked for without being in the release is drawn as those people were.
     """
     found: dict[str, Calibrated | Refusal] = {}
     for at, (name, links) in enumerate(absent.items()):
@@ -139,13 +311,11 @@ class Naming:
 
     Attributes:
         record: (Q,) the record that is named: by the first attacker that answers; NO_MATCH = none.
-        attacker: (Q,) its place among the attackers; -1 = none.
-        score: (Q,) how far the record stands out; 0 = none.
     """
 
     record: Int
-    attacker: Int
-    score: Float
+    attacker: Int  # (Q,) its place among the attackers; -1 = none
+    score: Float  # (Q,) how far the record stands out; 0 = none
 
 
 def together(links: Mapping[str, Links], phi: Mapping[str, float | None]) -> Naming:
@@ -165,34 +335,25 @@ def together(links: Mapping[str, Links], phi: Mapping[str, float | None]) -> Nam
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A threshold of eccentricity, and what it lets through.
+    """A threshold of eccentricity, and what it lets through."""
 
-    Attributes:
-        phi: an answer is given from here on.
-        false_match: chance that a record is named for a person who is not in the release.
-    """
-
-    phi: float
-    false_match: Estimate
+    phi: float  # an answer is given from here on
+    false_match: Estimate  # chance that a record is named for a person who is not in the release
 
 
 def calibrate(eccentricity: Float, rate: float = 0.01, confidence: float = 0.95) -> Calibrated:
     """The lowest threshold at which at most `rate` of other people outside are expected a record.
 
-    Just above the k-th largest of n eccentricities; the chance that the next one is larger has the
-    distribution Beta(k, n + 1 - k) of an order statistic, or less where several are equal (Wilks,
-    Annals of Mathematical Statistics 1941). So its mean k / (n + 1) is at most `rate`.
+    Just above the k-th largest of n eccentricities; the chance that the next one is larger is
+    Beta(k, n + 1 - k), or less with ties (Wilks, Annals of Mathematical Statistics 1941), with mean
+    k / (n + 1).
 
     Args:
         eccentricity: (n,) of people outside the release; 0 where no record was named.
         rate: share of false matches, in (0, 1).
-        confidence: of the interval, in (0, 1).
 
-    Guarantee:
-        The chance of a false match, over the n people and one more, is at most `rate`.
-
-    Assumes:
-        Whoever is looked for without being in the release is drawn as the n people were.
+    Guarantee: The chance of a false match, over the n people and one more, is at most `rate`.
+    Assumes: Whoever is looked for without being in the release is drawn as the n people were.
 
     Raises:
         InputError: no eccentricities.
@@ -229,13 +390,11 @@ def outside(
 ) -> dict[str, Links]:
     """By attacker, people looked for in a release that their own records are not in.
 
-    An empty record stands for each of theirs: how far a record stands out depends on how many
-    there are, and a person who is really outside is looked for among as many.
+    An empty record stands for each of theirs: how far a record stands out depends on how many there
+    are.
 
     Args:
-        facts: the release with them.
         known: by attacker, what is known of each.
-        people: (Q,) persons.
         boards: by attacker, how records are scored.
         owner: (N,) person behind each record; None = record i is person i.
     """
@@ -256,8 +415,6 @@ def records_like(facts: Facts, people: Int, counts: Int, seed: int = 0) -> Known
     """Facts of released people as an auxiliary table would have them.
 
     Args:
-        facts: the release.
-        people: (Q,) different persons.
         counts: facts that each person of the auxiliary table has, at least one above 0. Each of
             `people` keeps as many as one of them has, or all where there are fewer.
         seed: of who keeps how many, and which.

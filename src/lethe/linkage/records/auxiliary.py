@@ -39,16 +39,13 @@ class Answers:
     """What a way of answering comes to.
 
     Attributes:
-        answered: share of people for whom a record is named, right or wrong.
-        right: share of the known pairs that are named rightly.
-        strange: share of the others for whom a record is named.
         counts: people, named; known pairs, named rightly; others, named; the last four None
             without the truth.
     """
 
-    answered: Measured
-    right: Measured
-    strange: Measured
+    answered: Measured  # share of people for whom a record is named, right or wrong
+    right: Measured  # share of the known pairs that are named rightly
+    strange: Measured  # share of the others for whom a record is named
     counts: Mapping[str, int | None]
 
 
@@ -57,17 +54,14 @@ class Looked:
     """One attacker on a real auxiliary table.
 
     Attributes:
-        links: of everybody who was looked for.
         calibrated: threshold from released people who were looked for without their own record,
             with as many facts as the people of the auxiliary table have.
-        sure: answers from the threshold of the audit on; None where it stays silent.
-        compared: answers from the threshold of the paper on.
     """
 
-    links: Links
+    links: Links  # of everybody who was looked for
     calibrated: Calibrated | Refusal
-    sure: Answers | None
-    compared: Answers
+    sure: Answers | None  # answers from the threshold of the audit on; None where it stays silent
+    compared: Answers  # answers from the threshold of the paper on
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,36 +69,27 @@ class Auxiliary:
     """A real linkage.
 
     Attributes:
-        name: of the auxiliary table.
-        people: who was looked for, by name.
-        shared_items: items that both tables have.
-        useful: people with a fact about such an item.
-        true: (Q,) record of each; -1 = not in the release. None = not known.
-        by: what came of each attacker.
         phi: from where on each answers; None = never, for there are too few people to set it.
-        naming: all attackers together, each from its threshold on.
-        sure: what that comes to.
         answered: by threshold, share of people for whom Scoreboard-RH names a record.
         points: of Scoreboard-RH by threshold, right and wrong; None without the truth.
         clear: largest eccentricity of a wrong answer of Scoreboard-RH, and how many known pairs
             are named beyond it. Found afterwards, so no threshold that anybody would have set.
             None without the truth.
-        aim: the known pairs, as an adversary of each candidate; None without the truth.
     """
 
-    name: str
-    people: NDArray[np.str_]
-    shared_items: int
-    useful: int
-    true: Int | None
-    by: Mapping[str, Looked]
+    name: str  # of the auxiliary table
+    people: NDArray[np.str_]  # who was looked for, by name
+    shared_items: int  # items that both tables have
+    useful: int  # people with a fact about such an item
+    true: Int | None  # (Q,) record of each; -1 = not in the release. None = not known.
+    by: Mapping[str, Looked]  # what came of each attacker
     phi: Mapping[str, float | None]
-    naming: Naming
-    sure: Answers
+    naming: Naming  # all attackers together, each from its threshold on
+    sure: Answers  # what that comes to
     answered: dict[float, Measured]
     points: list[Point] | None
     clear: tuple[float, int] | None
-    aim: Aim | None
+    aim: Aim | None  # the known pairs, as an adversary of each candidate; None without the truth
 
 
 def link_auxiliary(
@@ -121,19 +106,14 @@ def link_auxiliary(
     both tables have. Everybody with a known truth is among those who are looked for.
 
     Args:
-        ratings: the release.
-        facts: the same, indexed.
         aux: what the adversary has: names and facts, on the same scales.
         truth: names in `aux` and names in the release of the same people; who is not listed is
             taken to be outside the release. None = not known.
-        settings: of the audit.
         simulated: other attacks on the release, at whose side the limits of the known pairs hold.
 
-    Raises:
-        InputError: the tables share no item, or the truth names people that there are not.
+    Raises InputError: the tables share no item, or the truth names people that there are not.
     """
     settings = settings or RecordSettings()
-    seed = settings.seed
     place = _places(aux.items, ratings.items)
     shared = int((place >= 0).sum())
     if not shared:
@@ -141,24 +121,8 @@ def link_auxiliary(
             f"{aux.name} and {ratings.name} share no item, for example {aux.items[0]!r} and "
             f"{ratings.items[0]!r}. Give items the same names in both."
         )
-    true = np.full(len(aux.people), NO_MATCH)
-    if truth is not None:
-        mine, theirs = _all_there(truth[0], aux, "aux"), _all_there(truth[1], ratings, "release")
-        true[mine] = theirs
-    order = np.random.default_rng([seed, 78]).permutation(len(aux.people))
-    order = order[np.argsort(true[order] < 0, kind="stable")]  # known pairs first
-    chosen = np.sort(order[: settings.sought])
-    known = facts_of(index_of(aux), chosen)
-    known = replace(known, item=place[known.item])
-    pairs = None if truth is None else true[chosen]
-    few = np.full(len(chosen), settings.facts)
-    aim = Aim(
-        f"everybody of {aux.name}",
-        true[chosen],
-        known,
-        some_facts_of(_shared(known), few, np.random.default_rng([seed, 86])),
-        (settings.value_error, float(settings.time_error)),
-    )
+    chosen, aim = _everybody(ratings, aux, truth, place, settings)
+    pairs = None if truth is None else aim.targets
     boards = aim.boards(settings)
     inside = np.zeros(0, np.int64) if pairs is None else np.flatnonzero(pairs >= 0)
     size = simulated + (len(boards) if len(inside) >= FEWEST else 0)
@@ -187,11 +151,12 @@ def link_auxiliary(
     }
     naming = together(links, phi)
     board = links["scoreboard-rh"]
+    known_pairs = pairs if len(inside) else None
     return Auxiliary(
         aux.name,
         aux.people[chosen],
         shared,
-        int((np.diff(_shared(known).start) > 0).sum()),
+        int((np.diff(_shared(aim.known).start) > 0).sum()),
         pairs,
         by,
         phi,
@@ -201,17 +166,47 @@ def link_auxiliary(
             least: clopper_pearson(int((board.matched(least) >= 0).sum()), len(chosen), sure)
             for least in PHIS
         },
-        curve(board, pairs, PHIS, sure) if pairs is not None and len(inside) else None,
-        _clear(board, pairs) if pairs is not None and len(inside) else None,
-        None
-        if pairs is None or not len(inside)
-        else replace(
-            aim,
-            name=f"{len(inside)} known pairs with {aux.name}",
-            targets=pairs[inside],
-            known=pick(aim.known, inside),
-            few=None if aim.few is None else pick(aim.few, inside),
-        ),
+        None if known_pairs is None else curve(board, known_pairs, PHIS, sure),
+        None if known_pairs is None else _clear(board, known_pairs),
+        None if known_pairs is None else _of_pairs(aim, known_pairs, inside, aux.name),
+    )
+
+
+def _of_pairs(aim: Aim, pairs: NDArray[np.int64], inside: NDArray[np.intp], name: str) -> Aim:
+    """The same for people whose record in the release is known."""
+    return replace(
+        aim,
+        name=f"{len(inside)} known pairs with {name}",
+        targets=pairs[inside],
+        known=pick(aim.known, inside),
+        few=None if aim.few is None else pick(aim.few, inside),
+    )
+
+
+def _everybody(
+    ratings: Release,
+    aux: Release,
+    truth: tuple[NDArray[np.str_], NDArray[np.str_]] | None,
+    place: NDArray[np.int64],
+    settings: RecordSettings,
+) -> tuple[NDArray[np.intp], Aim]:
+    """Rows of `aux` that are looked for, known pairs first, and what is known of them."""
+    true = np.full(len(aux.people), NO_MATCH)
+    if truth is not None:
+        mine, theirs = _all_there(truth[0], aux, "aux"), _all_there(truth[1], ratings, "release")
+        true[mine] = theirs
+    order = np.random.default_rng([settings.seed, 78]).permutation(len(aux.people))
+    order = order[np.argsort(true[order] < 0, kind="stable")]
+    chosen = np.sort(order[: settings.sought])
+    known = facts_of(index_of(aux), chosen)
+    known = replace(known, item=place[known.item])
+    few = np.full(len(chosen), settings.facts)
+    return chosen, Aim(
+        f"everybody of {aux.name}",
+        true[chosen],
+        known,
+        some_facts_of(_shared(known), few, np.random.default_rng([settings.seed, 86])),
+        (settings.value_error, float(settings.time_error)),
     )
 
 
@@ -262,8 +257,8 @@ def _answers(named: Int, true: Int | None, confidence: float) -> Answers:
 def pairs_of(found: Auxiliary, ratings: Release) -> list[dict[str, str | float | bool | None]]:
     """Who was named as whom, by which attacker: personal data.
 
-    Every answer beyond a threshold is a row; `decides` marks the one that is taken where several
-    attackers answer. The score is how far the record stands out (its eccentricity).
+    Every answer beyond a threshold is a row; `decides` marks the one that is taken. The score is
+    the eccentricity.
     """
     rows: list[dict[str, str | float | bool | None]] = []
     for at, (name, looked) in enumerate(found.by.items()):

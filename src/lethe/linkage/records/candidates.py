@@ -1,9 +1,8 @@
 """One release of sparse records: who is found in it, and how much of their facts that gives away.
 
-The records of a release may be pseudonyms, several of one person. The attack names the record that
-fits best, and is right when that record is ANY of the person's own. (A record can only score
-through a known fact that lies in it, so it is one that holds a known fact.) What it then reads is
-that record, not the person: `exposed` is the share of the person's facts that lie in it.
+Records may be pseudonyms, several of one person: the attack names the record that fits best, and is
+right when it is ANY of the person's own. `exposed` is the share of the person's facts in that
+record.
 """
 
 from __future__ import annotations
@@ -49,18 +48,13 @@ from lethe.linkage.utility import (
 class Value:
     """What releases of sparse records are good for: counts, queries, or the user's model.
 
-    The model gets facts that are released without the held-out ones, so the mitigation is applied
-    once more, to the others alone; it draws the same random numbers from the start.
-
-    Attributes:
-        sheet: the original facts.
-        ratings: names of people and items.
-        settings: of the audit.
+    For the model the mitigation is applied once more, without the held-out facts, with the same
+    random numbers.
     """
 
-    sheet: Sheet
-    ratings: Release
-    settings: RecordSettings
+    sheet: Sheet  # the original facts
+    ratings: Release  # names of people and items
+    settings: RecordSettings  # of the audit
     use: Use | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,12 +67,9 @@ class Value:
         """Utility of one release.
 
         Args:
-            made: what is released.
-            change: how it was made.
             rng: makes the generator that it was made with, anew.
 
-        Raises:
-            NotMeasurable: too few facts to hold some out, or none is released without them.
+        Raises NotMeasurable: too few facts to hold some out, or none is released without them.
         """
         if self.use is None:
             value = utility_of(self.sheet, made, self.ratings, self.settings.queries)
@@ -99,8 +90,6 @@ def utility_of(
     `count_overlap`; by item, where neither is released. With queries: 1 - their mean error.
 
     Args:
-        sheet: the original facts.
-        made: what is released.
         ratings: names of people and items, for the queries.
         queries: SQL over `release (person, item, value, time)`; times are dates.
     """
@@ -160,23 +149,14 @@ _UNLINKED = "nobody links the pseudonyms of a person with each other; who does r
 
 @dataclass(frozen=True, eq=False)
 class Aim:
-    """An adversary: people who are looked for, and what is known of them.
+    """An adversary: people who are looked for, and what is known of them."""
 
-    Attributes:
-        name: what is known, in words.
-        targets: (Q,) persons who are looked for, all of the original.
-        known: what is known of them.
-        few: a few facts of each, for attackers that take no more; None = `known`.
-        within: by which right values and times may be off.
-        wrong: known facts that are wrong.
-    """
-
-    name: str
-    targets: Int
-    known: Known
-    few: Known | None = None
-    within: tuple[float, float] = (0.0, 0.0)
-    wrong: int = 0
+    name: str  # what is known, in words
+    targets: Int  # (Q,) persons who are looked for, all of the original
+    known: Known  # what is known of them
+    few: Known | None = None  # a few facts of each, for attackers that take no more; None = `known`
+    within: tuple[float, float] = (0.0, 0.0)  # by which right values and times may be off
+    wrong: int = 0  # known facts that are wrong
 
     def boards(
         self, settings: RecordSettings, blur: tuple[float, float] = (0.0, 0.0)
@@ -225,16 +205,10 @@ def measure(
     """Attack a release. Shares are of all targets, those whose record is not released included.
 
     Args:
-        name: of the candidate.
         words: what is done.
-        sheet: the original facts.
-        made: the release.
-        utility: what it is still good for.
         aims: adversaries; the first also answers from the threshold of the audit on.
-        settings: of the audit.
 
-    Raises:
-        NotMeasurable: nothing that can be attacked is left.
+    Raises NotMeasurable: nothing that can be attacked is left.
     """
     sure, blur = family_of(aims, settings), blur_of(sheet, made)
     facts, owner = released(made)
@@ -325,8 +299,7 @@ def _answers(
 def thresholds_of(absent: Mapping[str, Links], settings: RecordSettings) -> dict[str, float | None]:
     """By attacker, from where on it answers: the calibrated threshold, or that of the settings.
 
-    Raises:
-        NotMeasurable: too few people to set the threshold of any attacker.
+    Raises NotMeasurable: too few people to set the threshold of any attacker.
     """
     if settings.phi is not None:
         return dict.fromkeys(absent, settings.phi)

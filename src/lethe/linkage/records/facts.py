@@ -26,23 +26,18 @@ class Facts:
     Attributes:
         people: N candidate records; persons are 0 to N - 1. Each is a candidate even without a
             fact.
-        items: M; items are 0 to M - 1.
-        start: (M + 1,) facts of item i lie at start[i] to start[i + 1].
-        person: (facts,) who.
         value: (facts,) place of the value in `values`; None where no values are released.
-        values: (V,) the different values, ascending.
         time: (facts,) whole steps after `origin`; None where no times are released.
-        origin: the first time.
     """
 
     people: int
-    items: int
-    start: Int
-    person: NDArray[np.int32]
+    items: int  # M; items are 0 to M - 1
+    start: Int  # (M + 1,) facts of item i lie at start[i] to start[i + 1]
+    person: NDArray[np.int32]  # (facts,) who
     value: NDArray[np.unsignedinteger[Any]] | None
-    values: Float
+    values: Float  # (V,) the different values, ascending
     time: NDArray[np.unsignedinteger[Any]] | None
-    origin: int
+    origin: int  # the first time
 
     @property
     def support(self) -> Int:
@@ -56,7 +51,6 @@ class Facts:
 
     @property
     def facts(self) -> int:
-        """How many there are."""
         return len(self.person)
 
     @cached_property
@@ -87,15 +81,12 @@ class Known:
     """What an adversary knows of each target; target q has the facts start[q] to start[q + 1].
 
     Attributes:
-        start: (Q + 1,) ascending from 0.
-        item: (F,) item of the release; NOT_RELEASED (-1) where it has no such item.
-        value: (F,) NaN = not known; None = no value is known.
         time: (F,) in steps of the release; NaN = not known; None = no time is known.
     """
 
-    start: Int
-    item: Int
-    value: Float | None = None
+    start: Int  # (Q + 1,) ascending from 0
+    item: Int  # (F,) item of the release; NOT_RELEASED (-1) where it has no such item
+    value: Float | None = None  # (F,) NaN = not known; None = no value is known
     time: Float | None = None
 
     def __post_init__(self) -> None:
@@ -150,9 +141,8 @@ def index_facts(
         people: candidate records; by default the largest person and 1.
         items: by default the largest item and 1.
 
-    Raises:
-        InputError: no facts, other shapes, numbers out of range, a value or time that is missing,
-            or a person who has the same item twice.
+    Raises InputError: no facts, other shapes, numbers out of range, a value or time that is
+        missing, or a person who has the same item twice.
 
     >>> index_facts([0, 1, 1], [1, 1, 0]).support.tolist()
     [1, 2]
@@ -204,12 +194,7 @@ def index_of(ratings: Release) -> Facts:
 def facts_of(facts: Facts, people: ArrayLike) -> Known:
     """All released facts of some people, as an adversary would know them without any error.
 
-    Args:
-        facts: the release.
-        people: (Q,) different persons.
-
-    Raises:
-        InputError: a person twice or not in the release.
+    Raises InputError: a person twice or not in the release.
     """
     chosen = _chosen(facts, people)
     place = np.full(facts.people, -1)
@@ -228,15 +213,9 @@ def facts_of(facts: Facts, people: ArrayLike) -> Known:
 def without(facts: Facts, people: ArrayLike) -> tuple[Facts, Int]:
     """The release as if some people were not in it.
 
-    Args:
-        facts: the release.
-        people: who is left out.
-
-    Returns:
-        The smaller release, whose items stay the same, and (kept,) the old number of each person.
-
-    Raises:
-        InputError: a person twice or not in the release, or nobody's facts are left.
+    Returns: The smaller release, whose items stay the same, and (kept,) the old number of each
+        person.
+    Raises InputError: a person twice or not in the release, or nobody's facts are left.
     """
     kept = np.ones(facts.people, bool)
     kept[_chosen(facts, people)] = False

@@ -22,22 +22,17 @@ PHIS = (0.0, 0.13, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 class Point:
     """The linkage when it answers only from an eccentricity of `phi` on.
 
-    Recall can only fall and abstention only rise with phi; precision usually rises, but need not.
+    Recall can only fall and abstention only rise with phi; precision usually rises.
 
     Attributes:
-        phi: threshold; 0 = always the best record, unless several share the highest score.
-        recall: share of released targets whose own record is named.
-        precision: share of the answers, to released targets and to others, that are right.
-        abstention: share of released targets for whom no record is named.
-        wrong: share of released targets for whom another's record is named.
         false_match: share of people who are not released for whom a record is named all the same.
     """
 
-    phi: float
-    recall: Estimate
-    precision: Measured
-    abstention: Estimate
-    wrong: Estimate
+    phi: float  # threshold; 0 = always the best record, unless several share the highest score
+    recall: Estimate  # share of released targets whose own record is named
+    precision: Measured  # share of the answers, to released targets and to others, that are right
+    abstention: Estimate  # share of released targets for whom no record is named
+    wrong: Estimate  # share of released targets for whom another's record is named
     false_match: Measured
 
 
@@ -46,14 +41,11 @@ def curve(
 ) -> list[Point]:
     """Count right, wrong and missing answers at each threshold.
 
-    Intervals are exact (Clopper-Pearson), for targets drawn at random and for one threshold at a
-    time. Precision depends on how many people outside the release are among the targets.
+    Intervals are exact (Clopper-Pearson), for targets drawn at random and one threshold at a time.
 
     Args:
-        links: the linkage.
         true: (Q,) record of each target; -1 for people who are not in the release.
         phis: thresholds, each at least 0.
-        confidence: of each interval, in (0, 1).
 
     Raises:
         InputError: another number of targets, or a threshold below 0.
@@ -95,17 +87,14 @@ class Bits:
     """What is left to guess, in bits; intervals are for targets drawn at random (t).
 
     Attributes:
-        prior: log2(N), before anything is known.
-        left: mean entropy of the answer. A confident wrong answer leaves few bits too.
         missing: mean of -log2 of the chance given to the true record, over released targets:
             high where answers are wrong.
-        gained: prior - left.
     """
 
-    prior: float
-    left: Estimate
+    prior: float  # log2(N), before anything is known
+    left: Estimate  # mean entropy of the answer. A confident wrong answer leaves few bits too.
     missing: Measured
-    gained: Estimate
+    gained: Estimate  # prior - left
 
 
 def bits(links: Links, confidence: float = 0.95) -> Bits:
@@ -113,10 +102,8 @@ def bits(links: Links, confidence: float = 0.95) -> Bits:
 
     Args:
         links: made with the truth, for `Bits.missing`.
-        confidence: of each interval, in (0, 1).
 
-    Raises:
-        NotMeasurable: fewer than 2 targets, or the rule "minimum", which gives no such answer.
+    Raises NotMeasurable: fewer than 2 targets, or the rule "minimum", which gives no such answer.
     """
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     if len(links.entropy) < 2 or np.isnan(links.entropy).any():
@@ -149,12 +136,11 @@ class FactsNeeded:
         needed: (Q,) the smallest m from which on the own record is named with every further fact;
             0 = not with all facts that are known.
         identified: by m, share of targets whose own record is named from their first m facts.
-        half: the smallest m at which at least half of the targets are named; None = never.
     """
 
     needed: Int
     identified: dict[int, Estimate]
-    half: int | None
+    half: int | None  # the smallest m at which at least half of the targets are named; None = never
 
 
 def facts_needed(
@@ -169,15 +155,10 @@ def facts_needed(
     """Give the adversary one fact after the other, in the order of `known`.
 
     Args:
-        facts: the release.
         known: the same number of facts, at least 1, for each target.
         true: (Q,) record of each target, all released.
-        board: how records are scored.
-        phi: smallest eccentricity of an answer.
-        confidence: of each interval, in (0, 1).
 
-    Raises:
-        InputError: targets with different numbers of facts, or not released.
+    Raises InputError: targets with different numbers of facts, or not released.
     """
     check_known(facts, known)
     counts = np.diff(known.start)

@@ -19,29 +19,19 @@ MONTH = 28  # days; a year of 13 months is 364, so that each step is a whole num
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """Facts as columns, in any order.
+    """Facts as columns, in any order."""
 
-    Attributes:
-        person: (facts,) 0 to `people` - 1.
-        item: (facts,) 0 to `items` - 1.
-        value: (facts,) or None.
-        time: (facts,) days, or None.
-        people: as in the original, those who are left.
-        items: as in the original.
-    """
-
-    person: Codes
-    item: Codes
-    value: Float | None
-    time: Int | None
-    people: int
-    items: int
+    person: Codes  # (facts,) 0 to `people` - 1
+    item: Codes  # (facts,) 0 to `items` - 1
+    value: Float | None  # (facts,) or None
+    time: Int | None  # (facts,) days, or None
+    people: int  # as in the original, those who are left
+    items: int  # as in the original
 
     def take(self, facts: NDArray[np.bool_]) -> Sheet:
         """Some facts.
 
-        Raises:
-            NotMeasurable: none is left.
+        Raises NotMeasurable: none is left.
         """
         if not facts.any():
             raise NotMeasurable("no fact is left.")
@@ -63,23 +53,14 @@ class Sheet:
 
 @dataclass(frozen=True, eq=False)
 class Coarsened:
-    """One release of sparse records.
+    """One release of sparse records."""
 
-    Attributes:
-        sheet: what is released.
-        out: (records,) which are not in it at all.
-        share: of facts, or of people, that were drawn; users of the release know it.
-        days: width of the released times; 0 = none are released.
-        values: (values,) released value of each original one; None = as they are.
-        owner: (records,) person behind each record; None = record i is person i.
-    """
-
-    sheet: Sheet
-    out: NDArray[np.bool_]
-    share: float = 1.0
-    days: int = 1
-    values: Float | None = None
-    owner: Int | None = None
+    sheet: Sheet  # what is released
+    out: NDArray[np.bool_]  # (records,) which are not in it at all
+    share: float = 1.0  # of facts, or of people, that were drawn; users of the release know it
+    days: int = 1  # width of the released times; 0 = none are released
+    values: Float | None = None  # (values,) released value of each original one; None = as they are
+    owner: Int | None = None  # (records,) person behind each record; None = record i is person i
 
     @property
     def owners(self) -> Int:
@@ -98,8 +79,7 @@ def as_it_is(sheet: Sheet) -> Coarsened:
 def coarser_times(sheet: Sheet, days: int) -> Coarsened:
     """Times known to `days` only, written as the middle of their span; 0 = no times.
 
-    Raises:
-        NotMeasurable: there are no times.
+    Raises NotMeasurable: there are no times.
     """
     check_at_least("days", days, 0)
     if sheet.time is None:
@@ -113,8 +93,7 @@ def coarser_times(sheet: Sheet, days: int) -> Coarsened:
 def two_values(sheet: Sheet) -> Coarsened:
     """Values at most the median, and above it: each written as the mean of its side.
 
-    Raises:
-        NotMeasurable: there are no values, or they are all equal.
+    Raises NotMeasurable: there are no values, or they are all equal.
     """
     if sheet.value is None:
         raise NotMeasurable("the release has no values.")
@@ -142,8 +121,7 @@ def without_popular(sheet: Sheet, share: float) -> Coarsened:
 
     Of equally popular ones those with the lowest numbers go.
 
-    Raises:
-        NotMeasurable: no other item is left.
+    Raises NotMeasurable: no other item is left.
     """
     check_between("share", share, 0, 1, open_low=True, open_high=True)
     held = np.bincount(sheet.item, minlength=sheet.items)
@@ -172,8 +150,7 @@ def some_people(sheet: Sheet, share: float, rng: np.random.Generator) -> Coarsen
 def noisy_times(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsened:
     """Each time is moved by a whole number of days, drawn alike from -days to days.
 
-    Raises:
-        NotMeasurable: there are no times.
+    Raises NotMeasurable: there are no times.
     """
     check_at_least("days", days, 1)
     if sheet.time is None:
@@ -187,11 +164,9 @@ def noisy_times(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsened:
 def noisy_values(sheet: Sheet, steps: int, rng: np.random.Generator) -> Coarsened:
     """Each value is moved by up to `steps` places on the scale of the release, drawn alike.
 
-    The scale is the different values, in order; who would leave it stays at its end, so that no
-    released value tells that it was moved.
+    The scale is the different values, in order; who would leave it stays at its end.
 
-    Raises:
-        NotMeasurable: there are no values, or they are all equal.
+    Raises NotMeasurable: there are no values, or they are all equal.
     """
     check_at_least("steps", steps, 1)
     if sheet.value is None:
@@ -224,8 +199,7 @@ def value_steps(sheet: Sheet) -> int:
 def new_pseudonyms(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsened:
     """A new pseudonym for everybody every `days` days, counted from the first time.
 
-    Raises:
-        NotMeasurable: there are no times, or they are all within one period.
+    Raises NotMeasurable: there are no times, or they are all within one period.
     """
     check_at_least("days", days, 1)
     if sheet.time is None:

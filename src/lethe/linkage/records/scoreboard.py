@@ -37,16 +37,14 @@ class Scoreboard:
             difference| / time_scale); "threshold": 1 when both differences are at most the
             scales, else 0. What the adversary does not know is left out; of an item of which
             nothing but its presence is known the similarity is 1.
-        value_scale: rho0 of the paper, > 0; as a threshold 0 is allowed.
         time_scale: d0 of the paper, in steps of the release; > 0; as a threshold 0 is allowed.
-        wrong: known facts that need not fit, under the rule "fitting".
     """
 
     rule: str = "sum"
     similarity: str = "exponential"
-    value_scale: float = 1.5
+    value_scale: float = 1.5  # rho0 of the paper, > 0; as a threshold 0 is allowed
     time_scale: float = 30.0
-    wrong: int = 0
+    wrong: int = 0  # known facts that need not fit, under the rule "fitting"
 
     def __post_init__(self) -> None:
         check_choice("rule", self.rule, RULES)
@@ -68,7 +66,6 @@ class Links:
     """The best record for each target, and how far it stands out.
 
     Attributes:
-        best: (Q,) the record of the highest score; NO_MATCH (-1) where several share it.
         eccentricity: (Q,) (highest - second) / deviation; 0 where several share the highest, and
             where all scores are equal.
         deviation: (Q,) standard deviation of the scores over all N records, zeros included,
@@ -77,15 +74,14 @@ class Links:
             are equal. NaN under the other rules, whose answer is the matching set.
         surprise: (Q,) -log2 p of the true record: bits that are missing for certainty. NaN
             where the truth is not given, is not in the release, or under other rules.
-        people: N.
     """
 
-    best: Int
+    best: Int  # (Q,) the record of the highest score; NO_MATCH (-1) where several share it
     eccentricity: Float
     deviation: Float
     entropy: Float
     surprise: Float
-    people: int
+    people: int  # N
 
     def matched(self, phi: float = 1.5) -> Int:
         """(Q,) the best record where its eccentricity is at least `phi`, else NO_MATCH."""
@@ -114,9 +110,7 @@ def link(
     """Look for each target among all released records.
 
     Args:
-        facts: the release.
         known: what the adversary knows of each target.
-        board: how records are scored.
         true: (Q,) the record of each target, NO_MATCH for people who are not released; used for
             `Links.surprise` only.
         hidden: (Q,) the person of each target and (N,) the person behind each record: the target's
@@ -128,8 +122,7 @@ def link(
             with the target, where it can (see `scoreboard_numba.fits`); "auto" takes it where
             there is enough to do. Both name the same records.
 
-    Raises:
-        InputError: items or persons that the release does not have, or fewer than 2 records.
+    Raises InputError: items or persons that the release does not have, or fewer than 2 records.
     """
     check_known(facts, known)
     targets = np.full(len(known), NO_MATCH) if true is None else np.asarray(true)
@@ -167,8 +160,6 @@ def scores(facts: Facts, known: Known, target: int, board: Scoreboard = RH) -> F
     Args:
         facts: the release; weights come from nothing else.
         known: of which one target is taken.
-        target: its place in `known`.
-        board: how records are scored.
     """
     return np.asarray(_table(facts, known, slice(target, target + 1), board)[0])
 
@@ -220,8 +211,7 @@ def _standing(table: Float) -> tuple[Int, Float, Float, Float]:
 def check_known(facts: Facts, known: Known) -> None:
     """Refuse items that the release does not know, and a release of fewer than 2 records.
 
-    Raises:
-        InputError: with the way out.
+    Raises InputError: with the way out.
     """
     if facts.people < 2:
         raise InputError(f"a linkage needs at least 2 released records, got {facts.people}.")

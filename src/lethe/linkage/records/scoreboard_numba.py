@@ -1,8 +1,7 @@
 """Scoreboard-RH in one pass over the facts of the known items (extra `fast`).
 
-People are taken a few thousand at a time, and each list of people goes on where it stopped: the
-scores of those in hand stay in the processor's nearest memory, and are summed up, squared off and
-compared there. Similarities come from tables, so no exponential is taken of a fact.
+People are taken a few thousand at a time: the scores of those in hand stay in the cache.
+Similarities come from tables, so no exponential is taken of a fact.
 """
 
 from __future__ import annotations
@@ -142,10 +141,7 @@ def judge_all(
     """(5, Q) best, eccentricity, deviation, entropy and surprise of every target.
 
     Args:
-        facts: the release.
         known: what is known, see `fits`.
-        near_value: similarity by difference of values.
-        near_time: similarity by difference of times.
         true: (Q,) record of each target, -1 = none.
         entropy: whether entropy and surprise are wanted; else NaN.
     """

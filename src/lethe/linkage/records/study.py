@@ -15,8 +15,15 @@ from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
 from lethe.linkage.measurement import BASELINE, strongest
-from lethe.linkage.records.adversary import Adversary, draw_targets, simulate
-from lethe.linkage.records.attackers import COMPARED, Calibrated, outside, share_out
+from lethe.linkage.records.attackers import (
+    COMPARED,
+    Adversary,
+    Calibrated,
+    draw_targets,
+    outside,
+    share_out,
+    simulate,
+)
 from lethe.linkage.records.auxiliary import Auxiliary, link_auxiliary
 from lethe.linkage.records.candidates import (
     Aim,
@@ -40,19 +47,15 @@ class Looked:
     """What one attacker made of what a simulated adversary knows.
 
     Attributes:
-        result: best guess: share of people named rightly.
-        links: of the targets.
-        points: recall, precision, abstention and false matches at each threshold.
         calibrated: threshold at which few people outside the release are named a record, from all
             targets looked for without their own.
-        sure: recall and silence there; None where there is no such threshold.
     """
 
-    result: AttackResult
-    links: Links
-    points: list[Point]
+    result: AttackResult  # best guess: share of people named rightly
+    links: Links  # of the targets
+    points: list[Point]  # recall, precision, abstention and false matches at each threshold
     calibrated: Calibrated | Refusal
-    sure: Point | None
+    sure: Point | None  # recall and silence there; None where there is no such threshold
 
     def at(self, phi: float) -> Point:
         """The point of one threshold."""
@@ -61,19 +64,12 @@ class Looked:
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """One simulated adversary and what came of it.
+    """One simulated adversary and what came of it."""
 
-    Attributes:
-        aim: what is known of whom.
-        adversary: how it was drawn.
-        by: what came of it, by attacker.
-        bits: left and gained, by Scoreboard-RH.
-    """
-
-    aim: Aim
-    adversary: Adversary
-    by: Mapping[str, Looked]
-    bits: Bits
+    aim: Aim  # what is known of whom
+    adversary: Adversary  # how it was drawn
+    by: Mapping[str, Looked]  # what came of it, by attacker
+    bits: Bits  # left and gained, by Scoreboard-RH
 
     @property
     def name(self) -> str:
@@ -92,28 +88,20 @@ class RecordStudy:
     """All that was measured on sparse records.
 
     Attributes:
-        ratings: what is released.
-        facts: the same, indexed.
         simulated: adversaries; the first knows most facts and also answers from a threshold on.
-        needed: facts that it takes, of the first with its strongest attacker.
         unicity: by number of items known without value or time, people who are alone with them.
-        worst: the same for the items that give most away.
-        candidates: the release as it is, then the candidates.
-        skipped: name and reason of what could not be measured.
-        aux: people of a real auxiliary table; None without one.
-        confidence: of all limits on shares named rightly, so that they hold at once.
     """
 
-    ratings: Release
-    facts: Facts
+    ratings: Release  # what is released
+    facts: Facts  # the same, indexed
     simulated: tuple[Simulated, ...]
-    needed: FactsNeeded
+    needed: FactsNeeded  # facts that it takes, of the first with its strongest attacker
     unicity: dict[int, Unicity]
-    worst: WorstCase
-    candidates: tuple[Candidate, ...]
-    skipped: Mapping[str, str]
-    aux: Auxiliary | None
-    confidence: float
+    worst: WorstCase  # the same for the items that give most away
+    candidates: tuple[Candidate, ...]  # the release as it is, then the candidates
+    skipped: Mapping[str, str]  # name and reason of what could not be measured
+    aux: Auxiliary | None  # people of a real auxiliary table; None without one
+    confidence: float  # of all limits on shares named rightly, so that they hold at once
 
 
 def study_records(

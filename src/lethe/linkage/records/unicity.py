@@ -1,9 +1,8 @@
 """How few facts single a person out: drawn at random, and at worst those that give most away.
 
-The risk of the attacks with points of De Montjoye et al. 2013, drawn (`unicity`) or in the worst
-case over all sets of k points (`worst_case`), as in Pellungrini et al., "A Data Mining Approach to
-Assess Privacy Risk in Human Mobility Data", ACM TIST 2018; by intersecting lists of people instead
-of one search of everybody a set.
+The attacks with points of De Montjoye et al. 2013, drawn (`unicity`) or in the worst case over all
+sets of k points (`worst_case`), as in Pellungrini et al., "A Data Mining Approach to Assess Privacy
+Risk in Human Mobility Data", ACM TIST 2018.
 """
 
 from __future__ import annotations
@@ -30,11 +29,10 @@ class Unicity:
     Attributes:
         share: share of targets whom their facts single out: exactly one released person has all
             of them. Interval for targets and facts drawn at random.
-        fitting: (Q,) released people who have all of a target's facts.
     """
 
     share: Estimate
-    fitting: Int
+    fitting: Int  # (Q,) released people who have all of a target's facts
 
 
 def unicity(
@@ -50,14 +48,11 @@ def unicity(
     De Montjoye et al., "Unique in the PopulationTable", 2013, for facts drawn at random.
 
     Args:
-        facts: the release.
         known: right facts of each target, at least one each.
         value_within: largest difference of value, >= 0.
         time_within: largest difference of time, in steps, >= 0.
-        confidence: of the interval (Clopper-Pearson), in (0, 1).
 
-    Raises:
-        InputError: no targets, or a target without a fact.
+    Raises InputError: no targets, or a target without a fact.
     """
     if not len(known) or (np.diff(known.start) < 1).any():
         raise InputError("unicity needs at least 1 target, and 1 known fact of each.")
@@ -134,14 +129,10 @@ def worst_case(
     Values and times are not looked at: an adversary who knows them too needs fewer items still.
 
     Args:
-        facts: the release.
-        people: (Q,) different persons with a fact each.
         most: largest set, at least 1.
         limit: work for one person, in cells of person and item; at 0 only single items are tried.
-        confidence: of each interval (Clopper-Pearson), in (0, 1).
 
-    Raises:
-        InputError: nobody, or a person without a fact.
+    Raises InputError: nobody, or a person without a fact.
 
     >>> from lethe.linkage.records.facts import index_facts
     >>> found = worst_case(index_facts([0, 0, 1, 1, 2, 2], [0, 1, 1, 2, 0, 2]), [0, 1, 2])
@@ -203,8 +194,8 @@ def _fewest(
 def _some_set(others: list[NDArray[np.int32]], overlap: Int, k: int, left: int) -> tuple[bool, int]:
     """Whether k items shake off everybody else, and the work that is left; below 0 = given up.
 
-    Somebody who shares most is shaken off by one of the few items they lack, so only these are
-    tried, one after the other; an item that was tried is not taken again.
+    Who shares most is shaken off by one of the few items they lack, so only these are tried; an
+    item that was tried is not taken again.
     """
     size = len(others)
     there = np.zeros(len(overlap), bool)

@@ -1,7 +1,7 @@
 """Attacks by the nearest synthetic row: linkability and attribute inference.
 
-Rows of numbers and categories are compared by Gower's distance (Gower 1971). Linkability and
-inference are those of Giomi et al. (Anonymeter), PoPETs 2023, sections 5.2 and 5.3.
+Gower's distance (Gower 1971); linkability and inference of Giomi et al. (Anonymeter), PoPETs 2023,
+sections 5.2 and 5.3.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 
 from lethe.data.columns import check_column, encode, list_names
 from lethe.errors import InputError, NotMeasurable, check_at_least
 from lethe.evidence.estimate import Estimate
+from lethe.evidence.intervals import clopper_pearson
+from lethe.linkage.codes import classes_of
 from lethe.linkage.synthetic.risk import Risk, Trials, rate_of, risk
+from lethe.linkage.utility import paired_change
 
 # Tables of numbers and categories, read so that several of them can be compared.
 
@@ -26,14 +30,10 @@ class Mixed:
     """Rows with columns of numbers (float64, NaN = missing) and of categories (int64 codes).
 
     Missing is a category of its own.
-
-    Attributes:
-        names: of the columns.
-        columns: (rows,) each.
     """
 
-    names: tuple[str, ...]
-    columns: tuple[NDArray[Any], ...]
+    names: tuple[str, ...]  # of the columns
+    columns: tuple[NDArray[Any], ...]  # (rows,) each
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -50,8 +50,7 @@ class Mixed:
     def places(self, option: str, names: Sequence[str]) -> list[int]:
         """Where the named columns are.
 
-        Raises:
-            InputError: none, one twice or an unknown one.
+        Raises InputError: none, one twice or an unknown one.
         """
         for name in names:
             check_column(option, name, self.names, "the table")
@@ -69,9 +68,8 @@ def mix(*tables: Mapping[str, NDArray[Any]], categories: Collection[str] = ()) -
         tables: columns (rows,) by name, as `lethe.data.columns.read_columns` gives them.
         categories: names of number columns whose values are names, such as codes of regions.
 
-    Raises:
-        InputError: no rows, other columns, or a column that is text in one table and numbers in
-            another.
+    Raises InputError: no rows, other columns, or a column that is text in one table and numbers in
+        another.
 
     >>> original, synthetic = mix({"a": np.array([3, 4])}, {"a": np.array([5.0, np.nan])})
     >>> original.columns[0].tolist()
@@ -135,21 +133,13 @@ def linkability(
     """Link two halves of a record when their nearest synthetic rows have a row in common.
 
     Args:
-        original: rows that the synthetic ones were made from.
-        synthetic: rows that are released.
-        control: rows from the same source that were not used.
         left: columns that one data source knows.
         right: columns that another one knows; none of the first.
         neighbours: nearest synthetic rows of each half, at least 1.
         attacks: different target rows at most, of the original and of the control each.
-        seed: draws targets and breaks ties.
-        confidence: of the excess, in (0, 1).
 
-    Returns:
-        Rates and excess; the baseline is that of neighbours drawn by chance, in closed form.
-
-    Raises:
-        InputError: unknown columns, a column on both sides, or too few synthetic rows.
+    Returns: Rates and excess; the baseline is that of neighbours drawn by chance, in closed form.
+    Raises InputError: unknown columns, a column on both sides, or too few synthetic rows.
     """
     check_at_least("attacks", attacks, 1)
     halves = [synthetic.places("left", left), synthetic.places("right", right)]
@@ -200,19 +190,13 @@ def inference(
     category when it is the same. Rows whose secret is missing are no targets.
 
     Args:
-        original: rows that the synthetic ones were made from.
-        synthetic: rows that are released.
-        control: rows from the same source that were not used.
         known: columns that the adversary knows.
         secret: column to be guessed, not among them.
         tolerance: of numbers, at least 0.
         attacks: different target rows at most, of the original and of the control each.
-        seed: draws targets and breaks ties.
-        confidence: of the excess, in (0, 1).
 
-    Returns:
-        Rates and excess; the baseline names one value for everybody: the most frequent category
-        or the median of the synthetic rows.
+    Returns: Rates and excess; the baseline names one value for everybody: the most frequent
+        category or the median of the synthetic rows.
 
     Raises:
         InputError: unknown columns, or the secret is among the known ones.
@@ -272,20 +256,16 @@ def nearest_rows(
 ) -> NDArray[np.int64]:
     """(n, k) the nearest rows of `among` for each of `rows`, in no order.
 
-    The distance is a sum over columns: of a category 0 or 1; of a number its difference over the
-    range in `among`, at most 1; 0 when both are missing, 1 when one of them is. Rows at the same
-    distance are drawn by chance for each row anew: a fixed choice, such as the first, would link
-    any two halves of a coarse table.
+    A sum over columns: of a category 0 or 1; of a number its difference over the range in `among`,
+    at most 1; 0 when both are missing, 1 when one is. Ties are drawn for each row anew: a fixed
+    choice would link any two halves of a coarse table.
 
     Args:
-        rows: whose neighbours are sought.
         among: where they are sought.
         columns: places of the columns that count, at least one.
         k: neighbours, from 1 to the rows of `among`.
-        rng: breaks ties.
 
-    Raises:
-        InputError: k out of range.
+    Raises InputError: k out of range.
     """
     if not 1 <= k <= len(among):
         raise InputError(f"k={k} must be in 1..{len(among)}, the rows to choose from.")
@@ -359,3 +339,148 @@ def _apart(
         gap[np.isnan(gap)] = 1
         gap[np.ix_(gone, missing)] = 0
     return gap
+
+
+# Copies among synthetic rows: identical rows, and original rows that they lie too near to.
+#
+# Each is counted for the rows that the synthetic ones were made from and for a control.
+
+
+def identical(
+    original: Mixed,
+    synthetic: Mixed,
+    control: Mixed,
+    *,
+    released: bool = False,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> Risk:
+    """Take a synthetic row for a copy: rows that are identical in every column.
+
+    Args:
+        released: False counts original rows that have an identical synthetic row: people whose
+            row is out. True counts synthetic rows that are identical to an original one (the
+            identical match share), among as many original as control rows, for more rows hold
+            more matches; synthetic rows that are alike count as one in the interval.
+
+    Returns: Rates and excess; the baseline hands out each synthetic column by itself, in another
+        order.
+    Guarantee: On synthetic rows that are independent of both, the excess is 0 in expectation; for
+        original rows its limits are those of two exact shares.
+    Assumes: original and control rows are drawn alike and independently.
+    """
+    rng = np.random.default_rng([seed, 90])
+    mixed = synthetic.take(np.arange(len(synthetic)))
+    shuffled = Mixed(mixed.names, tuple(rng.permutation(column) for column in mixed.columns))
+    if released:
+        rows = min(len(original), len(control))
+        original, control = (
+            table.take(rng.permutation(len(table))[:rows]) for table in (original, control)
+        )
+    inside, made, outside, blind = _patterns([original, synthetic, control, shuffled])
+    if not released:
+        return risk(
+            Trials(np.isin(inside, made)),
+            Trials(np.isin(outside, made)),
+            rate_of(np.isin(inside, blind), confidence),
+            confidence,
+        )
+    return risk(
+        Trials(np.isin(made, inside), made),
+        Trials(np.isin(made, outside), made),
+        rate_of(np.isin(blind, inside), confidence, blind),
+        confidence,
+    )
+
+
+def _patterns(tables: Sequence[Mixed]) -> list[NDArray[np.int64]]:
+    """(rows,) of each table: a number for what the row says, alike in all tables."""
+    joint = []
+    for columns in zip(*(table.columns for table in tables), strict=True):
+        column = np.concatenate(columns)
+        gone = np.isnan(column)
+        codes = np.unique(np.where(gone, 0, column), return_inverse=True)[1] + 1
+        joint.append(np.where(gone, 0, codes).astype(np.int64))
+    ends = np.cumsum([len(table) for table in tables])[:-1]
+    return np.split(classes_of(joint).of_row.astype(np.int64), ends)
+
+
+def closest(
+    original: Mixed,
+    synthetic: Mixed,
+    control: Mixed,
+    *,
+    attacks: int = 500,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> tuple[Risk, Distances]:
+    """Tell an original row from a control row: the one whose nearest synthetic row is nearer.
+
+    Original and control rows are put in pairs at random; excess is the share of pairs in which the
+    original row is nearer less the share in which the control row is.
+
+    Args:
+        attacks: pairs at most, of different rows.
+
+    Guarantee: On synthetic rows that are independent of both, the excess is 0 in expectation, and
+        its interval is exact (conservative) for any number of rows and ties.
+    Assumes: original and control rows are drawn alike and independently.
+    """
+    check_at_least("attacks", attacks, 1)
+    rng, columns = np.random.default_rng([seed, 89]), range(len(synthetic.names))
+    pairs = min(len(original), len(control), attacks)
+    mine, theirs = (
+        nearest_distance(table.take(rng.permutation(len(table))[:pairs]), synthetic, columns)
+        for table in (original, control)
+    )
+    nearer, farther = mine < theirs, theirs < mine
+    blind = Estimate(0.5, 0.5, 0.5, confidence, "closed form", pairs)
+    main, other = (clopper_pearson(int(hit.sum()), pairs, confidence) for hit in (nearer, farther))
+    excess = paired_change(now=nearer, before=farther, confidence=confidence)
+    works = excess.low is not None and excess.low > 0
+    return Risk(main, other, blind, excess, works), distances(mine, theirs, confidence)
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Mean distance to the closest synthetic row, 0 = identical, 1 = unlike in every column.
+
+    Attributes:
+        change: original minus control: below 0 = the synthetic rows lie nearer to the people they
+            were made from than to others.
+    """
+
+    original: Estimate  # of original rows
+    control: Estimate  # of control rows
+    change: Estimate
+
+
+def distances(
+    original: NDArray[np.float64], control: NDArray[np.float64], confidence: float = 0.95
+) -> Distances:
+    """Means with Student's interval, and their difference with Welch's (1947).
+
+    Args:
+        original: (n,) distances, at least 2.
+        control: (m,) distances, at least 2.
+
+    Raises NotMeasurable: fewer than 2 on a side.
+    """
+    if min(len(original), len(control)) < 2:
+        raise NotMeasurable("a mean distance needs at least 2 rows on each side.")
+    sides = [
+        (float(side.mean()), float(side.var(ddof=1)), len(side)) for side in (original, control)
+    ]
+    means = [_student(mean, var / n, n - 1, n, confidence, "t over rows") for mean, var, n in sides]
+    (a, va, n), (b, vb, m) = sides
+    whole = va / n + vb / m
+    free = whole**2 / max((va / n) ** 2 / (n - 1) + (vb / m) ** 2 / (m - 1), 1e-300)
+    gap = _student(a - b, whole, max(free, 1.0), min(n, m), confidence, "Welch's t over rows")
+    return Distances(means[0], means[1], gap)
+
+
+def _student(
+    mean: float, variance: float, free: float, rows: int, confidence: float, method: str
+) -> Estimate:
+    half = float(stdtrit(free, (1 + confidence) / 2)) * variance**0.5
+    return Estimate(mean, mean - half, mean + half, confidence, method, rows)

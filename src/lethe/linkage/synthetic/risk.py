@@ -23,19 +23,17 @@ class Risk:
     """What the synthetic rows tell about the original ones.
 
     Attributes:
-        main: success against rows that the synthetic data were made from.
         control: success of the same attack against rows that they were not made from: what is
             known of anybody.
-        baseline: success against the original rows without the synthetic data.
         excess: (main - control) / (1 - control): 0 = the original rows are no more at risk than
             others, 1 = all are lost. Below 0 by chance only.
         works: whether the main attack beats the baseline beyond doubt: main.low > baseline.high.
             If not, a small excess says that the attack is weak, not that the data are safe.
     """
 
-    main: Estimate
+    main: Estimate  # success against rows that the synthetic data were made from
     control: Estimate
-    baseline: Estimate
+    baseline: Estimate  # success against the original rows without the synthetic data
     excess: Measured
     works: bool
 
@@ -45,30 +43,26 @@ class Trials:
     """Outcomes of one attack.
 
     Attributes:
-        success: (Q,) whether each attempt succeeded.
         record: (Q,) the record that each attempt hit, -1 = none; attempts that hit the same
             record count as one in intervals. None = all independent.
     """
 
-    success: NDArray[np.bool_]
+    success: NDArray[np.bool_]  # (Q,) whether each attempt succeeded
     record: NDArray[np.integer[Any]] | None = None
 
 
 def risk(main: Trials, control: Trials, baseline: Estimate, confidence: float = 0.95) -> Risk:
     """Put the three rates together.
 
-    1 - excess is the ratio of the failures. Its interval combines the exact limits of both rates
-    on the logarithm (Zou and Donner 2008). Where a rate may be 1, the logarithm has no limit;
-    then each rate takes its own limit, with half of the error allowed.
+    1 - excess is the ratio of the failures; its interval combines the exact limits of both rates on
+    the logarithm (Zou and Donner 2008). Where a rate may be 1, each takes its own limit with half
+    of the error.
 
     Args:
         main: against original rows.
         control: against control rows, independent of the main attack's.
-        baseline: with limits.
-        confidence: of all intervals made here, in (0, 1).
 
-    Raises:
-        NotMeasurable: no attempts.
+    Raises NotMeasurable: no attempts.
 
     >>> attempts = [Trials(np.repeat([True, False], [k, 100 - k])) for k in (60, 20)]
     >>> print(risk(*attempts, rate_of(np.zeros(100), 0.95)).excess)
@@ -99,11 +93,9 @@ def rate_of(
 
     Args:
         success: (Q,) whether each attack succeeded.
-        confidence: of the interval, in (0, 1).
         together: (Q,) the record that each attack hit, -1 = none; None = all independent.
 
-    Raises:
-        NotMeasurable: no attacks.
+    Raises NotMeasurable: no attacks.
 
     >>> print(rate_of([True, False, False, False], 0.95))
     0.25 [0.006309, 0.8059]

@@ -1,8 +1,7 @@
 """Singling out: statements read off the synthetic rows that are true of exactly one original.
 
-Giomi et al. (Anonymeter), PoPETs 2023, section 5.1. The chance that a statement is true of exactly
-one row depends on how many rows there are, so both sides are looked at in the same number of rows,
-drawn at random; nothing is extrapolated from one size to another.
+Giomi et al. (Anonymeter), PoPETs 2023, section 5.1. Both sides are looked at in the same number of
+rows, drawn at random.
 """
 
 from __future__ import annotations
@@ -28,16 +27,13 @@ class SinglingOut:
     """The attack and what it was made with.
 
     Attributes:
-        risk: main, control, baseline and excess.
-        columns: columns in each statement.
-        statements: different statements, each one attack.
         rows: original and control rows that were looked at, as many of each. A statement that is
             true of one of them may be true of more in a larger table.
     """
 
-    risk: Risk
-    columns: int
-    statements: int
+    risk: Risk  # main, control, baseline and excess
+    columns: int  # columns in each statement
+    statements: int  # different statements, each one attack
     rows: int
 
 
@@ -53,28 +49,20 @@ def singling_out(
 ) -> SinglingOut:
     """State what is true of one synthetic row, and see whether it is true of one original row.
 
-    With one column the statements are: it equals a value that occurs once in the synthetic rows;
-    it is missing, where that occurs once; it is at most their smallest or at least their largest
-    value. With more, a synthetic row is drawn, and columns of it; of a number it is said to be at
-    most or at least the row's value, whichever is farther from the median. Statements that single
-    out no synthetic row are not made.
+    With one column the statements are: it equals a value that occurs once in the synthetic rows; it
+    is missing, where that occurs once; it is at most their smallest or at least their largest
+    value. With more, a synthetic row and columns of it are drawn; a number is said to be at most or
+    at least the row's value, whichever is farther from the median. Only what singles out a
+    synthetic row is stated.
 
     Args:
-        original: rows that the synthetic ones were made from.
-        synthetic: rows that are released.
-        control: rows from the same source that were not used.
         columns: in each statement, from 1 to all.
         attacks: most statements; fewer are made where there are no more.
-        seed: draws statements and rows.
-        confidence: of the excess, in (0, 1).
 
-    Guarantee:
-        On synthetic rows that are independent of the original and the control rows, the excess
-        is 0 in expectation for every number of control rows, and its interval holds 0 about as
-        often as the confidence says.
-
-    Assumes:
-        original and control rows are drawn alike; attacks that hit different rows are
+    Guarantee: On synthetic rows that are independent of the original and the control rows, the
+        excess is 0 in expectation for every number of control rows, and its interval holds 0 about
+        as often as the confidence says.
+    Assumes: original and control rows are drawn alike; attacks that hit different rows are
         independent.
 
     Raises:

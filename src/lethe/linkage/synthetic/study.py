@@ -19,8 +19,15 @@ from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.document import RowsSubject, of_1000, utility_in_words
 from lethe.linkage.measurement import BASELINE, FEWEST, Measurement, strongest
 from lethe.linkage.settings import SyntheticSettings
-from lethe.linkage.synthetic.copies import Distances, closest, identical
-from lethe.linkage.synthetic.nearest import Mixed, inference, linkability, mix
+from lethe.linkage.synthetic.nearest import (
+    Distances,
+    Mixed,
+    closest,
+    identical,
+    inference,
+    linkability,
+    mix,
+)
 from lethe.linkage.synthetic.risk import Risk
 from lethe.linkage.synthetic.singling_out import singling_out
 from lethe.linkage.table.recoding import hierarchy
@@ -37,25 +44,18 @@ class SyntheticStudy:
     """All that was measured on synthetic rows.
 
     Attributes:
-        attacks: risks by attack.
-        knows: by attack, what the adversary holds beside the synthetic rows.
-        distances: to the closest synthetic row, of original and control rows.
         leaky: the same attacks on the original rows in place of the synthetic ones: what a
             release without any protection would show.
-        candidates: the synthetic rows, and the original ones for comparison.
-        skipped: name and reason of attacks that could not be run.
-        rows: original, synthetic and control ones.
-        columns: names.
     """
 
-    attacks: dict[str, Risk]
-    knows: dict[str, str]
-    distances: Distances
+    attacks: dict[str, Risk]  # risks by attack
+    knows: dict[str, str]  # by attack, what the adversary holds beside the synthetic rows
+    distances: Distances  # to the closest synthetic row, of original and control rows
     leaky: dict[str, Risk]
-    candidates: tuple[Candidate, ...]
-    skipped: Mapping[str, str]
-    rows: tuple[int, int, int]
-    columns: tuple[str, ...]
+    candidates: tuple[Candidate, ...]  # the synthetic rows, and the original ones for comparison
+    skipped: Mapping[str, str]  # name and reason of attacks that could not be run
+    rows: tuple[int, int, int]  # original, synthetic and control ones
+    columns: tuple[str, ...]  # names
 
 
 def study_synthetic(
@@ -69,16 +69,12 @@ def study_synthetic(
     """Attack synthetic rows, and the original ones in their place.
 
     Args:
-        original: rows that the synthetic ones were made from.
         synthetic: rows that are released, with the same columns.
-        control: rows from the same source that were not used.
         quasi: columns that the adversary knows; their two halves are linked with each other, and
             all of them with the columns that are left or those of `SyntheticSettings.linked`.
         sensitive: column that is guessed; None leaves inference out.
-        settings: of the audit.
 
-    Raises:
-        InputError: tables that do not fit each other, or unknown columns.
+    Raises InputError: tables that do not fit each other, or unknown columns.
     """
     inside, made, outside = mix(original, synthetic, control)
     inside.places("quasi", quasi)
@@ -356,17 +352,7 @@ class SyntheticSubject(RowsSubject):
             risk="excess over the control, of the attack with the highest lower limit",
             checks=_checks(study),
             limits=_LIMITS,
-            section={
-                "kind": "synthetic",
-                "rows": {"original": original, "synthetic": made, "control": control},
-                "attacks": _listed(study.attacks, study.knows),
-                "leaky": _listed(study.leaky, study.knows),
-                "distances": {
-                    "original": study.distances.original.to_json(),
-                    "control": study.distances.control.to_json(),
-                    "change": study.distances.change.to_json(),
-                },
-            },
+            section=_section(study),
             reproduction={
                 "quasi": list(quasi),
                 "sensitive": self.sensitive,
@@ -416,6 +402,22 @@ class SyntheticSubject(RowsSubject):
             f"{result.attack} is underpowered ({result.why}): it limits nothing." for result in weak
         ]
         return words
+
+
+def _section(study: SyntheticStudy) -> Json:
+    original, made, control = study.rows
+    distances = study.distances
+    return {
+        "kind": "synthetic",
+        "rows": {"original": original, "synthetic": made, "control": control},
+        "attacks": _listed(study.attacks, study.knows),
+        "leaky": _listed(study.leaky, study.knows),
+        "distances": {
+            "original": distances.original.to_json(),
+            "control": distances.control.to_json(),
+            "change": distances.change.to_json(),
+        },
+    }
 
 
 def _checks(study: SyntheticStudy) -> list[Json]:

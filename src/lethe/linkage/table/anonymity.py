@@ -1,9 +1,8 @@
 """k-anonymity, l-diversity, t-closeness and (alpha, k)-anonymity of one table, and why they fail.
 
-All look at the JOINT value of the quasi-identifiers: a class is the rows that agree in all of
-them. k: Sweeney 2002. l: Machanavajjhala et al. 2007. t: Li, Li and Venkatasubramanian 2007.
-(alpha, k): Wong et al. 2006. What a class gives away without naming a row (`disclosure`:
-homogeneity and background knowledge): Machanavajjhala et al. 2007, section 2.
+A class is the rows that agree in all quasi-identifiers JOINTLY. k: Sweeney 2002. l and what a class
+gives away (`disclosure`): Machanavajjhala et al. 2007. t: Li, Li and Venkatasubramanian 2007.
+(alpha, k): Wong et al. 2006.
 """
 
 from __future__ import annotations
@@ -28,23 +27,17 @@ class Anonymity:
     """How well rows hide among rows of the same quasi-identifiers.
 
     Attributes:
-        k: smallest class.
-        below: by k, share of rows in classes smaller than that.
-        classes: equivalence classes.
-        prosecutor: highest risk of a person who is known to be in the table: 1 / k.
         marketer: mean of 1 / class size over rows, which is classes / rows: the share of rows
             that a linkage of everybody gets right.
-        unique: share of rows alone in their class.
-        of_class: the classes.
     """
 
-    k: int
-    below: dict[int, Estimate]
-    classes: int
-    prosecutor: float
+    k: int  # smallest class
+    below: dict[int, Estimate]  # by k, share of rows in classes smaller than that
+    classes: int  # equivalence classes
+    prosecutor: float  # highest risk of a person who is known to be in the table: 1 / k
     marketer: Estimate
-    unique: Estimate
-    of_class: Classes
+    unique: Estimate  # share of rows alone in their class
+    of_class: Classes  # the classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,46 +45,30 @@ class Diversity:
     """How much a class tells of the sensitive value. Each figure is that of the worst class.
 
     Attributes:
-        distinct_l: fewest different sensitive values; 1 = all rows of some class share theirs.
-        entropy_l: exp of the smallest entropy, not rounded down; from 1 to `distinct_l`.
-        t: largest distance of a class from the whole table, in [0, 1]; 0 = tells nothing.
-        alpha: largest share of one sensitive value, in (0, 1].
         distance: "equal" = total variation, all values equally far apart; "ordered" = earth
             mover's distance with values as far apart as their codes, over the largest distance.
-        of_distinct: (C,) different values of each class.
-        of_entropy: (C,) entropy of each class, in nats.
-        of_t: (C,) distance of each class.
-        of_alpha: (C,) largest share in each class.
     """
 
-    distinct_l: int
-    entropy_l: float
-    t: float
-    alpha: float
+    distinct_l: int  # fewest different sensitive values; 1 = all rows of some class share theirs
+    entropy_l: float  # exp of the smallest entropy, not rounded down; from 1 to `distinct_l`
+    t: float  # largest distance of a class from the whole table, in [0, 1]; 0 = tells nothing
+    alpha: float  # largest share of one sensitive value, in (0, 1]
     distance: str
-    of_distinct: Int
-    of_entropy: Float
-    of_t: Float
-    of_alpha: Float
+    of_distinct: Int  # (C,) different values of each class
+    of_entropy: Float  # (C,) entropy of each class, in nats
+    of_t: Float  # (C,) distance of each class
+    of_alpha: Float  # (C,) largest share in each class
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """How often each sensitive value occurs in each class; only those that occur, by class.
+    """How often each sensitive value occurs in each class; only those that occur, by class."""
 
-    Attributes:
-        of_class: (P,) class, ascending.
-        value: (P,) sensitive code, ascending within a class.
-        count: (P,) rows, at least 1.
-        of_row: (rows,) pair of each row.
-        first: (C,) first pair of each class.
-    """
-
-    of_class: Int
-    value: Int
-    count: Int
-    of_row: Int
-    first: Int
+    of_class: Int  # (P,) class, ascending
+    value: Int  # (P,) sensitive code, ascending within a class
+    count: Int  # (P,) rows, at least 1
+    of_row: Int  # (rows,) pair of each row
+    first: Int  # (C,) first pair of each class
 
 
 def anonymity(
@@ -106,11 +83,8 @@ def anonymity(
     Args:
         quasi: codes (rows,) of each column, see `encode`.
         ks: sizes for `below`, each at least 1.
-        confidence: named in the estimates; every figure is counted in all rows, not estimated.
-        times: see `Classes`.
 
-    Raises:
-        InputError: no column, no rows or other lengths.
+    Raises InputError: no column, no rows or other lengths.
 
     >>> anonymity([np.array([0, 0, 1, 1, 1])]).k
     2
@@ -139,12 +113,9 @@ def diversity(classes: Classes, sensitive: Codes, *, distance: str = "equal") ->
     """Look at the sensitive values of each class.
 
     Args:
-        classes: of the quasi-identifiers.
         sensitive: (rows,) codes; for distance="ordered" in the order of the values.
-        distance: see `Diversity`.
 
-    Raises:
-        InputError: another number of rows or an unknown distance.
+    Raises InputError: another number of rows or an unknown distance.
 
     >>> found = diversity(classes_of([np.array([0, 0, 1, 1])]), np.array([0, 0, 0, 1]))
     >>> found.distinct_l, found.alpha, found.t
@@ -177,8 +148,7 @@ def diversity(classes: Classes, sensitive: Codes, *, distance: str = "equal") ->
 def pairs_of(classes: Classes, sensitive: Codes) -> Pairs:
     """Count sensitive values within classes.
 
-    Raises:
-        InputError: another number of rows, or codes that are not whole numbers from 0.
+    Raises InputError: another number of rows, or codes that are not whole numbers from 0.
     """
     codes = whole_codes(sensitive)
     if codes.shape != classes.of_row.shape:
@@ -199,29 +169,20 @@ def pairs_of(classes: Classes, sensitive: Codes) -> Pairs:
 
 @dataclass(frozen=True)
 class Journalist:
-    """Risk of a person who may or may not be in the table, against a larger population.
+    """Risk of a person who may or may not be in the table, against a larger population."""
 
-    Attributes:
-        highest: largest 1 / F over the classes that occur in the table.
-        mean: mean of 1 / F over rows.
-        unique: share of rows alone in their class in the POPULATION: certain hits.
-    """
-
-    highest: float
-    mean: Estimate
-    unique: Estimate
+    highest: float  # largest 1 / F over the classes that occur in the table
+    mean: Estimate  # mean of 1 / F over rows
+    unique: Estimate  # share of rows alone in their class in the POPULATION: certain hits
 
 
 def journalist(classes: Classes, population: Int, *, confidence: float = 0.95) -> Journalist:
     """Risk where F people of the population share a class.
 
     Args:
-        classes: of the released table.
         population: (C,) people of each class in the population, at least its released rows.
-        confidence: named in the estimates.
 
-    Raises:
-        InputError: a class with fewer people in the population than rows released.
+    Raises InputError: a class with fewer people in the population than rows released.
     """
     people = whole_codes(population)
     if people.shape != classes.size.shape or (people < classes.size).any():
@@ -249,8 +210,8 @@ def _total_variation(pairs: Pairs, share: Float, overall: Float) -> Float:
 def _earth_mover(pairs: Pairs, share: Float, overall: Float) -> Float:
     """Sum over values of |P - Q|, cumulative, over levels - 1.
 
-    A class' cumulative share c is constant from one of its values to the next, and Q ascends, so
-    each stretch is two sums of Q, below and above the place where Q passes c.
+    A class' cumulative share c is constant between its values, and Q ascends, so each stretch is
+    two sums of Q, below and above the place where Q passes c.
     """
     levels = len(overall)
     if levels == 1:
@@ -285,14 +246,13 @@ class Disclosure:
         guessed: by j, share of values that one who rules out the j most frequent other values of
             the class guesses right, the most frequent of the rest being the guess.
         blind: share guessed right by the most frequent value of the table, without the class.
-        of_row: (rows,) chance to be guessed right with j = 0.
     """
 
     homogeneous: Estimate
     certain: dict[int, Estimate]
     guessed: dict[int, Estimate]
     blind: Estimate
-    of_row: Float
+    of_row: Float  # (rows,) chance to be guessed right with j = 0
 
 
 def disclosure(
@@ -308,14 +268,11 @@ def disclosure(
     expectation.
 
     Args:
-        classes: of the quasi-identifiers.
         sensitive: (rows,) codes.
         ruled_out: the j, each at least 0: values other than the person's own that the adversary
             knows the person does not have, chosen for the worst.
-        confidence: named in the estimates.
 
-    Raises:
-        InputError: another number of rows or a negative j.
+    Raises InputError: another number of rows or a negative j.
 
     >>> from lethe.linkage.codes import classes_of
     >>> found = disclosure(classes_of([np.array([0, 0, 1, 1])]), np.array([0, 0, 0, 1]))

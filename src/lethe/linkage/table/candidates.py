@@ -36,21 +36,16 @@ class Table:
     """Rows that are released.
 
     Attributes:
-        name: of the release.
-        columns: (rows,) each, as `lethe.data.columns.read_columns` gives them.
-        quasi: columns that an adversary may know.
-        sensitive: column that nobody should learn; None = there is none.
         population: the quasi-identifiers of everybody the rows may be of; None = not known.
-        times: (rows,) how many equal rows each row stands for; None = one each.
         typed: those of `columns` that were read by a schema, as it declares them.
     """
 
-    name: str
-    columns: Columns
-    quasi: tuple[str, ...]
-    sensitive: str | None = None
+    name: str  # of the release
+    columns: Columns  # (rows,) each, as `lethe.data.columns.read_columns` gives them
+    quasi: tuple[str, ...]  # columns that an adversary may know
+    sensitive: str | None = None  # column that nobody should learn; None = there is none
     population: Columns | Grouped | None = None
-    times: Int | None = None
+    times: Int | None = None  # (rows,) how many equal rows each row stands for; None = one each
     typed: Mapping[str, TypedColumn] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -93,42 +88,25 @@ _NO_PROOF = "k-anonymity is no proof of privacy: classes can share a sensitive v
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A recoded release that is to be measured.
+    """A recoded release that is to be measured."""
 
-    Attributes:
-        name: of the candidate.
-        mitigation: in words.
-        steps: of each generalisation hierarchy.
-        released: (rows,) which rows are not suppressed.
-    """
-
-    name: str
-    mitigation: str
-    steps: tuple[int, ...]
-    released: NDArray[np.bool_]
+    name: str  # of the candidate
+    mitigation: str  # in words
+    steps: tuple[int, ...]  # of each generalisation hierarchy
+    released: NDArray[np.bool_]  # (rows,) which rows are not suppressed
 
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What every candidate of a table is measured with.
+    """What every candidate of a table is measured with."""
 
-    Attributes:
-        table: the original.
-        hierarchies: of its quasi-identifiers.
-        secret: (rows,) codes of the sensitive column; None without one.
-        settings: of the audit.
-        people: the population table; None without one.
-        use: a model as utility; None = counts or queries.
-        held_out: (rows,) which rows the model is tested on.
-    """
-
-    table: Table
-    hierarchies: tuple[Hierarchy, ...]
-    secret: Codes | None
-    settings: TableSettings
-    people: PopulationTable | None
-    use: Use | None
-    held_out: NDArray[np.bool_]
+    table: Table  # the original
+    hierarchies: tuple[Hierarchy, ...]  # of its quasi-identifiers
+    secret: Codes | None  # (rows,) codes of the sensitive column; None without one
+    settings: TableSettings  # of the audit
+    people: PopulationTable | None  # the population table; None without one
+    use: Use | None  # a model as utility; None = counts or queries
+    held_out: NDArray[np.bool_]  # (rows,) which rows the model is tested on
 
 
 def context_of(table: Table, settings: TableSettings) -> Context:
@@ -165,12 +143,7 @@ def context_of(table: Table, settings: TableSettings) -> Context:
 def measure_recoded(context: Context, plan: Plan) -> Measurement:
     """Everything is a share of the rows of the table, those that are not released included.
 
-    Args:
-        context: see `Context`.
-        plan: what is released.
-
-    Raises:
-        NotMeasurable: the utility model has nothing to learn from.
+    Raises NotMeasurable: the utility model has nothing to learn from.
     """
     steps, kept = plan.steps, plan.released
     table, hierarchies, settings = context.table, context.hierarchies, context.settings

@@ -1,8 +1,8 @@
 """The cells that noisy counts are counts of: fixed by the schema before a row is read.
 
-Noise protects counts, not the list of what is counted. So the cells of a column, how its values
-are drawn and how they are written follow from its declaration and the public number of bins, and
-every cell of the table is placed by a total function: nothing that a row holds can change a type.
+The cells of a column, how its values are drawn and written follow from its declaration and the
+public number of bins, and every cell is placed by a total function: nothing that a row holds can
+change a type.
 """
 
 from __future__ import annotations
@@ -55,14 +55,12 @@ class Domain:
     """The cells of one column.
 
     Attributes:
-        column: its declaration.
-        values: (cells,) those that are a cell each; empty where there are bins.
         starts: (cells,) smallest value of each bin, ascending; each bin ends before the next one
             starts, the last one with the upper bound.
     """
 
-    column: Column
-    values: tuple[Value, ...]
+    column: Column  # its declaration
+    values: tuple[Value, ...]  # (cells,) those that are a cell each; empty where there are bins
     starts: NDArray[Any]
 
     @property
@@ -83,8 +81,8 @@ class Domain:
     def place(self, column: TypedColumn | NDArray[Any]) -> Int:
         """(rows,) the cell of each value.
 
-        What is missing or does not fit the declaration is in the last cell: the one for missing
-        values, or, where the schema says that none is missing, that of the last value or bin.
+        What is missing or does not fit is in the last cell: that for missing values, or, where the
+        schema says that none is missing, the last value or bin.
         """
         typed = cast(column, self.column)
         values, there = typed.values, typed.present
@@ -136,8 +134,7 @@ def domains_of(schema: Schema, bins: int = BINS) -> tuple[Domain, ...]:
         schema: whole numbers, numbers, dates and times need `bounds` or `values`; text `values`.
         bins: cells of a column with bounds, of equal width; fewer where it has fewer values.
 
-    Raises:
-        InputError: a column without a domain, or bounds beyond 64 bits.
+    Raises InputError: a column without a domain, or bounds beyond 64 bits.
 
     >>> schema = Schema.of({"age": {"type": "whole", "bounds": [0, 99]}})
     >>> [domain.cells for domain in domains_of(schema, bins=10)]  # and one for missing ages
@@ -186,8 +183,7 @@ def cast(column: TypedColumn | NDArray[Any], declared: Column) -> TypedColumn:
         column: (rows,) of any kind; masked cells are missing. A typed column stays as it is.
         declared: of the column.
 
-    Raises:
-        InputError: not one value a row.
+    Raises InputError: not one value a row.
 
     >>> cast(np.array([40.0, np.nan, 1.5]), Column("age", "whole")).present.tolist()
     [True, False, False]
@@ -325,7 +321,6 @@ def plain(typed: TypedColumn, declared: Column, *, gaps: bool) -> NDArray[Any]:
 
     Args:
         typed: the column.
-        declared: of it.
         gaps: whether to leave room for missing values: numbers are floats then.
     """
     there = typed.present
@@ -366,8 +361,7 @@ def written(typed: TypedColumn, declared: Column) -> list[str]:
 def schema_of(columns: Mapping[str, NDArray[Any]]) -> Schema:
     """What arrays in memory look like, where no schema was given: `Schema.read_off` names it all.
 
-    Raises:
-        NotMeasurable: a column without any value, or of too many different texts.
+    Raises NotMeasurable: a column without any value, or of too many different texts.
     """
     return Schema(tuple(_guessed(name, column) for name, column in columns.items()))
 
@@ -406,8 +400,7 @@ def _guessed(name: str, column: NDArray[Any]) -> Column:
 def columns_of(schema: Schema, columns: Mapping[str, Any]) -> dict[str, TypedColumn]:
     """The columns of the schema, each cast to its type; others are left alone.
 
-    Raises:
-        InputError: a column of the schema is not there, or lengths differ.
+    Raises InputError: a column of the schema is not there, or lengths differ.
     """
     for name in schema:
         check_column("schema", name, columns, "the table")

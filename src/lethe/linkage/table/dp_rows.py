@@ -42,32 +42,20 @@ _SLACK = 1 - 1e-9  # of each part of the budget: what is spent is rounded up, ne
 
 @dataclass(frozen=True, eq=False)
 class Marginal:
-    """Counts of the joint values of one or two columns.
+    """Counts of the joint values of one or two columns."""
 
-    Attributes:
-        columns: places.
-        counts: cells of each column along an axis; whole numbers, may be negative.
-        scale: standard deviation of the noise.
-    """
-
-    columns: tuple[int, ...]
-    counts: Float
-    scale: float
+    columns: tuple[int, ...]  # places
+    counts: Float  # cells of each column along an axis; whole numbers, may be negative
+    scale: float  # standard deviation of the noise
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyCounts:
-    """What the noisy counts are, and what they cost.
+    """What the noisy counts are, and what they cost."""
 
-    Attributes:
-        marginals: of all columns, then of the pairs that were chosen.
-        rho: zero-concentrated DP of all of them and of the choice, together.
-        rows: their number as the noisy counts tell it, at least 1.
-    """
-
-    marginals: tuple[Marginal, ...]
-    rho: float
-    rows: int
+    marginals: tuple[Marginal, ...]  # of all columns, then of the pairs that were chosen
+    rho: float  # zero-concentrated DP of all of them and of the choice, together
+    rows: int  # their number as the noisy counts tell it, at least 1
 
 
 def rho_of(epsilon: float, delta: float) -> float:
@@ -98,11 +86,9 @@ def measure(cells: Sequence[Int], sizes: Sequence[int], rho: float) -> NoisyCoun
         sizes: cells of each column, fixed without a look at the rows.
         rho: that all may cost, above 0.
 
-    Guarantee:
-        rho-zCDP where one row is added or removed (`NoisyCounts.rho`, at most the one asked for).
-
-    Assumes:
-        `sizes` and the meaning of the cells do not depend on the rows. Noise comes from the
+    Guarantee: rho-zCDP where one row is added or removed (`NoisyCounts.rho`, at most the one asked
+        for).
+    Assumes: `sizes` and the meaning of the cells do not depend on the rows. Noise comes from the
         operating system, not from a seed: who knew the seed could take it off again.
 
     Raises:
@@ -184,8 +170,7 @@ def _tree(
 ) -> tuple[list[tuple[int, int]], float]:
     """Pairs that join all columns, each drawn by how far it is from what the columns alone tell.
 
-    Less the noise that the pair will be counted with, so that one with many cells has to be worth
-    it. One row changes a score by 1 at most, for all other numbers in it are noisy or fixed.
+    Less the noise that the pair will be counted with. One row changes a score by 1 at most.
     """
     noise = math.sqrt(1 / (2 * later)) * math.sqrt(2 / math.pi)
     sizes = [one.counts.size for one in alone]
@@ -239,21 +224,13 @@ _STEPS = 1000  # of mirror descent
 
 @dataclass(frozen=True, eq=False)
 class DpRows:
-    """Differentially private synthetic rows.
+    """Differentially private synthetic rows."""
 
-    Attributes:
-        columns: (rows,) by name, of the types that the schema declares.
-        cells: (rows,) of each column.
-        domains: what the cells mean.
-        pairs: names of the columns that were counted together.
-        guarantee: what the rows prove.
-    """
-
-    columns: Mapping[str, TypedColumn]
-    cells: tuple[Int, ...]
-    domains: tuple[Domain, ...]
-    pairs: tuple[tuple[str, str], ...]
-    guarantee: Guarantee
+    columns: Mapping[str, TypedColumn]  # (rows,) by name, of the types that the schema declares
+    cells: tuple[Int, ...]  # (rows,) of each column
+    domains: tuple[Domain, ...]  # what the cells mean
+    pairs: tuple[tuple[str, str], ...]  # names of the columns that were counted together
+    guarantee: Guarantee  # what the rows prove
 
     @property
     def rows(self) -> int:
@@ -294,18 +271,15 @@ def dp_rows(
         schema: of the rows; see `domains_of` for what it has to declare.
         epsilon: above 0.
         delta: in (0, 1).
-        bins: see `domains_of`.
         seed: of what is drawn from the model. The noise of the counts has none, so two runs
             differ, and both cost.
 
-    Guarantee:
-        (epsilon, delta)-differential privacy of the rows, their number, types and spelling where
-        one row is added or removed.
-
-    Assumes:
-        One row a person; `schema` and `bins` do not depend on the rows, see `DpRows.guarantee`. Of
-        arrays: another row does not change what a cell holds (a whole number beyond 2**53 is
-        rounded where a gap elsewhere makes its array one of floats; files have no such flaw).
+    Guarantee: (epsilon, delta)-differential privacy of the rows, their number, types and spelling
+        where one row is added or removed.
+    Assumes: One row a person; `schema` and `bins` do not depend on the rows, see
+        `DpRows.guarantee`. Of arrays: another row does not change what a cell holds (a whole number
+        beyond 2**53 is rounded where a gap elsewhere makes its array one of floats; files have no
+        such flaw).
 
     Raises:
         InputError: epsilon, delta or bins out of range, or a column without a domain.
@@ -337,15 +311,13 @@ def draw_cells(found: NoisyCounts, sizes: Sequence[int], seed: int = 0) -> list[
     """Fit a graphical model to noisy counts (Private-PGM) and draw rows from it.
 
     McKenna, Sheldon and Miklau, ICML 2019: the distribution whose counts are nearest to all noisy
-    ones at once, each weighted by its noise.
+    ones, weighted by their noise.
 
     Args:
         found: the noisy counts; nothing else is looked at.
         sizes: cells of each column.
-        seed: of the draw.
 
-    Returns:
-        (rows,) of each column, as many rows as the noisy counts tell.
+    Returns: (rows,) of each column, as many rows as the noisy counts tell.
     """
     from joblib.externals.loky import ProcessPoolExecutor
 
@@ -377,8 +349,7 @@ def _fitted(found: NoisyCounts, sizes: list[int], seed: int) -> list[Int]:
 def check_installed() -> None:
     """Refuse to start without the libraries.
 
-    Raises:
-        MissingExtra: opendp or mbi is missing.
+    Raises MissingExtra: opendp or mbi is missing.
     """
     require("opendp.prelude", "synthetic")
     if find_spec("mbi") is None:  # looked for, not imported: JAX stays out of this process

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,119 @@ from scipy.special import expit, gammaln, logit, ndtri
 from lethe.data.columns import Coded, Codes, Grouped, as_text, check_column, encode
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
-from lethe.linkage.codes import Int, classes_of, count
+from lethe.linkage.codes import Int, classes_of, count, counted, whole_codes
 from lethe.linkage.table.anonymity import Journalist, journalist
 from lethe.linkage.table.recoding import Hierarchy
+
+# Which few columns single people out.
+
+LARGEST = 200_000  # subsets in one search
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Some columns together."""
+
+    columns: tuple[int, ...]  # their places, ascending
+    unique: Estimate  # share of rows that are alone with their joint value
+
+
+@dataclass(frozen=True, eq=False)
+class Uniqueness:
+    """How few columns single a row out.
+
+    Attributes:
+        by_size: by m, all subsets of m columns, the most identifying first; of equal ones the
+            first columns.
+        singled_out: by m, share of rows that some subset of at most m columns singles out.
+    """
+
+    by_size: dict[int, list[Subset]]
+    needed: Int  # (rows,) fewest columns that single the row out; 0 = `most` columns do not
+    singled_out: dict[int, Estimate]
+
+
+def uniqueness(
+    columns: Sequence[Codes],
+    most: int = 3,
+    *,
+    confidence: float = 0.95,
+    times: Int | None = None,
+) -> Uniqueness:
+    """Count unique rows for every subset of up to `most` columns.
+
+    Args:
+        columns: codes (rows,) of each, see `encode`.
+        most: largest m, at least 1; at most the number of columns is tried.
+
+    Raises InputError: no columns or rows, other lengths, or more than 200,000 subsets.
+
+    >>> found = uniqueness([np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])], most=2)
+    >>> found.by_size[1][0].unique.value, found.by_size[2][0].unique.value
+    (0.0, 1.0)
+    """
+    check_at_least("most", most, 1)
+    rows = classes_of(columns, times).rows  # refuses what is no table
+    codes = [whole_codes(column) for column in columns]
+    most = min(most, len(codes))
+    count = sum(comb(len(codes), m) for m in range(1, most + 1))
+    if count > LARGEST:
+        raise InputError(
+            f"{len(codes)} columns have {count} subsets of up to {most}; at most {LARGEST} are "
+            "searched. Take fewer columns or a smaller most."
+        )
+    listed: dict[int, list[tuple[int, tuple[int, ...]]]] = {m: [] for m in range(1, most + 1)}
+    needed = np.zeros(len(codes[0]), np.int64)
+    everyone = np.arange(len(needed))
+    start = np.zeros(len(needed), np.int64)
+    for chosen, alone in _search(codes, times, (), everyone, start, everyone[:0], most):
+        size = len(chosen)
+        listed[size].append((len(alone), chosen))
+        later = (needed[alone] == 0) | (needed[alone] > size)
+        needed[alone[later]] = size
+    return Uniqueness(
+        {
+            m: [
+                Subset(chosen, counted(alone / rows, rows, confidence))
+                for alone, chosen in sorted(found, key=lambda one: (-one[0], one[1]))
+            ]
+            for m, found in listed.items()
+        },
+        needed,
+        {
+            # A row that is singled out stands for itself alone.
+            m: counted(int(((needed > 0) & (needed <= m)).sum()) / rows, rows, confidence)
+            for m in range(1, most + 1)
+        },
+    )
+
+
+def _search(
+    codes: Sequence[Codes],
+    times: Int | None,
+    chosen: tuple[int, ...],
+    rows: Int,
+    of_row: Int,
+    alone: Int,
+    most: int,
+) -> Iterator[tuple[tuple[int, ...], Int]]:
+    """Each subset that begins with `chosen`, and the rows it singles out.
+
+    `rows` are those that `chosen` does not single out, with their classes; `alone` the others.
+    """
+    for at in range(chosen[-1] + 1 if chosen else 0, len(codes)):
+        more = (*chosen, at)
+        if len(rows):
+            weight = None if times is None else times[rows]
+            found = classes_of([of_row, codes[at][rows]], weight)
+            single = found.of_size == 1
+            now, left, inside = np.append(alone, rows[single]), rows[~single], found.of_row[~single]
+        else:
+            now, left, inside = alone, rows, of_row
+        yield more, now
+        if len(more) < most:
+            yield from _search(codes, times, more, left, inside, now, most)
+
 
 # The people of a population table in the classes of a release, recoded ones too.
 
@@ -28,14 +139,12 @@ class PopulationTable:
     """A population table in the terms of the released one.
 
     Attributes:
-        mine: quasi-identifiers of the release.
-        theirs: the same of the population.
         exact: of each (population levels,): the release's level of that value, -1 = it has none.
         times: (rows,) how many people each row of the population stands for; None = one each.
     """
 
-    mine: tuple[Coded, ...]
-    theirs: tuple[Coded, ...]
+    mine: tuple[Coded, ...]  # quasi-identifiers of the release
+    theirs: tuple[Coded, ...]  # the same of the population
     exact: tuple[Int, ...]
     times: Int | None
 
@@ -51,18 +160,14 @@ class PopulationTable:
 
         A person whose value the release does not have belongs to a group where the release writes
         the group so: numbers and dates to that of the nearest value, texts to the group whose
-        beginning they share or to "other", and everybody to a column's last step. So F counts
-        whom the release does not tell apart; who is in no group makes F smaller, the risk larger.
+        beginning they share or to "other", and everybody to a column's last step. Who is in no
+        group makes F smaller, the risk larger.
 
         Args:
-            hierarchies: of the release's quasi-identifiers.
             steps: of each.
             kept: (rows,) which rows are released.
-            times: (rows,) how many equal rows each row stands for; None = one each.
-            confidence: named in the estimates.
 
-        Raises:
-            InputError: a released person is not in the population.
+        Raises InputError: a released person is not in the population.
         """
         released = [one.at(step)[kept] for one, step in zip(hierarchies, steps, strict=True)]
         people = [
@@ -109,8 +214,7 @@ def population_table(
 ) -> PopulationTable:
     """Number a population's values as those of the release.
 
-    Raises:
-        InputError: a column is missing there, or has another type.
+    Raises InputError: a column is missing there, or has another type.
     """
     everybody: Columns
     if isinstance(population, Grouped):
@@ -197,22 +301,17 @@ class PopulationUniqueness:
 
     Attributes:
         of_uniques: chance that a row which is unique in the sample is unique in the population.
-        of_rows: the same for any row of the sample: `of_uniques` x share of unique rows.
         model: "Pitman", or "Ewens" where the likelihood is highest at alpha = 0; then the interval
             holds alpha there.
-        alpha: discount of the model, in [0, 1): how heavy the tail of small classes is.
-        theta: concentration, above -alpha.
-        sample: rows, n.
-        population: people, N.
     """
 
     of_uniques: Estimate
-    of_rows: Estimate
+    of_rows: Estimate  # the same for any row of the sample: `of_uniques` x share of unique rows
     model: str
-    alpha: float
-    theta: float
-    sample: int
-    population: int
+    alpha: float  # discount of the model, in [0, 1): how heavy the tail of small classes is
+    theta: float  # concentration, above -alpha
+    sample: int  # rows, n
+    population: int  # people, N
 
 
 def population_uniqueness(
@@ -224,16 +323,14 @@ def population_uniqueness(
     the row stays unique from n to N people with chance
     prod_{i = n}^{N - 1} (theta + alpha + i - 1) / (theta + i).
 
-    Assumes:
-        The sample is drawn at random from the population, and class sizes follow Pitman's model
-        (Pitman 1995; Hoshino 2001). The interval is one for the share that is realised in the
-        population: error of the fit (delta method on the logit) and chance of the rows
-        themselves, share (1 - share) / unique rows. It does not cover a wrong model.
+    Assumes: The sample is drawn at random from the population, and class sizes follow Pitman's
+        model (Pitman 1995; Hoshino 2001). The interval is one for the share that is realised in the
+        population: error of the fit (delta method on the logit) and chance of the rows themselves,
+        share (1 - share) / unique rows. It does not cover a wrong model.
 
     Args:
         sizes: (C,) rows in each equivalence class of the sample, all at least 1.
         population: N, at least the rows of the sample.
-        confidence: of the intervals, in (0, 1).
 
     Raises:
         InputError: no sizes, or a population smaller than the sample.

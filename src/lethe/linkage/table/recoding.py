@@ -1,8 +1,8 @@
 """k-anonymity by global recoding and suppression (Datafly: Sweeney 1997, 2002).
 
-Each column has a hierarchy: its values, then ever fewer groups of them, then one group for all.
-While too many rows are in small classes, the column with the most values left goes one step up;
-what is still in small classes at the end is not released.
+Each column has a hierarchy of ever fewer groups. While too many rows are in small classes, the
+column with the most values left goes one step up; what is in small classes at the end is not
+released.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ class Hierarchy:
     """One column and how it can be made coarser.
 
     Attributes:
-        name: of the column.
-        codes: (rows,) its values, numbered.
         steps: (levels,) each: the group of every value. The first keeps all apart, the last
             none.
         kind: "ordered" values are grouped with their neighbours, as many rows each; of
@@ -36,8 +34,8 @@ class Hierarchy:
             characters go.
     """
 
-    name: str
-    codes: Codes
+    name: str  # of the column
+    codes: Codes  # (rows,) its values, numbered
     steps: tuple[Codes, ...]
     kind: str
 
@@ -48,17 +46,11 @@ class Hierarchy:
 
 @dataclass(frozen=True, eq=False)
 class Recoded:
-    """A table after recoding.
+    """A table after recoding."""
 
-    Attributes:
-        steps: of each hierarchy, the step that was taken.
-        kept: (rows,) whether the row is released.
-        k: asked for; every class of released rows has at least as many.
-    """
-
-    steps: tuple[int, ...]
-    kept: NDArray[np.bool_]
-    k: int
+    steps: tuple[int, ...]  # of each hierarchy, the step that was taken
+    kept: NDArray[np.bool_]  # (rows,) whether the row is released
+    k: int  # asked for; every class of released rows has at least as many
 
 
 def hierarchy(name: str, column: NDArray[Any] | Coded, times: Int | None = None) -> Hierarchy:
@@ -93,14 +85,11 @@ def recode(
     """Recode until at most a share of the rows is in classes smaller than k; leave those out.
 
     Args:
-        hierarchies: of the quasi-identifiers.
         k: smallest class, at least 2.
         suppress: largest share of rows that may be left out, in [0, 1).
-        times: (rows,) how many equal rows each row stands for; None = one each.
 
-    Guarantee:
-        Every released row agrees in all quasi-identifiers with at least k - 1 others. That is no
-        proof of privacy: see `disclosure`.
+    Guarantee: Every released row agrees in all quasi-identifiers with at least k - 1 others. That
+        is no proof of privacy: see `disclosure`.
 
     Raises:
         InputError: no columns, or k or suppress out of range.
@@ -142,7 +131,6 @@ def released_columns(
 
     Args:
         columns: all columns of the table, (rows,) each; those without a hierarchy stay as they are.
-        hierarchies: of the quasi-identifiers.
         steps: of each hierarchy.
         kept: (rows,) which rows are released.
     """

@@ -41,10 +41,14 @@ from lethe.linkage.table.candidates import (
     measure_recoded,
 )
 from lethe.linkage.table.dp_rows import DpRows
-from lethe.linkage.table.population import PopulationUniqueness, population_uniqueness
+from lethe.linkage.table.population import (
+    PopulationUniqueness,
+    Uniqueness,
+    population_uniqueness,
+    uniqueness,
+)
 from lethe.linkage.table.recoding import Hierarchy, coarsen, recode
 from lethe.linkage.table.synthetic import dp_name, measure_synthetic
-from lethe.linkage.table.uniqueness import Uniqueness, uniqueness
 from lethe.training.fingerprint import digest, hash_array
 
 
@@ -53,37 +57,26 @@ class TableStudy:
     """All that was measured on a table.
 
     Attributes:
-        table: what is released.
-        hierarchies: of its quasi-identifiers.
-        anonymity: as it is.
-        diversity: of the sensitive column; None without one.
-        disclosure: likewise.
-        uniqueness: of subsets of the quasi-identifiers.
-        population: under a model; None where no size was told.
-        journalist: against a population table; None without one.
-        candidates: the table as it is, then the candidates.
-        skipped: name and reason of candidates that could not be made.
         synthetic: rows of the candidates that are synthetic, by name: those that were measured.
     """
 
-    table: Table
-    hierarchies: tuple[Hierarchy, ...]
-    anonymity: Anonymity
-    diversity: Diversity | None
-    disclosure: Disclosure | None
-    uniqueness: Uniqueness
-    population: PopulationUniqueness | Refusal | None
-    journalist: Journalist | None
-    candidates: tuple[Candidate, ...]
-    skipped: Mapping[str, str]
+    table: Table  # what is released
+    hierarchies: tuple[Hierarchy, ...]  # of its quasi-identifiers
+    anonymity: Anonymity  # as it is
+    diversity: Diversity | None  # of the sensitive column; None without one
+    disclosure: Disclosure | None  # likewise
+    uniqueness: Uniqueness  # of subsets of the quasi-identifiers
+    population: PopulationUniqueness | Refusal | None  # under a model; None where no size was told
+    journalist: Journalist | None  # against a population table; None without one
+    candidates: tuple[Candidate, ...]  # the table as it is, then the candidates
+    skipped: Mapping[str, str]  # name and reason of candidates that could not be made
     synthetic: Mapping[str, DpRows]
 
 
 def study_table(table: Table, settings: TableSettings) -> TableStudy:
     """Count classes, attack them, recode, and count again.
 
-    Raises:
-        InputError: columns that cannot be read, or a population without the table's people.
+    Raises InputError: columns that cannot be read, or a population without the table's people.
     """
     sure = settings.confidence
     context = context_of(table, settings)
@@ -433,21 +426,7 @@ def _section(study: TableStudy, settings: TableSettings) -> Json:
             "unique": found.unique.to_json(),
             "sizes": {"from": list(_SIZES), "rows": counts},
         },
-        "uniqueness": {
-            "singled_out": {
-                str(m): one.to_json() for m, one in study.uniqueness.singled_out.items()
-            },
-            "subsets": {
-                str(m): [
-                    {
-                        "columns": [names[at] for at in one.columns],
-                        "unique": one.unique.to_json(),
-                    }
-                    for one in listed[:_LISTED]
-                ]
-                for m, listed in study.uniqueness.by_size.items()
-            },
-        },
+        "uniqueness": _uniqueness(study),
     }
     if study.diversity is not None and study.disclosure is not None:
         varied, told = study.diversity, study.disclosure
@@ -479,6 +458,23 @@ def _section(study: TableStudy, settings: TableSettings) -> Json:
             "of_rows": study.population.of_rows.to_json(),
         }
     return section
+
+
+def _uniqueness(study: TableStudy) -> Json:
+    names = study.table.quasi
+    return {
+        "singled_out": {str(m): one.to_json() for m, one in study.uniqueness.singled_out.items()},
+        "subsets": {
+            str(m): [
+                {
+                    "columns": [names[column] for column in subset.columns],
+                    "unique": subset.unique.to_json(),
+                }
+                for subset in listed[:_LISTED]
+            ]
+            for m, listed in study.uniqueness.by_size.items()
+        },
+    }
 
 
 def _people(study: TableStudy) -> list[Json]:

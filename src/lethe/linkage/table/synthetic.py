@@ -1,11 +1,10 @@
 """Synthetic rows with differential privacy beside the recoded releases of the same table.
 
-No synthetic row is anybody's, so "the right row" needs another meaning. The adversary takes every
-synthetic row that agrees with a person in all quasi-identifiers, in the cells that were counted,
-for a copy of one of the rows that agree likewise, and is right for one of them. The marketer risk
-is so the number of the table's classes that the synthetic rows show, over its rows: for a recoded
-table the very same number as ever. Agreement by chance counts too, so for synthetic rows it is an
-upper limit of what linkage gets; the proof is the guarantee, not this number.
+The adversary takes every synthetic row that agrees with a person in all quasi-identifiers, in the
+cells that were counted, for a copy of one of the rows that agree likewise. So the marketer risk is
+the number of the table's classes that the synthetic rows show, over its rows, as for a recoded
+table; agreement by chance counts too, so it is an upper limit of what linkage gets. The proof is
+the guarantee.
 """
 
 from __future__ import annotations
@@ -41,15 +40,8 @@ def dp_name(epsilon: float) -> str:
 def measure_synthetic(context: Context, epsilon: float) -> tuple[Measurement, DpRows]:
     """Make synthetic rows and look how far they agree with the people of the table.
 
-    Args:
-        context: of the table.
-        epsilon: of the rows.
-
-    Returns:
-        The candidate, and the rows: these, and no others, are what was measured.
-
-    Guarantee:
-        Of the rows: see `dp_rows`. The measured numbers have none.
+    Returns: The candidate, and the rows: these, and no others, are what was measured.
+    Guarantee: Of the rows: see `dp_rows`. The measured numbers have none.
 
     Raises:
         InputError: domains that do not fit.
@@ -108,8 +100,7 @@ def agreement(
         mine: (rows,) cells of each quasi-identifier of the table.
         theirs: (synthetic rows,) the same of the synthetic rows.
 
-    Returns:
-        (rows,) and (synthetic rows,) class of each row, numbered alike; (classes,) rows of the
+    Returns: (rows,) and (synthetic rows,) class of each row, numbered alike; (classes,) rows of the
         table in each, and whether it has some and a synthetic row agrees with them.
 
     >>> agreement([np.array([0, 0, 1, 2])], [np.array([0, 3, 2])])[3].tolist()
@@ -146,8 +137,7 @@ def _some(
 def _inferred(own_class: Int, secret: Int, drawn: Int, released: Int) -> tuple[float, float]:
     """What the synthetic rows that agree with a person say of the secret, and whether it is right.
 
-    Returns:
-        Share of people of whom all agreeing rows say one secret, the right one; and the share
+    Returns: Share of people of whom all agreeing rows say one secret, the right one; and the share
         guessed right by the most frequent secret of the agreeing rows (of all rows where none
         agrees), equally frequent ones guessed by chance.
     """

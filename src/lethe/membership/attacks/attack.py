@@ -1,18 +1,20 @@
 """What an attack is, what it finds, and what it may use against one target.
 
-Either every shadow model in turn is the target and the others are its references (leave-one-out),
-or the targets are given and all shadow models are references.
+Leave-one-out: every shadow model in turn is the target. Or targets are given, and all shadow models
+are references.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from lethe.errors import InputError, check_at_least
 from lethe.membership.leave_one_out import (
     References,
     check_signals,
@@ -21,6 +23,81 @@ from lethe.membership.leave_one_out import (
 )
 from lethe.training.design import partners
 from lethe.training.shadows import Shadows
+from lethe.training.signals import check_table as check_table
+
+# What attacks with more than one score a record check first, and how they part the targets.
+
+
+def check_varies(name: str, table: NDArray[Any]) -> None:
+    """Refuse a table whose entries are all the same: it tells no record from another.
+
+    Raises InputError: they are.
+    """
+    first = table.flat[0]
+    if bool((table == first).all()):
+        raise InputError(
+            f"{name} are all {first!s}; constant signals cannot show membership: "
+            "give the outputs of trained models."
+        )
+
+
+def check_members(members: NDArray[np.bool_], shape: tuple[int, ...]) -> None:
+    """Refuse a membership table of another shape, or one that is not true/false.
+
+    Raises InputError: with the shapes.
+    """
+    if members.shape != shape or members.dtype != np.bool_:
+        raise InputError(
+            f"members is {members.dtype} {members.shape}; it must be bool {shape}, as the signals."
+        )
+
+
+def check_scored(score: NDArray[np.float64]) -> None:
+    """Refuse scores of which none could be given.
+
+    Raises InputError: every entry is NaN.
+    """
+    if np.isnan(score).all():
+        raise InputError(
+            f"{len(score)} models leave no IN and OUT reference for any record once the target "
+            "and its partner are left out; use at least 4 models in complementary pairs."
+        )
+
+
+def check_groups(groups: NDArray[Any], models: int) -> None:
+    """Refuse labels of groups that are not one for each model.
+
+    Raises InputError: with the shape.
+    """
+    if groups.shape != (models,):
+        raise InputError(
+            f"groups has shape {groups.shape}; it must name one for each of {models} models."
+        )
+
+
+def folds(groups: NDArray[Any], most: int, seed: int) -> NDArray[np.intp]:
+    """Part the targets into folds of whole groups, at random and evenly.
+
+    Args:
+        groups: (K,) label of each target's group, such as its complementary pair.
+        most: folds at most, >= 2; fewer where there are fewer groups.
+
+    Returns: (K,) number of each target's fold, from 0.
+    Raises InputError: fewer than two groups, so that no other target is left to learn from.
+
+    >>> sorted(folds(np.array([0, 0, 2, 2]), 5, seed=1).tolist())
+    [0, 0, 1, 1]
+    """
+    check_at_least("folds", most, 2)
+    names, group_of = np.unique(groups, return_inverse=True)
+    if len(names) < 2:
+        raise InputError(
+            f"{len(names)} group of targets leaves no other to learn from; "
+            "use more models, at least 6 in complementary pairs."
+        )
+    order = np.random.default_rng([seed, 31]).permutation(len(names))
+    return np.asarray((order % min(most, len(names)))[group_of], np.intp)
+
 
 Float = NDArray[np.float64]
 
@@ -30,21 +107,13 @@ MINIMUM_POPULATION = 30
 
 @dataclass(frozen=True)
 class Available:
-    """What data and recipe give an attack to read; known before anything is trained.
+    """What data and recipe give an attack to read; known before anything is trained."""
 
-    Attributes:
-        task: ``classification`` or ``regression``; None where signals came without one.
-        population: records that no model is trained on.
-        predicted_labels: whether models say which label they would give.
-        features: whether the records themselves are there.
-        population_features: whether those of the population are.
-    """
-
-    task: str | None
-    population: int
-    predicted_labels: bool
-    features: bool
-    population_features: bool
+    task: str | None  # ``classification`` or ``regression``; None where signals came without one
+    population: int  # records that no model is trained on
+    predicted_labels: bool  # whether models say which label they would give
+    features: bool  # whether the records themselves are there
+    population_features: bool  # whether those of the population are
 
     @staticmethod
     def of(shadows: Shadows) -> Available:
@@ -70,19 +139,15 @@ class Knowledge(References):
     """Everything that an attack on one target may use: moments of phi IN and OUT, and these.
 
     Attributes:
-        phi: (N,) its signals, higher = better known.
         p_in: (N,) mean of sigmoid(phi) over models that trained on each record; empty if not
             asked for.
-        p_out: (N,) the same over models that did not.
-        population: (H,) its signals on records that no model has seen.
-        p_population: (H,) mean of sigmoid(phi) of the reference models on these.
     """
 
-    phi: Float
+    phi: Float  # (N,) its signals, higher = better known
     p_in: Float
-    p_out: Float
-    population: Float
-    p_population: Float
+    p_out: Float  # (N,) the same over models that did not
+    population: Float  # (H,) its signals on records that no model has seen
+    p_population: Float  # (H,) mean of sigmoid(phi) of the reference models on these
 
 
 @dataclass(frozen=True)
@@ -90,18 +155,15 @@ class Trial:
     """Targets under attack, and the models that the attacker holds beside them.
 
     Attributes:
-        references: K models on N records.
         given: T targets on the same records, whose membership no attack may read; None where
             every reference model is the target in turn, and is then no reference of its own.
-        rule: variance rule of LiRA, not ``auto``.
-        seed: of what is left out with a target (see `leave_one_out`), of folds and draws.
         setting: (T,) what `Attack.choose` chose for each target; None without one.
     """
 
-    references: Shadows
+    references: Shadows  # K models on N records
     given: Shadows | None
-    rule: str
-    seed: int
+    rule: str  # variance rule of LiRA, not ``auto``
+    seed: int  # of what is left out with a target (see `leave_one_out`), of folds and draws
     setting: Float | None = None
 
     @property
@@ -130,36 +192,28 @@ class Attack:
     """One attack.
 
     Attributes:
-        name: as in ``--attack``.
-        title: for readers.
-        paper: where it comes from.
-        threat: what the attacker has.
         score: scores of a trial's targets, higher = member: a function of what is known against
             one of them; or (T, N) at once, where an attack does not go target by target.
         choose: (K,) a setting for each shadow model under attack, chosen on others by a seed,
             see `Trial.setting`; of given targets all get the mean.
-        probabilities: whether signals must be log-odds of the true label.
-        population: whether records are needed that no model has seen.
-        variance: whether it follows the variance rule.
         reference_free: whether it asks no other model; the cells that others cannot score are
             left out all the same, to compare like with like.
-        needs: fields of `Available` without which it cannot be run.
         learns: whether one half of the records is scored by what is learnt from the other.
         by_formula: whether it is quick enough to be run anew at every stop of early stopping.
         log_ratio: whether scores are log-likelihood ratios, to be summed over a person's records.
     """
 
-    name: str
-    title: str
-    paper: str
-    threat: str
+    name: str  # as in ``--attack``
+    title: str  # for readers
+    paper: str  # where it comes from
+    threat: str  # what the attacker has
     score: Callable[[Trial], Scorer | Float]
     choose: Callable[[Shadows, int], Float] | None = None
-    probabilities: bool = False
-    population: bool = False
-    variance: bool = False
+    probabilities: bool = False  # whether signals must be log-odds of the true label
+    population: bool = False  # whether records are needed that no model has seen
+    variance: bool = False  # whether it follows the variance rule
     reference_free: bool = False
-    needs: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()  # fields of `Available` without which it cannot be run
     learns: bool = False
     by_formula: bool = True
     log_ratio: bool = True
@@ -198,8 +252,6 @@ def each_left_out(
     """Every scorable shadow model as the target; see `leave_one_out` for what is left out with it.
 
     Args:
-        shadows: K models on N records.
-        seed: see `leave_one_out`.
         probabilities: whether the means of sigmoid(phi) are wanted.
     """
     signals, members = shadows.signals, shadows.members
@@ -225,12 +277,7 @@ def each_left_out(
 
 
 def given_targets(references: Shadows, targets: Shadows) -> Iterator[Knowledge]:
-    """Targets that are no shadow models; all shadow models are references.
-
-    Args:
-        references: R models on N records.
-        targets: T models on the same records; their membership is not used.
-    """
+    """Targets that are no shadow models; all shadow models are references."""
     check_signals(references.signals, references.members)
     check_signals(targets.signals, targets.members)
     signals, members = references.signals, references.members

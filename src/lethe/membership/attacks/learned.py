@@ -1,9 +1,8 @@
 """The likelihood ratio, learnt: what members look like is read off other targets.
 
-LiRA assumes a normal distribution, RMIA a ratio and a population. Every other shadow model is a
-target whose members the attacker knows, so that thousands of labelled cases (a record under a
-target, with what the reference models say about it) can be learnt from instead. Boosted trees on
-what the classical attacks look at, increasing in whatever is known to speak for membership.
+Every other shadow model is a target whose members the attacker knows: thousands of labelled cases
+for boosted trees on what the classical attacks look at, increasing in whatever is known to speak
+for membership.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ from lethe.membership.attacks.attack import (
 )
 from lethe.membership.attacks.lira import lira_hierarchical
 from lethe.membership.leave_one_out import scored_cells
-from lethe.membership.threads import one_thread
-from lethe.training.environment import default_workers
+from lethe.training.environment import default_workers, one_thread
 
 Float = NDArray[np.float64]
 
@@ -48,8 +46,7 @@ def evidence(known: Knowledge, probabilities: bool = True) -> tuple[Float, list[
         probabilities: whether signals are log-odds of the true label, so that the ratios of
             RMIA and BASE exist.
 
-    Returns:
-        (N, F) numbers, and for each of the F columns 1 where more of it speaks for membership
+    Returns: (N, F) numbers, and for each of the F columns 1 where more of it speaks for membership
         by itself, else 0.
     """
     inside, outside = known.inside, known.outside
@@ -79,11 +76,8 @@ def learn(cases: Float, member: NDArray[np.bool_], rising: list[int], seed: int)
     Args:
         cases: (n, F) evidence on other targets; at most 100,000, drawn by `seed`, are used.
         member: (n,) whether the record was a member of that target.
-        rising: see `evidence`.
-        seed: of the draw.
 
-    Raises:
-        InputError: there are only members, or only non-members.
+    Raises InputError: there are only members, or only non-members.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -125,25 +119,17 @@ def learned_ratio(
 ) -> Float:
     """Scores of every target, from trees that know neither it, nor its partner, nor the record.
 
-    Trees learn from other targets, and from other records: the references of another target hold
-    this one's signal on the record, so that trees which know the record from there could tell
-    on which side it is missing now.
+    Trees learn from other targets and other records: another target's references hold this one's
+    signal, and would show on which side it is missing now.
 
     Args:
         everything: gives what is known against each target, see `each_left_out`; called once or
             twice.
         members: (K, N) true membership; a target's own row bears on other targets only.
-        pairs: (K,) label of each model's complementary pair.
         people: (N,) label of each record's person, or of the record itself.
-        scored: (K, N) cells that count.
-        probabilities: see `evidence`.
-        seed: of folds and draws.
 
-    Returns:
-        (K, N) higher = member; NaN where not scored.
-
-    Raises:
-        InputError: fewer than two pairs of models, or two persons.
+    Returns: (K, N) higher = member; NaN where not scored.
+    Raises InputError: fewer than two pairs of models, or two persons.
     """
     # With few models all that others can teach is needed; with many a part of it is enough.
     most = _FOLDS[len(np.unique(pairs)) <= _FEW_PAIRS]
@@ -239,10 +225,6 @@ def learn_from(
 
     Args:
         everything: what is known against each shadow model, see `each_left_out`.
-        members: (K, N) true membership of the shadow models.
-        scored: (K, N) cells that count.
-        probabilities: see `evidence`.
-        seed: of the draw.
     """
     rng = np.random.default_rng([seed, 19])
     each = max(1, 2 * _CASES // len(members))

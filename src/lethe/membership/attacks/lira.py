@@ -1,12 +1,10 @@
 """The likelihood-ratio attack (Carlini et al., IEEE S&P 2022, algorithm 1 and section VI).
 
-All forms are pure functions of what reference models say about a record. The hierarchical form
-has a prior learnt over records: one that models find hard is moved far by training on it, an easy
-one hardly at all, and over thousands of records that relation can be seen even when each of them
-has been IN two or three models only. So the shift of a record (mean IN less mean OUT) is drawn
-towards what is usual at its level, as far as its own models are too few to tell, and so are both
-variances: empirical Bayes with the variance prior of Smyth (Statistical Applications in Genetics
-and Molecular Biology 3, 2004, section 6.2). With many models it is LiRA with per-record variances.
+Pure functions of what reference models say about a record. The hierarchical form draws each
+record's shift (mean IN less mean OUT) and variances towards what is usual at its level, as far as
+its own models are too few to tell: empirical Bayes with the variance prior of Smyth (Statistical
+Applications in Genetics and Molecular Biology 3, 2004, section 6.2). With many models it is LiRA
+with per-record variances.
 """
 
 from __future__ import annotations
@@ -42,11 +40,10 @@ def variance_rule(variance: str, models: int) -> str:
 def side_variance(side: Moments, rule: str) -> Float:
     """(N,) variance of one side under a rule.
 
-    ``pooled`` is the variance within records, pooled over all of them; ``pooled-total`` that
-    of all signals of the side (the original code); with one model a side only the latter
-    exists and stands in for the former. ``shrunken`` is each record's own, pulled towards what
-    is typical as far as its few models leave it open (`variance_prior`). A floor of 1e-8 of the
-    pooled variance keeps records whose signals are all tied from dividing by zero.
+    ``pooled``: within records, over all of them; ``pooled-total``: of all signals of the side (the
+    original code), also where a side has one model; ``shrunken``: each record's own, pulled towards
+    the typical one (`variance_prior`). A floor of 1e-8 of the pooled variance keeps tied signals
+    from dividing by zero.
     """
     pooled = side.within() if rule != "pooled-total" else side.total()
     if np.isnan(pooled):
@@ -69,12 +66,9 @@ def lira_online(phi: Float, references: References, rule: str) -> Float:
     """log N(phi; mu_in, V_in) - log N(phi; mu_out, V_out).
 
     Args:
-        phi: (N,) the target's signals.
-        references: moments of the reference models.
         rule: a variance rule, not ``auto``.
 
-    Returns:
-        (N,) higher = member.
+    Returns: (N,) higher = member.
     """
     v_in = side_variance(references.inside, rule)
     v_out = side_variance(references.outside, rule)
@@ -110,19 +104,12 @@ _MOST_BINS = 40
 
 @dataclass(frozen=True)
 class _Levels:
-    """Records sorted into bins by their level, for relations that are smooth in it.
+    """Records sorted into bins by their level, for relations that are smooth in it."""
 
-    Attributes:
-        level: (n,) of each record.
-        bin: (n,) number of its bin.
-        count: (B,) records a bin.
-        centre: (B,) mean level of each bin, ascending.
-    """
-
-    level: Float
-    bin: NDArray[np.intp]
-    count: Float
-    centre: Float
+    level: Float  # (n,) of each record
+    bin: NDArray[np.intp]  # (n,) number of its bin
+    count: Float  # (B,) records a bin
+    centre: Float  # (B,) mean level of each bin, ascending
 
     @staticmethod
     def of(level: Float) -> _Levels:
@@ -147,18 +134,12 @@ class _Levels:
 def lira_hierarchical(phi: Float, references: References) -> Float:
     """Log-ratio of the predictive densities of a member and of a non-member.
 
-    For each record, with n_in and n_out reference models: the variances of both sides get the
-    prior of `variance_prior` around the typical variance at the record's level (the mean of both
-    sides, whose error says nothing on the shift); the shift has a Gaussian prior around the mean
-    shift at that level, its variance being the spread of the observed shifts less what sampling
-    explains; both predictive densities are Student t.
+    Variances of both sides have the prior of `variance_prior` around what is typical at the
+    record's level (the mean of both sides); the shift has a Gaussian prior around the mean shift
+    there, with the spread of the observed shifts less what sampling explains. Both densities are
+    Student t.
 
-    Args:
-        phi: (N,) the target's signals.
-        references: moments of the reference models.
-
-    Returns:
-        (N,) higher = member; NaN where a side has no model.
+    Returns: (N,) higher = member; NaN where a side has no model.
     """
     score = np.full(len(phi), np.nan)
     known = (references.inside.count > 0) & (references.outside.count > 0)
@@ -227,11 +208,10 @@ class VariancePrior:
     Attributes:
         degrees: how many degrees of freedom it is worth; 0 = records have nothing in common,
             at most 1e6 = all variances are equal.
-        variance: the typical variance.
     """
 
     degrees: float
-    variance: Float | float
+    variance: Float | float  # the typical variance
 
     def shrink(self, side: Moments) -> Float:
         """(N,) posterior variances of one side, all > 0."""
@@ -244,8 +224,8 @@ class VariancePrior:
 def variance_prior(side: Moments, typical: Float | None = None) -> VariancePrior:
     """Fit the prior to the variances of all records.
 
-    Under it the logarithms of the sample variances spread by trigamma(d/2) + trigamma(d0/2),
-    where d are their degrees of freedom; d0 is solved for.
+    The logarithms of sample variances with d degrees of freedom spread by trigamma(d/2) +
+    trigamma(d0/2); d0 is solved for.
 
     Args:
         side: moments of one side.
@@ -317,5 +297,120 @@ ATTACKS = (
         f"{_CARLINI}; priors as in Smyth, Stat. Appl. Genet. Mol. Biol. 3, 2004",
         WITH,
         lambda trial: lambda known: lira_hierarchical(known.phi, known),
+    ),
+)
+
+
+# BaVarIA: LiRA with the variance of each record shrunk by a conjugate prior.
+#
+# Brännvall, "Exponential-Family Membership Inference: From LiRA and RMIA to BaVarIA" (2026). Each
+# side has a normal-inverse-gamma prior made from all records: it speaks where models are few.
+
+_KAPPA = 1.0
+"""The prior mean counts like this many models."""
+
+
+@dataclass(frozen=True)
+class _Posterior:
+    """Normal-inverse-gamma posterior of one side: arrays of (N,)."""
+
+    kappa: Float
+    alpha: Float
+    beta: Float
+    location: Float
+
+
+def _posterior(side: Moments, alpha: float) -> _Posterior:
+    """Update of the prior by the models of one side.
+
+    The prior has the mean of all signals of the side, and their variance as its mean variance
+    (for alpha <= 1, where that mean does not exist, as its scale).
+    """
+    mean, spread = _centre(side), max(side.total(), 1e-12)
+    n = side.count
+    own = np.where(n > 0, side.mean, mean)
+    kappa = _KAPPA + n
+    beta = (
+        spread * (alpha - 1 if alpha > 1 else 1.0)
+        + side.squares / 2
+        + _KAPPA * n * (own - mean) ** 2 / (2 * kappa)
+    )
+    return _Posterior(kappa, alpha + n / 2, beta, (_KAPPA * mean + n * own) / kappa)
+
+
+def _centre(side: Moments) -> float:
+    known = side.count > 0
+    return float((side.count[known] * side.mean[known]).sum() / side.count[known].sum())
+
+
+def _predictive(phi: Float, of: _Posterior) -> Float:
+    """Log density of the posterior predictive, a Student t with 2 alpha degrees of freedom."""
+    scale = of.beta * (of.kappa + 1) / (of.alpha * of.kappa)
+    freedom = 2 * of.alpha
+    return np.asarray(
+        gammaln(of.alpha + 0.5)
+        - gammaln(of.alpha)
+        - 0.5 * np.log(freedom * np.pi * scale)
+        - (of.alpha + 0.5) * np.log1p((phi - of.location) ** 2 / (freedom * scale))
+    )
+
+
+def bavaria_n(phi: Float, references: References) -> Float:
+    """Gaussian log-ratio at the sample means, variances shrunk (the "-n" form, alpha0 = 1).
+
+    Returns: (N,) higher = member.
+    """
+    found = []
+    for side in (references.inside, references.outside):
+        after = _posterior(side, 1.0)
+        variance = after.beta / (after.alpha - 1)
+        found.append((phi - side.mean) ** 2 / variance + np.log(variance))
+    return np.asarray(0.5 * (found[1] - found[0]))
+
+
+def bavaria_t(phi: Float, references: References) -> Float:
+    """Log-ratio of the Student-t predictive densities (the "-t" form, alpha0 = 2).
+
+    Args and returns as `bavaria_n`.
+    """
+    inside, outside = (_posterior(side, 2.0) for side in (references.inside, references.outside))
+    return _predictive(phi, inside) - _predictive(phi, outside)
+
+
+def bavaria_offline(phi: Float, references: References) -> Float:
+    """As `bavaria_t` where no model has trained on the record: the IN side is the prior alone.
+
+    Args and returns as `bavaria_n`.
+    """
+    inside, outside = references.inside, references.outside
+    none = np.zeros_like(inside.count)
+    spread = max(inside.total(), 1e-12)
+    prior = _Posterior(none + _KAPPA, none + 2.0, none + spread, none + _centre(inside))
+    return _predictive(phi, prior) - _predictive(phi, _posterior(outside, 2.0))
+
+
+_PAPER = "Brännvall, Exponential-Family Membership Inference: From LiRA and RMIA to BaVarIA, 2026"
+
+BAVARIA = (
+    Attack(
+        "bavaria-n",
+        "BaVarIA, Gaussian",
+        _PAPER,
+        WITH,
+        lambda trial: lambda known: bavaria_n(known.phi, known),
+    ),
+    Attack(
+        "bavaria-t",
+        "BaVarIA, Student t",
+        _PAPER,
+        WITH,
+        lambda trial: lambda known: bavaria_t(known.phi, known),
+    ),
+    Attack(
+        "bavaria-offline",
+        "BaVarIA, Student t, offline",
+        _PAPER,
+        WITHOUT,
+        lambda trial: lambda known: bavaria_offline(known.phi, known),
     ),
 )

@@ -1,9 +1,8 @@
 """The quantile-regression attack: one model, no shadow models.
 
 Bertran et al., NeurIPS 2023 ("Scalable membership inference attacks via quantile regression",
-section 3): what would the model say about this record if it were no member? A regression of phi
-on the record, fitted on records that are known to be none, answers. It is their Gaussian
-variant: mean and standard deviation given the record, from which every quantile follows.
+section 3), the Gaussian variant: a regression of phi on known non-members gives the mean and the
+standard deviation that phi would have if the record were none.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice, require
-from lethe.membership.attacks.attack import Attack, Trial
-from lethe.membership.inputs import check_table, check_varies
-from lethe.membership.threads import one_thread
+from lethe.membership.attacks.attack import Attack, Trial, check_table, check_varies
+from lethe.training.environment import one_thread
 from lethe.training.users_code import build_module
 
 LEARNERS = ("boosting", "net")
@@ -41,25 +39,17 @@ Heads = Callable[[NDArray[np.floating]], tuple[Float, Float]]
 
 @dataclass(frozen=True)
 class QuantileModel:
-    """The distribution of a non-member's signal, given the record.
+    """The distribution of a non-member's signal, given the record."""
 
-    Attributes:
-        heads: (n, D) inputs to (n,) means and (n,) standard deviations > 0.
-    """
-
-    heads: Heads
+    heads: Heads  # (n, D) inputs to (n,) means and (n,) standard deviations > 0
 
     def score(self, features: NDArray[np.floating], phi: NDArray[np.floating]) -> Float:
         """Standard deviations that phi lies above what a non-member would have.
 
-        A monotone function of the record's non-member quantile, which would be tied at 1.
-
         Args:
-            features: (n, ...) of the records, as in the fit.
             phi: (n,) their signals under the attacked model.
 
-        Returns:
-            (n,) higher = member, comparable over records and models.
+        Returns: (n,) higher = member, comparable over records and models.
         """
         check_table("phi", phi, ("records",))
         mean, deviation = self.heads(_flat("features", features, len(phi)))
@@ -88,9 +78,8 @@ def fit_quantile(
         learner: ``boosting`` or ``net`` (needs torch).
         seed: of the folds, the components and the net.
 
-    Raises:
-        InputError: shapes differ, a number is not finite, fewer than 50 records, or all signals
-            are the same.
+    Raises InputError: shapes differ, a number is not finite, fewer than 50 records, or all signals
+        are the same.
     """
     check_choice("learner", learner, LEARNERS)
     check_table("phi_out", phi_out, ("records",))
@@ -130,23 +119,16 @@ def quantile_scores(
     """Attack some models, each by itself, with what it says about records that no model saw.
 
     Args:
-        signals: (K, N) phi of the records, higher = better known.
         population: (K, H) phi of records that are members of no model.
-        features: (N, ...) of the records.
         population_features: (H, ...) of the others.
-        labels: (N,) class codes or targets, or None.
         population_labels: (H,) the same of the others; both or neither.
         targets: models to attack; None for up to 8, evenly spaced.
-        learner: see `fit_quantile`.
         seed: see `fit_quantile`; the target's number is added to it.
         population_members: (K, H) membership where known, to be refused if any is True.
 
-    Returns:
-        (K, N) higher = member; NaN in the rows of models that are not attacked.
-
-    Raises:
-        InputError: shapes differ, a number is not finite, a population point is a member, a
-            target is no model or stands twice, or what `fit_quantile` refuses.
+    Returns: (K, N) higher = member; NaN in the rows of models that are not attacked.
+    Raises InputError: shapes differ, a number is not finite, a population point is a member, a
+        target is no model or stands twice, or what `fit_quantile` refuses.
     """
     check_table("signals", signals, ("models", "records"))
     check_table("population", population, ("models", "population points"))
@@ -194,8 +176,6 @@ def with_labels(
     """Labels as further columns: one for each class, or the number itself in regression.
 
     Args:
-        features: (N, D).
-        labels: (N,) class codes of any kind, or floats.
         population_features: (H, D).
         population_labels: (H,) as `labels`.
     """
@@ -311,8 +291,7 @@ def fit_normal_net(
         signal: (n,) with a mean of about 0 and a deviation of about 1.
         seed: of the split, the first weights and the batches.
 
-    Returns:
-        A function of (m, D) inputs that gives (m,) means and (m,) deviations, in [0.02, 50].
+    Returns: A function of (m, D) inputs that gives (m,) means and (m,) deviations, in [0.02, 50].
     """
     torch = require("torch", "train")
     centre, spread = inputs.mean(axis=0), inputs.std(axis=0)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lethe.errors import InputError, check_choice
-from lethe.membership.attacks import bavaria, learned, lira, quantile, rmia, simple
+from lethe.membership.attacks import learned, lira, quantile, rmia, simple
 from lethe.membership.attacks.attack import Attack, Available
 
 ATTACKS: dict[str, Attack] = {
     attack.name: attack
     for family in (
         lira.ATTACKS,
-        bavaria.ATTACKS,
+        lira.BAVARIA,
         rmia.ATTACKS,
         learned.ATTACKS,
         simple.ATTACKS,
@@ -34,10 +34,8 @@ def choose_attacks(asked: Sequence[str], available: Available) -> tuple[str, ...
     Args:
         asked: names; or ``auto`` for those of `AUTO`, ``all`` for all, each as far as they can
             be run here.
-        available: what there is to attack.
 
-    Raises:
-        InputError: an unknown name, or one that lacks something here.
+    Raises InputError: an unknown name, or one that lacks something here.
     """
     able = [name for name in ATTACKS if ATTACKS[name].lacks(available) is None]
     if list(asked) == ["all"]:
@@ -51,8 +49,7 @@ def choose_attacks(asked: Sequence[str], available: Available) -> tuple[str, ...
 def check_attacks(names: Iterable[str], available: Available) -> None:
     """Refuse unknown attacks and those that lack something here.
 
-    Raises:
-        InputError: naming the attack and what it lacks.
+    Raises InputError: naming the attack and what it lacks.
     """
     for name in names:
         check_choice("attack", name, ATTACKS)

@@ -1,14 +1,11 @@
 """RMIA, the relative attack, BASE, and attack R: a record's place among other models or records.
 
 RMIA (Zarifzadeh, Liu, Shokri, ICML 2024) and BASE (Lassila et al. 2025) ask how much more likely
-the target makes a record's true label than other models do, p(x)/P(x). BASE takes that as it is.
-RMIA says which share of records that no model has seen, z, has a smaller ratio: that is the
-record's place among what the target does to people outside. p = sigmoid(phi) is the probability of
-the true label, so both are for classification.
+the target makes a record's true label than other models do, p(x)/P(x), p = sigmoid(phi); RMIA then
+takes the share of records that no model has seen whose ratio is smaller. For classification.
 
-Attack R (Ye et al., CCS 2022, section 4.2) calls a record a member when the target knows it better
-than a share 1 - alpha of reference models that never saw it. No distribution is assumed; with m
-reference models the share has m + 1 values.
+Attack R (Ye et al., CCS 2022, section 4.2): the share of reference models without the record that
+know it less well than the target does; with m of them it has m + 1 values.
 """
 
 from __future__ import annotations
@@ -43,12 +40,10 @@ def log_ratio(phi: Float, p_in: Float, p_out: Float) -> Float:
     """log p(x) - log P(x), P(x) the mean of the means IN and OUT: the BASE score, online.
 
     Args:
-        phi: (N,) the target's signals, log-odds of the true label.
         p_in: (N,) mean probability of the true label over reference models that trained on it.
         p_out: (N,) the same over those that did not.
 
-    Returns:
-        (N,) higher = member.
+    Returns: (N,) higher = member.
     """
     return _against(phi, (p_in + p_out) / 2)
 
@@ -59,12 +54,10 @@ def log_ratio_offline(phi: Float, p_out: Float, a: float = 1.0) -> Float:
     With a = 1, P(x) is the mean over models that did not train on the record: BASE, offline.
 
     Args:
-        phi: (N,) the target's signals, log-odds of the true label.
         p_out: (N,) mean probability of the true label over models that did not train on it.
         a: in [0, 1], how near the mean IN is taken to be to the mean OUT.
 
-    Returns:
-        (N,) higher = member.
+    Returns: (N,) higher = member.
     """
     return _against(phi, ((1 + a) * p_out + 1 - a) / 2)
 
@@ -76,17 +69,16 @@ def _against(phi: Float, prior: Float) -> Float:
 def place(ratio: Float, points: Float, gamma: float = 1.0) -> Float:
     """Log-odds of the share of z-points whose ratio, times gamma, lies below a record's.
 
-    The plain share saturates: all records above the last z-point tie at 1. Here it is
-    interpolated between the z-points, and beyond them the tail goes on as an exponential with
-    the mean excess of the outermost tenth. Within one target the order is that of the ratio.
+    The plain share ties at 1 above the last z-point. Here it is interpolated, and goes on as an
+    exponential with the mean excess of the outermost tenth; within one target the order is that of
+    the ratio.
 
     Args:
         ratio: (N,) log p(x)/P(x).
         points: (H,) log p(z)/P(z).
         gamma: > 0.
 
-    Returns:
-        (N,) higher = member.
+    Returns: (N,) higher = member.
     """
     ordered = np.sort(points)
     asked = ratio - np.log(gamma)
@@ -121,12 +113,10 @@ def own_quantile(phi: Float, signals: NDArray[np.floating], members: NDArray[np.
     """Share of OUT models whose signal lies below the target's, ties counting half.
 
     Args:
-        phi: (N,) the target's signals.
         signals: (R, N) of the reference models.
         members: (R, N) their membership.
 
-    Returns:
-        (N,) in [0, 1], higher = member; NaN where every reference model trained on the record.
+    Returns: (N,) in [0, 1], higher = member; NaN where every reference model trained on the record.
     """
     outside = ~members
     below = ((signals < phi) & outside).sum(axis=0) + ((signals <= phi) & outside).sum(axis=0)
@@ -137,16 +127,7 @@ def own_quantile(phi: Float, signals: NDArray[np.floating], members: NDArray[np.
 def attack_r(signals: NDArray[np.floating], members: NDArray[np.bool_], seed: int = 0) -> Float:
     """`own_quantile` with every model as the target, the others as its references.
 
-    What is left out with the target is as in `leave_one_out`, so that the number of OUT models
-    that remain does not tell whether the record was IN the target.
-
-    Args:
-        signals: (K, N) phi, finite.
-        members: (K, N) true membership.
-        seed: see `leave_one_out`.
-
-    Returns:
-        (K, N) in [0, 1], higher = member; NaN where no OUT model, or no IN model, is left.
+    Returns: (K, N) in [0, 1], higher = member; NaN where no OUT model, or no IN model, is left.
     """
     check_signals(signals, members)
     design = Design.of(members, seed)
@@ -216,11 +197,7 @@ def _with_setting(form: _Form) -> Callable[[Trial], Scorer]:
 
 
 def _choice(form: _Form) -> Callable[[Shadows, int], Float]:
-    """How a is chosen: the best, by AUC, on up to 8 targets of the other half of the models.
-
-    Halves are of whole complementary pairs, so that nothing of a target, its partner's signals
-    included, bears on its own a.
-    """
+    """How a is chosen: the best, by AUC, on up to 8 targets of the other half of the models."""
 
     def choose(shadows: Shadows, seed: int) -> Float:
         rng = np.random.default_rng([seed, 11])

@@ -1,9 +1,8 @@
 """Attacks with one threshold for everybody, on the loss or on nothing but labels.
 
-The loss threshold (Yeom et al., IEEE CSF 2018) is the baseline that any attack must beat. Of
-models that return labels alone: the gap attack (there, section 3) and robustness to changed
-copies of the record (Choquette-Choo et al., ICML 2021, section 4): members lie farther from the
-boundary.
+The loss threshold (Yeom et al., IEEE CSF 2018) is the baseline that any attack must beat. Of labels
+alone: the gap attack (there, section 3) and robustness to changed copies (Choquette-Choo et al.,
+ICML 2021, section 4).
 """
 
 from __future__ import annotations
@@ -12,8 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError
-from lethe.membership.attacks.attack import Attack, Trial
-from lethe.membership.inputs import check_members, check_scored, check_table, check_varies
+from lethe.membership.attacks.attack import (
+    Attack,
+    Trial,
+    check_members,
+    check_scored,
+    check_table,
+    check_varies,
+)
 from lethe.membership.leave_one_out import check_signals, leave_one_out
 from lethe.training.answers import noisy_copies as noisy_copies
 
@@ -26,12 +31,9 @@ def gap_scores(correct: NDArray[np.bool_]) -> Float:
     Args:
         correct: (K, N) bool, True where the model labels the record rightly.
 
-    Returns:
-        (K, N) 1 or 0, higher = member. Nearly all cells are tied; the ROC takes ties exactly and
-        reaches only FPRs from the error rate on.
-
-    Raises:
-        InputError: not a bool table, or every label is right or every one wrong.
+    Returns: (K, N) 1 or 0, higher = member. Nearly all cells are tied; the ROC takes ties exactly
+        and reaches only FPRs from the error rate on.
+    Raises InputError: not a bool table, or every label is right or every one wrong.
 
     >>> gap_scores(np.array([[True, False]])).tolist()
     [[1.0, 0.0]]
@@ -48,12 +50,9 @@ def robustness_scores(right: NDArray[np.bool_]) -> Float:
     Args:
         right: (K, N, A) bool, True where the model gives the copy the record's true label.
 
-    Returns:
-        (K, N) in [0, 1], multiples of 1/A, higher = member. Ties stay ties: to break them by
+    Returns: (K, N) in [0, 1], multiples of 1/A, higher = member. Ties stay ties: to break them by
         chance would add nothing but noise, and the ROC takes them exactly.
-
-    Raises:
-        InputError: not a bool table of three axes, or all entries are the same.
+    Raises InputError: not a bool table of three axes, or all entries are the same.
 
     >>> robustness_scores(np.array([[[True, True, False, True], [False] * 4]])).tolist()
     [[0.75, 0.0]]
@@ -67,20 +66,16 @@ def calibrated_robustness_scores(
 ) -> Float:
     """A record's robustness minus its mean under reference models that did not train on it.
 
-    What is easy for every model is no sign of membership (Watson et al., ICLR 2022, difficulty
-    calibration, applied to labels). The target and its partner are left out, see `leave_one_out`.
+    Difficulty calibration (Watson et al., ICLR 2022), applied to labels; leaves out as
+    `leave_one_out`.
 
     Args:
         right: (K, N, A) bool, see `robustness_scores`.
         members: (K, N) true membership; of the target it is never used.
-        seed: see `leave_one_out`.
 
-    Returns:
-        (K, N) in [-1, 1], higher = member; NaN where no reference model is left on a side, as in
-        all attacks that ask reference models, so that they are compared on the same cells.
-
-    Raises:
-        InputError: as `robustness_scores`, or `members` of another shape, or too few models.
+    Returns: (K, N) in [-1, 1], higher = member; NaN where no reference model is left on a side, as
+        in all attacks that ask reference models, so that they are compared on the same cells.
+    Raises InputError: as `robustness_scores`, or `members` of another shape, or too few models.
     """
     robust = robustness_scores(right)
     check_members(members, robust.shape)

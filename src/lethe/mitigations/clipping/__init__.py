@@ -9,22 +9,3 @@ that are called with examples in a later dimension than the first (attention and
 layers may), recurrent cells, packed sequences, `proj_size`, `add_bias_kv`, weights that are
 computed from others, and attention whose output is then changed in place.
 """
-
-from __future__ import annotations
-
-from lethe.mitigations.clipping.plan import (
-    WAYS,
-    ClippingPlan,
-    clipped_sum_in_parts,
-    plan_clipping,
-)
-from lethe.mitigations.clipping.selfcheck import MOST_CHANGE, SelfCheck
-
-__all__ = [
-    "MOST_CHANGE",
-    "WAYS",
-    "ClippingPlan",
-    "SelfCheck",
-    "clipped_sum_in_parts",
-    "plan_clipping",
-]

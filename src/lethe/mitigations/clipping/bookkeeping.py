@@ -1,14 +1,12 @@
 """Norms and clipped sum from one backward pass that stops at the outputs of the layers.
 
 Book-keeping (Bu et al. 2023, arXiv:2210.00038): the forward pass stores the inputs of all layers
-with parameters, the backward pass gives the gradients at their outputs and no gradient of a
-parameter, and both sums are made from the two. The examples are never separated.
+with parameters, the backward pass gives the gradients at their outputs, and both sums are made from
+the two.
 
-Whether every use of every parameter was recorded is read from the autograd graph, which a
-parameter enters through its gradient accumulator. The zone of a recorded call is what lies
-between its output and its stored input. All accumulators must be met inside zones, once a call,
-and a zone may be entered only through its output: then the gradients at the recorded outputs
-determine the gradients of all parameters.
+Whether every use of every parameter was recorded is read from the autograd graph. The zone of a
+recorded call lies between its output and its stored input: all gradient accumulators must be met
+inside zones, once a call, and a zone entered only through its output.
 """
 
 from __future__ import annotations
@@ -38,19 +36,12 @@ from lethe.mitigations.clipping.rules import (
 
 @dataclass(frozen=True)
 class Zone:
-    """What the graph must show of one recorded call.
+    """What the graph must show of one recorded call."""
 
-    Attributes:
-        layer: its name, for messages.
-        output: edge at the output.
-        below: node that made the input, or None where the input has no gradient.
-        parameters: identities (`id`) of the parameters that the call is to cover.
-    """
-
-    layer: str
-    output: GradientEdge
-    below: Any
-    parameters: frozenset[int]
+    layer: str  # its name, for messages
+    output: GradientEdge  # edge at the output
+    below: Any  # node that made the input, or None where the input has no gradient
+    parameters: frozenset[int]  # identities (`id`) of the parameters that the call is to cover
 
 
 def uncovered(losses: Tensor, zones: Sequence[Zone], names: dict[int, str]) -> str | None:
@@ -149,49 +140,32 @@ class Layer:
     """A layer with trained parameters that has a rule.
 
     Attributes:
-        name: in the module, for messages.
-        module: the layer.
-        rule: how its gradients follow from a call, None for a composite layer.
-        composite: recorded forward of a composite layer, None for others.
         parameters: trained parameters: name inside the layer to name in the whole module.
-        held: their identities (`id`).
-        dtype: in which gradients are made.
         between: least and most input dimensions for which the first can be the examples.
     """
 
-    name: str
-    module: nn.Module
-    rule: Rule | None
-    composite: Composite | None
+    name: str  # in the module, for messages
+    module: nn.Module  # the layer
+    rule: Rule | None  # how its gradients follow from a call, None for a composite layer
+    composite: Composite | None  # recorded forward of a composite layer, None for others
     parameters: dict[str, str]
-    held: frozenset[int]
-    dtype: torch.dtype
+    held: frozenset[int]  # their identities (`id`)
+    dtype: torch.dtype  # in which gradients are made
     between: tuple[int, int]
 
 
 @dataclass
 class Call:
-    """One recorded call of a layer.
+    """One recorded call of a layer."""
 
-    Attributes:
-        layer: that was called.
-        lead: first dimension, or number of examples, that it saw.
-        edges: where gradients are wanted.
-        stored: inputs and the version that each had.
-        below: node that made the input, or None.
-        notes: of a composite layer, None for others.
-        early: gradients are made small while the backward pass runs, see `reduce`.
-        made: gradients that `reduce` made.
-    """
-
-    layer: Layer
-    lead: int
-    edges: list[GradientEdge]
-    stored: list[tuple[Tensor, int]]
-    below: Any = None
-    notes: Notes | None = None
-    early: bool = False
-    made: Slopes | None = None
+    layer: Layer  # that was called
+    lead: int  # first dimension, or number of examples, that it saw
+    edges: list[GradientEdge]  # where gradients are wanted
+    stored: list[tuple[Tensor, int]]  # inputs and the version that each had
+    below: Any = None  # node that made the input, or None
+    notes: Notes | None = None  # of a composite layer, None for others
+    early: bool = False  # gradients are made small while the backward pass runs, see `reduce`
+    made: Slopes | None = None  # gradients that `reduce` made
 
     def check_inputs(self) -> None:
         """Refuse where a stored input was overwritten since."""
@@ -234,8 +208,7 @@ class Tape:
     Args:
         module: the model; the parameters with `requires_grad` are the trained ones.
 
-    Raises:
-        NotCovered: a layer with trained parameters has no rule.
+    Raises NotCovered: a layer with trained parameters has no rule.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -271,8 +244,7 @@ class Tape:
 
         An embedding that is looked up once for all examples (positions) is repeated for each.
 
-        Raises:
-            NotCovered: calls that the rules do not describe.
+        Raises NotCovered: calls that the rules do not describe.
         """
         leads: list[list[tuple[Layer, int]]] = []
         for count in (2, 3):
@@ -356,8 +328,7 @@ class Tape:
     ) -> tuple[dict[str, Tensor], Tensor]:
         """Sum over examples of factor times gradient by parameter name, and the norms (B,).
 
-        Raises:
-            NotCovered: this pass was not what `fit` saw.
+        Raises NotCovered: this pass was not what `fit` saw.
         """
         losses, calls = self.record(loss, batch, copies=copies)
         lines = losses.shape[0]

@@ -1,9 +1,8 @@
 """Layers that are built of several products: what a recorded call of one of them consists of.
 
-While a pass is recorded, the forward of such a layer is replaced by one that computes the same
-from the layer's own values, cut off from the graph, and notes each product with a weight. A use
-of these values anywhere else is still seen in the graph, and `plan_clipping` compares the
-result with one backward pass an example through the layer's own forward.
+While a pass is recorded, the layer's forward is replaced by one that computes the same from its own
+values, cut off from the graph, and notes each product with a weight. A use elsewhere is still seen
+in the graph, and `plan_clipping` compares the result with the layer's own forward.
 """
 
 from __future__ import annotations
@@ -29,15 +28,13 @@ class Use:
     Attributes:
         weights: name of the weight inside the layer, and its first and last row that is used.
         biases: names of all biases that are added to this product, with their rows.
-        x: (B, T, I) inputs.
-        edge: number of the noted edge whose gradient belongs to the product.
         slope: from that gradient to the one at this product's output, (B, T, O).
     """
 
     weights: tuple[str, slice]
     biases: tuple[tuple[str, slice], ...]
-    x: Tensor
-    edge: int
+    x: Tensor  # (B, T, I) inputs
+    edge: int  # number of the noted edge whose gradient belongs to the product
     slope: Callable[[Tensor], Tensor]
 
 
@@ -46,19 +43,15 @@ class Notes:
     """What one call of a composite layer leaves for book-keeping.
 
     Attributes:
-        module: the layer.
-        lead: number of examples that the call saw.
-        edges: at the outputs of products.
         below: for each edge the node that made the product's input, or None.
-        uses: products with a weight.
         stored: inputs that came from outside, with the version they had.
     """
 
-    module: nn.Module
-    lead: int = 0
-    edges: list[GradientEdge] = field(default_factory=list)
+    module: nn.Module  # the layer
+    lead: int = 0  # number of examples that the call saw
+    edges: list[GradientEdge] = field(default_factory=list)  # at the outputs of products
     below: list[Any] = field(default_factory=list)
-    uses: list[Use] = field(default_factory=list)
+    uses: list[Use] = field(default_factory=list)  # products with a weight
     stored: list[tuple[Tensor, int]] = field(default_factory=list)
 
     def value(self, name: str) -> Tensor:
@@ -92,8 +85,6 @@ class Notes:
 
         Args:
             gradients: at the noted edges, None where the loss does not depend on one.
-            trained: names of parameters inside the layer.
-            dtype: in which products are made.
             copies: consecutive rows that belong to one example.
         """
         found: dict[str, list[tuple[slice, Product, str]]] = {}
@@ -116,7 +107,6 @@ class Joined:
 
     Args:
         parts: rows, their product, and what of the product they are, ``weight`` or ``bias``.
-        like: the parameter.
     """
 
     def __init__(self, parts: list[tuple[slice, Product, str]], like: Tensor) -> None:
@@ -203,11 +193,9 @@ def attend(
         key_padding_mask: (B, S), True or minus infinity where a key is left out.
         need_weights: return attention weights too.
         attn_mask: (L, S) or (B heads, L, S), True or added.
-        average_attn_weights: return the mean over heads.
         is_causal: a hint, which needs `attn_mask` and adds nothing to it.
 
-    Returns:
-        Output and weights, or why this call is not covered.
+    Returns: Output and weights, or why this call is not covered.
     """
     module: Any = notes.module
     if query.ndim != 3 or query.is_nested:
@@ -287,8 +275,7 @@ def recur(notes: Notes, input: Tensor, hx: Any = None) -> tuple[Tensor, Any] | s
         input: (B, T, I), or (T, B, I) where the layer is not `batch_first`.
         hx: first states (layers x directions, B, H), for an LSTM two of them; zeros by default.
 
-    Returns:
-        Outputs and last states, or why this call is not covered.
+    Returns: Outputs and last states, or why this call is not covered.
     """
     module: Any = notes.module
     if not isinstance(input, Tensor):
@@ -395,8 +382,7 @@ Composite = Callable[..., Any]
 def composite_for(module: nn.Module) -> Composite | str | None:
     """The recorded forward of a layer that is built of several products.
 
-    Returns:
-        A function of (notes, *arguments of the layer's forward), why there is none, or None
+    Returns: A function of (notes, *arguments of the layer's forward), why there is none, or None
         where the layer is no such layer.
     """
     kind = type(module)

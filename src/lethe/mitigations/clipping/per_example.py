@@ -4,9 +4,9 @@ A batch is a tensor, or tuples, lists and mappings of tensors, examples first. `
 `looped` are right for any model without cross-example terms; they are slower than book-keeping
 and hungrier for memory, as every example's gradient is made in full.
 
-Throughout the package `loss` gives the losses (B,) of (module, batch), a batch holds B >= 1
-examples, each in `copies` consecutive rows whose mean is its gradient, and `factors` turn the norms
-(b,) of consecutive examples into what their gradients are multiplied by, (b,).
+Throughout `loss` gives the losses (B,) of (module, batch), a batch holds B >= 1 examples, each in
+`copies` consecutive rows whose mean is its gradient, and `factors` turn norms (b,) of consecutive
+examples into their multipliers, (b,).
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ def mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
 def size(batch: Any) -> int:
     """Number of examples B: the first dimension, the same in every tensor.
 
-    Raises:
-        InputError: there is no tensor, or the first dimensions differ.
+    Raises InputError: there is no tensor, or the first dimensions differ.
     """
     lengths = {leaf.shape[0] if leaf.ndim else -1 for leaf in tensors(batch)}
     if len(lengths) != 1 or -1 in lengths:
@@ -97,8 +96,7 @@ Loss = Callable[[nn.Module, Any], Tensor]
 def check_losses(losses: Any, count: int) -> Tensor:
     """The losses, if they are one number an example.
 
-    Raises:
-        InputError: another type or shape.
+    Raises InputError: another type or shape.
     """
     if not isinstance(losses, Tensor) or losses.shape != (count,):
         got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
@@ -145,8 +143,7 @@ def vmapped(
 ) -> tuple[dict[str, Tensor], Tensor]:
     """By ``torch.func.vmap(grad)``, a part of the batch at a time.
 
-    Returns:
-        Sum by parameter name, and norms (B,).
+    Returns: Sum by parameter name, and norms (B,).
     """
     whole = _Whole(module, loss)
     parameters = {f"model.{name}": value.detach() for name, value in _trained(module).items()}

@@ -49,18 +49,14 @@ class ClippingPlan:
     """How per-example gradients of one model are clipped and summed.
 
     Attributes:
-        module: the model, whose present parameter values are used at every call.
-        loss: losses (B,) of (module, batch).
-        way: ``book-keeping`` (one backward pass, no gradient per example), ``vmap`` or ``loop``.
         reasons: why faster ways were not taken; grows when a step had to be done by the loop.
-        check: what was measured for this way before training.
     """
 
-    module: nn.Module
-    loss: Loss
-    way: str
+    module: nn.Module  # the model, whose present parameter values are used at every call
+    loss: Loss  # losses (B,) of (module, batch)
+    way: str  # ``book-keeping`` (one backward pass, no gradient per example), ``vmap`` or ``loop``
     reasons: tuple[str, ...]
-    check: SelfCheck
+    check: SelfCheck  # what was measured for this way before training
     _tape: Tape | None = field(repr=False)
     _was: tuple[list[bool], list[bool]] = field(init=False, repr=False)
 
@@ -82,22 +78,14 @@ class ClippingPlan:
 
         Args:
             batch: B >= 0 examples, shaped like the example batch, each in `copies` rows.
-            clip: C, > 0.
             weights: (B,) w_j >= 0, multiplied after clipping; 1 by default.
             copies: consecutive rows that belong to one example, >= 1.
 
-        Returns:
-            The sum by parameter name (as in `named_parameters`), and norms (B,).
-
-        Raises:
-            InputError: a bad clip, weights or number of copies, a gradient that is not finite,
-                or a model whose mode or trained parameters are no longer those of the plan.
-
-        Guarantee:
-            Adding or removing example j changes the sum by at most w_j C, up to rounding.
-
-        Assumes:
-            One example does not reach the loss of another one; `plan_clipping` tested this on
+        Returns: The sum by parameter name (as in `named_parameters`), and norms (B,).
+        Raises InputError: a bad clip, weights or number of copies, a gradient that is not finite,
+            or a model whose mode or trained parameters are no longer those of the plan.
+        Guarantee: Adding or removing example j changes the sum by at most w_j C, up to rounding.
+        Assumes: One example does not reach the loss of another one; `plan_clipping` tested this on
             its example batch. Weights do not depend on the other records.
         """
         check_between("clip", clip, 0, float("inf"), open_low=True, open_high=True)
@@ -207,11 +195,8 @@ def clipped_sum_in_parts(
     Noise is added once, to the whole sum: the parts are one release, not several. `part_size`
     counts examples, not rows.
 
-    Raises:
-        InputError: as `clipped_sum`, or a part size below 1.
-
-    Guarantee:
-        That of `clipped_sum`: every example lies in one part.
+    Raises InputError: as `clipped_sum`, or a part size below 1.
+    Guarantee: That of `clipped_sum`: every example lies in one part.
     """
     check_at_least("part_size", part_size, 1)
     count = _examples(batch, copies)

@@ -34,7 +34,6 @@ class Product:
     Args:
         x: (B, G, T, I) inputs at T positions, I values each, in G groups.
         g: (B, G, T, O) gradients of the summed loss at the outputs.
-        shape: of the weight.
         transposed: the weight is stored (I, O) instead of (O, I).
     """
 
@@ -108,15 +107,12 @@ class Made:
         self._grads = grads
 
     def squares(self, name: str) -> Tensor:
-        """See `Product`."""
         return self._grads[name].flatten(1).square().sum(1)
 
     def weighted(self, name: str, c: Tensor) -> Tensor:
-        """See `Product`."""
         return combined(c, self._grads[name])
 
     def per_example(self, name: str, chosen: slice) -> Tensor:
-        """See `Product`."""
         return self._grads[name][chosen]
 
 
@@ -134,18 +130,15 @@ class Flat:
         self._of_g = _square_lengths(g)
 
     def squares(self, name: str) -> Tensor:
-        """See `Product`."""
         return self._of_g if name == "bias" else _square_lengths(self._x) * self._of_g
 
     def weighted(self, name: str, c: Tensor) -> Tensor:
-        """See `Product`."""
         if name == "bias":
             return c @ self._g
         g, x = _scaled(self._g, self._x, c[:, None])
         return x.T @ g if self._transposed else g.T @ x
 
     def per_example(self, name: str, chosen: slice) -> Tensor:
-        """See `Product`."""
         x, g = self._x[chosen], self._g[chosen]
         if name == "bias":
             return g
@@ -194,15 +187,12 @@ class Grouped:
 
     Args:
         alone: gradients of every row.
-        copies: rows an example.
-        count: examples.
     """
 
     def __init__(self, alone: Product | Flat | Made, copies: int, count: int) -> None:
         self._alone, self._copies, self._count = alone, copies, count
 
     def squares(self, name: str) -> Tensor:
-        """See `Product`."""
         one = self.per_example(name, slice(0, 1)).numel()
         step = max(1, _ROWS // (one * self._copies))
         starts = range(0, self._count, step)
@@ -211,11 +201,9 @@ class Grouped:
         )
 
     def weighted(self, name: str, c: Tensor) -> Tensor:
-        """See `Product`."""
         return self._alone.weighted(name, c.repeat_interleave(self._copies))
 
     def per_example(self, name: str, chosen: slice) -> Tensor:
-        """See `Product`."""
         first, last, _ = chosen.indices(self._count)
         rows = slice(first * self._copies, last * self._copies)
         return gathered(self._alone.per_example(name, rows), self._copies).sum(1)
@@ -330,7 +318,6 @@ class Lookups:
         self._shape = shape
 
     def squares(self, name: str) -> Tensor:
-        """See `Slopes`."""
         count, (table, width) = len(self._index), self._shape
         example = torch.arange(count, device=self._g.device)[:, None]
         keys, place = torch.unique(example * table + self._index, return_inverse=True)
@@ -340,12 +327,10 @@ class Lookups:
         return self._g.new_zeros(count).index_add_(0, owner, sums.square().sum(1))
 
     def weighted(self, name: str, c: Tensor) -> Tensor:
-        """See `Slopes`."""
         scaled = (self._g * c[:, None, None]).reshape(-1, self._shape[1])
         return self._g.new_zeros(self._shape).index_add_(0, self._index.reshape(-1), scaled)
 
     def per_example(self, name: str, chosen: slice) -> Tensor:
-        """See `Slopes`."""
         index, g = self._index[chosen], self._g[chosen]
         count, (table, width) = len(index), self._shape
         flat = (torch.arange(count, device=g.device)[:, None] * table + index).reshape(-1)

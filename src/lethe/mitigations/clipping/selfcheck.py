@@ -89,8 +89,7 @@ def leaking_layer(module: nn.Module, loss: Loss, batch: Any) -> str | None:
     The name is ``the loss function`` where no layer is at fault; the batch needs two examples that
     differ.
 
-    Raises:
-        InputError: the losses are not (B,) or not finite.
+    Raises InputError: the losses are not (B,) or not finite.
     """
     count = size(batch)
     different = distinct(batch)
@@ -181,22 +180,19 @@ class SelfCheck:
     """What was measured on the example batch.
 
     Attributes:
-        examples: n examples taken.
         change_over_clip: largest norm of the change of the clipped sum when one example is
             left out, divided by the clip norm; at most 1.0001, or the model is refused.
         relative_error: largest relative error of the clipped sum and of the norms against
             one backward pass an example.
-        tolerance: largest relative error that was allowed, see `plan_clipping`.
-        unused: trained parameters whose gradient was zero for all these examples.
         mode: ``as given``, or ``evaluation`` where the model draws random numbers in
             training, so that two passes can only be compared without them.
     """
 
-    examples: int
+    examples: int  # n examples taken
     change_over_clip: float
     relative_error: float
-    tolerance: float
-    unused: tuple[str, ...]
+    tolerance: float  # largest relative error that was allowed, see `plan_clipping`
+    unused: tuple[str, ...]  # trained parameters whose gradient was zero for all these examples
     mode: str
 
 
@@ -204,11 +200,9 @@ def clip_factors(clip: float, weights: Tensor | None = None) -> Factors:
     """Factors w_j min(1, C/|g_j|) for consecutive parts of one batch.
 
     Args:
-        clip: C > 0.
         weights: (B,) w_j, applied after clipping; 1 by default.
 
-    Raises:
-        InputError: (when called) a gradient norm is not finite.
+    Raises InputError: (when called) a gradient norm is not finite.
     """
     place = 0
 
@@ -256,18 +250,15 @@ def measure(
 ) -> SelfCheck:
     """Compare a way with one backward pass an example, and leave each example out once.
 
-    Half the smallest positive norm is one of two clip norms: there every example reaches the
-    bound, and a norm that was taken too small shows as a change above 1.
+    One of two clip norms is half the smallest positive norm: there every example reaches the bound,
+    and a norm taken too small shows as a change above 1.
 
     Args:
         way: from (batch, factors) to sums by name and norms (B,).
-        module: deterministic in its present mode.
-        loss: see `per_example`.
         batch: at least 2 examples.
         mode, tolerance: for the record.
 
-    Raises:
-        InputError: no trained parameter changes the loss.
+    Raises InputError: no trained parameter changes the loss.
     """
     count = size(batch)
     _, norms = looped(module, loss, batch, clip_factors(1.0))

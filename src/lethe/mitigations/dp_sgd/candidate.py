@@ -1,9 +1,8 @@
 """DP-SGD as a candidate of an audit: from a target (epsilon, delta) to a training.
 
-With weights w_j in [0, 1] on the clipped gradients, record j moves the sum by at most w_j C and has
-the noise multiplier sigma / w_j. Where the weights are functions of each record alone, fixed
-without the private data, that is a proof for every record; where they come from the audit of the
-private data, it is none.
+With weights w_j in [0, 1] record j moves the sum by at most w_j C: noise multiplier sigma / w_j.
+That is a proof for every record where the weights are fixed without the private data, and none
+where they come from its audit.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_given_delta
-from lethe.evidence.calibration import noise_for
+from lethe.evidence.accounting import check_given_delta, noise_for
 from lethe.evidence.dp_statement import TUNING, DpSgdRun, DpStatement, dp_statement
 from lethe.evidence.epsilon import RELATIONS
 from lethe.evidence.guarantee import Guarantee, empirical_only
@@ -41,28 +39,19 @@ class PrivateTraining:
     model (half of the pool), the rate is q = min(1, batch_size / n), the steps ceil(epochs / q).
 
     Attributes:
-        epsilon: target, > 0.
-        delta: well below 1 / n, or nothing is claimed; it has no default.
-        epochs: expected passes over the records, >= 1.
-        batch_size: expected records of a batch, >= 1; all of them where there are fewer.
-        clip: C, largest norm of one record's gradient, > 0.
         learning_rate: the highest of the recipe's schedule; None takes the recipe's.
-        optimizer: ``sgd``, ``adam`` or ``adamw``; None takes the recipe's.
-        momentum: of SGD; None takes the recipe's.
-        relation: ``add/remove`` or ``replace-one``.
-        tuning: how these settings were chosen, see `DpSgdRun`.
     """
 
-    epsilon: float
-    delta: float | None
-    epochs: int
-    batch_size: int
-    clip: float = 1.0
+    epsilon: float  # target, > 0
+    delta: float | None  # well below 1 / n, or nothing is claimed; it has no default
+    epochs: int  # expected passes over the records, >= 1
+    batch_size: int  # expected records of a batch, >= 1; all of them where there are fewer
+    clip: float = 1.0  # C, largest norm of one record's gradient, > 0
     learning_rate: float | None = None
-    optimizer: str | None = None
-    momentum: float | None = None
-    relation: str = "add/remove"
-    tuning: str = "none"
+    optimizer: str | None = None  # ``sgd``, ``adam`` or ``adamw``; None takes the recipe's
+    momentum: float | None = None  # of SGD; None takes the recipe's
+    relation: str = "add/remove"  # ``add/remove`` or ``replace-one``
+    tuning: str = "none"  # how these settings were chosen, see `DpSgdRun`
 
     def __post_init__(self) -> None:
         check_between("epsilon", self.epsilon, 0, math.inf, open_low=True, open_high=True)
@@ -164,11 +153,10 @@ def private_training(
 ) -> PrivateTraining:
     """DP-SGD for a recipe, with settings that suit small data where none are given.
 
-    Batches are larger than the recipe's: noise is added once a step, so that a record's share of it
-    falls with the size of the batch (De et al. 2022). Twice the batch or 128, and Adam at 0.01,
-    were best or close to it on two small tables, chosen on their test records (digits: accuracy
-    0.95 at epsilon 8 and 0.80 at epsilon 1, 0.97 without privacy; five made-up classes); other data
-    may want other settings.
+    Batches are larger than the recipe's, because noise is added once a step (De et al. 2022). Twice
+    the batch or 128, and Adam at 0.01, were best or close to it on two small tables, chosen on
+    their test records (digits: accuracy 0.95 at epsilon 8 and 0.80 at epsilon 1, 0.97 without
+    privacy; five made-up classes).
 
     Args:
         recipe: gives epochs, batch size and, at training, what is not given here.
@@ -181,8 +169,7 @@ def private_training(
         optimizer, learning_rate: where neither is given, Adam at 0.01; else the recipe's for the
             one that lacks.
 
-    Raises:
-        InputError: delta not given, or a value outside its range.
+    Raises InputError: delta not given, or a value outside its range.
 
     >>> private_training(TorchRecipe(make_module=lambda: None), 8.0, 1e-5).batch_size
     128
@@ -260,13 +247,12 @@ class IndividualPrivacy:
     """DP-SGD with a weight for each record; see `lethe.mitigations.mitigation.Mitigation`.
 
     Attributes:
-        training: the noise: its epsilon is that of a record of weight 1.
         weights: (N,) in [0, 1], functions of each record alone that were fixed without the private
             data; rounded up to multiples of 1/32, so that each has an epsilon of its own. None
             takes the targeted weights of the audit, which proves nothing.
     """
 
-    training: PrivateTraining
+    training: PrivateTraining  # the noise: its epsilon is that of a record of weight 1
     weights: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
@@ -290,31 +276,26 @@ class IndividualPrivacy:
 
     @property
     def name(self) -> str:
-        """See `Mitigation`."""
         kind = "weighted" if self.weights is None else "individual"
         return f"{kind}-dp-eps{self.training.epsilon:g}"
 
     @property
     def title(self) -> str:
-        """See `Mitigation`."""
         whose = "targeted weights of private data" if self.weights is None else "public weights"
         return f"clipped gradients times {whose}, noise for epsilon {self.training.epsilon:g}"
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `Mitigation`."""
         rule = "targeted" if self.weights is None else "public"
         return {**self.training.settings, "weights": rule}
 
     @property
     def needs_weights(self) -> bool:
-        """See `Mitigation`."""
         return self.weights is None
 
     def treatment(
         self, weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
     ) -> Treatment:
-        """See `Mitigation`."""
         plain = self.training.treatment(weights, pool)
         return Treatment(
             weights=weights if self.weights is None else self.weights, method=plain.method
@@ -327,11 +308,7 @@ class IndividualPrivacy:
     def statement(self, pool: NDArray[np.bool_]) -> DpStatement:
         """The guarantee, with the epsilon of each record of the pool where there is one.
 
-        Args:
-            pool: (N,) records that can be members.
-
-        Raises:
-            InputError: weights of another length than the pool.
+        Raises InputError: weights of another length than the pool.
         """
         records = int(pool.sum())
         own = np.ones(records)
@@ -359,8 +336,7 @@ def epsilon_histogram(epsilons: NDArray[np.float64], bins: int = 20) -> dict[str
         epsilons: (n,) >= 0, n >= 1.
         bins: >= 1, of equal width from 0 to the largest.
 
-    Returns:
-        ``edges`` (bins + 1), ``counts`` (bins), ``median``, ``min``, ``max`` and ``n``.
+    Returns: ``edges`` (bins + 1), ``counts`` (bins), ``median``, ``min``, ``max`` and ``n``.
 
     >>> epsilon_histogram(np.array([0.0, 1.0, 4.0, 4.0]), bins=2)["counts"]
     [2, 2]

@@ -47,7 +47,6 @@ class ClippedSum(Protocol):
             truth: (K, B) class codes or targets.
             sizes: how many of the B rows are each model's own.
             weights: (K, B) w_j, 0 where padded.
-            clip: C > 0.
         """
         ...
 
@@ -57,12 +56,10 @@ def clipped_sum_of(network: Network, recipe: TorchRecipe, x: Tensor, truth: Tens
 
     Args:
         network: of `Chain` or `Alone`.
-        recipe: its loss.
         x, truth: (N, ...) records, for the self-check of a model that is no chain of known layers.
 
-    Raises:
-        InputError: the model mixes records, or no way keeps the clipping bound; see
-            `plan_clipping`.
+    Raises InputError: the model mixes records, or no way keeps the clipping bound; see
+        `plan_clipping`.
     """
     if isinstance(network, Chain):
         return Stacked(network, recipe)
@@ -135,7 +132,6 @@ class PoissonSampler:
 
     Args:
         rows: (n,) records that the model trains on.
-        seed: of the model.
         rate: probability of each record to be in a batch, in (0, 1].
 
     >>> sampler = PoissonSampler(np.arange(5), seed=0, rate=0.5)
@@ -164,8 +160,7 @@ def padded(
         first: where the part begins.
         most: rows of the part at most.
 
-    Returns:
-        (K, B) record numbers, 0 where padded, and how many of the B are each model's own.
+    Returns: (K, B) record numbers, 0 where padded, and how many of the B are each model's own.
 
     >>> padded([np.array([7, 8, 9]), np.array([5])], 1, 64)
     (array([[8, 9],
@@ -193,29 +188,21 @@ class DpSgd:
     Attributes:
         noise_multiplier: sigma: standard deviation of the noise on the sum, divided by `clip`;
             at 0 nothing is proven.
-        clip: C, largest norm of one record's gradient, > 0.
-        sampling_rate: probability of each record to be in a batch, in (0, 1].
-        steps: of one training, >= 1.
-        learning_rate: the highest of the schedule; None takes the recipe's.
-        optimizer: ``sgd``, ``adam`` or ``adamw``; None takes the recipe's.
-        momentum: of SGD; None takes the recipe's.
         microbatch: rows of one model that are worked on at once; a batch is summed in such parts.
             It decides which dropout masks are drawn, and nothing else.
 
-    Guarantee:
-        That of `lethe.evidence.dp_statement` for Poisson sampling with this noise, rate and steps.
-
-    Assumes:
-        Weights, if any, are at most 1 and were fixed without the private data.
+    Guarantee: That of `lethe.evidence.dp_statement` for Poisson sampling with this noise, rate and
+        steps.
+    Assumes: Weights, if any, are at most 1 and were fixed without the private data.
     """
 
     noise_multiplier: float
-    clip: float
-    sampling_rate: float
-    steps: int
-    learning_rate: float | None = None
-    optimizer: str | None = None
-    momentum: float | None = None
+    clip: float  # C, largest norm of one record's gradient, > 0
+    sampling_rate: float  # probability of each record to be in a batch, in (0, 1]
+    steps: int  # of one training, >= 1
+    learning_rate: float | None = None  # the highest of the schedule; None takes the recipe's
+    optimizer: str | None = None  # ``sgd``, ``adam`` or ``adamw``; None takes the recipe's
+    momentum: float | None = None  # of SGD; None takes the recipe's
     microbatch: int = MICROBATCH
 
     def __post_init__(self) -> None:
@@ -261,10 +248,9 @@ class DpSgd:
     def train(self, work: Work) -> Iterator[NDArray[np.float32]]:
         """See `Method`.
 
-        Raises:
-            InputError: a recipe that `refuses` names, a treatment with noise or epochs of its own,
-                a regression without held-out records, or a model whose clipping bound fails its
-                self-check.
+        Raises InputError: a recipe that `refuses` names, a treatment with noise or epochs of its
+            own, a regression without held-out records, or a model whose clipping bound fails its
+            self-check.
         """
         reason = self.refuses(work.recipe)
         if reason is not None:
@@ -425,12 +411,9 @@ def scaled_by_held_out(
             constants.
         pool: (N,) True where a record can be a member; the others are held out.
 
-    Returns:
-        (N, D) float32. A column that does not vary among the held-out records is 0; columns that
-        were not standardised, such as one-hot codes, stay as they are.
-
-    Raises:
-        InputError: standardised columns and fewer than two held-out records.
+    Returns: (N, D) float32. A column that does not vary among the held-out records is 0; columns
+        that were not standardised, such as one-hot codes, stay as they are.
+    Raises InputError: standardised columns and fewer than two held-out records.
 
     >>> column = np.array([[-(2**0.5)], [2**0.5], [0.0], [0.0]])
     >>> scaled_by_held_out(column, np.array([False, True, False, True])).round(3).ravel()

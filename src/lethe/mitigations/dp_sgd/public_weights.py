@@ -1,9 +1,8 @@
 """Weights for individual privacy that no private record decides but its own.
 
-The targeted weights of an audit come from models of the private data, and so a record more or less
-changes the weights of all. Here they come from models of held-out records: how hard such models
-find a record says how exposed records of that difficulty were among the held-out ones, and the more
-exposed, the less a record counts.
+The audit's targeted weights come from models of the private data. Here models of held-out records
+say how exposed records of a difficulty are among the held-out ones, and the more exposed, the less
+a record counts.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ def public_weights(
     """A weight for every record that depends on that record and on held-out ones alone.
 
     Models are trained on halves of the held-out records. The difficulty of a record is minus its
-    mean signal under models that were not trained on it. The t-scores of the held-out records,
-    averaged over neighbours in difficulty, predict the exposure of every record, and the weight is
-    that of `exponential_weights`, scaled by `scaled_weights`.
+    mean signal under models not trained on it; t-scores of held-out records, averaged over
+    neighbours in difficulty, predict the exposure of every record; weights are
+    `exponential_weights`, scaled by `scaled_weights`.
 
     Args:
         features: (N, ...) inputs; columns that all records have scaled are scaled anew by the
@@ -53,20 +52,13 @@ def public_weights(
         models: trained on held-out records, even, at least 4.
         alpha, beta: of the weights, see `exponential_weights`.
 
-    Returns:
-        (N,) weights in [0, 1], lower = more exposed.
-
-    Guarantee:
-        A record that joins or leaves the pool changes no weight but its own, beyond the last
+    Returns: (N,) weights in [0, 1], lower = more exposed.
+    Guarantee: A record that joins or leaves the pool changes no weight but its own, beyond the last
         digits of inputs that it had a part in scaling.
-
-    Assumes:
-        The held-out records are public, or belong to nobody who is to be protected. Models of few
-        records differ from those of many, so that the weights are a guess at who is exposed: the
-        proof does not rest on it, the benefit does.
-
-    Raises:
-        InputError: fewer than 20 held-out records, or a setting outside its range.
+    Assumes: The held-out records are public, or belong to nobody who is to be protected. Models of
+        few records differ from those of many, so that the weights are a guess at who is exposed:
+        the proof does not rest on it, the benefit does.
+    Raises InputError: fewer than 20 held-out records, or a setting outside its range.
     """
     held = np.flatnonzero(~pool)
     if len(held) < LEAST_HELD_OUT:
@@ -95,19 +87,16 @@ def scaled_weights(
 ) -> NDArray[np.float32]:
     """`exponential_weights` on a scale that the held-out records set.
 
-    t-scores of models of few records have another scale than those of the audit. Where even the
-    least exposed tenth of the held-out records would have a weight below 1, all are raised until
-    it has weight 1: a record of weight 1 is what the candidate's epsilon is about. Where the most
-    exposed tenth would fall below 1/32, the smallest weight with an epsilon of its own, exponents
-    are compressed until it does not.
+    Where even the least exposed tenth of the held-out records would have a weight below 1, all are
+    raised until it has weight 1. Where the most exposed tenth would fall below 1/32, the smallest
+    weight with an epsilon of its own, exponents are compressed until it does not.
 
     Args:
         exposure: (N,) predicted t of all records.
         held: (N,) True for the held-out records, which alone set the scale.
         alpha, beta: of the weights.
 
-    Returns:
-        (N,) weights in [0, 1].
+    Returns: (N,) weights in [0, 1].
 
     >>> scaled_weights(np.array([5.0, 6.0, 7.0]), np.array([1, 1, 1], bool), 2, 2).round(2).tolist()
     [1.0, 0.20000000298023224, 0.029999999329447746]
@@ -129,8 +118,7 @@ def t_scores(signals: Float, members: NDArray[np.bool_]) -> Float:
         signals: (K, n) higher = better known.
         members: (K, n) True where the record is IN, at least two models on each side.
 
-    Returns:
-        (n,) t, higher = more exposed; 0 where signals do not vary.
+    Returns: (n,) t, higher = more exposed; 0 where signals do not vary.
 
     >>> t_scores(np.array([[3.0], [1.0], [0.0], [0.0]]), np.array([[1], [1], [0], [0]], bool))
     array([1.41421356])
@@ -151,8 +139,7 @@ def predicted(known: Float, values: Float, asked: Float, neighbours: int | None 
         asked: (m,) positions.
         neighbours: how many are averaged, >= 1; a tenth of n, but at least 5, by default.
 
-    Returns:
-        (m,) predictions, each from its position and the known points alone.
+    Returns: (m,) predictions, each from its position and the known points alone.
 
     >>> predicted(np.array([0.0, 1.0, 9.0]), np.array([2.0, 4.0, 8.0]), np.array([0.4, 8.0]), 2)
     array([3., 6.])

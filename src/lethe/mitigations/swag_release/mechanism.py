@@ -103,31 +103,18 @@ FIT, SWAG, DRAWS, REFIT, FINAL, MEASURE, RELEASE = range(2, 9)
 
 @dataclass(frozen=True)
 class Mechanism:
-    """What the six steps came to; everything here but the drawn model is private.
+    """What the six steps came to; everything here but the drawn model is private."""
 
-    Attributes:
-        module: a copy of the module with the drawn weights, in evaluation mode.
-        draws: the released draws, each name -> tensor; the first is in `module`.
-        posterior: that they are from.
-        estimate: epsilon on the final draws.
-        unweighted: epsilon of the draws of step 4, had all records counted fully.
-        weights: (N,) alpha_i.
-        risk: (N,) Delta_i of step 4, unweighted.
-        rounds: epsilon after each round, the last being `estimate`'s.
-        response: epsilon at several scales of the draw, or None.
-        guarantee: what may be said of the release.
-    """
-
-    module: nn.Module
-    draws: tuple[Named, ...]
-    posterior: Posterior
-    estimate: EpsilonEstimate
-    unweighted: float
-    weights: Float
-    risk: Float
-    rounds: tuple[float, ...]
-    response: ScaleResponse | None
-    guarantee: Guarantee
+    module: nn.Module  # a copy of the module with the drawn weights, in evaluation mode
+    draws: tuple[Named, ...]  # the released draws, each name -> tensor; the first is in `module`
+    posterior: Posterior  # that they are from
+    estimate: EpsilonEstimate  # epsilon on the final draws
+    unweighted: float  # epsilon of the draws of step 4, had all records counted fully
+    weights: Float  # (N,) alpha_i
+    risk: Float  # (N,) Delta_i of step 4, unweighted
+    rounds: tuple[float, ...]  # epsilon after each round, the last being `estimate`'s
+    response: ScaleResponse | None  # epsilon at several scales of the draw, or None
+    guarantee: Guarantee  # what may be said of the release
 
 
 def swag_ppm(
@@ -154,8 +141,6 @@ def swag_ppm(
             not changed. Frozen parameters stay and are not drawn.
         inputs: (N, ...) tensor, or a mapping of them by argument name.
         truth: (N,) class codes; anything with N rows for a `log_likelihood` of one's own.
-        settings: see `ReleaseSettings`.
-        seed: of training and of the measuring draws.
         draw_seed: of the released draw, which its secrecy rests on; 128 secret bits by default.
             One that is given is for audits and reproductions, and the label says so.
         logits: (module, batch) -> (B, C) scores.
@@ -202,29 +187,17 @@ def swag_ppm(
 
 @dataclass(frozen=True)
 class _Run:
-    """One run of the mechanism.
+    """One run of the mechanism."""
 
-    Attributes:
-        settings: what to do.
-        trained: the copy of the module that is worked on, with its records.
-        seed: of training and measuring.
-        secret: seed of the released draw.
-        given: whether the caller gave that.
-        outcome: ``discrete`` or ``density``.
-        bound: of the loss, or None.
-        checkpoints: of finished parts.
-        progress: is told (step, done, of).
-    """
-
-    settings: ReleaseSettings
-    trained: Trained
-    seed: int
-    secret: int
-    given: bool
-    outcome: str
-    bound: float | None
-    checkpoints: Checkpoints
-    progress: Progress | None
+    settings: ReleaseSettings  # what to do
+    trained: Trained  # the copy of the module that is worked on, with its records
+    seed: int  # of training and measuring
+    secret: int  # seed of the released draw
+    given: bool  # whether the caller gave that
+    outcome: str  # ``discrete`` or ``density``
+    bound: float | None  # of the loss, or None
+    checkpoints: Checkpoints  # of finished parts
+    progress: Progress | None  # is told (step, done, of)
 
     def six_steps(self) -> Mechanism:
         """All of it, top to bottom."""
@@ -488,17 +461,13 @@ class PosteriorDraw:
 
     Attributes:
         epsilon: target of the *estimated* local epsilon, > 0; never a differential privacy claim.
-        relation: that the estimate is under, ``add/remove`` or ``replace-one``.
-        floor: m in (0, 1) of the loss floor; None leaves losses unbounded.
-        weighting: see `ReleaseSettings`.
-        needs_weights: never: each model makes its own weights.
     """
 
     epsilon: float
-    relation: str = "replace-one"
-    floor: float | None = 0.01
-    weighting: str = "target"
-    needs_weights: bool = False
+    relation: str = "replace-one"  # that the estimate is under, ``add/remove`` or ``replace-one``
+    floor: float | None = 0.01  # m in (0, 1) of the loss floor; None leaves losses unbounded
+    weighting: str = "target"  # see `ReleaseSettings`
+    needs_weights: bool = False  # never: each model makes its own weights
 
     @property
     def name(self) -> str:

@@ -165,8 +165,7 @@ class Records:
         device: of the model; batches are moved there.
         classes: whether truth must be class codes.
 
-    Raises:
-        InputError: no records, unequal lengths, NaN or infinity, or no class codes.
+    Raises InputError: no records, unequal lengths, NaN or infinity, or no class codes.
     """
 
     def __init__(
@@ -293,11 +292,8 @@ def floored_log_likelihood(logits: Tensor, labels: Tensor, floor: float) -> Tens
         labels: (...) class codes, int64.
         floor: m in (0, 1), the share of the uniform distribution.
 
-    Returns:
-        (...) log-likelihoods in [-ln(C/m), 0].
-
-    Raises:
-        InputError: m outside (0, 1), or fewer than 2 classes.
+    Returns: (...) log-likelihoods in [-ln(C/m), 0].
+    Raises InputError: m outside (0, 1), or fewer than 2 classes.
 
     >>> uniform = floored_log_likelihood(torch.zeros(1, 4), torch.tensor([2]), 0.1)
     >>> uniform.exp().round(decimals=4)
@@ -314,7 +310,6 @@ def forward_batch(module: nn.Module, batch: Any) -> object:
     """Call a module on one batch of `Records`.
 
     Args:
-        module: the model.
         batch: a tensor, or a mapping, whose entries go in by name; those that `forward` does not
             take are left out.
     """

@@ -44,11 +44,10 @@ class ReleasedDraw:
 
     Attributes:
         files: the files to hand out, one a draw; nothing else of the folder may leave.
-        mechanism: what the six steps came to.
     """
 
     files: tuple[Path, ...]
-    mechanism: Mechanism
+    mechanism: Mechanism  # what the six steps came to
 
     @property
     def module(self) -> nn.Module:

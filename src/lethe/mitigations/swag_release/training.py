@@ -103,20 +103,15 @@ class Phase:
     """One stretch of training.
 
     Attributes:
-        name: under which its state is kept, and which progress is reported with.
-        stream: numbers that its randomness depends on.
-        epochs: passes.
-        rate: learning rate.
         noise: standard deviation of Langevin noise on each parameter and step; 0 for none.
-        noise_stream: numbers that the noise depends on.
     """
 
-    name: str
-    stream: tuple[int, ...]
-    epochs: int
-    rate: float
+    name: str  # under which its state is kept, and which progress is reported with
+    stream: tuple[int, ...]  # numbers that its randomness depends on
+    epochs: int  # passes
+    rate: float  # learning rate
     noise: float = 0.0
-    noise_stream: tuple[int, ...] = ()
+    noise_stream: tuple[int, ...] = ()  # numbers that the noise depends on
 
 
 class Momentum:
@@ -159,8 +154,7 @@ class Trained:
         forward: how to call the model on a batch where batch statistics are recomputed.
         momentum, weight_decay, batch_size, batch_norm: see `ReleaseSettings`.
 
-    Raises:
-        InputError: nothing to train, or batch normalisation that was not allowed.
+    Raises InputError: nothing to train, or batch normalisation that was not allowed.
     """
 
     def __init__(
@@ -211,7 +205,6 @@ class Trained:
         """Run a phase from the weights that the module has, or from where it was killed.
 
         Args:
-            phase: what to do.
             weights: (N,) alpha_i; None counts every record fully.
             checkpoints: of the state after each epoch, under the phase's name.
             collect: is handed the parameters after each epoch, also those of epochs that an
@@ -393,7 +386,6 @@ class Samples:
         self.states: list[dict[str, Tensor]] = []
 
     def collect(self, parameters: Mapping[str, Tensor]) -> None:
-        """Keep a copy."""
         self.states.append({name: value.detach().clone() for name, value in parameters.items()})
 
     @torch.no_grad()

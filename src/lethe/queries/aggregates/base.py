@@ -1,8 +1,8 @@
 """What every aggregate of the query grammar is: one class from its words to its noisy answers.
 
-A subclass reads its own part of a question, checks its columns, says which whole numbers of a row
-it needs, how far a person can move their sums, and puts noise on them. Only through its mechanisms
-(`lethe.queries.mechanisms`) do numbers get out.
+A subclass reads its part of a question, checks its columns, says which whole numbers of a row it
+needs and how far a person can move their sums, and puts noise on them by
+`lethe.queries.mechanisms`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 from lethe.data.schema import Schema
 from lethe.errors import InputError
-from lethe.queries import bind
 from lethe.queries.answer import Answer, Answers, Scalar
-from lethe.queries.grammar import Bounds, Key
+from lethe.queries.grammar import Bounds, Key, check_numeric
 from lethe.queries.lattice import Exact, Groups, Layout, check_extent
 from lethe.queries.privacy import Neighbours, Spend
-
-if TYPE_CHECKING:
-    from lethe.queries.parse import Reader
+from lethe.queries.reader import Reader
 
 Names = Sequence[Mapping[str, Scalar]]
 """Values of the group columns, by column, one a group."""
@@ -58,11 +55,10 @@ class Aggregate(ABC):
     def bound(self, schema: Schema) -> Self:
         """The same with literals as the columns' types have them.
 
-        Raises:
-            InputError: a column or a literal of the wrong type, bounds that no lattice fits.
+        Raises InputError: a column or a literal of the wrong type, bounds that no lattice fits.
         """
         for name in self.columns:
-            bind.check_numeric(schema[name])
+            check_numeric(schema[name])
         for _, bounds in self.clamped:
             check_extent(bounds.low, bounds.high)
         return self
@@ -71,8 +67,7 @@ class Aggregate(ABC):
     def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
         """How it is put to DuckDB in the groups of `keys`; reads no row.
 
-        Raises:
-            InputError: bounds for which no lattice is fine enough.
+        Raises InputError: bounds for which no lattice is fine enough.
         """
 
     @abstractmethod
@@ -103,9 +98,6 @@ class Aggregate(ABC):
         Args:
             groups: exact numbers, at least one group.
             names: of the groups, in their order.
-            layout: how they were added up.
-            spend: for all of them together.
-            whose: neighbours.
         """
         if not any(names):
             (exact,) = groups.values()
@@ -141,19 +133,15 @@ def _evenly(terms: str, layout: Layout) -> int:
 def over_groups(answers: Sequence[Answer], keys: Names, spend: Spend, whose: Neighbours) -> Answers:
     """Answers of disjoint groups, under one guarantee.
 
-    Under add/remove all groups together cost what one costs (parallel composition): a person's
-    rows lie in some groups, and noise for `whose.rows` rows in each covers any split of them.
-    Under replace-one a person may leave one group and join another, which costs two groups; each
-    was given half by `Spend.in_groups`.
+    Under add/remove all groups together cost what one costs (parallel composition), with noise for
+    `whose.rows` rows in each. Under replace-one a person may leave one group and join another: two
+    groups, each given half by `Spend.in_groups`.
 
     Args:
         answers: one a group, each of `spend.in_groups(whose.relation)`.
         keys: of the groups, public: listed beforehand or found by `noisy_keys`.
-        spend: for all groups together.
-        whose: neighbours.
 
-    Raises:
-        InputError: an answer that cost more than a group may.
+    Raises InputError: an answer that cost more than a group may.
     """
     if len(answers) != len(keys):
         raise InputError(f"{len(answers)} answers for {len(keys)} groups: give one to each.")

@@ -6,20 +6,28 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from lethe.data.schema import Schema
 from lethe.errors import InputError
-from lethe.queries import bind, lattice
+from lethe.queries import lattice
 from lethe.queries.aggregates.base import Aggregate, Names
 from lethe.queries.answer import Answer, Answers, Scalar
-from lethe.queries.grammar import MOST_BINS, Bounds, Key, Literal, list_text, name_text, number_text
+from lethe.queries.grammar import (
+    MOST_BINS,
+    Bounds,
+    Key,
+    Literal,
+    list_text,
+    listed,
+    name_text,
+    number_text,
+    refuse_times,
+)
 from lethe.queries.lattice import Exact, Groups, Layout, lattice_of
 from lethe.queries.mechanisms import additive, choosing
 from lethe.queries.privacy import Neighbours, Spend
-
-if TYPE_CHECKING:
-    from lethe.queries.parse import Reader
+from lethe.queries.reader import Reader
 
 FEW = 4096
 """Different whole numbers that a histogram counts one by one."""
@@ -184,8 +192,8 @@ class _Listed(_Counted):
 
     def bound(self, schema: Schema) -> Self:
         column = schema[self.column]
-        bind.refuse_times(column)
-        return replace(self, among=bind.listed(self.among, column))  # type: ignore[type-var]  # subclasses are dataclasses
+        refuse_times(column)
+        return replace(self, among=listed(self.among, column))  # type: ignore[type-var]  # subclasses are dataclasses
 
     def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
         return Layout((*keys, Key(self.column, self.among)), cells=len(self.among))
@@ -272,14 +280,11 @@ def noisy_counts(
 ) -> Answers:
     """A histogram over cells that are public, empty ones included.
 
-    A person is in one cell (with `whose.rows` rows: in as many at most), so all cells together
-    cost what one costs under add/remove. Under replace-one a person may leave one cell for another:
-    twice the noise for pure DP, the root of two times for the others.
+    All cells together cost what one costs under add/remove. Under replace-one a person may leave
+    one cell for another: twice the noise for pure DP, the root of two times for the others.
 
     Args:
         cells: exact counts, disjoint.
-        spend: for all cells together.
-        whose: neighbours.
         keys: what names each cell; numbers from 0 if left out.
         confidence: of each cell's interval by itself.
     """

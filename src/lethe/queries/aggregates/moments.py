@@ -1,17 +1,15 @@
 """Sums, means and variances with noise, without a split of the budget.
 
-A row at p in [0, 1] between the bounds adds p to one sum and 1 - p to another. Both together move
-by exactly 1 when a row comes or goes, so noise for a sensitivity of 1 covers both, and their sum is
-the number of rows: the mean costs no more than one of them. The same holds for the three sums
-(1 - p)^2, 2p(1 - p) and p^2, from which mean and variance follow. With the middle of the bounds as
-mean, this has half the variance of a centred sum and a count that share epsilon equally.
+A row at p in [0, 1] between the bounds adds p to one sum and 1 - p to another: both together move
+by exactly 1, so noise for a sensitivity of 1 covers both, and their sum is the number of rows. The
+same holds for (1 - p)^2, 2p(1 - p) and p^2, from which mean and variance follow.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 from lethe.data.schema import Schema
 from lethe.errors import InputError, check_between
@@ -30,9 +28,7 @@ from lethe.queries.lattice import (
 from lethe.queries.mechanisms import additive
 from lethe.queries.mechanisms.additive import Law, Noised
 from lethe.queries.privacy import Neighbours, Spend
-
-if TYPE_CHECKING:
-    from lethe.queries.parse import Reader
+from lethe.queries.reader import Reader
 
 _CLEAR = 4  # rows must be this many times their own noise for a first-order interval
 
@@ -148,9 +144,6 @@ def noisy_sum(
     of the bounds with 0 among them, as a row may leave what is summed.
 
     Args:
-        rows: how many.
-        total: sum of their lattice units.
-        lattice: that of the units.
         spend, whose, confidence: as in `noisy_mean`.
     """
     whose = whose or Neighbours()
@@ -187,17 +180,12 @@ def noisy_mean(
 
     Args:
         rows: how many; private unless `public_rows`.
-        total: sum of their lattice units.
-        lattice: that of the units.
-        spend: for the whole answer.
-        whose: neighbours.
         public_rows: the number of rows is known to all and the same in all neighbours: only for
             replace-one, one row a person and no filter. Sensitivity is then (high - low)/rows.
         confidence: of the error interval, in [0.5, 1).
 
-    Returns:
-        A value within the bounds; the interval covers the noise exactly (the set of means that the
-        two noisy sums do not contradict, Fieller 1954), and never leaves the bounds.
+    Returns: A value within the bounds; the interval covers the noise exactly (the set of means that
+        the two noisy sums do not contradict, Fieller 1954), and never leaves the bounds.
     """
     whose = whose or Neighbours()
     check_between("confidence", confidence, 0.5, 1, open_high=True)
@@ -228,8 +216,6 @@ def noisy_variance(
     """The variance (divided by the number of rows) of clamped values.
 
     Args:
-        rows: how many.
-        total: sum of their lattice units.
         squares: sum of the squares of the units.
         lattice: that of the units, with `VARIANCE_CELLS` or so.
         spend, whose: as in `noisy_mean`.
@@ -332,8 +318,8 @@ def _share(up: float, down: float) -> float:
 def _shares(up: float, down: float, pair: Noised, confidence: float) -> tuple[float, float]:
     """All p in [0, 1] with |up - p (up + down)| within the reach of (1 - p) X - p Y.
 
-    The reach is largest at an end of any interval of p on one side of 1/2 and at an end of any
-    other one too, so that an interval that holds all such p shrinks to one that still does.
+    The reach is largest at an end of any interval of p on one side of 1/2, so an interval that
+    holds all such p shrinks to one that still does.
     """
     low, high = 0.0, 1.0
     whole = up + down

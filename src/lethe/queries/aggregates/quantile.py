@@ -1,11 +1,8 @@
 """Quantiles by the exponential mechanism over a public grid, and why not minimum and maximum.
 
-The smallest value of a column is some person's value: one row more can move it across the whole
-range, so noise that hides that hides the minimum too. The same holds for every percentile: its
-sensitivity is the range as well. What does not move much is the rank: one row more changes how
-many rows lie below a point by one. So each point of a grid gets minus its distance in rank from
-the quantile as utility, and one point is chosen (Smith 2011). For the ends of the data ask for the
-1 % and 99 % quantiles: near the very ends few rows stand against the noise in rank.
+One row more can move a minimum, a maximum or a percentile across the whole range, but its rank by
+one only. So each point of a grid gets minus its distance in rank from the quantile as utility, and
+one is chosen (Smith 2011). For the ends of the data ask for the 1 % and 99 % quantiles.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from lethe.data.schema import Schema
 from lethe.errors import InputError, check_between
@@ -26,9 +22,7 @@ from lethe.queries.grammar import MOST_BINS, Bounds, Key, Number, name_text, num
 from lethe.queries.lattice import QUANTILE_CELLS, Exact, Lattice, Layout
 from lethe.queries.mechanisms import choosing
 from lethe.queries.privacy import Neighbours, Spend
-
-if TYPE_CHECKING:
-    from lethe.queries.parse import Reader
+from lethe.queries.reader import Reader
 
 MOST_PARTS = 1000  # of a share of rows: utilities stay whole numbers of 63 bits
 
@@ -38,9 +32,6 @@ class Quantile(Aggregate):
     """The value below which a share of the rows lies, out of candidates within the bounds.
 
     Attributes:
-        column: of numbers.
-        share: in (0, 1); 0.5 is the median.
-        bounds: of the candidates.
         step: the candidates are its multiples; None lets the bounds choose a power of two.
     """
 
@@ -48,9 +39,9 @@ class Quantile(Aggregate):
         "median": "median(age) in [18, 100]",
         "quantile": "quantile(age, 0.9) in [18, 100] step 1",
     }
-    column: str
-    share: Number
-    bounds: Bounds
+    column: str  # of numbers
+    share: Number  # in (0, 1); 0.5 is the median
+    bounds: Bounds  # of the candidates
     step: Number | None = None
 
     def __str__(self) -> str:
@@ -139,15 +130,11 @@ def noisy_quantile(
         alpha: from 0.001 to 0.999, a fraction with a denominator up to 1000: 0.25, 0.125,
             Fraction(1, 3) or the float nearest to it. Any other share is refused, never rounded.
         spend: epsilon, rho or mu.
-        whose: neighbours.
         confidence: of the statement about ranks in the notes.
 
-    Returns:
-        An answer without an interval, as its width would be read off the data; the notes say how
-        many rows lie between it and the quantile at most.
-
-    Guarantee:
-        As of `lethe.queries.mechanisms.choosing.exponential`.
+    Returns: An answer without an interval, as its width would be read off the data; the notes say
+        how many rows lie between it and the quantile at most.
+    Guarantee: As of `lethe.queries.mechanisms.choosing.exponential`.
     """
     whose = whose or Neighbours()
     if len(cells) != lattice.width + 1:
@@ -183,8 +170,7 @@ def noisy_quantile(
 def exact_share(alpha: float | Fraction) -> tuple[int, int]:
     """Numerator and denominator of a share, exactly as it was asked for.
 
-    Raises:
-        InputError: outside [0.001, 0.999], or no fraction with a denominator up to 1000.
+    Raises InputError: outside [0.001, 0.999], or no fraction with a denominator up to 1000.
 
     >>> exact_share(0.25), exact_share(1 / 3)
     ((1, 4), (1, 3))

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,7 @@ from lethe.queries.lattice import VARIANCE_CELLS, Exact, Lattice, Layout, lattic
 from lethe.queries.mechanisms import additive
 from lethe.queries.mechanisms.additive import Law
 from lethe.queries.privacy import Neighbours, Spend
-
-if TYPE_CHECKING:
-    from lethe.queries.parse import Reader
+from lethe.queries.reader import Reader
 
 _CLEAR = 4  # the least eigenvalue must be this many times its own noise
 
@@ -91,11 +89,7 @@ class Regression(Aggregate):
 
 @dataclass
 class _Sums:
-    """Sums to be released, and the entries of the normal equations that they make.
-
-    Each released sum adds `entry` (a matrix over 1, the covariates and the outcome) times its
-    value; everything is divided by the widths, so that each variable lies in [0, 1].
-    """
+    """Sums to be released, and the entries of the normal equations that they make."""
 
     size: int
     exact: list[int] = field(default_factory=list)
@@ -124,25 +118,20 @@ def noisy_regression(
 ) -> Answers:
     """Least squares of the last variable on the others, all clamped.
 
-    With p and q for a covariate and the outcome in [0, 1], the four sums of pq, p(1 - q),
-    (1 - p)q and (1 - p)(1 - q) move by 1 together and hold the number of rows, both means and the
-    product; p(1 - p) moves by 1/4; each pair of covariates adds a product that moves by 1. So one
-    covariate needs noise for a sensitivity of 5/4 in all. The equations are solved as they are,
-    without a penalty (Vu and Slavkovic 2009 for the idea of noisy sufficient statistics).
+    With p and q for a covariate and the outcome in [0, 1], the four sums of pq, p(1 - q), (1 - p)q
+    and (1 - p)(1 - q) move by 1 together; p(1 - p) moves by 1/4; each pair of covariates adds a
+    product that moves by 1. So one covariate needs noise for a sensitivity of 5/4. No penalty (Vu
+    and Slavkovic 2009 for noisy sufficient statistics).
 
     Args:
-        rows: how many.
         moments: sums of the lattice units of each variable, covariates first, the outcome last;
             then of their products, the upper triangle row by row: for x and y the sums of x, y,
             xx, xy, yy.
         lattices: of each variable, with `VARIANCE_CELLS` or so.
         names: of each variable.
-        spend: for the whole regression.
-        whose: neighbours.
         confidence: of each coefficient's interval by itself.
 
-    Returns:
-        One answer a coefficient, ``key={"coefficient": name}``, the intercept first. Intervals
+    Returns: One answer a coefficient, ``key={"coefficient": name}``, the intercept first. Intervals
         are of first order in the noise and do not cover what sampling and clamping did; they are
         None where the noise hides whether the covariates vary.
     """

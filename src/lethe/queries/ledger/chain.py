@@ -1,7 +1,4 @@
-"""How entries hang together: canonical bytes, hashes, and the accounts that each entry carries.
-
-`replay` reads all of them again and works every sum out anew.
-"""
+"""How entries hang together: canonical bytes, hashes, and the accounts that each entry carries."""
 
 from __future__ import annotations
 
@@ -9,17 +6,14 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lethe.errors import InputError, LetheError
+from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import Charge, charge_of, fits, minus, pair, plus
-from lethe.queries.ledger.contract import Damaged, Entry, Verification
-
-if TYPE_CHECKING:
-    from lethe.queries.ledger.rows import Rows
+from lethe.queries.charge import Charge, charge_of, minus, pair, plus
+from lethe.queries.ledger.contract import Damaged, Entry
 
 FORMAT = "lethe-ledger/1"
 Json = dict[str, Any]
@@ -30,33 +24,22 @@ class Accounts:
     """Where a data set and the analyst of one entry stand after it.
 
     Attributes:
-        rule: currency of the budget.
-        relation: neighbours.
-        unit: of privacy.
-        fingerprint: of the data.
-        budget: in all.
-        spent: in all.
-        open: whether analysts without a grant may ask.
-        most_each: most queries of an analyst whose grant says nothing else.
-        queries: paid for, in all.
-        answers: stored, in all.
         pure_rho: the sum of epsilon^2 / 2 in units of rho, rounded up; None once an answer was
             not of pure epsilon-DP.
-        own: of the analyst; None for entries without one.
     """
 
-    rule: str
-    relation: str
-    unit: str
-    fingerprint: str
-    budget: Charge
-    spent: Charge
-    open: bool
-    most_each: int | None
-    queries: int = 0
-    answers: int = 0
+    rule: str  # currency of the budget
+    relation: str  # neighbours
+    unit: str  # of privacy
+    fingerprint: str  # of the data
+    budget: Charge  # in all
+    spent: Charge  # in all
+    open: bool  # whether analysts without a grant may ask
+    most_each: int | None  # most queries of an analyst whose grant says nothing else
+    queries: int = 0  # paid for, in all
+    answers: int = 0  # stored, in all
     pure_rho: int | None = 0
-    own: Account | None = None
+    own: Account | None = None  # of the analyst; None for entries without one
 
     @property
     def left(self) -> Charge:
@@ -94,8 +77,7 @@ class Accounts:
     def from_text(text: str) -> Accounts:
         """Read back what `to_text` gave.
 
-        Raises:
-            Damaged: it is something else.
+        Raises Damaged: it is something else.
         """
         try:
             found = json.loads(text)
@@ -112,19 +94,12 @@ class Accounts:
 
 @dataclass(frozen=True)
 class Account:
-    """One analyst's account.
+    """One analyst's account."""
 
-    Attributes:
-        limit: own budget; None where only the data set's counts.
-        spent: so far.
-        queries: so far.
-        most: allowed in all; None without a limit.
-    """
-
-    limit: Charge | None
-    spent: Charge
-    queries: int
-    most: int | None
+    limit: Charge | None  # own budget; None where only the data set's counts
+    spent: Charge  # so far
+    queries: int  # so far
+    most: int | None  # allowed in all; None without a limit
 
     @property
     def left(self) -> Charge | None:
@@ -172,8 +147,7 @@ def sealed(entry: Entry) -> Entry:
 def guarantee_json(guarantee: Guarantee) -> Json:
     """A guarantee as plain values for the body of a "spend".
 
-    Raises:
-        InputError: a parameter is no finite number.
+    Raises InputError: a parameter is no finite number.
     """
     for name, value in guarantee.parameters.items():
         if not math.isfinite(value):
@@ -243,8 +217,7 @@ def after_answer(before: Accounts, own: Account) -> Accounts:
 def trusted(entry: Entry | None, what: str) -> Entry:
     """Return the entry if it is there and fits its own hash.
 
-    Raises:
-        Damaged: it does not.
+    Raises Damaged: it does not.
     """
     if entry is None or not fits_hash(entry):
         why = "is missing" if entry is None else "does not fit its hash"
@@ -261,140 +234,3 @@ def fits_hash(entry: Entry) -> bool:
         return hash_of(entry) == entry.hash
     except (TypeError, ValueError):
         return False
-
-
-def replay(rows: Rows, heads: Sequence[str]) -> Verification:
-    """What a reading of all chains finds.
-
-    Args:
-        rows: one view of the store.
-        heads: hashes kept elsewhere; each must be in a
-    """
-    problems: list[str] = []
-    notes: list[str] = []
-    accepted: list[str] = []
-    ends: dict[str, str] = {}
-    seen: set[str] = set()
-    total = 0
-    for name, entries, head in rows.heads():
-        chained = _Chain(str(name))
-        for entry in rows.entries(name):
-            chained.take(entry)
-        problems += chained.problems
-        notes += chained.notes
-        accepted += chained.accepted
-        if (chained.number, chained.hash) != (entries, head):
-            problems.append(
-                f"{name}: the head says {entries} entries ending in {str(head)[:12]}..., there are "
-                f"{chained.number} ending in {chained.hash[:12]}..."
-            )
-        if chained.number == 0:
-            problems.append(f"{name}: there is no entry")
-        ends[str(name)] = chained.hash
-        seen |= chained.seen
-        total += chained.number
-    problems += [f"{name}: has entries and no head" for name in rows.strays()]
-    problems += [
-        f"the hash {given[:12]}... that was kept elsewhere is in no chain: the ledger was cut, "
-        "written anew or replaced since"
-        for given in heads
-        if given not in seen
-    ]
-    return Verification(tuple(problems), tuple(notes), ends, total, tuple(accepted))
-
-
-class _Chain:
-    """One data set's entries, taken in their order."""
-
-    def __init__(self, dataset: str) -> None:
-        self.dataset = dataset
-        self.problems: list[str] = []
-        self.notes: list[str] = []
-        self.accepted: list[str] = []
-        self.seen: set[str] = set()
-        self.number = 0
-        self.hash = genesis(dataset)
-        self._time = ""
-        self._accounts: Accounts | None = None
-        self._owned: dict[str, Account | None] = {}
-        self._open: dict[int, tuple[str, str]] = {}
-
-    def take(self, entry: Entry) -> None:
-        """Check the next entry."""
-        wrong = self._wrong(entry)
-        self.problems += [f"{self.dataset}: entry {entry.number} {why}" for why in wrong]
-        if not wrong and entry.time < self._time:
-            self.notes.append(
-                f"{self.dataset}: entry {entry.number} has a time before the one before it; the "
-                "clock went back, the order is by number"
-            )
-        if isinstance(entry.time, str):
-            self._time = entry.time
-        self.number += 1
-        self.hash = str(entry.hash)
-        self.seen.add(self.hash)
-
-    def _wrong(self, entry: Entry) -> list[str]:
-        wrong = []
-        if entry.dataset != self.dataset or entry.number != self.number:
-            wrong.append(f"stands where {self.number} should")
-        if entry.previous != self.hash:
-            wrong.append("does not follow the one before")
-        if not fits_hash(entry):
-            return [*wrong, "does not fit its hash"]
-        try:
-            due = self._due(entry, json.loads(entry.body))
-            self._accounts = found = Accounts.from_text(entry.state)
-            self._owned[entry.analyst] = found.own
-        except (LetheError, ValueError, KeyError, TypeError) as error:
-            return [*wrong, f"cannot be read: {error}"]
-        if due is None:
-            return [*wrong, f"is a {entry.kind!r} that cannot stand there"]
-        if due != found:
-            wrong.append("has sums that its entries do not give")
-        if not fits(found.spent, found.budget):
-            wrong.append("spends more than the budget")
-        if entry.kind == "spend" and found.own is not None and found.own.limit is not None:
-            if not fits(found.own.spent, found.own.limit):
-                wrong.append("spends more than the analyst's budget")
-        return wrong
-
-    def _due(self, entry: Entry, body: Mapping[str, Any]) -> Accounts | None:
-        """The accounts that should follow; None where such an entry cannot stand here."""
-        before, own = self._accounts, self._owned.get(entry.analyst)
-        if entry.kind == "create" and before is None:
-            if not isinstance(body["schema"], str) or entry.body != first_body(body["schema"]):
-                return None
-            first = Accounts.from_text(entry.state)
-            zero = Charge(first.rule, 0)
-            return replace(first, spent=zero, queries=0, answers=0, pure_rho=0, own=None)
-        if before is None:
-            return None
-        if entry.kind == "grant":
-            limit = Charge(before.rule, *body["limit"])
-            return after_grant(before, own, limit, body["queries"])
-        if entry.kind == "raise" and body["reason"]:
-            budget = Charge(before.rule, *body["budget"])
-            return after_raise(before, budget) if fits(before.budget, budget) else None
-        if entry.kind == "accept" and body["reason"] and body["found"]:
-            self.accepted.append(
-                f"{self.dataset}: entry {entry.number} goes on although {body['found']}; reason: "
-                f"{body['reason']}"
-            )
-            return after_accept(before)
-        if entry.kind == "spend" and entry.key == key_of(body["query"]):
-            guarantee = guarantee_of(body["guarantee"])
-            charge = charge_of(guarantee, before.rule)
-            self._open[entry.number] = (entry.analyst, entry.key)
-            own = own or new_account(before)
-            refused = (own.limit is None and not before.open) or (
-                own.most is not None and own.queries >= own.most
-            )
-            if refused or pair(charge) != body["charge"]:
-                return None
-            return after_spend(before, own, charge, pure_rho(guarantee, before.rule))
-        if entry.kind == "answer" and entry.answers is not None:
-            if self._open.pop(entry.answers, None) != (entry.analyst, entry.key):
-                return None
-            return after_answer(before, own or new_account(before))
-        return None

@@ -52,21 +52,16 @@ class Receipt:
     """Proof that a cost is on disk.
 
     Attributes:
-        dataset: whose budget was charged.
-        analyst: who asked.
-        number: of the entry in the data set's chain.
-        charge: what was spent.
         left: of the analyst's own budget, afterwards; None without one. What the data set has
             left is for its keeper alone: it says what others asked.
-        hash: of the entry, 64 hexadecimal digits.
     """
 
-    dataset: str
-    analyst: str
-    number: int
-    charge: Charge
+    dataset: str  # whose budget was charged
+    analyst: str  # who asked
+    number: int  # of the entry in the data set's chain
+    charge: Charge  # what was spent
     left: Charge | None
-    hash: str
+    hash: str  # of the entry, 64 hexadecimal digits
 
 
 @dataclass(frozen=True)
@@ -74,20 +69,15 @@ class Share:
     """One analyst's account, as the data set's keeper sees it.
 
     Attributes:
-        analyst: name.
-        limit: own budget; None where only the data set's budget counts.
-        spent: so far.
         left: what a query of this analyst can still cost; never above what the data set has left.
-        queries: asked so far.
-        most_queries: allowed in all; None without a limit.
     """
 
-    analyst: str
-    limit: Charge | None
-    spent: Charge
+    analyst: str  # name
+    limit: Charge | None  # own budget; None where only the data set's budget counts
+    spent: Charge  # so far
     left: Charge
-    queries: int
-    most_queries: int | None
+    queries: int  # asked so far
+    most_queries: int | None  # allowed in all; None without a limit
 
 
 @dataclass(frozen=True)
@@ -95,46 +85,32 @@ class Status:
     """Where a data set's budget stands: for its keeper alone.
 
     Attributes:
-        dataset: name.
         fingerprint: keyed hash of the data, empty where the budget is not bound to their content.
             It is compared and never shown: not in `to_json`, not in a message.
         schema: declared when the data set was entered, canonical JSON; empty without one.
-        relation: which data sets count as neighbours.
-        unit: whose contribution is protected.
-        budget: as it stands now.
-        first_budget: as it was when the data set was entered.
-        spent: so far.
-        left: `budget` less `spent`.
-        shares: one an analyst: those with a grant and those who asked.
-        open: whether analysts without a grant may ask.
-        queries: answers that were paid for.
-        answers: of these, how many are stored.
         raises: how often the budget was raised, with number of the entry and reason.
         accepted: how often a doubtful ledger was gone on with: number of the entry, what was
             wrong, and why it was accepted.
-        head: hash of the last entry.
-        entries: how many there are.
-        view: a tighter reading of what was spent, for display only; empty where there is none.
     """
 
-    dataset: str
+    dataset: str  # name
     fingerprint: str = field(repr=False)
     schema: str = field(repr=False)
-    relation: str
-    unit: str
-    budget: Charge
-    first_budget: Charge
-    spent: Charge
-    left: Charge
-    shares: tuple[Share, ...]
-    open: bool
-    queries: int
-    answers: int
+    relation: str  # which data sets count as neighbours
+    unit: str  # whose contribution is protected
+    budget: Charge  # as it stands now
+    first_budget: Charge  # as it was when the data set was entered
+    spent: Charge  # so far
+    left: Charge  # `budget` less `spent`
+    shares: tuple[Share, ...]  # one an analyst: those with a grant and those who asked
+    open: bool  # whether analysts without a grant may ask
+    queries: int  # answers that were paid for
+    answers: int  # of these, how many are stored
     raises: tuple[tuple[int, str], ...]
     accepted: tuple[tuple[int, str, str], ...]
-    head: str
-    entries: int
-    view: str
+    head: str  # hash of the last entry
+    entries: int  # how many there are
+    view: str  # a tighter reading of what was spent, for display only; empty where there is none
 
     @property
     def bound(self) -> bool:
@@ -180,33 +156,19 @@ class Status:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a data set's chain.
+    """One line of a data set's chain."""
 
-    Attributes:
-        dataset: name.
-        number: 0, 1, 2, ... within the data set; this is the order, not the time.
-        kind: one of `KINDS`.
-        time: UTC as the machine's clock gave it, for information only.
-        analyst: whom it is about; empty for "create", "raise" and "accept".
-        key: SHA-256 of the query's text, for "spend" and "answer"; empty elsewhere.
-        answers: number of the "spend" that an "answer" belongs to; None elsewhere.
-        body: what happened, canonical JSON.
-        state: the accounts after it, canonical JSON.
-        previous: hash of the entry before; of the data set's name for number 0.
-        hash: SHA-256 of all of the above.
-    """
-
-    dataset: str
-    number: int
-    kind: str
-    time: str
-    analyst: str
-    key: str
-    answers: int | None
-    body: str
-    state: str
-    previous: str
-    hash: str
+    dataset: str  # name
+    number: int  # 0, 1, 2, ... within the data set; this is the order, not the time.
+    kind: str  # one of `KINDS`
+    time: str  # UTC as the machine's clock gave it, for information only
+    analyst: str  # whom it is about; empty for "create", "raise" and "accept"
+    key: str  # SHA-256 of the query's text, for "spend" and "answer"; empty elsewhere
+    answers: int | None  # number of the "spend" that an "answer" belongs to; None elsewhere
+    body: str  # what happened, canonical JSON
+    state: str  # the accounts after it, canonical JSON
+    previous: str  # hash of the entry before; of the data set's name for number 0
+    hash: str  # SHA-256 of all of the above
 
 
 @dataclass(frozen=True)
@@ -214,17 +176,13 @@ class Verification:
     """What a reading of every entry found.
 
     Attributes:
-        problems: what contradicts; empty means that everything fits.
-        notes: what is odd but proves nothing, such as a clock that went back.
         accepted: entries that go on with a ledger that was doubtful, with what was wrong and why.
-        heads: hash of the last entry of each data set, to be kept elsewhere.
-        entries: how many were read.
     """
 
-    problems: tuple[str, ...]
-    notes: tuple[str, ...]
-    heads: Mapping[str, str]
-    entries: int
+    problems: tuple[str, ...]  # what contradicts; empty means that everything fits
+    notes: tuple[str, ...]  # what is odd but proves nothing, such as a clock that went back
+    heads: Mapping[str, str]  # hash of the last entry of each data set, to be kept elsewhere
+    entries: int  # how many were read
     accepted: tuple[str, ...] = ()
 
     @property

@@ -14,8 +14,7 @@ from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee
-from lethe.evidence.rules import QUERY_METRICS, Rule, parse_rule
-from lethe.evidence.spending import CONFIDENCE, counted
+from lethe.evidence.rules import CONFIDENCE, QUERY_METRICS, Rule, counted, parse_rule
 from lethe.queries.charge import Charge, charge_json, in_words
 from lethe.queries.ledger.chain import Accounts
 from lethe.queries.ledger.contract import Entry, Status, Verification
@@ -31,12 +30,6 @@ def findings_on(
     ledger: Ledger, dataset: str, gate: Sequence[str] = (), heads: Sequence[str] = ()
 ) -> Findings:
     """The findings on a data set's budget.
-
-    Args:
-        ledger: it is read and checked whole.
-        dataset: name.
-        gate: rules on `QUERY_METRICS`.
-        heads: hashes that were kept elsewhere.
 
     Raises:
         InputError: a rule that cannot be read, or no such data set.
@@ -59,25 +52,15 @@ def findings_on(
 
 @dataclass(frozen=True)
 class LedgerSubject(Subject):
-    """The accounts of one data set.
+    """The accounts of one data set."""
 
-    Attributes:
-        dataset: name.
-        status: what was spent and is left.
-        entries: of the chain.
-        checked: whether the chain is whole.
-        anchored: whether a head that was kept elsewhere was compared.
-        assumed: what the proof rests on beside the mechanisms.
-        gate: rules, as they were written.
-    """
-
-    dataset: str
-    status: Status
-    entries: Sequence[Entry]
-    checked: Verification
-    anchored: bool
-    assumed: Sequence[str]
-    gate: Sequence[str]
+    dataset: str  # name
+    status: Status  # what was spent and is left
+    entries: Sequence[Entry]  # of the chain
+    checked: Verification  # whether the chain is whole
+    anchored: bool  # whether a head that was kept elsewhere was compared
+    assumed: Sequence[str]  # what the proof rests on beside the mechanisms
+    gate: Sequence[str]  # rules, as they were written
 
     def candidates(self) -> Sequence[Candidate]:
         return ()

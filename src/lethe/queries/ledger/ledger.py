@@ -27,7 +27,6 @@ from lethe.queries.charge import (
     pair,
 )
 from lethe.queries.ledger import chain, words
-from lethe.queries.ledger.anchor import Anchor
 from lethe.queries.ledger.chain import trusted
 from lethe.queries.ledger.contract import (
     UNITS,
@@ -43,6 +42,7 @@ from lethe.queries.ledger.contract import (
 )
 from lethe.queries.ledger.rows import Rows, Store
 from lethe.queries.ledger.sqlite_store import SqliteStore
+from lethe.queries.ledger.verify import Anchor, replay
 from lethe.queries.privacy import RELATIONS
 
 URLS = ("postgresql://", "postgres://")
@@ -85,18 +85,13 @@ class Ledger:
         """Enter a data set; rule, neighbours, unit and schema are fixed for good.
 
         Args:
-            dataset: name.
-            budget: in all.
             fingerprint: keyed hash of the data; empty binds the budget to no content. It is kept
                 and compared, and never shown.
-            relation: of `RELATIONS`.
-            unit: of `UNITS`.
             analysts: own budgets by name; None lets anybody ask who can open the ledger.
             queries: most queries an analyst.
             schema: as declared, JSON; empty for none.
 
-        Raises:
-            InputError: a value breaks a rule, or the data set is there already.
+        Raises InputError: a value breaks a rule, or the data set is there already.
         """
         _check_text("dataset", dataset, LONGEST_NAME)
         check_limit("budget", budget, budget.rule)
@@ -141,8 +136,7 @@ class Ledger:
 
         The first grant of a data set that was open to anybody closes it to all others.
 
-        Raises:
-            InputError: a value breaks a rule.
+        Raises InputError: a value breaks a rule.
         """
         _check_text("analyst", analyst, LONGEST_NAME)
         check_queries(queries)
@@ -157,8 +151,7 @@ class Ledger:
     def raise_budget(self, dataset: str, budget: Charge, *, reason: str) -> None:
         """Raise what may be spent in all: an entry of its own, shown wherever the budget is.
 
-        Raises:
-            InputError: not above the present budget, another rule, or no reason.
+        Raises InputError: not above the present budget, another rule, or no reason.
         """
         _check_text("reason", reason, LONGEST_REASON)
         with self._writing(dataset) as rows:
@@ -179,10 +172,7 @@ class Ledger:
         """Pay for one query; it is on disk when this returns.
 
         Args:
-            dataset: name.
-            analyst: who asks.
             query: canonical text: the same question must be the same text.
-            guarantee: of the answer.
             fingerprint: of the data that the answer is drawn from.
 
         Raises:
@@ -227,12 +217,7 @@ class Ledger:
     def answered(self, receipt: Receipt, answer: str) -> None:
         """Store the noisy answer of a query that was paid for; once.
 
-        Args:
-            receipt: of `spend`.
-            answer: JSON.
-
-        Raises:
-            InputError: no such entry, answered already, or not JSON.
+        Raises InputError: no such entry, answered already, or not JSON.
         """
         _check_json("the answer", answer)
         dataset, number = receipt.dataset, receipt.number
@@ -268,8 +253,7 @@ class Ledger:
     def balance(self, dataset: str, analyst: str) -> chain.Account:
         """What this analyst may know.
 
-        Raises:
-            UnknownAnalyst: no grant, and none asks without one.
+        Raises UnknownAnalyst: no grant, and none asks without one.
         """
         with self._reading() as rows:
             _, now = rows.last(dataset)
@@ -278,8 +262,7 @@ class Ledger:
     def check(self) -> None:
         """Refuse a ledger that was cut or put back, as far as that can be told; cheap.
 
-        Raises:
-            Damaged: the file beside it or the anchor says so, or is missing.
+        Raises Damaged: the file beside it or the anchor says so, or is missing.
         """
         if wrong := self._store.rollback():
             raise Damaged(words.refused(wrong))
@@ -291,11 +274,8 @@ class Ledger:
         """Go on with a ledger that `check` refuses: an entry in every chain, shown wherever the
         budgets are, says what was wrong and why that is accepted. An anchor is written anew.
 
-        Returns:
-            What was wrong.
-
-        Raises:
-            InputError: nothing is wrong, or no reason.
+        Returns: What was wrong.
+        Raises InputError: nothing is wrong, or no reason.
         """
         _check_text("reason", reason, LONGEST_REASON)
         found = [self._store.rollback()]
@@ -319,10 +299,9 @@ class Ledger:
         return self._anchor is not None
 
     def write_anchor(self, path: Path) -> None:
-        """Keep the heads of all data sets elsewhere; see `lethe.queries.ledger.anchor`.
+        """Keep the heads of all data sets elsewhere; see `lethe.queries.ledger.verify`.
 
-        Raises:
-            Damaged: there is an anchor, and this ledger is not the one it was taken from.
+        Raises Damaged: there is an anchor, and this ledger is not the one it was taken from.
         """
         there = Anchor(path)
         with self._reading() as rows:
@@ -338,8 +317,7 @@ class Ledger:
     def only_dataset(self) -> str:
         """The name of the only data set.
 
-        Raises:
-            InputError: there are several, or none.
+        Raises InputError: there are several, or none.
         """
         names = self.datasets()
         if len(names) != 1:
@@ -395,28 +373,22 @@ class Ledger:
     def verify(self, heads: Sequence[str] = ()) -> Verification:
         """Read and check every entry.
 
-        A chain of hashes finds what was changed, left out or added in the middle, and the kept
-        head finds a cut tail. It cannot find a ledger that a person has written anew from some
-        entry on, or put back from an old copy: for that, keep a head elsewhere and give it here.
-
-        Args:
-            heads: hashes kept elsewhere; each must be in one of the chains.
+        A chain of hashes finds what was changed, left out or added in the middle, the kept head a
+        cut tail. A ledger written anew or put back from an old copy is found only by a head kept
+        elsewhere and given here.
         """
         try:
             problems = self._store.problems()
             with self._store.reading() as rows:
                 if self._anchor is not None:
                     problems += filter(None, [self._anchor.missing_from(rows)])
-                found = chain.replay(rows, heads)
+                found = replay(rows, heads)
         except Damaged as error:
             return Verification((str(error),), (), {}, 0)
         return replace(found, problems=(*problems, *found.problems))
 
     def export(self, dataset: str) -> Iterator[dict[str, Any]]:
-        """Entries as plain values with `body` and `state` parsed, for JSON Lines and csv.
-
-        The fingerprint of the data is left out, so hashes are checked by `verify`, not from this.
-        """
+        """Entries as plain values with `body` and `state` parsed, for JSON Lines and csv."""
         for entry in self.entries(dataset):
             trusted(entry, f"entry {entry.number}")
             state = json.loads(entry.state)
@@ -536,8 +508,7 @@ def _lesser(first: Charge, second: Charge) -> Charge:
 def _allowed(own: chain.Account | None, now: chain.Accounts) -> chain.Account:
     """The account of an analyst who may ask.
 
-    Raises:
-        UnknownAnalyst: there is no grant, and none asks without one.
+    Raises UnknownAnalyst: there is no grant, and none asks without one.
     """
     if (own is None or own.limit is None) and not now.open:
         raise UnknownAnalyst(words.NO_BUDGET)
@@ -561,8 +532,7 @@ def _check_json(name: str, text: str) -> None:
 def _check_text(name: str, text: str, longest: int) -> str:
     """Return `text` if every store can hold it: not empty, printable, Unicode.
 
-    Raises:
-        InputError: it is none of these.
+    Raises InputError: it is none of these.
     """
     try:
         text.encode()

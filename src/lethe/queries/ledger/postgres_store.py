@@ -54,8 +54,7 @@ class PostgresStore(Store):
     Args:
         url: ``postgresql://user@host/database``.
 
-    Raises:
-        MissingExtra: psycopg is not installed.
+    Raises MissingExtra: psycopg is not installed.
     """
 
     def __init__(self, url: str) -> None:

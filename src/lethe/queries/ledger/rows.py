@@ -188,8 +188,7 @@ class Store(ABC):
     def prepare(self) -> None:
         """Make the tables if there is no ledger yet.
 
-        Raises:
-            InputError: something else is there.
+        Raises InputError: something else is there.
         """
 
     @abstractmethod
@@ -200,8 +199,7 @@ class Store(ABC):
     def writing(self, dataset: str) -> AbstractContextManager[Rows]:
         """Alone with a data set; on leaving everything is on disk, after an error nothing is.
 
-        Raises:
-            Damaged: the ledger was put back or cut, as far as the store itself can tell.
+        Raises Damaged: the ledger was put back or cut, as far as the store itself can tell.
         """
 
     @abstractmethod

@@ -1,11 +1,9 @@
 """A ledger in one SQLite file: write-ahead log, synced at every commit, one writer at a time.
 
-SQLite's own waiting sleeps up to 100 ms while the file lies free, so writers queue at a small
-file beside it (``b.db-lock``). It also says how many entries the ledger had: if the ledger has
-fewer, its end was cut or an old copy was put back; without that file nothing is written. It is a
-help against accidents, no proof: who can write the ledger can write it too. An anchor is proof
-(`lethe.queries.ledger.anchor`). All files are the owner's alone (0600); SQLite gives its log the
-mode of the ledger.
+Writers queue at a small file beside it (``b.db-lock``), because SQLite's own waiting sleeps up to
+100 ms. It also says how many entries the ledger had; if it has fewer, its end was cut or an old
+copy was put back. A help against accidents, no proof: an anchor is (`lethe.queries.ledger.verify`).
+All files are the owner's alone (0600).
 """
 
 from __future__ import annotations
@@ -60,11 +58,7 @@ _AWAY = (
 
 
 class SqliteStore(Store):
-    """See `lethe.queries.ledger.rows.Store`.
-
-    Args:
-        path: of the file; made by `prepare` only.
-    """
+    """See `lethe.queries.ledger.rows.Store`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -73,8 +67,7 @@ class SqliteStore(Store):
     def prepare(self) -> None:
         """Make file and tables if there are none.
 
-        Raises:
-            InputError: the file is something else, or a ledger was here and is gone.
+        Raises InputError: the file is something else, or a ledger was here and is gone.
         """
         with self._speaking(), self._queued(create=not self._there()) as lock:
             known = _read_count(lock)

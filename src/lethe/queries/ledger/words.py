@@ -145,10 +145,8 @@ def tightest(accounts: Accounts, delta: float = DELTA) -> str:
 
     Args:
         accounts: after the last entry.
-        delta: at which to read the curve.
 
-    Returns:
-        A sentence, or nothing: before the first query, and where the sum is as good.
+    Returns: A sentence, or nothing: before the first query, and where the sum is as good.
     """
     if not accounts.queries:
         return ""

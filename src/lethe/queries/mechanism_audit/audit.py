@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from lethe.assess.run import Facts, Subject, Verdict, attack, check, run
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
-from lethe.queries.mechanism_audit.bounds import Found, bound_pair
-from lethe.queries.mechanism_audit.document import MechanismSubject
+from lethe.evidence.frontier import Candidate
+from lethe.evidence.guarantee import empirical_only
+from lethe.evidence.rules import FAIL, Rule, joint_outcome, judge
+from lethe.queries.mechanism_audit import bounds as reach
+from lethe.queries.mechanism_audit.bounds import ENOUGH, Found, bound_pair
 from lethe.queries.mechanism_audit.neighbours import Pair
 from lethe.queries.mechanism_audit.runs import (
     Failed,
@@ -23,7 +29,7 @@ from lethe.queries.mechanism_audit.runs import (
     reuse,
     run_trials,
 )
-from lethe.queries.mechanism_audit.settings import MechanismSettings
+from lethe.queries.mechanism_audit.settings import MOST, REUSE, Claim, MechanismSettings
 from lethe.training.fingerprint import digest, hash_value
 from lethe.training.users_code import users_code
 
@@ -83,7 +89,6 @@ def code_of(mechanism: Mechanism, pairs: Sequence[Pair], name: str) -> str:
 
     Args:
         mechanism: the callable.
-        pairs: its inputs.
         name: what stands for code that cannot be hashed, such as a foreign library's handle.
     """
     inputs = hash_value([(pair.name, pair.first, pair.second) for pair in pairs], "pairs")
@@ -98,14 +103,12 @@ class Measurement:
     """One pair, and what it showed.
 
     Attributes:
-        pair: the inputs.
-        found: the limit and its event.
         others: share of answers on the first input and on its neighbour that hold something that
             is no number, by what it is, where such an answer is an error, NaN or infinite.
     """
 
-    pair: Pair
-    found: Found
+    pair: Pair  # the inputs
+    found: Found  # the limit and its event
     others: dict[str, tuple[float, float]]
 
 
@@ -114,13 +117,11 @@ class Study:
     """Everything measured on a mechanism.
 
     Attributes:
-        measured: one a pair, in the order given.
-        reuse: rank correlation of successive answers.
         repeats: True if the answer to the same data never changes, while it differs between data.
     """
 
-    measured: tuple[Measurement, ...]
-    reuse: Measured
+    measured: tuple[Measurement, ...]  # one a pair, in the order given
+    reuse: Measured  # rank correlation of successive answers
     repeats: bool
 
     @property
@@ -148,15 +149,10 @@ def study(
         mechanism: `mechanism(data)` or `mechanism(data, seed)`, which returns a number, a
             category, None, or an array, list or dict of these. An exception is an outcome.
         pairs: neighbouring inputs, at least one.
-        settings: of the audit.
-        say: told how far it is.
 
-    Guarantee:
-        With probability >= `settings.confidence` no pair's limit is above the true value of the
-        mechanism: each has its share of what may go wrong (Bonferroni).
-
-    Assumes:
-        Answers are independent of each other, and pairs were fixed before the runs.
+    Guarantee: With probability >= `settings.confidence` no pair's limit is above the true value of
+        the mechanism: each has its share of what may go wrong (Bonferroni).
+    Assumes: Answers are independent of each other, and pairs were fixed before the runs.
 
     Raises:
         InputError: no pair, a mechanism that fails on every input, or returns something else.
@@ -200,3 +196,340 @@ def _others(first: Outcomes, second: Outcomes) -> dict[str, tuple[float, float]]
         for pattern in seen
         if any(word in pattern for word in odd)
     }
+
+
+# From the measurements to the findings.
+
+Json = dict[str, Any]
+_APART = 0.01  # of the shares of an odd answer on both inputs, from which on it is told
+METHOD_OF_HALF = {
+    "epsilon": "half the noise of a Laplace mechanism",
+    "other": "half the noise of a Gaussian mechanism",
+}
+
+
+def plain_words(study: Study, settings: MechanismSettings) -> list[str]:
+    """Sentences for a reader of nothing else, the verdict on the claim first."""
+    words = [verdict(study, settings), _event(study.worst)]
+    if isinstance(study.reuse, Estimate) and (study.reuse.low or 0.0) > MOST:
+        words.append(
+            f"Successive answers share their noise (rank correlation {study.reuse.value:.2f}): "
+            "the difference of two answers gives away the difference of the true values, and "
+            "limits on one answer say nothing of two."
+        )
+    if study.repeats:
+        words.append(
+            "The answer to the same data never changes, and differs between data: there is no "
+            "fresh noise in it."
+        )
+    return [*words, *_odd(study)]
+
+
+def verdict(study: Study, settings: MechanismSettings) -> str:
+    """Whether the claim is contradicted, with the limit."""
+    claim, limit = settings.claim, study.limit
+    low = limit.low or 0.0
+    sure = f"{settings.confidence:.0%} confidence, {settings.relation}"
+    least = f"{claim.measure} is at least {low:.3g}"
+    if claim.measure == "epsilon" and claim.delta:
+        least += f" at delta {claim.delta:g}"
+    if claim.value is None:
+        return f"Nothing was claimed. On the inputs that were tried, {least} ({sure})."
+    if low > claim.value:
+        return f"This audit contradicts the claim of {claim}: {least} ({sure})."
+    return (
+        f"This audit is consistent with the claim of {claim}: the highest lower limit is "
+        f"{low:.3g} ({sure}). That proves nothing: other inputs or other events may show more."
+    )
+
+
+def reach_words(claim: Claim, runs: int, most: float, power: Estimate | None) -> str:
+    """What so many runs can show."""
+    text = f"{runs:,} runs on each input can prove at most {claim.measure} {most:.3g}"
+    if power is None or power.value is None:
+        return text + "."
+    shown = f"{half_of(claim)} would be found in {100 * power.value:.4g} % of such audits"
+    return f"{text}; {shown}."
+
+
+def half_of(claim: Claim) -> str:
+    """What halved noise is meant."""
+    pure = claim.measure == "epsilon" and claim.delta == 0
+    return METHOD_OF_HALF["epsilon" if pure else "other"]
+
+
+def enough(power: Estimate | None) -> bool:
+    """Whether a limit below the claim says anything."""
+    return power is not None and (power.value or 0.0) >= ENOUGH
+
+
+def _event(worst: Measurement) -> str:
+    found = worst.found
+    if not found.limit.low:
+        return "No event told the two inputs of any pair apart."
+    ends = [f"{100 * share:.3g} %" for share in found.shares]
+    return (
+        f"The inputs that show most: {worst.pair.name}. The event that tells them apart: "
+        f"{found.event}; {ends[0]} of {found.runs:,} runs on the first input, {ends[1]} of as many "
+        "on its neighbour."
+    )
+
+
+def _odd(study: Study) -> list[str]:
+    words = []
+    for one in study.measured:
+        for what, (first, second) in one.others.items():
+            if abs(first - second) > _APART:
+                words.append(
+                    f"Inputs “{one.pair.name}”: an answer that is no number ({what}) comes in "
+                    f"{100 * first:.3g} % of the runs on the first and {100 * second:.3g} % on its "
+                    "neighbour. An error that depends on the data is an answer too."
+                )
+    return words
+
+
+_ATTACKS = (
+    (
+        "cells",
+        "Likelihood ratio, cell by cell",
+        "Ding, Wang, Wang, Zhang and Kifer, CCS 2018",
+    ),
+    ("value", "The number itself", "Wasserman and Zhou, JASA 2010"),
+    ("bits", "The lowest bit of the number", "Mironov, CCS 2012"),
+    (
+        "classifier",
+        "Classifiers on answers of several numbers",
+        "Bichsel, Steffen, Bogunovic and Vechev, IEEE S&P 2021",
+    ),
+)
+
+
+_LIMITS = (
+    "A lower limit is found by attacks: it can contradict a claim and can never prove "
+    "one. A proof is about the code; so read the code as well.",
+    "Only these pairs of inputs were tried; noise that is wrong on others was not seen.",
+    "Events rarer than a few in the number of runs are out of sight: a failure of "
+    "probability 1e-6 is not found by ten thousand runs.",
+    "The time an answer takes, and what else the mechanism writes, were not looked at.",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class MechanismSubject(Subject):
+    """A mechanism that was run on pairs of neighbouring inputs."""
+
+    study: Study  # what was measured
+    settings: MechanismSettings  # of the audit
+    name: str  # of the mechanism
+    code: str  # hash of the mechanism and its inputs
+
+    def findings(self) -> Findings:
+        """The document of the audit."""
+        return run(self, self.settings.rules(), self.name)
+
+    @property
+    def _level(self) -> float:
+        return (1 - self.settings.confidence) / len(self.study.measured)
+
+    @functools.cached_property
+    def _reach(self) -> Reach:
+        claim, runs, level = self.settings.claim, self.settings.runs, self._level
+        power = _power(claim, claim.value, runs, level)
+        needed = reach.runs_needed(claim, level) if claim.value and not enough(power) else None
+        return Reach(power, reach.largest(claim, runs, level), needed)
+
+    def candidates(self) -> Sequence[Candidate]:
+        return ()
+
+    def judged(self, release: str) -> Sequence[str]:
+        return (self.name,)
+
+    def evidence(self, candidate: str, rule: Rule) -> Measured | None:
+        if rule.metric == REUSE:
+            return self.study.reuse
+        limit = self.study.limit
+        power = _power(self.settings.claim, rule.limit, self.settings.runs, self._level)
+        # The limit is a number, not an estimate of one: it meets the rule for good, provided
+        # that these runs would have shown it if the noise were too small.
+        high = limit.low if enough(power) else None
+        return Estimate(limit.low, limit.low, high, limit.confidence, limit.method, limit.n)
+
+    def words(self, verdict: Verdict) -> Sequence[str]:
+        return [plain_words(self.study, self.settings)[0], *self._underpowered(verdict.outcome)]
+
+    def _underpowered(self, outcome: str) -> list[str]:
+        power = self._reach.power
+        if power is None or enough(power) or outcome == FAIL:
+            return []
+        return [_too_few(self.settings.claim, self._reach.needed)]
+
+    def guarantees(self) -> Sequence[Json]:
+        guarantee = empirical_only(
+            "answers are independent of each other",
+            voided_by=("other inputs, other events, more runs",),
+        )
+        return [{"candidate": self.name, "guarantee": guarantee.to_json()}]
+
+    def facts(self) -> Facts:
+        study, settings = self.study, self.settings
+        claim, runs = settings.claim, settings.runs
+        outcome = joint_outcome(
+            judge(rule, self.evidence(self.name, rule)) for rule in settings.rules()
+        )
+        return Facts(
+            subject={
+                "release": "queries",
+                "name": self.name,
+                "summary": f"A mechanism, run {runs:,} times on each of two neighbouring inputs, "
+                f"{len(study.measured)} such pairs. Claimed: {claim}.",
+            },
+            threat_model={
+                "goal": "tell two neighbouring data sets apart by one answer",
+                "knowledge": "both data sets; of the mechanism nothing but its answers",
+                "access": "one answer, of which the attacker knows the law from other runs",
+                "budget": f"{runs:,} answers on each input to learn from and to bound",
+                "unit": f"one person's record, {settings.relation}",
+            },
+            data={
+                "records": max(_records(one) for one in study.measured),
+                "pairs": len(study.measured),
+                "relation": settings.relation,
+                "fingerprint": self.code,
+            },
+            attacks=[attack(name, title, paper, "black box") for name, title, paper in _ATTACKS],
+            attacks_not_run=[
+                {
+                    "name": "inputs that were not tried",
+                    "why": "a black box has infinitely many; name yours with --neighbours",
+                }
+            ],
+            utility="not measured",
+            risk=settings.metric,
+            operating_rule="a mechanism is judged by its claim.",
+            checks=_checks(study, self._reach, settings),
+            limits=_LIMITS,
+            reproduction={
+                "seed": settings.seed,
+                "confidence": settings.confidence,
+                "runs": runs,
+                "claim": str(claim),
+                "relation": settings.relation,
+                "gate": [str(rule) for rule in settings.rules()],
+                "note": "a mechanism that draws from the system's entropy answers anew each time",
+            },
+            libraries=("numpy", "scipy", "scikit-learn", "opendp"),
+            sections={
+                "queries": {
+                    "mechanism": _section(study, settings, self._reach, self._level),
+                    "words": [
+                        *plain_words(study, settings),
+                        reach_words(claim, runs, self._reach.largest, self._reach.power),
+                        *self._underpowered(outcome),
+                    ],
+                }
+            },
+        )
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What so many runs can show.
+
+    Attributes:
+        power: share of audits that would find half the noise of the claim; None without a claim.
+    """
+
+    power: Estimate | None
+    largest: float  # limit that these runs could prove at most
+    needed: int | None  # runs on each input that would do; None where these do, or none is known
+
+
+def _power(claim: Claim, value: float | None, runs: int, level: float) -> Estimate | None:
+    """Of finding half the noise of a claim with this value."""
+    if value is None or value <= 0:
+        return None
+    return reach.power(Claim(claim.measure, value, claim.delta), reach.HALF, runs, level)
+
+
+def _too_few(claim: Claim, needed: int | None) -> str:
+    text = "So these runs could not tell the claim from one that is wrong"
+    text += f"; about {needed:,} runs on each input would" if needed else ""
+    if claim.measure == "epsilon" and claim.delta:
+        text += ". If the mechanism is meant to be Gaussian, claim its mu or rho: far fewer will do"
+    return text + "."
+
+
+def _checks(study: Study, within: Reach, settings: MechanismSettings) -> list[Json]:
+    shared = study.reuse
+    if not isinstance(shared, Estimate):
+        status, detail = "warn", shared.reason
+    else:
+        low, high = shared.low or 0.0, shared.high or 1.0
+        status = "fail" if low > MOST else "pass" if high <= MOST else "warn"
+        detail = f"rank correlation of an answer and the next, at most {MOST:g} wanted"
+    rows = [
+        check("fresh noise each time", status, detail, None, shared),
+        check(
+            "answers vary",
+            "fail" if study.repeats else "pass",
+            "the answer to the same data never changes"
+            if study.repeats
+            else "the same data get different answers, or all data the same one",
+            None,
+        ),
+    ]
+    if within.power is not None:
+        needed = within.needed
+        more = "" if needed is None else f"; about {needed:,} runs on each input are needed"
+        detail = f"share of audits that would find {half_of(settings.claim)}{more}"
+        status = "pass" if enough(within.power) else "warn"
+        rows.append(check("power", status, detail, None, within.power))
+    return rows
+
+
+def _section(study: Study, settings: MechanismSettings, within: Reach, level: float) -> Json:
+    claim = settings.claim
+    less = None
+    if claim.value is not None:
+        less = reach.smallest(claim, settings.runs, level)
+    return {
+        "claim": {
+            "measure": claim.measure,
+            "value": claim.value,
+            "delta": claim.delta,
+            "words": str(claim),
+        },
+        "relation": settings.relation,
+        "runs": settings.runs,
+        "limit": study.limit.to_json(),
+        "worst": study.worst.pair.name,
+        "pairs": [
+            {
+                "name": one.pair.name,
+                "limit": one.found.limit.to_json(),
+                "event": one.found.event,
+                "statistic": one.found.statistic,
+                "shares": list(one.found.shares),
+                "bounded_runs": one.found.runs,
+                "others": [
+                    {"answer": what, "shares": list(shares)} for what, shares in one.others.items()
+                ],
+            }
+            for one in study.measured
+        ],
+        "reuse": study.reuse.to_json(),
+        "reach": {
+            "largest": within.largest,
+            "half": half_of(claim),
+            "power_at_half": None if within.power is None else within.power.to_json(),
+            "too_small_by": less,
+            "runs_needed": within.needed,
+        },
+    }
+
+
+def _records(one: Measurement) -> int:
+    try:
+        return max(len(one.pair.first), len(one.pair.second))
+    except TypeError:  # data that have no length
+        return 0

@@ -105,10 +105,8 @@ def users_pairs(make: Callable[[], Any], reference: str) -> list[Pair]:
 
     Args:
         make: takes nothing.
-        reference: what it is called in messages.
 
-    Raises:
-        InputError: the function fails, or returns something else.
+    Raises InputError: the function fails, or returns something else.
     """
     with users_code(reference):
         made = make()

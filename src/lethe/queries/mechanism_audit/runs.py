@@ -1,9 +1,7 @@
 """Running a mechanism many times on two inputs, and its answers as a table.
 
-The inputs come in turns, with a seed of its own each time. Answers are numbers where there are
-numbers, and words where there are none. `reuse` says whether successive answers share their noise:
-a limit on one answer says nothing of two that were drawn with the same noise, whose difference
-gives the difference of the true values away, and all limits take the runs as independent.
+The inputs come in turns, each with a seed of its own. `reuse` says whether successive answers share
+their noise: all limits take the runs as independent.
 """
 
 from __future__ import annotations
@@ -35,13 +33,9 @@ _REQUIRED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 @dataclass(frozen=True)
 class Failed:
-    """Stands where an answer would be when the mechanism raised: that, too, is seen.
+    """Stands where an answer would be when the mechanism raised: that, too, is seen."""
 
-    Attributes:
-        kind: name of the exception's class.
-    """
-
-    kind: str
+    kind: str  # name of the exception's class
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,27 +43,23 @@ class Trials:
     """What a mechanism answered.
 
     Attributes:
-        first: (n,) answers on the first data set, in the order they were given.
         second: (n,) answers on its neighbour; the i-th came right after the i-th of `first`.
     """
 
-    first: list[Any]
+    first: list[Any]  # (n,) answers on the first data set, in the order they were given
     second: list[Any]
 
 
 def run_trials(mechanism: Mechanism, pair: Pair, runs: int, seed: int) -> Trials:
     """Answers on both data sets of a pair.
 
-    The global generators of Python, NumPy and torch are seeded once, and put back. A mechanism
-    that has a parameter `seed`, `rng_seed` or `random_state`, or a second one without a default,
-    gets a fresh whole number each time; others draw as they do. Every call gets its own copy of
-    the data.
+    The global generators of Python, NumPy and torch are seeded once, and put back. A parameter
+    `seed`, `rng_seed` or `random_state`, or a second one without a default, gets a fresh whole
+    number each time. Every call gets its own copy of the data.
 
     Args:
         mechanism: mechanism(data) or mechanism(data, seed).
-        pair: the inputs.
         runs: on each of them, >= 1.
-        seed: of the seeds.
     """
     check_at_least("runs", runs, 1)
     sequence = np.random.SeedSequence(seed)
@@ -107,8 +97,7 @@ def _called(mechanism: Mechanism, data: Any, name: str | None, seed: int) -> Any
 def _seed_parameter(mechanism: Mechanism) -> str | None:
     """The parameter that takes the seed; empty = the second; None = there is none.
 
-    Raises:
-        InputError: it asks for more than data and a seed.
+    Raises InputError: it asks for more than data and a seed.
     """
     try:
         parameters = list(inspect.signature(mechanism).parameters.values())
@@ -137,11 +126,10 @@ class Outcomes:
     Attributes:
         patterns: (n,) of each answer, what is no number in it: a category, ``raises ValueError``,
             ``NaN``, ``+inf``, ``None``; ``#`` for a plain number, ``#,#`` for two of them.
-        numbers: (n, d) the numbers in their places; NaN where there is none.
     """
 
     patterns: NDArray[np.str_]
-    numbers: Float
+    numbers: Float  # (n, d) the numbers in their places; NaN where there is none
 
     def __len__(self) -> int:
         return len(self.patterns)
@@ -164,8 +152,7 @@ class Outcomes:
 def read_outcomes(*sides: Sequence[Any]) -> list[Outcomes]:
     """The answers of several sides in tables of one width.
 
-    Raises:
-        InputError: an answer is neither number, category, None nor a sequence of these.
+    Raises InputError: an answer is neither number, category, None nor a sequence of these.
     """
     read = [[_places(answer) for answer in side] for side in sides]
     width = max((len(places) for side in read for places in side), default=0)

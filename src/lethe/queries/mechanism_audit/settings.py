@@ -63,8 +63,7 @@ def claim_from(
 ) -> Claim:
     """The one claim among the options of a command.
 
-    Raises:
-        InputError: several claims at once, or one out of range.
+    Raises InputError: several claims at once, or one out of range.
     """
     given = [
         (name, value)

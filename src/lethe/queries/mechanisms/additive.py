@@ -1,9 +1,8 @@
 """Numbers with noise: Laplace and Gaussian, on whole and on real numbers.
 
-All noise is drawn by OpenDP: the discrete laws exactly (Canonne, Kamath and Steinke 2020), the
-others on a lattice of 2^-1074, after which the sum is rounded to a floating-point number. The
-likelihood of an output then never depends on the low bits of the exact value, which is what breaks
-textbook samplers (Mironov 2012).
+OpenDP draws the discrete laws exactly (Canonne, Kamath and Steinke 2020), the others on a lattice
+of 2^-1074, then rounded to a float. So the likelihood of an output never depends on the low bits of
+the exact value (Mironov 2012).
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ _APART = 1.02  # scales of a sum of Laplace noises are widened until they differ
 def opendp() -> Any:
     """The library, with the features on that its constructors ask for.
 
-    Raises:
-        MissingExtra: it is not installed.
+    Raises MissingExtra: it is not installed.
     """
     prelude = require("opendp.prelude", "queries")
     prelude.enable_features("contrib")
@@ -78,23 +76,17 @@ def fitted(
 ) -> tuple[Any, float]:
     """A measurement of about this scale whose map was seen to be within `most`.
 
-    The map rounds up, so that the scale of the formula may miss by a last digit: it grows by as
-    much as is needed. A measurement holds no state and no seed: the next question with the same
-    cost draws from it again.
+    The map rounds up, so the scale grows by as much as is needed. A measurement holds no state.
 
     Args:
         law: "laplace", "gaussian", "exponential" or "report noisy max".
         kind: of the exact values: ``i64`` or ``f64``.
         space: "scalar", "l1" or "l2" of numbers; "monotone" or "any" of scores.
-        scale: by the formula.
         distance: of neighbours, as the map wants it.
         most: of the loss, in the measure's own currency.
 
-    Returns:
-        The measurement and its scale.
-
-    Raises:
-        InputError: a scale out of all proportion.
+    Returns: The measurement and its scale.
+    Raises InputError: a scale out of all proportion.
     """
     check_between("scale of the noise", scale, _LEAST, _MOST)
     grow = 2.0**-52
@@ -113,18 +105,14 @@ def fitted(
 class Law:
     """A symmetric noise law.
 
-    Attributes:
-        name: one of `LAWS`; the discrete ones live on whole numbers.
-        scale: b of P(x) ~ exp(-|x|/b), or sigma of P(x) ~ exp(-x^2 / (2 sigma^2)).
-
     >>> Law("laplace", 1.0).reach(0.95) > 2.9957
     True
     >>> Law("discrete laplace", 1.0).reach(0.95)
     3.0
     """
 
-    name: str
-    scale: float
+    name: str  # one of `LAWS`; the discrete ones live on whole numbers
+    scale: float  # b of P(x) ~ exp(-|x|/b), or sigma of P(x) ~ exp(-x^2 / (2 sigma^2))
 
     def __post_init__(self) -> None:
         check_choice("law", self.name, LAWS)
@@ -160,14 +148,12 @@ class Law:
     def reach_of_sum(self, weights: Sequence[float], confidence: float) -> float:
         """The same of a weighted sum of independent draws; an upper limit within 2 % or so.
 
-        The tail of a sum of Laplace noises with different scales b_i is the sum of
-        e^(-t/b_i) times the product of b_i^2 / (b_i^2 - b_j^2) over the others; equal scales are
-        widened until they differ, which only widens the sum. A discrete law stays within one
-        step of its continuous one when both are drawn by quantiles, which is added.
+        The tail of a sum of Laplace noises with scales b_i is the sum of e^(-t/b_i) times the
+        product of b_i^2 / (b_i^2 - b_j^2) over the others; equal scales are widened until they
+        differ. A discrete law stays within one step of its continuous one, which is added.
 
         Args:
             weights: any signs; at most 8 for the Laplace laws.
-            confidence: in (0, 1).
         """
         sizes = np.sort(np.abs(np.asarray(weights, dtype=np.float64)))
         sizes = sizes[sizes > 1e-12 * sizes[-1]] if len(sizes) else sizes
@@ -224,15 +210,10 @@ def _sum_of_laplaces(scales: np.ndarray[tuple[int], np.dtype[np.float64]], miss:
 
 @dataclass(frozen=True)
 class Noised:
-    """Values with independent noise of one law.
+    """Values with independent noise of one law."""
 
-    Attributes:
-        values: as many as were given.
-        law: of the noise on each.
-    """
-
-    values: tuple[float, ...]
-    law: Law
+    values: tuple[float, ...]  # as many as were given
+    law: Law  # of the noise on each
 
 
 def noised(exact: Sequence[int], *, l1: int, l2: float, spend: Spend) -> Noised:
@@ -246,10 +227,8 @@ def noised(exact: Sequence[int], *, l1: int, l2: float, spend: Spend) -> Noised:
         exact: whole numbers; beyond 2^62 (2^53 for Gaussian and approximate DP) clamped.
         l1: most that neighbours move all of them, summed, >= 1.
         l2: most that neighbours move them, as the root of the sum of squares, > 0.
-        spend: for all of them together.
 
-    Guarantee:
-        `spend`, by OpenDP's privacy map, for any two lists within `l1` and `l2`.
+    Guarantee: `spend`, by OpenDP's privacy map, for any two lists within `l1` and `l2`.
     """
     check_between("l2", l2, 0, math.inf, open_low=True, open_high=True)
     check_whole("l1", l1)
@@ -278,15 +257,12 @@ def laplace(
     """A real number with Laplace noise of scale sensitivity / epsilon.
 
     Args:
-        value: the exact number.
         sensitivity: most that neighbours move it as computed, rounding included: a sum of
             floating-point numbers moves by more than the largest of them.
         epsilon: > 0.
         whose: neighbours that `sensitivity` is about; one row added or removed if left out.
-        confidence: of the error interval.
 
-    Guarantee:
-        epsilon-DP, by OpenDP's map.
+    Guarantee: epsilon-DP, by OpenDP's map.
     """
     spend = Spend(epsilon=epsilon)
     check_between("sensitivity", sensitivity, 0, math.inf, open_low=True, open_high=True)
@@ -308,8 +284,6 @@ def gaussian(
     """A real number with Gaussian noise.
 
     Args:
-        value: the exact number.
-        sensitivity: as in `laplace`.
         spend: rho, mu, or epsilon with delta; sigma is sensitivity / sqrt(2 rho), sensitivity /
             mu, or the least that the exact curve of (epsilon, delta) allows.
         whose, confidence: as in `laplace`.

@@ -1,14 +1,11 @@
 """What is above a threshold, with noise on both sides or on the counts.
 
-`AboveThreshold` is the sparse vector technique: which queries of a stream are above a threshold.
-Lyu, Su and Li (2017) show that four of six published versions are not private. This is their
-algorithm 7: noise on the threshold once, fresh noise on each query, the answers above are counted
-and end the stream, and no number of the comparison is handed out.
+`AboveThreshold` is the sparse vector technique, algorithm 7 of Lyu, Su and Li (2017), who show that
+four of six published versions are not private: noise on the threshold once, fresh noise on each
+query, and the counted answers above end the stream.
 
-`found_keys` says which groups exist, and how many rows they have, when even the names are private.
-A group of one person shows by its mere presence, so noise is put on each count and only groups
-above a threshold are shown; a person alone in a group is above it with probability at most delta
-(Rogers 2023; OpenDP's threshold measurements).
+`found_keys` says which groups exist when even their names are private: a person alone in a group is
+above the threshold with probability at most delta (Rogers 2023; OpenDP's threshold measurements).
 """
 
 from __future__ import annotations
@@ -38,14 +35,11 @@ class AboveThreshold:
     Args:
         threshold: a whole number, public.
         sensitivity: most that neighbours move any one query, >= 1.
-        epsilon: of the whole stream.
         most: c, how many answers above are given before the stream ends.
         monotone: neighbours move all queries in the same direction.
-        whose: neighbours; one row added or removed if left out.
 
-    Guarantee:
-        epsilon-DP for all answers together, chosen adaptively or not. Whole-number noise of these
-        scales keeps the proof: it shifts threshold and query by whole numbers.
+    Guarantee: epsilon-DP for all answers together, chosen adaptively or not. Whole-number noise of
+        these scales keeps the proof: it shifts threshold and query by whole numbers.
 
     >>> stream = AboveThreshold(1000, sensitivity=1, epsilon=1.0)
     >>> stream.ask(2), stream.ask(5000)
@@ -111,17 +105,11 @@ class AboveThreshold:
 
 @dataclass(frozen=True)
 class Found:
-    """Groups above the threshold.
+    """Groups above the threshold."""
 
-    Attributes:
-        counts: noisy count by index of the group, in the order of the index.
-        threshold: least noisy count that is shown.
-        law: of the noise.
-    """
-
-    counts: dict[int, int]
-    threshold: int
-    law: Law
+    counts: dict[int, int]  # noisy count by index of the group, in the order of the index
+    threshold: int  # least noisy count that is shown
+    law: Law  # of the noise
 
 
 def found_keys(
@@ -134,13 +122,10 @@ def found_keys(
         groups: most groups that neighbours may differ in, >= 1.
         largest: most that neighbours move one count.
         total: most that neighbours move all counts, summed.
-        spend: epsilon with delta.
 
-    Guarantee:
-        (epsilon, delta)-DP: epsilon by OpenDP's map, delta by it and by the tail of the noise.
-
-    Raises:
-        InputError: no delta, or one below 1e-14.
+    Guarantee: (epsilon, delta)-DP: epsilon by OpenDP's map, delta by it and by the tail of the
+        noise.
+    Raises InputError: no delta, or one below 1e-14.
     """
     if spend.epsilon is None or spend.delta is None:
         raise InputError(

@@ -47,22 +47,16 @@ class Token:
     Attributes:
         sha256: of the token, hexadecimal. A token is 256 random bits, so one hash is as hard to
             invert as it is to guess; slow hashes are for secrets that people choose.
-        expires: from when on it is no longer good; None = never.
     """
 
     sha256: str
-    expires: datetime | None
+    expires: datetime | None  # from when on it is no longer good; None = never
 
 
 class Tokens:
     """The analysts who may ask; the file is read again whenever it has changed.
 
-    Args:
-        path: of a file that `issue` made.
-        clock: the time of day.
-
-    Raises:
-        InputError: there is no such file, or it holds something else.
+    Raises InputError: there is no such file, or it holds something else.
     """
 
     def __init__(self, path: Path, clock: Callable[[], datetime] = _now) -> None:
@@ -77,8 +71,7 @@ class Tokens:
 
         All hashes are compared, each in constant time, whichever fits.
 
-        Raises:
-            InputError: the file is gone or damaged.
+        Raises InputError: the file is gone or damaged.
         """
         self._refresh()
         given, found = _hash(token), None
@@ -110,12 +103,9 @@ def issue_token(path: Path, analyst: str, expires: datetime | None) -> str:
     """Write a new token for an analyst; an earlier one of the same name ends.
 
     Args:
-        path: of the file; made where there is none.
-        analyst: name.
         expires: of `expiry`; None = never.
 
-    Returns:
-        The token, to be handed over once.
+    Returns: The token, to be handed over once.
     """
     check_analyst(analyst)
     token = _PREFIX + secrets.token_urlsafe(32)
@@ -127,8 +117,7 @@ def issue_token(path: Path, analyst: str, expires: datetime | None) -> str:
 def revoke_token(path: Path, analyst: str) -> None:
     """Strike out an analyst's token; a running service refuses it from the next request on.
 
-    Raises:
-        InputError: there is none of this name.
+    Raises InputError: there is none of this name.
     """
     with _changing(path) as tokens:
         if tokens.pop(check_analyst(analyst), None) is None:
@@ -138,8 +127,7 @@ def revoke_token(path: Path, analyst: str) -> None:
 def expiry(text: str, now: datetime) -> datetime | None:
     """When a token ends: "30d", "12h", "90m", a date (the end of that day, UTC), or "never".
 
-    Raises:
-        InputError: another form, a time that has passed, or more than ten years.
+    Raises InputError: another form, a time that has passed, or more than ten years.
 
     >>> expiry("12h", datetime(2026, 1, 1, tzinfo=UTC)).isoformat()
     '2026-01-01T12:00:00+00:00'
@@ -165,8 +153,7 @@ def expiry(text: str, now: datetime) -> datetime | None:
 def check_analyst(name: str) -> str:
     """Return a name that can stand in a ledger, a log and a URL.
 
-    Raises:
-        InputError: it cannot.
+    Raises InputError: it cannot.
     """
     if not _NAME.fullmatch(name):
         raise InputError(
@@ -240,8 +227,7 @@ class RateLimiter:
     def wait(self, name: str) -> float:
         """Take one question from the bucket.
 
-        Returns:
-            0 if it was there; else the seconds until one is, and nothing was taken.
+        Returns: 0 if it was there; else the seconds until one is, and nothing was taken.
 
         >>> slow = RateLimiter(60, clock=lambda: 0.0)
         >>> [slow.wait("a") for _ in range(61)][-2:]
@@ -261,7 +247,6 @@ class AuditLog:
 
     Args:
         out: a file to append to, or an open stream.
-        clock: the time of day.
     """
 
     def __init__(self, out: Path | TextIO, clock: Callable[[], datetime] = _now) -> None:
@@ -331,11 +316,8 @@ class RowCounter:
     def take(self, model: str, analyst: str, rows: int, most: int) -> int | None:
         """Count rows before they are answered.
 
-        Returns:
-            How many are left afterwards; None if these do not fit, and then none was counted.
-
-        Raises:
-            RunFailed: the file cannot be written; nothing may be answered.
+        Returns: How many are left afterwards; None if these do not fit, and then none was counted.
+        Raises RunFailed: the file cannot be written; nothing may be answered.
         """
         if rows > most:
             return None
@@ -351,7 +333,6 @@ class RowCounter:
         return int(found[0]) if found else 0
 
     def close(self) -> None:
-        """Let go of the file."""
         self._base.close()
 
     @contextlib.contextmanager

@@ -87,22 +87,16 @@ class Request:
 
     Attributes:
         method, path: of HTTP.
-        name: of the operation.
-        words: what it does.
-        answer: schema of what comes back.
-        refusals: statuses beside those of `_ALWAYS`.
-        body: schema of what is sent; None for nothing.
-        free: whether it needs no token.
     """
 
     method: str
     path: str
-    name: str
-    words: str
-    answer: Json
-    refusals: tuple[str, ...] = ()
-    body: Json | None = None
-    free: bool = False
+    name: str  # of the operation
+    words: str  # what it does
+    answer: Json  # schema of what comes back
+    refusals: tuple[str, ...] = ()  # statuses beside those of `_ALWAYS`
+    body: Json | None = None  # schema of what is sent; None for nothing
+    free: bool = False  # whether it needs no token
 
     def described(self) -> Json:
         """As the OpenAPI document says it."""

@@ -23,9 +23,9 @@ from lethe.errors import (
 from lethe.queries.ask import Reply, answer
 from lethe.queries.ledger.contract import QueryLimit
 from lethe.queries.ledger.ledger import Ledger, rollback_assumption
-from lethe.queries.parse import parse
 from lethe.queries.plan import Plan, make_plan
 from lethe.queries.privacy import Privacy
+from lethe.queries.query import parse
 from lethe.queries.registration import find
 from lethe.queries.service.access import RowCounter
 from lethe.queries.table import Table
@@ -50,22 +50,16 @@ class DatasetConfig:
     """A table that may be asked about.
 
     Attributes:
-        name: in requests.
-        path: of the file.
-        dataset: its name in the ledger.
-        relation: neighbours; an analyst cannot choose them.
         person: column that names the person of a row; None where every row is a person.
-        rows: most rows of a person that are used; with `person`.
-        inside: name of the table in a .duckdb file.
     """
 
-    name: str
-    path: Path
-    dataset: str
-    relation: str = "add/remove"
+    name: str  # in requests
+    path: Path  # of the file
+    dataset: str  # its name in the ledger
+    relation: str = "add/remove"  # neighbours; an analyst cannot choose them
     person: str | None = None
-    rows: int | None = None
-    inside: str | None = None
+    rows: int | None = None  # most rows of a person that are used; with `person`
+    inside: str | None = None  # name of the table in a .duckdb file
 
 
 @dataclass(frozen=True)
@@ -73,24 +67,19 @@ class Served:
     """A model that answers rows.
 
     Attributes:
-        name: in the URL.
-        predict: rows (n, d) -> scores (n, C), or values (n,) of a regression.
         kind: "label": the index of the largest score, nothing else; "smoothed": the scores with
             normal noise, drawn anew for every answer.
-        features: d.
-        queries: rows that each analyst may have answered in all.
         sigma: standard deviation of the noise, in units of the scores; above 0 for "smoothed".
 
-    Guarantee:
-        None: what is answered was measured at most (empirical-only). The same row asked M times
-        has its noise averaged away like 1/sqrt(M); the count of rows is what limits M.
+    Guarantee: None: what is answered was measured at most (empirical-only). The same row asked M
+        times has its noise averaged away like 1/sqrt(M); the count of rows is what limits M.
     """
 
-    name: str
-    predict: Predict
+    name: str  # in the URL
+    predict: Predict  # rows (n, d) -> scores (n, C), or values (n,) of a regression
     kind: str
-    features: int
-    queries: int
+    features: int  # d
+    queries: int  # rows that each analyst may have answered in all
     sigma: float = 0.0
 
     def __post_init__(self) -> None:
@@ -107,8 +96,7 @@ class Served:
     def rows(self, given: Any) -> NDArray[np.float64]:
         """Rows of a request as an array.
 
-        Raises:
-            InputError: not 1 to `MOST_ROWS` lists of `features` finite numbers.
+        Raises InputError: not 1 to `MOST_ROWS` lists of `features` finite numbers.
         """
         fits = isinstance(given, list) and 0 < len(given) <= MOST_ROWS
         if not fits or not all(self._is_row(row) for row in given):
@@ -120,8 +108,7 @@ class Served:
     def answer(self, rows: NDArray[np.float64]) -> list[Any]:
         """Labels, or scores with noise, one entry a row.
 
-        Raises:
-            InputError: the model gave something else than scores.
+        Raises InputError: the model gave something else than scores.
         """
         scores = np.asarray(self.predict(rows), dtype=np.float64)
         if scores.ndim not in (1, 2) or len(scores) != len(rows) or not np.isfinite(scores).all():
@@ -162,13 +149,11 @@ class QueryService:
     """Open tables, the ledger, and the models; used by several threads at once.
 
     Args:
-        datasets: tables.
         ledger: of their budgets.
         models: that may be asked.
         counter: of rows that models answered; needed with models.
 
-    Raises:
-        InputError: nothing to serve, a file that cannot be read, or a table without a budget.
+    Raises InputError: nothing to serve, a file that cannot be read, or a table without a budget.
     """
 
     def __init__(
@@ -272,8 +257,7 @@ class QueryService:
     def predict(self, model: str, rows: Any, analyst: str) -> tuple[list[Any], int]:
         """Count the rows, then have the model answer them.
 
-        Returns:
-            Answers, one a row, and how many rows are left.
+        Returns: Answers, one a row, and how many rows are left.
 
         Raises:
             NotFound: no such model.
@@ -344,8 +328,7 @@ class QueryService:
 
         The old one is closed by the last question that still runs on it.
 
-        Raises:
-            DataUnavailable: the file is missing or cannot be read.
+        Raises DataUnavailable: the file is missing or cannot be read.
         """
         with self._lock:
             found = self._tables[config.name]

@@ -1,24 +1,28 @@
 """The service over HTTP: requests in, JSON out, every refusal in one form.
 
-What an analyst is sent depends on the question, the schema and the analyst's own account: the
-sentences of refusals are those of `lethe.queries.ledger.words` and of this module, and those
-about a question are made from its text and the schema alone. Whatever fails inside is one sentence,
-with the rest in the log.
+What an analyst is sent depends on the question, the schema and the analyst's own account; whatever
+fails inside is one sentence, with the rest in the log.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ipaddress
 import json
 import math
 import os
+import signal
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from lethe.errors import InputError, LetheError, RunFailed, check_known_keys, require
+from lethe.errors import InputError, LetheError, RunFailed, check_between, check_known_keys, require
 from lethe.queries.ask import PaidUnanswered
 from lethe.queries.charge import check_cost
 from lethe.queries.ledger.contract import (
@@ -40,6 +44,142 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     Handler = Callable[[Request, str, dict[str, Any]], dict[str, Any]]
+
+
+# Running the service: where it listens, and how it stops.
+
+SECONDS_TO_FINISH = 30
+HEAD_SECONDS = 10.0
+"""For the head of a request, however it trickles in."""
+MOST_CONNECTIONS = 256
+_BUSY = json.dumps({"error": "busy", "message": "too many connections; come again later."})
+
+
+def check_place(
+    host: str, port: int, certificate: Path | None, key: Path | None, behind_proxy: bool
+) -> None:
+    """Refuse to send tokens over a network in the clear.
+
+    Raises InputError: another host than this machine without a certificate, or half of a pair.
+    """
+    check_between("port", port, 0, 65535)
+    if (certificate is None) != (key is None):
+        raise InputError("certificate and key go together.")
+    for file in (certificate, key):
+        if file is not None and not file.is_file():
+            raise InputError(f"{file} does not exist.")
+    if not _is_here(host) and certificate is None and not behind_proxy:
+        raise InputError(
+            f"host={host!r} is reached from other machines, and tokens would travel in the clear: "
+            "give --certificate and --key, or put a proxy with TLS in front and say "
+            "--behind-proxy."
+        )
+
+
+def serve(
+    app: Starlette, host: str, port: int, certificate: Path | None = None, key: Path | None = None
+) -> None:
+    """Listen until SIGINT or SIGTERM; what is being answered then is finished first.
+
+    Args:
+        port: 0 = any free one; uvicorn says which.
+        certificate: PEM file.
+        key: PEM file.
+    """
+    uvicorn = require("uvicorn", "serve")
+    with _stoppable():
+        uvicorn.run(
+            app,
+            host=host,
+            port=port,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+            http=_protocol(MOST_CONNECTIONS, HEAD_SECONDS),
+            ws="none",
+            access_log=False,  # the audit log says more, and less about rows
+            log_level="info",
+            server_header=False,
+            timeout_graceful_shutdown=SECONDS_TO_FINISH,
+        )
+
+
+def _protocol(most: int, seconds: float) -> type[asyncio.Protocol]:
+    """uvicorn's HTTP/1.1 with what it lacks: a cap on connections and a time limit on heads."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Limited(H11Protocol):
+        """A connection beyond `most` is refused at once; one without a request is closed."""
+
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            if len(self.connections) > most:
+                head = (
+                    "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
+                    f"content-length: {len(_BUSY)}\r\nretry-after: 10\r\nconnection: close"
+                )
+                transport.write(f"{head}\r\n\r\n{_BUSY}".encode())
+                transport.close()
+            else:
+                self._watch()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            self._stop()
+            super().connection_lost(error)
+
+        def _watch(self) -> None:
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._stop()
+            elif self._timer is None:
+                self._timer = self.loop.call_later(seconds, self._late)
+
+        def _late(self) -> None:
+            self._timer = None
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.close()
+
+        def _stop(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    return Limited
+
+
+class _Stopped(BaseException):
+    """A signal ended the service, after its last answer."""
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Go on after the block when a signal ended it: uvicorn finishes, then raises it again."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _Stopped
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    except _Stopped:
+        pass
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
 
 Json = dict[str, Any]
 BODY_SECONDS = 10.0
@@ -80,30 +220,75 @@ def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: Audi
     """The application.
 
     Args:
-        service: what is served.
         tokens: who may ask.
-        limiter: how often.
         log: where each request is noted.
     """
     require("starlette", "serve")
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
-    from starlette.requests import ClientDisconnect
-    from starlette.responses import JSONResponse
     from starlette.routing import Route
 
     # More threads than this wait for each other: most of an answer is Python, one at a time. A pool
     # of our own serves in the order of arrival, which a lock does not.
     threads = ThreadPoolExecutor(_THREADS)
+    guard = _Guard(tokens, limiter, log, threads)
+    work = _Work(service)
 
-    async def in_thread(work: Callable[..., Any], *given: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(threads, work, *given)
+    async def health(request: Request) -> Response:
+        try:
+            await asyncio.get_running_loop().run_in_executor(threads, service.healthy)
+        except Exception:
+            return _reply(503, {"status": "unavailable"})
+        return _reply(200, {"status": "ok"})
 
-    def reply(status: int, content: Any, headers: Mapping[str, str] | None = None) -> Response:
-        return JSONResponse(content, status, {**_HEADERS, **(headers or {})})
+    async def openapi(request: Request) -> Response:
+        return _reply(200, document())
 
-    def guarded(handler: Handler, body: bool) -> Callable[[Request], Awaitable[Response]]:
-        """Token, rate, body, then the work in a thread; whatever happens is one line in the log."""
+    async def no_route(request: Request, error: Exception) -> Response:
+        request.state.error = error
+        return await guard.endpoint(_no_such_path, body=False)(request)
+
+    free = {"health": health, "openapi": openapi}
+    app = Starlette(
+        routes=[
+            Route(
+                request.path,
+                free.get(request.name)
+                or guard.endpoint(getattr(work, request.name), body=request.body is not None),
+                methods=[request.method],
+            )
+            for request in REQUESTS
+        ],
+        exception_handlers={HTTPException: no_route},
+    )
+    app.router.redirect_slashes = False  # a redirect would need no token, and name a client's host
+    return app
+
+
+def _reply(status: int, content: Any, headers: Mapping[str, str] | None = None) -> Response:
+    from starlette.responses import JSONResponse
+
+    return JSONResponse(content, status, {**_HEADERS, **(headers or {})})
+
+
+def _no_such_path(request: Request, analyst: str, given: Json) -> Json:
+    error = request.state.error
+    code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "bad-request")
+    words = f"{request.method} is not offered at this path."
+    raise _Refused(error.status_code, code, words, **(error.headers or {}))
+
+
+@dataclass(frozen=True)
+class _Guard:
+    """Token, rate, body, then the work in a thread; whatever happens is one line in the log."""
+
+    tokens: Tokens
+    limiter: RateLimiter
+    log: AuditLog
+    threads: ThreadPoolExecutor
+
+    def endpoint(self, handler: Handler, *, body: bool) -> Callable[[Request], Awaitable[Response]]:
+        from starlette.requests import ClientDisconnect
 
         async def endpoint(request: Request) -> Response:
             began = time.perf_counter()
@@ -112,10 +297,12 @@ def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: Audi
             headers: Mapping[str, str] = {}
             try:
                 _check_framing(request)
-                analyst = facts["analyst"] = _analyst(request, tokens)
-                _check_rate(limiter.wait(analyst))
+                analyst = facts["analyst"] = _analyst(request, self.tokens)
+                _check_rate(self.limiter.wait(analyst))
                 given = await _body(request) if body else {}
-                content = await in_thread(handler, request, analyst, given)
+                content = await asyncio.get_running_loop().run_in_executor(
+                    self.threads, handler, request, analyst, given
+                )
                 status = 200
             except _Refused as refused:
                 status, headers = refused.status, refused.headers
@@ -131,93 +318,56 @@ def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: Audi
                 facts["trouble"] = _place(error)
             if status != _HUNG_UP and await request.is_disconnected():
                 facts["would_be"], status = status, _HUNG_UP
-            milliseconds = round(1000 * (time.perf_counter() - began), 1)
-            log.note(
+            self.log.note(
                 method=request.method,
                 path=request.url.path,
                 status=status,
                 refused=content.get("error"),
-                milliseconds=milliseconds,
+                milliseconds=round(1000 * (time.perf_counter() - began), 1),
                 **facts,
             )
-            return reply(status, content, headers)
+            return _reply(status, content, headers)
 
         return endpoint
 
-    def tables(request: Request, analyst: str, given: Json) -> Json:
-        return {"tables": service.tables()}
 
-    def models(request: Request, analyst: str, given: Json) -> Json:
-        return {"models": service.models(analyst)}
+@dataclass(frozen=True)
+class _Work:
+    """What is done for each request of `REQUESTS` that needs a token, by its name."""
 
-    def budget(request: Request, analyst: str, given: Json) -> Json:
-        return service.budget(request.path_params["table"], analyst)
+    service: QueryService
 
-    def plan(request: Request, analyst: str, given: Json) -> Json:
+    def tables(self, request: Request, analyst: str, given: Json) -> Json:
+        return {"tables": self.service.tables()}
+
+    def models(self, request: Request, analyst: str, given: Json) -> Json:
+        return {"models": self.service.models(analyst)}
+
+    def budget(self, request: Request, analyst: str, given: Json) -> Json:
+        return self.service.budget(request.path_params["table"], analyst)
+
+    def plan(self, request: Request, analyst: str, given: Json) -> Json:
         table, query, cost, _ = _question(given, again=False)
         request.state.facts.update(table=table, query=query)
-        return service.plan(table, query, cost).to_json()
+        return self.service.plan(table, query, cost).to_json()
 
-    def ask(request: Request, analyst: str, given: Json) -> Json:
+    def ask(self, request: Request, analyst: str, given: Json) -> Json:
         table, query, cost, again = _question(given, again=True)
         facts = request.state.facts
         facts.update(table=table, query=query)
-        found = service.ask(table, query, cost, analyst, again=again)
-        content = found.to_json()
-        facts.update(stored=found.stored, cost=content["cost"], left=content["left"])
+        reply = self.service.ask(table, query, cost, analyst, again=again)
+        content = reply.to_json()
+        facts.update(stored=reply.stored, cost=content["cost"], left=content["left"])
         return content
 
-    def predict(request: Request, analyst: str, given: Json) -> Json:
+    def predict(self, request: Request, analyst: str, given: Json) -> Json:
         check_known_keys("the request", given, ["rows"])
         if "rows" not in given:
             raise InputError("the request lacks 'rows', a list of lists of numbers.")
         name = request.path_params["model"]
-        answers, left = service.predict(name, given["rows"], analyst)
+        answers, left = self.service.predict(name, given["rows"], analyst)
         request.state.facts.update(model=name, rows=len(answers), left=left)
         return {"answers": answers, "left": left}
-
-    async def health(request: Request) -> Response:
-        try:
-            await in_thread(service.healthy)
-        except Exception:
-            return reply(503, {"status": "unavailable"})
-        return reply(200, {"status": "ok"})
-
-    async def openapi(request: Request) -> Response:
-        return reply(200, document())
-
-    def nothing(request: Request, analyst: str, given: Json) -> Json:
-        error = request.state.error
-        code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "bad-request")
-        words = f"{request.method} is not offered at this path."
-        raise _Refused(error.status_code, code, words, **(error.headers or {}))
-
-    async def no_route(request: Request, error: Exception) -> Response:
-        request.state.error = error
-        return await guarded(nothing, False)(request)
-
-    free = {"health": health, "openapi": openapi}
-    handlers: dict[str, Handler] = {
-        "tables": tables,
-        "budget": budget,
-        "plan": plan,
-        "ask": ask,
-        "models": models,
-        "predict": predict,
-    }
-    app = Starlette(
-        routes=[
-            Route(
-                request.path,
-                free.get(request.name) or guarded(handlers[request.name], request.body is not None),
-                methods=[request.method],
-            )
-            for request in REQUESTS
-        ],
-        exception_handlers={HTTPException: no_route},
-    )
-    app.router.redirect_slashes = False  # a redirect would need no token, and name a client's host
-    return app
 
 
 def _refusal(error: LetheError) -> tuple[int, Json]:

@@ -16,8 +16,7 @@ TASKS = ("classification", "regression")
 def checked_labels(labels: NDArray[Any], inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     """Labels in the type that losses take: int64 class codes, or float32 targets.
 
-    Raises:
-        InputError: labels or an input are not one entry a record, or of another type.
+    Raises InputError: labels or an input are not one entry a record, or of another type.
     """
     found = np.asarray(labels)
     if found.ndim != 1 or found.dtype.kind not in "iuf":

@@ -170,8 +170,7 @@ class LightningTrain:
 def library_of(module: Any) -> ModuleType:
     """The Lightning package that a module's class comes from: it is sold under two names.
 
-    Raises:
-        InputError: it is no Lightning module.
+    Raises InputError: it is no Lightning module.
     """
     for name in NAMES:
         base = name.partition(".")[0]

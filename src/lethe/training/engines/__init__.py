@@ -1,8 +1,8 @@
 """Engines: each runs chunks of shadow models somewhere, and all give the same bytes.
 
-An engine is a callable `(jobs, work)`. It does `work(job)` for every job, in any order and
-number of processes of one thread each, sees to it that the shards lie in the run folder, and
-yields how many models each job trained, as they finish. Closing it stops what still runs.
+An engine is a callable `(jobs, work)`: it does `work(job)` for every job, in any order and number
+of processes of one thread each, sees to it that the shards lie in the run folder, and yields how
+many models each job trained. Closing it stops what still runs.
 """
 
 from __future__ import annotations
@@ -142,15 +142,10 @@ def settled_layout(
 
     Args:
         folder: an open run folder.
-        spec: recipe and data.
-        workers: processes that will train side by side.
         memory: GiB that all of them may take together; half of the machine's by default.
 
-    Returns:
-        None for a recipe that is no torch module.
-
-    Raises:
-        InputError: `memory` is not above 0.
+    Returns: None for a recipe that is no torch module.
+    Raises InputError: `memory` is not above 0.
     """
     if memory is not None:
         check_between("memory", memory, 0, float("inf"), open_low=True)
@@ -170,21 +165,16 @@ def settled_layout(
 
 @dataclass(frozen=True)
 class ByHand:
-    """Stops with the commands that train what is missing.
+    """Stops with the commands that train what is missing."""
 
-    Attributes:
-        folder: the run folder.
-    """
-
-    folder: Path
+    folder: Path  # the run folder
 
     def __call__(
         self, jobs: Sequence[ChunkJob], work: Callable[[ChunkJob], int]
     ) -> Generator[int, None, None]:
         """Nothing to yield when no chunk is missing.
 
-        Raises:
-            RunFailed: chunks are missing; the message lists them as commands.
+        Raises RunFailed: chunks are missing; the message lists them as commands.
         """
         missing: dict[str, list[int]] = {}
         for job in jobs:

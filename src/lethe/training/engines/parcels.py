@@ -1,7 +1,6 @@
 """Work sent far away: the job in one small parcel, its large arrays once for all jobs.
 
-The parcels of a run are made and opened by the same user's processes within that run; none is
-ever read from a file that another person could have written.
+Made and opened by the same user's processes within one run, never read from another's file.
 """
 
 from __future__ import annotations
@@ -26,15 +25,10 @@ LARGE = 1 << 16
 
 @dataclass(frozen=True)
 class Parcel:
-    """A piece of work on its way.
+    """A piece of work on its way."""
 
-    Attributes:
-        paths: where modules are imported from; as with the sender.
-        content: the pickled function and job without their large arrays.
-    """
-
-    paths: tuple[str, ...]
-    content: bytes
+    paths: tuple[str, ...]  # where modules are imported from; as with the sender
+    content: bytes  # the pickled function and job without their large arrays
 
     def carry_out(self, fetch: Callable[[Any], NDArray[Any]]) -> Any:
         """Open it and do the work; an error that is meant for the user is returned as it is.

@@ -27,22 +27,18 @@ def run_in_processes(
 ) -> Generator[Result, None, None]:
     """Run `work` on every job in `workers` processes; yields each result as it is ready.
 
-    Even one worker is a process of its own: the same environment, so the same bits.
-    Each process gets one thread for its linear algebra: small models lose more by sharing a
-    core than they win. The order of results is not that of the jobs.
+    Even one worker is a process of its own: the same environment, so the same bits. The order of
+    results is not that of the jobs.
 
-    When a worker dies, all are replaced and the jobs without a result are given out again: at
-    most twice in a row without a finished job, the second time to a single worker, which has
-    the memory for itself. A job must therefore bear to be done twice.
+    When a worker dies, all are replaced and jobs without a result given out again, at most twice in
+    a row without a finished job, the second time to a single worker. So a job must bear to be done
+    twice.
 
     Args:
-        jobs: what to do.
         work: does one job; runs in another process.
         workers: processes, at least 1.
-        say: told in words when workers are replaced.
 
-    Raises:
-        RunFailed: worker processes died again and again, most often for lack of memory.
+    Raises RunFailed: worker processes died again and again, most often for lack of memory.
     """
     left, died = list(range(len(jobs))), 0
     while left:
@@ -107,11 +103,7 @@ def _dead_worker() -> tuple[type[Exception], ...]:
 
 @contextlib.contextmanager
 def _ctrl_c_held_back() -> Iterator[None]:
-    """Start processes that never see Ctrl-C; ours waits until they are started.
-
-    A terminal sends it to all of them. Ours decides what to do; theirs would each print a
-    traceback first.
-    """
+    """Start processes that never see Ctrl-C; ours waits until they are started."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -123,10 +115,7 @@ _paths: list[str] | None = None
 
 
 def _renew_processes() -> None:
-    """End idle workers that were started with another import path.
-
-    They are kept between calls, and could not find modules beside a recipe loaded since.
-    """
+    """End idle workers that were started with another import path."""
     global _paths
     if _paths is not None and _paths != sys.path:
         _executor().shutdown(wait=True)

@@ -29,11 +29,10 @@ class Elsewhere:
     """Does a job in a scratch folder; returns how many models were trained, and the shard.
 
     Attributes:
-        work: does a job on a disk.
         store: fsspec URL that shards are put to and taken from; None sends them as bytes.
     """
 
-    work: Callable[[ChunkJob], int]
+    work: Callable[[ChunkJob], int]  # does a job on a disk
     store: str | None = None
 
     def __call__(self, job: ChunkJob) -> tuple[int, bytes | None]:
@@ -53,8 +52,7 @@ class Elsewhere:
 def receive(job: ChunkJob, content: bytes | None, store: str | None) -> None:
     """Write a shard that came from elsewhere into the run folder.
 
-    Raises:
-        RunFailed: the disk is full, or the store does not hold what the worker put there.
+    Raises RunFailed: the disk is full, or the store does not hold what the worker put there.
     """
     path = shard_path(job.folder, job.chunk)
     if content is not None:
@@ -124,15 +122,13 @@ class RayEngine:
     the same versions of all libraries.
 
     Attributes:
-        workers: processes of a local cluster; an existing one has its own number.
         address: of an existing cluster, such as ``auto`` or ``ray://head:10001``; None starts a
             local one.
-        store: see `Elsewhere`.
     """
 
-    workers: int
+    workers: int  # processes of a local cluster; an existing one has its own number
     address: str | None = None
-    store: str | None = None
+    store: str | None = None  # see `Elsewhere`
 
     def __call__(
         self, jobs: Sequence[ChunkJob], work: Callable[[ChunkJob], int]

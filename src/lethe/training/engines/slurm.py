@@ -33,23 +33,16 @@ class SlurmEngine:
     call; the logs are kept when a job fails.
 
     Attributes:
-        folder: the run folder, on a disk that all nodes share.
-        workers: jobs that run at the same time; None leaves that to Slurm.
-        partition: to submit to; None for the cluster's default.
-        account: to charge; None for the user's default.
-        time: limit of one job in minutes.
-        cpus: cores a job; models train on one, so more only help to get more memory.
-        memory: of one job in GB; None for the cluster's default.
         cluster: ``slurm``, or ``local`` to try the same path with processes of this machine.
     """
 
-    folder: Path
-    workers: int | None = None
-    partition: str | None = None
-    account: str | None = None
-    time: int = 60
-    cpus: int = 1
-    memory: float | None = None
+    folder: Path  # the run folder, on a disk that all nodes share
+    workers: int | None = None  # jobs that run at the same time; None leaves that to Slurm
+    partition: str | None = None  # to submit to; None for the cluster's default
+    account: str | None = None  # to charge; None for the user's default
+    time: int = 60  # limit of one job in minutes
+    cpus: int = 1  # cores a job; models train on one, so more only help to get more memory
+    memory: float | None = None  # of one job in GB; None for the cluster's default
     cluster: str = "slurm"
 
     def __call__(

@@ -27,7 +27,6 @@ class Alone:
     Args:
         module: moved to the device; its parameters become views of one flat tensor.
         dropout: the model's random stream; seeds torch's global one around every step.
-        device: where it is trained.
         half: compute products and convolutions in bfloat16.
         images_last: hand images over channels-last; a forward method that takes `view` of an
             image may not stand it.
@@ -141,9 +140,7 @@ class Vmapped:
     forward method is refused by vmap.
 
     Args:
-        modules: K modules of one architecture.
         dropout: one random stream a model, on the device.
-        device: where they are trained.
         half: compute products and convolutions in bfloat16.
     """
 
@@ -181,27 +178,23 @@ class Vmapped:
         return found
 
     def forward(self, x: Tensor, rows: Sequence[int]) -> Tensor:
-        """See `Network`."""
         self.module.train()
         with torch.enable_grad():
             self._logits = self._call(x, 0)
         return self._logits.detach().float()
 
     def backward(self, slope: Tensor) -> None:
-        """See `Network`; a parameter that the loss does not reach gets a gradient of 0."""
         assert self._logits is not None
         self.parameters.grad.zero_()
         torch.autograd.backward(self._logits, slope.to(self._logits.dtype))
         self._logits = None
 
     def predict(self, x: Tensor, shared: bool) -> Tensor:
-        """See `Network`."""
         self.module.train(False)
         with torch.no_grad():
             return self._call(x, None if shared else 0).float()
 
     def tensors(self) -> list[Tensor]:
-        """See `Network`."""
         return [block.value for block in self.parameters.blocks] + list(self._buffers.values())
 
 

@@ -323,12 +323,9 @@ class Chain:
                 written over.
             factors: from norms (K, B) to factors (K, B), 0 where padded.
 
-        Raises:
-            InputError: a BatchNorm, which mixes the rows of a batch.
-
-        Guarantee:
-            With factors of at most min(1, C/norm), a row more or less changes the gradients of its
-            model by at most C, up to rounding.
+        Raises InputError: a BatchNorm, which mixes the rows of a batch.
+        Guarantee: With factors of at most min(1, C/norm), a row more or less changes the gradients
+            of its model by at most C, up to rounding.
         """
         if any(isinstance(layer, images.BatchNorm) for layer in self.layers):
             raise InputError(

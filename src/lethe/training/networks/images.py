@@ -1,8 +1,4 @@
-"""Layers on images of many models, (K, B, channels, height, width), channels-last in memory.
-
-A convolution of one model is large enough to keep a core busy, so models are convolved one
-after another; what is saved is autograd's bookkeeping and the slow layouts.
-"""
+"""Layers on images of many models, (K, B, channels, height, width), channels-last in memory."""
 
 from __future__ import annotations
 
@@ -31,19 +27,16 @@ def kernel_squares(
 ) -> Tensor:
     """Squared norm of each example's gradient of the kernels.
 
-    With the D values under a kernel at each of L places as columns X (D, L) and the gradient of
-    the output G (O, L), the gradient of the kernels is G X', formed in full; where places are few,
-    its squared norm is the sum of (X'X) * (G'G) (ghost clipping: Bu, Mao and Xu 2022), which is
-    less work.
+    With the D values under a kernel at each of L places as columns X (D, L) and the output's
+    gradient G (O, L), the gradient is G X'; where places are few, its squared norm is the sum of
+    (X'X) * (G'G) (ghost clipping: Bu, Mao and Xu 2022).
 
     Args:
         x: (B, C, h, w) input.
         grad: (B, O, h', w') gradient of the output.
         size, stride, padding, dilation: of height and width.
-        groups: of channels.
 
-    Returns:
-        (B,) squared norms.
+    Returns: (B,) squared norms.
     """
     outputs, places = grad.shape[1] // groups, grad.shape[2] * grad.shape[3]
     inputs = x.shape[1] // groups * size[0] * size[1]
@@ -119,7 +112,6 @@ class Convolution:
         ]
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
-        """See `Layer`."""
         self._x = [channels_last(one) for one in x]
         bias = [None] * len(x) if self.bias is None else list(self.bias.value)
         return _collect(
@@ -130,7 +122,6 @@ class Convolution:
         )
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        """See `Layer`."""
         return self._back(grad, need_input, True)
 
     def _back(self, grad: Tensor, need_input: bool, need_sums: bool) -> Tensor | None:
@@ -183,14 +174,12 @@ class MaxPool:
         ]
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
-        """See `Layer`."""
         self._x = _merge(x)
         y: Tensor
         y, self._at = aten.max_pool2d_with_indices(self._x, *self._how)
         return y.view(*x.shape[:2], *y.shape[1:])
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        """See `Layer`."""
         if not need_input:
             return None
         back: Tensor = aten.max_pool2d_with_indices_backward(
@@ -219,7 +208,6 @@ class MeanPool:
             ]
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
-        """See `Layer`."""
         self._x = _merge(x)
         if self._size is not None:
             y: Tensor = aten._adaptive_avg_pool2d(self._x, self._size)
@@ -228,7 +216,6 @@ class MeanPool:
         return y.view(*x.shape[:2], *y.shape[1:])
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        """See `Layer`."""
         if not need_input:
             return None
         merged = _merge(grad)
@@ -251,7 +238,6 @@ class GroupNorm:
         self.gain, self.offset = gain, offset
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
-        """See `Layer`."""
         merged = x.flatten(0, 1)
         self._x = _merge(x) if x.ndim == 5 else merged.contiguous()
         rows, channels = self._x.shape[:2]
@@ -264,26 +250,22 @@ class GroupNorm:
         return scaled if self.offset is None else scaled + _wide(self.offset.value, x)
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        """See `Layer`."""
         self.collect(grad)
         return self.passed(grad) if need_input else None
 
     def squares(self, grad: Tensor) -> Tensor:
-        """See `Trained`."""
         found = grad.new_zeros(grad.shape[:2])
         if self.offset is not None:
             found += _channel_squares(grad)
         return found if self.gain is None else found.add_(_channel_squares(grad * self._y))
 
     def collect(self, grad: Tensor) -> None:
-        """See `Trained`."""
         if self.offset is not None:
             _sum_by_channel(grad, self.offset.slope)
         if self.gain is not None:
             _sum_by_channel(grad * self._y, self.gain.slope)
 
     def passed(self, grad: Tensor) -> Tensor:
-        """See `Trained`."""
         if self.gain is not None:
             grad = grad * _wide(self.gain.value, grad)
         merged = _merge(grad) if grad.ndim == 5 else grad.flatten(0, 1).contiguous()
@@ -331,7 +313,6 @@ class BatchNorm:
         return gain, offset
 
     def forward(self, x: Tensor, training: bool) -> Tensor:
-        """See `Layer`."""
         self._kept: list[Any] = []
         out = torch.zeros_like(x)
         for model, one in enumerate(x):
@@ -349,7 +330,6 @@ class BatchNorm:
         return out
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        """See `Layer`."""
         back = torch.zeros_like(grad)
         wanted = [True, self.gain is not None, self.offset is not None]
         for model, kept in enumerate(self._kept):

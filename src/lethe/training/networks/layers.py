@@ -1,9 +1,8 @@
 """Layers of many models at once, with their backward passes written out.
 
-Each layer holds K copies of its parameters in one tensor and maps (K, B, d) to (K, B, e) by
-batched matrix products. Writing the backward pass out saves autograd's bookkeeping, which
-for small networks costs as much as the arithmetic. Gradients are written into given blocks,
-so that one fused optimiser call updates all parameters of all models.
+Each layer holds K copies of its parameters in one tensor and maps (K, B, d) to (K, B, e). Backward
+passes are written out to save autograd's bookkeeping, which for small networks costs as much as the
+arithmetic.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ class Layer(Protocol):
 class Trained(Layer, Protocol):
     """A stage with parameters, whose backward pass can be taken in its parts.
 
-    Gradients of the parameters are sums over rows of what each row adds, and each row's part is
-    linear in its gradient of the output: rows that are scaled there are scaled in the sum.
+    Each row's part is linear in its gradient of the output: rows that are scaled there are scaled
+    in the sum.
     """
 
     def squares(self, grad: Tensor) -> Tensor:
@@ -55,11 +54,7 @@ class Trained(Layer, Protocol):
 
 
 class Scratch:
-    """Memory that is used again as long as it is large enough.
-
-    Fresh memory for every activation costs more than computing it: the system hands out and
-    takes back megabytes page by page.
-    """
+    """Memory that is used again as long as it is large enough."""
 
     def __init__(self) -> None:
         self._kept = torch.empty(0)

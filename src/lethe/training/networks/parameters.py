@@ -1,7 +1,7 @@
 """What holds K models, and moves them: one flat tensor of parameters, one of gradients.
 
-The kernels behind torch.optim are called directly: an optimiser object imports a compiler
-that costs every worker process more than a second and is not used.
+The kernels behind torch.optim are called directly: an optimiser object imports a compiler, which
+costs every worker more than a second.
 """
 
 from __future__ import annotations
@@ -22,17 +22,11 @@ _ALIGN = 16
 
 @dataclass(frozen=True)
 class Block:
-    """One parameter of all models.
+    """One parameter of all models."""
 
-    Attributes:
-        start: where it stands among the parameters of one model, in their plain order.
-        value: (K, *shape).
-        slope: (K, *shape) gradient.
-    """
-
-    start: int
-    value: Tensor
-    slope: Tensor
+    start: int  # where it stands among the parameters of one model, in their plain order
+    value: Tensor  # (K, *shape)
+    slope: Tensor  # (K, *shape) gradient
 
 
 class Parameters:
@@ -42,8 +36,6 @@ class Parameters:
     models side by side: batched products want it so.
 
     Args:
-        modules: K modules of one architecture.
-        device: where to.
         turned: lay matrices out transposed, as inputs by outputs, and kernels of convolutions
             channels-last; the blocks show them in torch's order all the same.
 
@@ -165,9 +157,7 @@ class Noise:
     What a model gets depends on its seed alone, not on how it is held or what is stacked with it.
 
     Args:
-        parameters: of K models.
         deviation: standard deviation, >= 0; at 0 nothing is drawn.
-        seeds: K model seeds.
     """
 
     def __init__(self, parameters: Parameters, deviation: float, seeds: Sequence[int]) -> None:
@@ -231,9 +221,6 @@ class Optimizer:
     Args:
         kind: ``sgd``, ``adam`` or ``adamw``.
         flat: parameters; changed in place.
-        grad: gradients.
-        momentum: of SGD.
-        nesterov: of SGD.
         weight_decay: added to the gradient, or decoupled in AdamW.
     """
 

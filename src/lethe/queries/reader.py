@@ -1,7 +1,7 @@
-"""Text becomes a `Query`, or an error that points at the place. Nothing here touches a table.
+"""The words of a question, and what takes them from left to right; errors point at the place.
 
-The text is never handed to a database: what is not in this grammar is refused, column names are
-looked up, and values travel beside the SQL, not in it.
+The text is never handed to a database: column names are looked up, and values travel beside the
+SQL.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
-from lethe.errors import InputError, did_you_mean
-from lethe.queries import aggregates
-from lethe.queries.aggregates.base import Aggregate
+from lethe.errors import InputError
 from lethe.queries.grammar import (
     KEYWORDS,
     MIRRORED,
@@ -30,14 +28,11 @@ from lethe.queries.grammar import (
     Key,
     Literal,
     Number,
-    Query,
     among,
     joined,
     opposite,
     ordered,
 )
-
-# A query's text cut into words, each with its place, and the message that points at one.
 
 LONGEST = 10_000
 EXAMPLE = "mean(age) in [18, 100] where sex = 'F' by county"
@@ -54,17 +49,11 @@ _WORD = re.compile(
 
 @dataclass(frozen=True)
 class Word:
-    """One piece of a query.
+    """One piece of a query."""
 
-    Attributes:
-        kind: "number", "text", "quoted", "name", "sign" or "end".
-        raw: as it was typed.
-        at: index of its first character.
-    """
-
-    kind: str
-    raw: str
-    at: int
+    kind: str  # "number", "text", "quoted", "name", "sign" or "end"
+    raw: str  # as it was typed
+    at: int  # index of its first character
 
     @property
     def lower(self) -> str:
@@ -75,8 +64,7 @@ class Word:
 def cut(query: str) -> list[Word]:
     """The words of a query; the last one is its end.
 
-    Raises:
-        InputError: longer than `LONGEST`, not text, or a character that starts no word.
+    Raises InputError: longer than `LONGEST`, not text, or a character that starts no word.
     """
     if not isinstance(query, str):
         raise InputError(f"query={query!r} must be text. Example: {EXAMPLE}")
@@ -120,32 +108,7 @@ def _why(sign: str) -> str:
 MOST_VALUES = 10_000
 MOST_DIGITS = 38
 DEEPEST = 50
-_SIDES = "one person can move it over the whole range, so no noise short of the range hides them"
-REFUSED = {
-    "min": f"a smallest value is refused: {_SIDES}. Ask for quantile(x, 0.01) in [.., ..]",
-    "max": f"a largest value is refused: {_SIDES}. Ask for quantile(x, 0.99) in [.., ..]",
-    "avg": "the word is mean.",
-    "average": "the word is mean.",
-    "std": "ask for variance and take its root: that costs nothing more.",
-    "stddev": "ask for variance and take its root: that costs nothing more.",
-    "distinct": "different values are not counted; ask for count() by column.",
-}
 Part = TypeVar("Part")
-
-
-def parse(query: str) -> Query:
-    """Read a question.
-
-    Args:
-        query: such as ``mean(age) in [18, 100] where sex = 'F' by county``.
-
-    Raises:
-        InputError: it is not in the grammar; the message points at the place and has an example.
-
-    >>> print(parse("MEAN(age) in [18.0,1e2] by county where not (age < 18 or sex = 'F')"))
-    mean(age) in [18, 100] where age >= 18 and sex != 'F' by county
-    """
-    return Reader(query).query()
 
 
 class Reader:
@@ -192,40 +155,6 @@ class Reader:
         """Take a word that has to come next."""
         if not self.has(sign):
             raise self.wrong(f"{sign!r} must stand here, after {after}.")
-
-    def query(self) -> Query:
-        """Take the whole question."""
-        aggregate = self.aggregate()
-        where: Condition | None = None
-        by: tuple[Key, ...] = ()
-        while self.next.kind != "end":
-            start = self.next
-            if self.has("where"):
-                if where is not None:
-                    raise self.wrong("a query has one 'where'; join its parts by 'and'.", start)
-                where = self.condition()
-            elif self.has("by"):
-                if by:
-                    raise self.wrong("a query has one 'by'; list its columns with commas.", start)
-                by = self.keys()
-            else:
-                hint = did_you_mean(start.raw, ("where", "by"))
-                raise self.wrong(f"here the query ends, or 'where' or 'by' follows.{hint}")
-        return Query(aggregate, where, by)
-
-    def aggregate(self) -> Aggregate:
-        """Take what comes first: the aggregate."""
-        start = self.take()
-        word, examples = start.raw.lower(), aggregates.examples()
-        if start.kind != "name" or word not in examples:
-            listed = ", ".join(examples)
-            why = REFUSED.get(word) or (
-                f"a query starts with one of {listed}.{did_you_mean(word, examples)}"
-            )
-            raise self.wrong(why, start)
-        self.example = examples[word]
-        self.must("(", word)
-        return aggregates.kind_of(word).read(word, self)
 
     def column(self) -> str:
         """Take the name of a column."""
