@@ -14,7 +14,7 @@ def command(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
         [sys.executable, "-m", "lethe", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
         env={**os.environ, "PYTHONWARNINGS": "error"},
         **options,

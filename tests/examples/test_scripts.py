@@ -44,7 +44,7 @@ def test_the_script_runs(name: str, tmp_path: Path) -> None:
         env={**os.environ, "LETHE_QUICK": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     for pattern in SAYS[name]:

@@ -422,7 +422,7 @@ def hasher(hash_seed: str) -> subprocess.Popen[str]:
         env={**os.environ, **own},
         cwd="/",
     )
-    atexit.register(process.communicate)
+    atexit.register(process.kill)
     return process
 
 
