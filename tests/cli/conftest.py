@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from command import command
 from sklearn.datasets import load_digits
 
 
@@ -24,9 +21,3 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for row, digit in zip(data.data[:301, kept], data.target[:301], strict=True):
             file.write(",".join(f"{value:g}" for value in row) + f",d{digit}\n")
     return path
-
-
-@pytest.fixture
-def lethe() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the command in a process of its own."""
-    return command

@@ -42,7 +42,7 @@ def small(rows=241, seed=0):
 
 
 TINY = TorchRecipe(network, epochs=12, batch_size=32, learning_rate=0.02)
-LINEAR = SklearnRecipe(LogisticRegression(solver="newton-cholesky", C=100.0))
+LINEAR = SklearnRecipe(LogisticRegression(max_iter=300, C=30.0, tol=0.01))
 QUICK = ("lira-online", "loss-threshold")
 """Where something else than the attacks is tested: they take most of the time."""
 
