@@ -13,18 +13,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 from command import command, inside
+from sklearn.datasets import load_digits
 
 from lethe.evidence.findings import schema
 from lethe.training.engines.processes import stop_processes
 
 # Cheap attacks: what is tested here is the run around them.
 SMALL = ["--models", "8", "--quiet", "--workers", "2", "--attack", "lira-online", "loss-threshold"]
-BOTH = [*SMALL, "--mitigations", "weighted", "early-stopping"]
+BOTH = [*SMALL, "--mitigations", "weighted"]
 ALONE = [*SMALL, "--mitigations", "none"]
 CHUNKS = 4
-"""Of the plain and the weighted models; early stopping trains none."""
+"""Of the plain and the weighted models."""
 
 
 def shards(folder: Path) -> dict[Path, tuple[int, int]]:
@@ -38,6 +40,20 @@ def shards(folder: Path) -> dict[Path, tuple[int, int]]:
 
 def asked(table: Path, out: Path) -> list[object]:
     return ["audit", "model", table, "--label", "digit", "--out", out]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> Path:
+    """151 real digits of four kinds, an odd number, as CSV with string classes."""
+    data = load_digits(n_class=4)
+    path = tmp_path_factory.mktemp("table") / "digits151.csv"
+    varied = np.flatnonzero(data.data.std(axis=0) > 0)
+    names = ",".join(f"pixel{column}" for column in varied)
+    with path.open("w") as file:
+        file.write(f"{names},digit\n")
+        for row, digit in zip(data.data[:151, varied], data.target[:151], strict=True):
+            file.write(",".join(f"{value:g}" for value in row) + f",d{digit}\n")
+    return path
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -65,15 +81,11 @@ def test_a_run_folder_holds_what_was_asked_done_and_found(undisturbed):
     assert {"audit.toml", "manifest.json", "findings.json", "report.html", "shadows"} <= names
     findings = json.loads((undisturbed / "findings.json").read_bytes())
     jsonschema.validate(findings, schema())
-    assert [one["name"] for one in findings["candidates"]] == [
-        "baseline",
-        "weighted",
-        "early-stopping",
-    ]
+    assert [one["name"] for one in findings["candidates"]] == ["baseline", "weighted"]
     assert len(shards(undisturbed)) == CHUNKS
     assert findings["verdict"]["outcome"] == "not-tested"
     page = (undisturbed / "report.html").read_text()
-    assert "early-stopping" in page
+    assert "weighted" in page
     # Ids of records are personal data and were not asked for.
     assert findings["records"] == {"kept": False, "exposed": []}
     assert not list(undisturbed.glob("records.*"))
@@ -229,5 +241,5 @@ def test_records_are_kept_on_request_and_named_by_rank_in_the_document(copied, t
 
     kept = pyarrow.parquet.read_table(copied / "records.parquet").to_pylist()
     assert kept[0]["t"] == pytest.approx(exposed[0]["t"], rel=1e-6)
-    assert len(kept) > 200
+    assert len(kept) > 100
     assert (copied / "records.parquet").stat().st_mode & 0o077 == 0
