@@ -3,7 +3,7 @@
 Measured on digits (1,797 images, 32 shadow models, seed 0; n = 1,438 audited images): an attacker
 who may be wrong about 1 outsider in 100 finds 7.2 % (5.9 to 8.4) of the training images; with the
 records at risk weighted and noise added, 3.9 % (3.1 to 4.5) at 0.4 points of accuracy. 21 s on 2
-cores of an AMD EPYC. LETHE_QUICK=1 takes 500 images and 8 models.
+cores of an AMD EPYC. LETHE_QUICK=1 takes 300 images and 8 models.
 """
 
 import os
@@ -17,7 +17,7 @@ QUICK = os.environ.get("LETHE_QUICK") == "1"
 # A recipe says how one model is trained; this is the one that `lethe audit model` takes by itself.
 # Your own training code goes into a recipe too: see docs/bring-your-own-model.md.
 
-data = lethe.load("digits", rows=500 if QUICK else None)
+data = lethe.load("digits", rows=300 if QUICK else None)
 recipe = lethe.default_recipe(len(data), data.features.shape[1], len(data.classes))
 
 # %% What is asked, before anything is trained

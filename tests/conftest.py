@@ -26,6 +26,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(default_workers(), MOST) if folders else 0
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests have all the time in the world."""
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.timeout(0))
+
+
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
     """Threads that wait for a busy core burn many times the work they do.

@@ -44,7 +44,7 @@ def test_a_file_beyond_a_hard_limit_is_audited_whole(tmp_path: Path) -> None:
         [sys.executable, "-c", UNDER_A_LIMIT, str(LIMIT), *map(str, asked), "128MiB", "--out", out],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
         check=False,
         env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
         | {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import command
+from command import inside
 
 from lethe.cli import run as lethe
 from lethe.data.tables import load
@@ -22,6 +22,7 @@ def make():
 """
 ROWS = "151"
 ASKED = ["breast-cancer", "--rows", ROWS, "--models", "12", "--mitigations", "weighted", "--quiet"]
+FEW = ["--attack", "lira-online", "loss-threshold"]
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +31,8 @@ def audited(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("audited")
     (folder / "mine.py").write_text(RECIPE)
     recipe = f"{folder / 'mine.py'}:make"
-    done = command(
-        "audit", "model", *ASKED, "--recipe", recipe, "--out", folder / "run", "--workers", "1"
-    )
+    place = ["--recipe", recipe, "--out", folder / "run", "--workers", "1"]
+    done = inside("audit", "model", *ASKED, *FEW, *place)
     assert done.returncode == 0, done.stderr
     return folder / "run"
 
@@ -61,7 +61,7 @@ def asking(folder: Path, *lines: str, header: str = "id") -> Path:
 def test_answers_as_a_user_gets_them(run, names, tmp_path) -> None:
     trained, _ = names
     asked = [trained[3], trained[50], trained[3]]
-    done = command("forgotten", run, "--ids", asking(tmp_path, *asked))
+    done = inside("forgotten", run, "--ids", asking(tmp_path, *asked))
     assert done.returncode in (1, 3), done.stderr
     out = run / "forgotten-baseline"
     document = json.loads((out / "forgotten.json").read_text())
@@ -88,7 +88,7 @@ def test_answers_as_a_user_gets_them(run, names, tmp_path) -> None:
         ["request-002", asked[1]],
     ]
     before = {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    again = command("forgotten", run, "--ids", asking(tmp_path, *asked))
+    again = inside("forgotten", run, "--ids", asking(tmp_path, *asked))
     assert again.stdout == done.stdout
     assert before == {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
@@ -96,7 +96,7 @@ def test_answers_as_a_user_gets_them(run, names, tmp_path) -> None:
 def test_no_name_of_anybody_else_is_told(named_scores, tmp_path) -> None:
     """With names that cannot be mistaken for numbers: neither sheet, summary nor screen."""
     run, ids = named_scores
-    done = command("forgotten", run, "--ids", asking(tmp_path, ids[0], ids[7]))
+    done = inside("forgotten", run, "--ids", asking(tmp_path, ids[0], ids[7]))
     assert done.returncode in (0, 1, 3), done.stderr
     out = run / "forgotten-baseline"
     assert "person-" not in done.stdout + done.stderr + (out / "forgotten.json").read_text()
@@ -122,9 +122,8 @@ def scores_file(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def named_scores(scores_file, tmp_path) -> tuple[Path, list[str]]:
-    assert (
-        lethe(["audit", "scores", str(scores_file), "--out", str(tmp_path / "s"), "--quiet"]) == 0
-    )
+    done = inside("audit", "scores", scores_file, "--out", tmp_path / "s", "--quiet", *FEW)
+    assert done.returncode == 0, done.stderr
     return tmp_path / "s", np.load(scores_file)["ids"].tolist()
 
 
@@ -144,7 +143,7 @@ def test_a_run_of_scores(named_scores, tmp_path, capsys) -> None:
 
 def test_a_mitigation_is_judged_by_its_own_models(run, names, tmp_path) -> None:
     asked = asking(tmp_path, names[0][0])
-    done = command("forgotten", run, "--ids", asked, "--candidate", "weighted")
+    done = inside("forgotten", run, "--ids", asked, "--candidate", "weighted")
     assert done.returncode in (0, 1, 3), done.stderr
     assert (run / "forgotten-weighted" / "forgotten.json").is_file()
     assert "weighted" in (run / "forgotten-weighted" / "sheets" / "request-001.html").read_text()

@@ -123,4 +123,4 @@ def test_a_reader_that_goes_away_is_no_bug(tmp_path):
         assert len(export.stdout.read(10)) == 10
         export.stdout.close()
         assert export.stderr.read() == b""
-        assert export.wait(60) == 141
+        assert export.wait(600) == 141

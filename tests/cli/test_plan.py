@@ -5,21 +5,31 @@ from __future__ import annotations
 import json
 
 import pytest
+from command import inside
 
 from lethe.cli.plan_words import answer_words, duration, size
 from lethe.evidence.rules import parse_precision
 from lethe.membership.widths import Answer
 
+RECIPE = """\
+from sklearn.linear_model import LogisticRegression
+def make():
+    return LogisticRegression(max_iter=500)
+"""
 
-def test_a_plan_and_the_audit_that_follows(table, tmp_path, lethe):
+
+def test_a_plan_and_the_audit_that_follows(tmp_path):
     out = tmp_path / "run"
-    common = (table, "--label", "digit", "--models", "16", "--out", out, "--mitigations", "none")
-    done = lethe("plan", *common, "--pilot", "8", "--precision", "tpr@0.1 within 50%")
+    (tmp_path / "mine.py").write_text(RECIPE)
+    common = ("breast-cancer", "--rows", "151", "--recipe", f"{tmp_path / 'mine.py'}:make")
+    common += ("--models", "16", "--workers", "1", "--mitigations", "none", "--out", out)
+    common += ("--attack", "lira-online", "loss-threshold")
+    done = inside("plan", *common, "--pilot", "8", "--precision", "tpr@0.1 within 50%")
     assert done.returncode == 0, done.stderr
     for word in ("a pilot of 8 models", "tpr@.01", "r(t)", "tpr@0.1 within 50%", "goes on from"):
         assert word in done.stdout
     assert json.loads((out / "plan.json").read_text())["pilot_models"] == 8
-    audited = lethe("audit", "model", *common, "--until", "width(auc) < 0.9")
+    audited = inside("audit", "model", *common, "--until", "width(auc) < 0.9")
     assert audited.returncode == 0, audited.stderr
     assert "training baseline: 8/16" in audited.stderr
     assert "narrow enough with 16 of at most 16 models" in audited.stderr
@@ -36,8 +46,8 @@ def test_a_plan_and_the_audit_that_follows(table, tmp_path, lethe):
         (("audit", "model", "digits", "--mitigations", "none", "removal"), "'none' stands alone"),
     ],
 )
-def test_what_is_refused(arguments, message, tmp_path, lethe):
-    done = lethe(*arguments, cwd=tmp_path)
+def test_what_is_refused(arguments, message, tmp_path):
+    done = inside(*arguments, cwd=tmp_path)
     assert done.returncode == 2 and message in done.stderr
     assert not list(tmp_path.iterdir())
 

@@ -63,7 +63,7 @@ def served(place):
         yield server, found[1]
     finally:
         server.kill()
-        server.wait()
+        server.wait(600)
 
 
 def post(url, token, body):
@@ -97,7 +97,7 @@ def test_from_a_file_to_an_answer_and_a_clean_end(place, end):
             {"answers": [0], "left": 4},
         )
         server.send_signal(end)
-        assert server.wait(60) == 0
+        assert server.wait(600) == 0
     lines = [json.loads(line) for line in (place / "audit.jsonl").read_text().splitlines()]
     assert [line["status"] for line in lines] == [200, 403, 200]
 

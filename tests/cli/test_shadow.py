@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import command
+from command import inside
 
 from lethe.cli import run as lethe
 from lethe.training.engines.processes import stop_processes
@@ -21,6 +21,7 @@ def make():
     return LogisticRegression(max_iter=500)
 """
 ASKED = ["breast-cancer", "--rows", "151", "--models", "6", "--mitigations", "weighted", "--quiet"]
+ASKED += ["--attack", "lira-online", "loss-threshold"]
 
 
 def shards(folder: Path, candidate: str = "*") -> dict[str, bytes]:
@@ -42,7 +43,7 @@ def recipe(tmp_path_factory) -> Path:
 
 
 def audit(folder: Path, recipe: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    return command("audit", "model", *ASKED, "--recipe", f"{recipe}:make", "--out", folder, *more)
+    return inside("audit", "model", *ASKED, "--recipe", f"{recipe}:make", "--out", folder, *more)
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +96,10 @@ def test_two_at_once_on_one_chunk_both_end_well(run, whole) -> None:
     assert [process.returncode for process in both] == [0, 0], said
     assert shards(run).items() <= shards(whole).items() and len(shards(run)) == 1
     before = {path: path.stat().st_ino for path in run.glob("shadows/*/*")}
-    again = command("shadow", run, "--index", "1")
+    again = inside("shadow", run, "--index", "1")
     assert again.returncode == 0 and "nothing to do" in again.stdout
     assert {path: path.stat().st_ino for path in run.glob("shadows/*/*")} == before
-    listed = command("shadow", run, "--list")
+    listed = inside("shadow", run, "--list")
     assert [line.split()[-1] for line in listed.stdout.splitlines()[:3]] == [
         "missing",
         "there",
@@ -108,7 +109,7 @@ def test_two_at_once_on_one_chunk_both_end_well(run, whole) -> None:
 
 
 def test_weights_wait_for_the_baseline(run) -> None:
-    done = command("shadow", run, "--index", "0", "--candidate", "weighted")
+    done = inside("shadow", run, "--index", "0", "--candidate", "weighted")
     assert done.returncode == 2
     assert "come from the baseline, which is not complete" in done.stderr
     assert "Train the baseline's chunks, run the audit's command again" in done.stderr
@@ -117,7 +118,7 @@ def test_weights_wait_for_the_baseline(run) -> None:
 def test_a_changed_recipe_is_refused(run, tmp_path) -> None:
     other = tmp_path / "other.py"
     other.write_text(RECIPE.replace("500", "400"))
-    done = command("shadow", run, "--index", "0", "--recipe", f"{other}:make")
+    done = inside("shadow", run, "--index", "0", "--recipe", f"{other}:make")
     assert done.returncode == 2
     assert "data, recipe or seed differ. Nothing was trained" in done.stderr
     assert not shards(run)
@@ -126,7 +127,7 @@ def test_a_changed_recipe_is_refused(run, tmp_path) -> None:
 def test_the_recipe_may_lie_elsewhere(run, whole, tmp_path) -> None:
     other = tmp_path / "moved.py"
     other.write_text(RECIPE)
-    done = command("shadow", run, "--index", "0", "--recipe", f"{other}:make")
+    done = inside("shadow", run, "--index", "0", "--recipe", f"{other}:make")
     assert done.returncode == 0, done.stderr
     assert shards(run).items() <= shards(whole).items() and len(shards(run)) == 1
 

@@ -84,6 +84,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
         + ["-d", str(tmp_path / "trees"), str(DOCS), str(tmp_path / "site")],
         capture_output=True,
         text=True,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert "How to read a report" in (tmp_path / "site" / "index.html").read_text()

@@ -475,5 +475,7 @@ def test_import_is_light():
         f"import sys; from lethe.evidence import {names}; "
         "print([m for m in ('dp_accounting', 'scipy.stats', 'torch') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600
+    )
     assert done.stdout.strip() == "[]"

@@ -60,7 +60,9 @@ def archive(tmp_path: Path) -> Path:
     parquet.write_table(pa.table(table), tmp_path / "images.parquet")
     target = tmp_path / "images.npz"
     command = [sys.executable, str(FOLDER / "prepare.py"), "images.parquet", "images.npz"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=600
+    )
     assert done.stdout == "images.npz: 12 images\n"
     return target
 

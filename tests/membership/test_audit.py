@@ -18,7 +18,7 @@ from lethe.membership import audit as module
 from lethe.membership.audit import audit_model, baseline_spec
 from lethe.membership.settings import AuditSettings
 from lethe.training.folder import RunFolder
-from lethe.training.recipe import SklearnRecipe, TorchRecipe
+from lethe.training.recipe import Layout, SklearnRecipe, TorchRecipe
 
 NAMES = [
     "baseline",
@@ -42,12 +42,15 @@ def small(rows=241, seed=0):
 
 
 TINY = TorchRecipe(network, epochs=12, batch_size=32, learning_rate=0.02)
-LINEAR = SklearnRecipe(LogisticRegression(max_iter=2000, C=100.0))
+LINEAR = SklearnRecipe(LogisticRegression(max_iter=300, C=30.0, tol=0.01))
+QUICK = ("lira-online", "loss-threshold")
+"""Where something else than the attacks is tested: they take most of the time."""
 
 
 def run(path, data, recipe, settings, show=None):
     name = baseline_spec(data, recipe, settings).hash()
     with RunFolder(path, name) as folder:
+        folder.settle("layout", Layout("chain").to_json())  # not tried out in another process
         return audit_model(data, recipe, settings, folder, show, workers=1)
 
 
@@ -100,7 +103,7 @@ def finished(tmp_path_factory, in_this_process):
     torch.set_num_threads(1)
     path = tmp_path_factory.mktemp("runs") / "one"
     heard = Heard()
-    findings = run(path, small(), TINY, AuditSettings(models=8), heard)
+    findings = run(path, small(), TINY, AuditSettings(models=8, attack=QUICK), heard)
     return path, findings, heard
 
 
@@ -138,34 +141,17 @@ def test_every_candidate_is_attacked_with_its_own_shadow_models(finished):
     assert len({shard["members"].tobytes() for shard in shards}) == 1  # the same splits
 
 
-def test_resume_trains_nothing_and_gives_the_same_bytes(finished, trained):
+def test_resume_trains_a_damaged_shard_again_and_nothing_else(finished, trained):
     path, findings, _ = finished
-    again = run(path, small(), TINY, AuditSettings(models=8))
-    assert trained == []
-    assert again.to_bytes() == findings.to_bytes()
-
-
-def test_a_damaged_shard_is_trained_again(finished, trained):
-    path, _, _ = finished
-    settings = AuditSettings(models=8, attack=("lira-online", "loss-threshold"))
-    findings = run(path, small(), TINY, settings)
-    assert trained == []
-    shard = next((path / "shadows").glob("weighted-*/00000.safetensors"))
-    if "noise" in shard.parent.name:
-        shard = next(
-            p
-            for p in (path / "shadows").glob("weighted-*/00000.safetensors")
-            if "noise" not in p.parent.name
-        )
+    shard = next((path / "shadows").glob("removal-*/00000.safetensors"))
     shard.write_bytes(shard.read_bytes()[:-100])
-    again = run(path, small(), TINY, settings)
-    assert sum(trained) > 0 and sum(trained) <= 8
+    again = run(path, small(), TINY, AuditSettings(models=8, attack=QUICK))
+    assert sum(trained) == load(shard.read_bytes())["members"].shape[0]
     assert again.to_bytes() == findings.to_bytes()
 
 
 def linear(path, models=8, seed=0, data=None, **settings):
-    quick = {"attack": ("lira-online", "loss-threshold"), **settings}
-    chosen = AuditSettings(models=models, seed=seed, **quick)
+    chosen = AuditSettings(models=models, seed=seed, **{"attack": QUICK, **settings})
     return run(path, small() if data is None else data, LINEAR, chosen)
 
 
@@ -188,7 +174,7 @@ def test_sklearn_audit_end_to_end(tmp_path):
 def test_same_seed_same_bytes_and_another_seed_other_numbers(tmp_path):
     """LeakPro's random_seed has no effect."""
     one, same, other = (
-        linear(tmp_path / name, seed=seed, mitigations=("weighted",))
+        linear(tmp_path / name, seed=seed, data=small(120), mitigations=("weighted",))
         for name, seed in (("a", 3), ("b", 3), ("c", 4))
     )
     assert one.to_bytes() == same.to_bytes()
@@ -197,13 +183,13 @@ def test_same_seed_same_bytes_and_another_seed_other_numbers(tmp_path):
 
 def test_more_models_keep_the_shards_and_the_weights(tmp_path, trained):
     path = tmp_path / "run"
-    first = checked(linear(path, 8))
-    assert sum(trained) == 4 * 8
+    first = checked(linear(path, 8, mitigations=("weighted",)))
+    assert sum(trained) == 2 * 8
     shards = {p: p.read_bytes() for p in (path / "shadows").rglob("*.safetensors")}
     settled = (path / "exposure.safetensors").read_bytes()
     trained.clear()
-    more = checked(linear(path, 16))
-    assert sum(trained) == 4 * 8
+    more = checked(linear(path, 16, mitigations=("weighted",)))
+    assert sum(trained) == 2 * 8
     assert all(p.read_bytes() == before for p, before in shards.items())
     assert (path / "exposure.safetensors").read_bytes() == settled
     assert more["reproduction"]["weights_from_models"] == 8
@@ -216,12 +202,16 @@ def test_more_models_keep_the_shards_and_the_weights(tmp_path, trained):
 
 def test_a_lost_exposure_file_is_made_again_alike(tmp_path, trained):
     path = tmp_path / "run"
-    first = linear(path, 8, mitigations=("weighted",))
+
+    def audited():
+        return linear(path, 8, data=small(120), mitigations=("weighted",)).to_bytes()
+
+    first = audited()
     trained.clear()
     (path / "exposure.safetensors").unlink()
-    assert linear(path, 8, mitigations=("weighted",)).to_bytes() == first.to_bytes()
+    assert audited() == first
     (path / "exposure.safetensors").write_bytes(b"not a file")
-    assert linear(path, 8, mitigations=("weighted",)).to_bytes() == first.to_bytes()
+    assert audited() == first
     assert sum(trained) == 0
 
 
@@ -276,8 +266,7 @@ def test_records_table_only_on_request(tmp_path):
 def test_torch_audit_with_the_default_number_of_models(tmp_path):
     """16 models report the exposed; weights lower their t."""
     recipe = replace(TINY, epochs=60)
-    quick = ("lira-online", "loss-threshold")
-    settings = AuditSettings(models=32, mitigations=("weighted", "removal"), attack=quick)
+    settings = AuditSettings(models=32, mitigations=("weighted", "removal"), attack=QUICK)
     document = checked(run(tmp_path / "run", small(400), recipe, settings))
     plain, weighted, removal = document["candidates"]
     assert plain["vulnerability"]["top_t"]["low"] > 0
@@ -294,12 +283,12 @@ def test_a_forest_whose_votes_saturate_is_audited_and_warned_about(tmp_path):
 
     data = subset(digits(), 300, 0)
     recipe = SklearnRecipe(RandomForestClassifier(10))
-    settings = AuditSettings(models=16, mitigations=("weighted",))
+    settings = AuditSettings(models=16, mitigations=("none",))
     with module.open_run(tmp_path / "run", data, recipe, settings) as run:
-        document = audit_model(data, recipe, settings, run, workers=2).to_json()
+        document = audit_model(data, recipe, settings, run, workers=1).to_json()
     jsonschema.validate(document, schema())
     ties = [check for check in document["checks"] if check["name"] == "tied or saturated signals"]
     assert {check["status"] for check in ties} == {"warn"}
-    for candidate in document["candidates"]:
-        for found in (candidate["vulnerability"]["top_t"], candidate["vulnerability"]["max_t"]):
-            assert "refused" in found or found["high"] - found["low"] < 1000
+    found = document["candidates"][0]["vulnerability"]
+    for one in (found["top_t"], found["max_t"]):
+        assert "refused" in one or one["high"] - one["low"] < 1000

@@ -59,12 +59,12 @@ def alone(*rows):
 
 
 def test_nobody_without_a_trace_is_called_distinguishable() -> None:
-    """Family-wise over 5 persons and 2 attacks: 2.5 % of 250 runs at most."""
+    """Family-wise over 5 persons and 2 attacks: 2.5 % of 120 runs at most."""
     wrong = 0
-    for seed in range(250):
+    for seed in range(120):
         found = judge_people(run(0.5, seed=seed), both, alone(0, 1, 2, 3, 4))
         wrong += any(one.verdict == DISTINGUISHABLE for one in found.persons)
-    assert wrong <= most(250, 0.025)
+    assert wrong <= most(120, 0.025)
 
 
 def test_a_group_without_a_trace_is_rarely_called_distinguishable() -> None:

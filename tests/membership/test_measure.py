@@ -276,8 +276,8 @@ def pipeline(models, records, runs, scale=1.0):
 
 
 def test_printed_intervals_cover_the_pipeline():
-    runs = 60
-    found = pipeline(12, 250, runs)
+    runs = 40
+    found = pipeline(12, 200, runs)
     for name, estimates in found.items():
         assert share_covered(estimates) >= least(runs), name
     # And they are not merely wide: an interval twice too wide would cover always.
@@ -313,7 +313,7 @@ def before_and_after(models, records, seed, change=0.0):
 
 
 def test_no_change_of_risk_is_covered():
-    runs = 40
+    runs = 30
     inside = {0.1: 0, None: 0}
     for seed in range(runs):
         before, after = (run_attacks(s, ONE, (0.1,)) for s in before_and_after(8, 150, seed))

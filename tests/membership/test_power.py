@@ -289,7 +289,7 @@ def found_share(models, records, repetitions, share=1.0, fpr=None, seeds=20):
 
 def test_fresh_audits_find_the_effect_four_times_in_five():
     """Three binomial standard errors of 30 audits; the slow test has 200."""
-    assert found_share(16, 150, 30) == pytest.approx(0.8, abs=3 * math.sqrt(0.16 / 30))
+    assert found_share(8, 100, 30) == pytest.approx(0.8, abs=3 * math.sqrt(0.16 / 30))
 
 
 @pytest.mark.slow

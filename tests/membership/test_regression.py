@@ -29,6 +29,7 @@ from lethe.training.recipe import CallableRecipe, SklearnRecipe
 from lethe.training.shadows import Shadows, chunk_jobs, train_chunk
 
 FOREST = SklearnRecipe(RandomForestRegressor(10, min_samples_leaf=2))
+QUICK = ("lira-online", "loss-threshold")
 SHRINKAGE = 1000.0
 RIDGE = SklearnRecipe(Ridge(SHRINKAGE))
 
@@ -41,7 +42,7 @@ def run(path, data, recipe, settings):
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory):
-    settings = AuditSettings(models=8, mitigations=("weighted",), keep_records=True)
+    settings = AuditSettings(models=8, mitigations=("weighted",), keep_records=True, attack=QUICK)
     return run(tmp_path_factory.mktemp("run") / "r", diabetes(), FOREST, settings)
 
 
@@ -78,7 +79,7 @@ def test_pseudonyms_hide_the_exact_target(audited):
 def test_the_default_network_predicts_in_the_units_of_the_target(tmp_path):
     data = subset(diabetes(), 250, 0)
     recipe = default_recipe(len(data), data.features.shape[1], 0)
-    settings = AuditSettings(models=8, mitigations=("early-stopping",))
+    settings = AuditSettings(models=8, mitigations=("early-stopping",), attack=QUICK)
     plain, early = run(tmp_path / "r", data, recipe, settings).candidates
     assert -0.5 < plain["utility"]["value"] < 0.5 < plain["train_utility"]["value"]
     assert plain["attacks"]["lira-online"]["auc"]["low"] > 0.6
@@ -89,7 +90,8 @@ def test_the_default_network_predicts_in_the_units_of_the_target(tmp_path):
 def test_a_stiff_model_gives_little_away(tmp_path):
     """t of a linear smoother is about sqrt(leverage) |residual| / sd, and E |residual| = 0.8 sd."""
     data = diabetes()
-    made = run(tmp_path / "r", data, RIDGE, AuditSettings(models=16, mitigations=("removal",)))
+    settings = AuditSettings(models=16, mitigations=("removal",), attack=QUICK)
+    made = run(tmp_path / "r", data, RIDGE, settings)
     auc = made.candidates[0]["attacks"]["lira-online"]["auc"]
     rows = round(0.4 * len(data))
     values = np.linalg.svd(data.features, compute_uv=False) ** 2 * rows / len(data)

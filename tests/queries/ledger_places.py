@@ -39,7 +39,7 @@ def postgres_server():
         who = {"user": "nobody", "group": "nogroup"}
         shutil.chown(folder, "nobody", "nogroup")
     data = folder / "data"
-    common = {"check": True, "capture_output": True, "cwd": folder, **who}
+    common = {"check": True, "capture_output": True, "cwd": folder, "timeout": 600, **who}
     initdb = [programs / "initdb", "-D", data, "-U", "lethe", "-A", "trust", "--no-sync"]
     subprocess.run(initdb, **common)
     options = ["-k", str(folder), "-c", "listen_addresses="]
@@ -49,13 +49,13 @@ def postgres_server():
     try:
         ready = [programs / "pg_isready", "-h", folder, "-t", "30"]
         for _ in range(200):
-            if subprocess.run(ready, capture_output=True).returncode == 0:
+            if subprocess.run(ready, capture_output=True, timeout=600).returncode == 0:
                 break
             assert server.poll() is None, (folder / "log").read_text()
         yield f"postgresql://lethe@/postgres?host={folder}"
     finally:
         server.send_signal(signal.SIGINT)  # at once, connections or not
-        server.wait(30)
+        server.wait(600)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -273,7 +273,7 @@ def test_several_at_once_never_overspend(where, opened):
     for one in threads:
         one.start()
     for one in threads:
-        one.join(60)
+        one.join(600)
     numbers = sorted(one for one in outcomes if one != "refused")
     assert len(outcomes) == 80 and numbers == list(range(1, 70))
     with contextlib.closing(open_ledger(where)) as ledger:

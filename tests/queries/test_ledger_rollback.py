@@ -190,7 +190,7 @@ def test_an_anchor_is_behind_or_level_and_never_ahead(place, tmp_path, monkeypat
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(600)
     assert Anchor(kept).read()[key_of_name("people")][0] == 24
     third = "a name of 200 characters, é"[:200] + "x" * 150
     first.create(third, Charge("rho", 5), fingerprint="", relation="add/remove", unit="record")

@@ -399,7 +399,7 @@ def test_many_at_once_never_overspend(world):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(600)
     assert statuses.count(200) == 10 and statuses.count(403) == 14
     assert world.spent() == 10**9
     assert not world.ledger.verify().problems

@@ -172,12 +172,14 @@ def tiny_disk(tmp_path) -> Iterator[Path]:
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", str(place)], capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=24k", "tmpfs", str(place)],
+        capture_output=True,
+        timeout=600,
     )
     if mounted.returncode:
         pytest.skip("mounting a small disk is not allowed here")
     yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    subprocess.run(["umount", "-l", str(place)], check=True, timeout=600)
 
 
 def test_a_disk_that_fills_up_keeps_what_is_whole_and_resumes(tiny_disk, expected) -> None:
@@ -187,7 +189,7 @@ def test_a_disk_that_fills_up_keeps_what_is_whole_and_resumes(tiny_disk, expecte
     there = contents(tiny_disk / "run" / "shadows")
     assert 0 < len(there) < len(expected) and there.items() <= expected.items()
     json.loads((tiny_disk / "run" / "manifest.json").read_bytes())
-    subprocess.run(["mount", "-o", "remount,size=4m", str(tiny_disk)], check=True)
+    subprocess.run(["mount", "-o", "remount,size=4m", str(tiny_disk)], check=True, timeout=600)
     before = {path: path.stat().st_ino for path in tiny_disk.glob("run/shadows/*.safetensors")}
     assert run(tiny_disk / "run")[0] == 0
     assert contents(tiny_disk / "run" / "shadows") == expected

@@ -422,7 +422,12 @@ def hasher(hash_seed: str) -> subprocess.Popen[str]:
         env={**os.environ, **own},
         cwd="/",
     )
-    atexit.register(process.communicate)
+
+    def end() -> None:
+        process.kill()
+        process.communicate(timeout=60)
+
+    atexit.register(end)
     return process
 
 

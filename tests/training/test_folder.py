@@ -86,7 +86,7 @@ def test_after_kill_nine_the_folder_is_free(tmp_path: Path) -> None:
         holder.send_signal(signal.SIGKILL)
     finally:
         holder.kill()
-        holder.communicate()
+        holder.communicate(timeout=600)
     with RunFolder(tmp_path, "abc") as run:
         assert len(run.manifest["runs"]) == 2
         assert run.manifest["runs"][0]["finished"] is None

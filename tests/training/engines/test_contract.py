@@ -1,13 +1,19 @@
-"""One contract for all engines: the same bytes, each chunk once, finished ones left alone."""
+"""One contract for all engines: the same bytes, each chunk once, finished ones left alone.
+
+All that need Ray are in this file: two processes of tests would start one each at the same moment.
+"""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chunks import contents, jobs_in
@@ -24,6 +30,26 @@ ENGINES = {
     "ray with a store": ("ray", 2, ["store=file://STORE"]),
     "slurm": ("slurm", 2, ["cluster=local"]),
 }
+
+
+@pytest.fixture(scope="module")
+def ray_here() -> Iterator[Any]:
+    """A Ray of two cores on this machine; starting one takes seconds."""
+    import ray
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ["RAY_TQDM_PATCH_PRINT"] = "0"
+    # It would end workers for what others on the machine take, and start them again for ever.
+    os.environ["RAY_memory_monitor_refresh_ms"] = "0"
+    ray.init(
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        logging_level="ERROR",
+        log_to_driver=False,
+    )
+    yield ray
+    ray.shutdown()
 
 
 @pytest.fixture(params=ENGINES)
@@ -121,3 +147,37 @@ def test_networks_have_the_same_bytes_too(engine, tmp_path) -> None:
     jobs = jobs_in(tmp_path / "run", "torch")
     assert sum(engine(jobs, train_chunk)) == 10
     assert contents(jobs) == contents(alone)
+
+
+JOIN = """\
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from chunks import jobs_in
+from lethe.training.engines import choose_engine
+from lethe.training.shadows import train_chunk
+folder = Path({folder!r})
+engine = choose_engine("ray", folder, None, ["address={address}"])
+print(sum(engine(jobs_in(folder), train_chunk)))
+"""
+
+
+def test_a_cluster_that_is_there_is_joined_by_its_address(ray_here, tmp_path, expected) -> None:
+    tests, address = str(Path(__file__).parent), ray_here.get_runtime_context().gcs_address
+    code = JOIN.format(tests=tests, folder=str(tmp_path), address=address)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert done.stdout.split()[-1:] == ["10"], done.stderr
+    assert contents(jobs_in(tmp_path)) == expected
+
+
+@pytest.mark.slow  # Ray tries for half a minute
+def test_no_cluster_at_the_address_is_said(tmp_path) -> None:
+    code = JOIN.format(
+        tests=str(Path(__file__).parent), folder=str(tmp_path), address="ray://127.0.0.1:1"
+    )
+    environment = {**os.environ, "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, env=environment
+    )
+    assert done.returncode == 1
+    assert "RunFailed: Ray cannot be reached at ray://127.0.0.1:1" in done.stderr

@@ -77,6 +77,18 @@ def test_workers_kept_from_before_see_modules_beside_a_new_recipe(
     assert list(run_in_processes(["found_late"] * 3, imported, 2)) == [5, 5, 5]
 
 
+def folder(job: int) -> str:
+    return os.getcwd()
+
+
+def test_workers_kept_from_before_work_where_this_process_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(run_in_processes(range(3), folder, 2)) == {os.getcwd()}
+    monkeypatch.chdir(tmp_path)
+    assert set(run_in_processes(range(3), folder, 2)) == {str(tmp_path)}
+
+
 def test_default_workers_are_the_cores_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 <= default_workers() <= (os.cpu_count() or 1)
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)

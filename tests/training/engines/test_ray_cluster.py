@@ -1,11 +1,6 @@
-"""Ray: stores that outlive the command, stores that cannot be opened, clusters not there."""
+"""Ray, without one: stores that outlive the command, and stores that cannot be opened."""
 
 from __future__ import annotations
-
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from chunks import contents, jobs_in
@@ -60,37 +55,3 @@ def test_a_store_that_only_the_worker_sees_is_said(tmp_path) -> None:
 def test_a_store_of_an_unknown_kind_is_refused_before_training(tmp_path) -> None:
     with pytest.raises(InputError, match="store='nowhere://a' cannot be opened"):
         list(RayEngine(1, store="nowhere://a")(jobs_in(tmp_path), train_chunk))
-
-
-JOIN = """\
-import sys
-from pathlib import Path
-sys.path.insert(0, {tests!r})
-from chunks import jobs_in
-from lethe.training.engines import choose_engine
-from lethe.training.shadows import train_chunk
-folder = Path({folder!r})
-engine = choose_engine("ray", folder, None, ["address={address}"])
-print(sum(engine(jobs_in(folder), train_chunk)))
-"""
-
-
-def test_a_cluster_that_is_there_is_joined_by_its_address(ray_here, tmp_path, expected) -> None:
-    tests, address = str(Path(__file__).parent), ray_here.get_runtime_context().gcs_address
-    code = JOIN.format(tests=tests, folder=str(tmp_path), address=address)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
-    assert done.stdout.split()[-1:] == ["10"], done.stderr
-    assert contents(jobs_in(tmp_path)) == expected
-
-
-@pytest.mark.slow  # Ray tries for half a minute
-def test_no_cluster_at_the_address_is_said(tmp_path) -> None:
-    code = JOIN.format(
-        tests=str(Path(__file__).parent), folder=str(tmp_path), address="ray://127.0.0.1:1"
-    )
-    environment = {**os.environ, "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, env=environment
-    )
-    assert done.returncode == 1
-    assert "RunFailed: Ray cannot be reached at ray://127.0.0.1:1" in done.stderr

@@ -7,6 +7,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from lethe.errors import RunFailed
@@ -111,15 +112,20 @@ def _ctrl_c_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_paths: list[str] | None = None
+_started: tuple[Path, list[str]] | None = None
 
 
 def _renew_processes() -> None:
-    """End idle workers that were started with another import path."""
-    global _paths
-    if _paths is not None and _paths != sys.path:
+    """End idle workers that were started in another folder or with another import path.
+
+    They are kept between calls, and would write where this process was before, or could not find
+    modules beside a recipe loaded since.
+    """
+    global _started
+    wanted = (Path.cwd(), list(sys.path))
+    if _started is not None and _started != wanted:
         _executor().shutdown(wait=True)
-    _paths = list(sys.path)
+    _started = wanted
 
 
 def stop_processes() -> None:
