@@ -36,8 +36,17 @@ def test_copies_are_counted_at_load_with_the_option_that_groups_them(thrice):
     assert not any("copies" in note for note in load("breast-cancer").notes)
 
 
+RECIPE = """\
+from sklearn.linear_model import LogisticRegression
+def make():
+    return LogisticRegression(max_iter=500)
+"""
+
+
 def test_the_command_says_it_on_the_console_and_in_the_report(thrice, tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(RECIPE)
     asked = ["audit", "model", str(thrice), "--label", "y", "--models", "4", "--workers", "1"]
+    asked += ["--recipe", f"{tmp_path / 'mine.py'}:make"]
     asked += ["--mitigations", "none", "--attack", "loss-threshold", "--out", str(tmp_path / "r")]
     assert lethe(asked) == 0
     assert "200 of 300 records are exact copies" in capsys.readouterr().err

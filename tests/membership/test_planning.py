@@ -20,7 +20,7 @@ from lethe.membership.settings import AuditSettings
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import SklearnRecipe
 
-RECIPE = SklearnRecipe(LogisticRegression(max_iter=2000, C=100.0))
+RECIPE = SklearnRecipe(LogisticRegression(max_iter=300, C=30.0, tol=0.01))
 DATA = subset(digits(), 240, 0)
 QUICK = ("lira-online", "loss-threshold")
 PLAIN = AuditSettings(models=32, mitigations=("none",), attack=QUICK)

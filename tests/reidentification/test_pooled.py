@@ -32,8 +32,7 @@ def as_columns(users):
     return hits
 
 
-@pytest.mark.parametrize("metric", ["cosine", "l2"])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("metric", "workers"), [("cosine", 2), ("l2", 1)])
 def test_every_draw_has_the_ranks_of_its_own_attack(metric, workers):
     sample = people()
     assert len(parts(sample.users, 512)) == 3

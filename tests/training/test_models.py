@@ -183,27 +183,25 @@ def other():
 """
 
 
-@pytest.mark.parametrize("name", ["make", "other"])
-def test_a_recipe_with_modules_beside_it_works_in_other_processes(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_recipe_with_modules_beside_it_works_in_other_processes(tmp_path: Path) -> None:
     """Its classes travel by value; what it imports is found by the path that workers get."""
-    reference = write(tmp_path, BESIDE).replace(":make", f":{name}")
+    reference = write(tmp_path, BESIDE)
     write(tmp_path, "import torch\ndef layer():\n    return torch.nn.Linear(3, 2)\n", "beside.py")
     write(tmp_path, "VALUE = 0.25\n", "beside_late.py")
-    recipe = load_recipe(reference, None)
     labels = np.arange(20) % 2
     features = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
-    spec = Spec(features, labels, 2, np.ones(20, bool), recipe, Treatment(), 0)
     found = []
     try:
-        for workers in (1, 2):
-            jobs = chunk_jobs(spec, tmp_path / str(workers), 4, 2)
-            assert sum(run_in_processes(jobs, train_chunk, workers)) == 4
-            found.append(Shadows.from_shards(jobs, labels).signals)
+        for name in ("make", "other"):
+            recipe = load_recipe(reference.replace(":make", f":{name}"), None)
+            spec = Spec(features, labels, 2, np.ones(20, bool), recipe, Treatment(), 0)
+            for workers in (1, 2):
+                jobs = chunk_jobs(spec, tmp_path / f"{name}{workers}", 4, 2)
+                assert sum(run_in_processes(jobs, train_chunk, workers)) == 4
+                found.append(Shadows.from_shards(jobs, labels).signals)
     finally:
         stop_processes()
-    assert (found[0] == found[1]).all()
+    assert (found[0] == found[1]).all() and (found[2] == found[3]).all()
 
 
 def test_a_recipe_that_says_data_classes_travels_to_other_processes(tmp_path) -> None:
