@@ -154,7 +154,8 @@ def _attacks(room: Room) -> Section:
         parts.append(Folded(say("attacks.words"), [Bullets(list(dict.fromkeys(words)))]))
     strongest = source.get("attack")
     lead = say("attacks.lead", name=strongest) if strongest else say("attacks.lead.none")
-    return Section("attacks", say("attacks.heading"), lead, parts, say("nav.attacks"))
+    head = room.attacks_head
+    return Section("attacks", say(f"{head}.heading"), lead, parts, say(f"nav.{head}"))
 
 
 def _room_words(document: Json) -> list[str]:

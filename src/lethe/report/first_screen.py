@@ -94,6 +94,7 @@ class Room(abc.ABC):
     risk_head: str = ""
     glossary: Sequence[str] = ()
     result_head: str = "attacks.risk"
+    attacks_head: str = "attacks"
 
     def __init__(self, document: Json) -> None:
         self.document = document

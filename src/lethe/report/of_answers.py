@@ -62,6 +62,7 @@ class Mechanism(Room):
     kind = "kind.mechanism"
     risk_head = "risk.epsilon"
     glossary = ("neighbours", "epsilon", "delta", "lower_limit", "event")
+    attacks_head = "mechanism"
 
     def criterion(self, attack: str) -> str:
         return "all"
@@ -169,6 +170,7 @@ class Ledger(Room):
     kind = "kind.ledger"
     risk_head = "risk.epsilon"
     glossary = ("neighbours", "epsilon", "delta", "rho", "budget", "chain")
+    attacks_head = "ledger"
 
     def criterion(self, attack: str) -> str:
         return "all"
