@@ -7,9 +7,9 @@ import os
 import signal
 
 import pytest
-from lethe.cli.show import Progress
 
 from lethe.cli.interrupt import check, watched
+from lethe.cli.progress import Progress
 
 
 def test_a_swallowed_interrupt_is_raised_again() -> None:

@@ -9,8 +9,6 @@ from html.parser import HTMLParser
 import jsonschema
 import pytest
 from ledger_places import ONE, made, pure, spend
-from lethe.report.blocks import text_cell
-from lethe.report.queries import ledger_view
 
 from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.errors import InputError
@@ -20,6 +18,7 @@ from lethe.evidence.rules import QUERY_METRICS, parse_rule
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.document import burn_down, findings_on, proven
 from lethe.report import render
+from lethe.report.of_answers import Ledger
 
 
 @pytest.fixture
@@ -113,11 +112,11 @@ def test_the_table_of_what_was_left_ends_with_the_last_answer(tmp_path, queries)
     with contextlib.closing(made(tmp_path / "b.db", budget=Charge("epsilon", ONE))) as ledger:
         for at in range(queries):
             spend(ledger, pure(0.02), query=str(at))
-        block = ledger_view(findings_on(ledger, "people").to_json())["blocks"][-1]
-    assert block.title == "What was left" and len(block.rows) <= 11
-    first, last = block.rows[0], block.rows[-1]
+        (table,) = Ledger(findings_on(ledger, "people").to_json()).attacks()
+    assert len(table.rows) <= 11
+    first, last = table.rows[0], table.rows[-1]
     assert (first[0], last[0]) == ("0", str(queries))
-    assert last[1][1] == text_cell(f"{1 - queries * 0.02:.6g}")
+    assert last[1][1].value == f"{1 - queries * 0.02:.6g}"
 
 
 def test_bad_rules_and_names(ledger):
@@ -152,9 +151,9 @@ class Page(HTMLParser):
 def test_the_page_shows_the_account(ledger, empty):
     page = Page(render(findings_on(ledger if empty else filled(ledger), "people")))
     text = " ".join(" ".join(page.text).split())
-    assert "What was answered, and what is left" in text and "svg" in page.tags
-    assert "Utility and risk" not in text and "Exposed records" not in text
+    assert "What was answered and paid" in text and "svg" in page.tags
+    assert "Options, before and after" not in text
     if not empty:
-        assert "epsilon 0.75, delta 1e-08 (18.75 %)" in text
+        assert "epsilon 0.75, delta 1e-08 (19 %)" in text
         assert "a <b>second</b> study" in text and "b" not in page.tags  # escaped
         assert "bob" in text
