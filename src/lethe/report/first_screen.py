@@ -18,6 +18,7 @@ from lethe.report.sections import Chart, Mark, Row, Section, Table
 from lethe.report.severity import Outcome, outcome, severity, worst_severity
 
 Json = Mapping[str, Any]
+_ON_PAPER = 9
 
 
 @dataclass(frozen=True)
@@ -262,7 +263,8 @@ class Utility:
     @property
     def lost(self) -> str:
         """The head of a column of losses."""
-        return say("options.lost.points" if self.shares else "options.lost", name=self.name)
+        key = "options.lost.points" if self.shares else "options.lost"
+        return say(key, name=self.name[:1].upper() + self.name[1:])
 
     def words(self, value: float) -> str:
         """A utility in a sentence."""
@@ -308,12 +310,13 @@ def proven_of(document: Json, name: str) -> list[Json]:
 def options_table(room: Room) -> Table:
     """Every option with its risk and its utility lost, paired."""
     document, utility = room.document, Utility(room.document)
-    best = recommended(document)
+    best, sheet = recommended(document), _first_sheet(document)
     rows: list[Row] = []
     found: list[Mark] = []
     for one in document["candidates"]:
         high = (room.share_of(one) or {}).get("high")
-        found.append(Mark("" if high is None else f"{high:.8g}", one is best))
+        limit = "" if high is None else f"{high:.8g}"
+        found.append(Mark(limit, one is best, one["name"] not in sheet))
         label = say("label.proven" if proven_of(document, one["name"]) else "label.measured")
         marks = [label] + [say("label.recommended")] * (one is best)
         cells: list[Cell | str] = [
@@ -333,6 +336,15 @@ def options_table(room: Room) -> Table:
         rows,
         marks=found,
     )
+
+
+def _first_sheet(document: Json) -> set[str]:
+    """The options that the first sheet of paper has room for, beside the lines to sign."""
+    frontier, names = document["frontier"], [one["name"] for one in document["candidates"]]
+    first = [(baseline_of(document) or {}).get("name"), (recommended(document) or {}).get("name")]
+    wanted = [*first, frontier.get("cheapest_large_reduction"), frontier["knee"]]
+    ordered = dict.fromkeys([*wanted, *frontier["pareto"], *names])
+    return set([name for name in ordered if name in names][:_ON_PAPER])
 
 
 def claim_of(guarantee: Json) -> str:

@@ -74,8 +74,10 @@ def place(
     height: float,
     frame: Box,
     obstacles: Sequence[Box],
-) -> list[Label]:
+) -> list[Label | None]:
     """Greedy placement, in the order given: the first points get the best places.
+
+    A label that would lie on another, or on the line to another, is left out: None.
 
     Args:
         points: the centres to label.
@@ -84,9 +86,11 @@ def place(
         frame: the area that labels must stay in.
         obstacles: what labels should not cover, such as marks and interval lines.
     """
-    placed: list[Label] = []
+    placed: list[Label | None] = []
+    taken: list[Box] = []
+    lines: list[Box] = []
     for (x, y), width in zip(points, widths, strict=True):
-        best = min(
+        label, _ = min(
             (
                 _candidate(x, y, width, height, radius, direction)
                 for radius in _RADII
@@ -95,12 +99,34 @@ def place(
             key=lambda pair: (
                 pair[1]
                 + 500 * pair[0].box.outside(frame)
-                + 12 * sum(pair[0].box.overlap(other.box) for other in placed)
+                + 12 * _covered(x, y, pair[0], taken, lines)
                 + 3 * sum(pair[0].box.overlap(box) for box in obstacles)
             ),
         )
-        placed.append(best[0])
+        if _covered(x, y, label, taken, lines):
+            placed.append(None)
+            continue
+        placed.append(label)
+        taken.append(label.box)
+        lines += _leader(x, y, label)
     return placed
+
+
+def _covered(x: float, y: float, label: Label, taken: list[Box], lines: list[Box]) -> float:
+    """The area that a label and its line share with other labels, and it with their lines."""
+    own = [label.box, *_leader(x, y, label)]
+    texts = sum(bit.overlap(box) for bit in own for box in taken)
+    return texts + sum(label.box.overlap(box) for box in lines)
+
+
+def _leader(x: float, y: float, label: Label) -> list[Box]:
+    """The line from a point to its label, as small boxes; none where it has no line."""
+    if not label.leader:
+        return []
+    end = min(max(x, label.box.left), label.box.right)
+    middle = (label.box.top + label.box.bottom) / 2
+    bits = [(x + (end - x) * at / 8, y + (middle - y) * at / 8) for at in range(1, 8)]
+    return [Box(left - 2, top - 2, left + 2, top + 2) for left, top in bits]
 
 
 def _candidate(
@@ -229,12 +255,13 @@ def _draw(room: Room, drawn: Sequence[Point], width: int, height: int) -> str:
     high = max(point.lost[2] for point in drawn)
     pad = 0.06 * (high - low) or 0.01
     y = Axis(low - pad, high + pad, frame.top, frame.bottom)  # less lost = further up
+    guess = _guess(x, _obstacles(x, y, drawn), room.chance, frame)
     parts = [
         _grid(room, x, y, frame, narrow),
-        _chance(x, frame, room.chance),
+        _chance(x, frame, room.chance, guess),
         _limit(frame),
         *[_mark(x, y, point) for point in sorted(drawn, key=lambda one: one.recommended)],
-        _labels(x, y, drawn, room.chance, frame, narrow),
+        _labels(x, y, drawn, guess, frame, narrow),
         _legend(drawn, frame, height),
     ]
     return svg.element(
@@ -279,14 +306,25 @@ def _grid(room: Room, x: Axis, y: Axis, frame: Box, narrow: bool) -> str:
     return "".join(parts)
 
 
-def _chance(x: Axis, frame: Box, chance: float) -> str:
-    if not x.low <= chance <= x.high or not chance:
+def _guess(x: Axis, obstacles: Sequence[Box], chance: float, frame: Box) -> Box | None:
+    """Where "random guess" stands beside its line: the lowest place that nothing else takes."""
+    if not chance or not x.low <= chance <= x.high:
+        return None
+    left, width = x(chance) + 5, len(say("chart.guess")) * _CHARACTER
+    tops = range(int(frame.bottom - _LINE), int(frame.top), -int(_LINE))
+    boxes = [Box(left, top, left + width, top + _LINE) for top in tops]
+    free = (box for box in boxes if not any(box.overlap(other) for other in obstacles))
+    return next(free, boxes[0])
+
+
+def _chance(x: Axis, frame: Box, chance: float, guess: Box | None) -> str:
+    if guess is None:
         return ""
     at = x(chance)
     return svg.element(
         "g",
         svg.element("line", x1=at, x2=at, y1=frame.top, y2=frame.bottom),
-        svg.text(say("chart.guess"), at + 5, frame.bottom - 6),
+        svg.text(say("chart.guess"), guess.left, guess.bottom - 4),
         class_="chance",
     )
 
@@ -365,7 +403,7 @@ def _legend(drawn: Sequence[Point], frame: Box, height: int) -> str:
 
 
 def _labels(
-    x: Axis, y: Axis, drawn: Sequence[Point], chance: float, frame: Box, narrow: bool
+    x: Axis, y: Axis, drawn: Sequence[Point], guess: Box | None, frame: Box, narrow: bool
 ) -> str:
     shown = sorted(drawn, key=lambda one: (not one.recommended, not one.proven, one.at))
     shown = shown if len(drawn) <= _MOST_LABELS else shown[:_MOST_LABELS]
@@ -374,12 +412,13 @@ def _labels(
     centres = [(x(one.risk[1]), y(one.lost[1])) for one in shown]
     widths = [len(word) * _CHARACTER for word in words]
     obstacles = _obstacles(x, y, drawn)
-    if chance:
-        at, width = x(chance), len(say("chart.guess")) * _CHARACTER
-        obstacles.append(Box(at, frame.bottom - _LINE, at + width, frame.bottom))
+    if guess is not None:
+        obstacles.append(guess)
     spots = place(centres, widths, _LINE, frame, obstacles)
     parts = []
     for point, (at_x, at_y), word, spot in zip(shown, centres, words, spots, strict=True):
+        if spot is None:  # the table beside the chart and the point's own title name it
+            continue
         line = ""
         if spot.leader:
             middle = (spot.box.top + spot.box.bottom) / 2

@@ -245,6 +245,11 @@ def figure_files(findings: Findings) -> Iterator[tuple[str, bytes]]:
         yield f"figures/{chart.name}.svg", on_paper(chart.svg).encode()
 
 
+def _whole(text: str) -> str:
+    """A text whose numbers no line breaks: neither before a percent sign nor in ``1e-06``."""
+    return re.sub(r"(?<=\de)-(?=\d)", "\u2011", re.sub(r"(?<=\d) (?=%)", "\u00a0", text))
+
+
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -256,4 +261,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals["say"] = say
+    made.filters["whole"] = _whole
     return made
