@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from precision_attack import has_fine_bits, precision_attack
 
-from lethe.queries import mechanisms as m
+from lethe.queries.mechanisms import additive
 from lethe.queries.privacy import Spend
 from lethe.queries.statistics import Lattice, noisy_count, noisy_mean, noisy_sum, noisy_variance
 
@@ -22,25 +22,25 @@ def _units(value: float, lattice: Lattice) -> tuple[int, int]:
 
 
 MECHANISMS = {
-    "laplace": (lambda v: m.laplace(v, sensitivity=1.0, epsilon=1.0), {"epsilon": 1.0}),
+    "laplace": (lambda v: additive.laplace(v, sensitivity=1.0, epsilon=1.0), {"epsilon": 1.0}),
     "gaussian rho": (
-        lambda v: m.gaussian(v, sensitivity=1.0, spend=Spend(rho=RHO)),
+        lambda v: additive.gaussian(v, sensitivity=1.0, spend=Spend(rho=RHO)),
         {"epsilon": 2.0, "delta": 0.01},
     ),
     "gaussian mu": (
-        lambda v: m.gaussian(v, sensitivity=1.0, spend=Spend(mu=MU)),
+        lambda v: additive.gaussian(v, sensitivity=1.0, spend=Spend(mu=MU)),
         {"epsilon": 2.0, "delta": 0.01},
     ),
     "gaussian delta": (
-        lambda v: m.gaussian(v, sensitivity=1.0, spend=Spend(**GAUSSIAN)),
+        lambda v: additive.gaussian(v, sensitivity=1.0, spend=Spend(**GAUSSIAN)),
         GAUSSIAN,
     ),
     "discrete laplace": (
-        lambda v: m.discrete_laplace(int(v), sensitivity=1, epsilon=1.0),
+        lambda v: additive.discrete_laplace(int(v), sensitivity=1, epsilon=1.0),
         {"epsilon": 1.0},
     ),
     "discrete gaussian": (
-        lambda v: m.discrete_gaussian(int(v), sensitivity=1, rho=RHO),
+        lambda v: additive.discrete_gaussian(int(v), sensitivity=1, rho=RHO),
         {"epsilon": 2.0, "delta": 0.01},
     ),
     "count mu": (

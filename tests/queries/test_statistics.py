@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError
-from lethe.queries import mechanisms as m
 from lethe.queries import statistics as s
 from lethe.queries.aggregates.quantile import rank_utility
 from lethe.queries.mechanism_audit.neighbours import standard_pairs
+from lethe.queries.mechanisms import additive, choosing
 
 MUCH = s.Spend(epsilon=1e7)  # next to no noise
 SMALL = s.Lattice(-1, 2, 16)
@@ -281,12 +281,12 @@ def test_cells_and_shares_are_numbers(odd):
 def test_sensitivity_is_no_truth_value():
     """As every number that `lethe.errors` checks."""
     for ask in (
-        lambda: m.laplace(1.0, sensitivity=True, epsilon=1.0),
-        lambda: m.discrete_laplace(1, sensitivity=True, epsilon=1.0),
-        lambda: m.gaussian(1.0, sensitivity=True, spend=s.Spend(rho=0.1)),
-        lambda: m.exponential([1], [1], sensitivity=True, spend=s.Spend(epsilon=1.0)),
-        lambda: m.noisy_max([1], [1], sensitivity=True, epsilon=1.0),
-        lambda: m.laplace(1.0, sensitivity=1.0, epsilon=True),
+        lambda: additive.laplace(1.0, sensitivity=True, epsilon=1.0),
+        lambda: additive.discrete_laplace(1, sensitivity=True, epsilon=1.0),
+        lambda: additive.gaussian(1.0, sensitivity=True, spend=s.Spend(rho=0.1)),
+        lambda: choosing.exponential([1], [1], sensitivity=True, spend=s.Spend(epsilon=1.0)),
+        lambda: choosing.noisy_max([1], [1], sensitivity=True, epsilon=1.0),
+        lambda: additive.laplace(1.0, sensitivity=1.0, epsilon=True),
     ):
         with pytest.raises(InputError):
             ask()

@@ -12,7 +12,7 @@ from scipy.stats import chi2, kstest, laplace, norm
 
 from lethe.errors import InputError
 from lethe.evidence.gdp import gdp_delta
-from lethe.queries import mechanisms as m
+from lethe.queries.mechanisms import additive
 from lethe.queries.mechanisms.additive import Law
 from lethe.queries.privacy import Neighbours, Spend
 
@@ -33,7 +33,7 @@ def mass(law: Law) -> np.ndarray:
 )
 def test_whole_number_noise_has_its_law(spend, name):
     n = 20_000
-    drawn = m.noised([5] * n, l1=2, l2=2.0, spend=spend)
+    drawn = additive.noised([5] * n, l1=2, l2=2.0, spend=spend)
     assert drawn.law.name == name
     shift = np.asarray(drawn.values, dtype=np.int64) - 5
     edges = np.arange(-6, 8)  # cells: below -6, -6, ..., 6, above 6
@@ -47,9 +47,9 @@ def test_whole_number_noise_has_its_law(spend, name):
 @pytest.mark.parametrize(
     ("draw", "law"),
     [
-        (lambda: m.laplace(3.0, sensitivity=2.0, epsilon=0.5).value, laplace(3, 4)),
-        (lambda: m.gaussian(3.0, sensitivity=2.0, spend=Spend(rho=0.5)).value, norm(3, 2)),
-        (lambda: m.gaussian(3.0, sensitivity=2.0, spend=Spend(mu=0.5)).value, norm(3, 4)),
+        (lambda: additive.laplace(3.0, sensitivity=2.0, epsilon=0.5).value, laplace(3, 4)),
+        (lambda: additive.gaussian(3.0, sensitivity=2.0, spend=Spend(rho=0.5)).value, norm(3, 2)),
+        (lambda: additive.gaussian(3.0, sensitivity=2.0, spend=Spend(mu=0.5)).value, norm(3, 4)),
     ],
 )
 def test_real_noise_has_its_law(draw, law):
@@ -95,31 +95,33 @@ def test_reach_of_sums_covers_and_is_near(weights, name):
 @settings(max_examples=40)
 @given(st.floats(1e-3, 20.0), st.integers(1, 1000))
 def test_what_is_recorded_is_at_least_what_the_scale_costs(epsilon, moved):
-    answer = m.discrete_laplace(0, sensitivity=moved, epsilon=epsilon)
+    answer = additive.discrete_laplace(0, sensitivity=moved, epsilon=epsilon)
     assert moved / answer.scale <= answer.guarantee.parameters["epsilon"] * (1 + 1e-15)
     assert answer.guarantee.parameters == {"epsilon": epsilon}
-    rho = m.discrete_gaussian(0, sensitivity=moved, rho=epsilon)
+    rho = additive.discrete_gaussian(0, sensitivity=moved, rho=epsilon)
     assert moved**2 / (2 * rho.scale**2) <= epsilon * (1 + 1e-15)
     assert answer.scale == pytest.approx(moved / epsilon)  # and no more noise than that
     assert rho.scale == pytest.approx(moved / math.sqrt(2 * epsilon))
 
 
 def test_the_analytic_calibration_meets_its_delta():
-    answer = m.gaussian(0.0, sensitivity=3.0, spend=Spend(epsilon=0.8, delta=1e-6))
+    answer = additive.gaussian(0.0, sensitivity=3.0, spend=Spend(epsilon=0.8, delta=1e-6))
     assert gdp_delta(3.0 / answer.scale, 0.8) == pytest.approx(1e-6, rel=1e-6)
     textbook = 3.0 * math.sqrt(2 * math.log(1.25e6)) / 0.8
     assert answer.scale < textbook
 
 
 def test_values_beyond_the_machine_are_clamped_not_wrapped():
-    assert m.noised([10**30], l1=1, l2=1.0, spend=Spend(epsilon=1.0)).values[0] > 2**61
+    assert additive.noised([10**30], l1=1, l2=1.0, spend=Spend(epsilon=1.0)).values[0] > 2**61
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("cost", [{"mu": 1.0}, {"epsilon": 1.0, "delta": 1e-6}])
 def test_whole_numbers_that_no_float_holds_are_clamped(cost, sign):
     """Beyond 2^53 a float moves by 2 or more where the number moved by 1."""
-    values = m.noised([sign * (2**53 + 1), sign * 10**30], l1=2, l2=2.0, spend=Spend(**cost)).values
+    values = additive.noised(
+        [sign * (2**53 + 1), sign * 10**30], l1=2, l2=2.0, spend=Spend(**cost)
+    ).values
     for value in values:
         assert abs(value - sign * 2**53) < 100
 
@@ -143,11 +145,11 @@ def test_costs_that_are_none(cost):
 
 def test_bad_input():
     with pytest.raises(InputError, match="not finite"):
-        m.laplace(math.nan, sensitivity=1.0, epsilon=1.0)
+        additive.laplace(math.nan, sensitivity=1.0, epsilon=1.0)
     with pytest.raises(InputError, match="delta"):
-        m.gaussian(0.0, sensitivity=1.0, spend=Spend(epsilon=1.0))
+        additive.gaussian(0.0, sensitivity=1.0, spend=Spend(epsilon=1.0))
     with pytest.raises(InputError, match="sensitivity"):
-        m.laplace(0.0, sensitivity=0.0, epsilon=1.0)
+        additive.laplace(0.0, sensitivity=0.0, epsilon=1.0)
     with pytest.raises(InputError):
         Neighbours(rows=2)
 

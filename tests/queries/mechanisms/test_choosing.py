@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
 from lethe.errors import InputError
-from lethe.queries import mechanisms as m
+from lethe.queries.mechanisms import additive, choosing, threshold
 from lethe.queries.privacy import Neighbours, Spend
 
 FALSE_ALARM = 1e-7
@@ -41,14 +41,14 @@ def permute_and_flip(utility: list[float], scale: float) -> np.ndarray:
 
 
 def test_the_teaching_example_of_the_days():
-    right = m.exponential_probabilities(VOTES, sensitivity=1, epsilon=1.0)
+    right = choosing.exponential_probabilities(VOTES, sensitivity=1, epsilon=1.0)
     tilt = np.exp(np.array(VOTES) / 2)
     assert right == pytest.approx(tilt / tilt.sum())
     assert right[0] == pytest.approx(0.993, abs=5e-4)
     shares = [v / 46 for v in VOTES]
-    wrong = m.exponential_probabilities(shares, sensitivity=1, epsilon=1.0)
+    wrong = choosing.exponential_probabilities(shares, sensitivity=1, epsilon=1.0)
     assert wrong[0] == pytest.approx(0.1632, abs=5e-5)
-    again = m.exponential_probabilities(shares, sensitivity=1 / 46, epsilon=1.0)
+    again = choosing.exponential_probabilities(shares, sensitivity=1 / 46, epsilon=1.0)
     assert again == pytest.approx(right)
 
 
@@ -64,20 +64,24 @@ def test_the_exponential_mechanism_has_its_probabilities(spend, monotone, epsilo
     utility = [0, 1, 3, 2]
     seen = [0] * 4
     for _ in range(5000):
-        drawn = m.exponential(range(4), utility, sensitivity=1, spend=spend, monotone=monotone)
+        drawn = choosing.exponential(
+            range(4), utility, sensitivity=1, spend=spend, monotone=monotone
+        )
         seen[drawn.value] += 1
-    exact = m.exponential_probabilities(utility, sensitivity=1, epsilon=epsilon, monotone=monotone)
+    exact = choosing.exponential_probabilities(
+        utility, sensitivity=1, epsilon=epsilon, monotone=monotone
+    )
     assert fits(seen, exact)
     assert drawn.guarantee.parameters == spend.parameters
 
 
 def test_noisy_max_is_permute_and_flip():
     utility = [0, 1, 3, 2]
-    exact = m.permute_and_flip_probabilities(utility, sensitivity=1, epsilon=0.8)
+    exact = choosing.permute_and_flip_probabilities(utility, sensitivity=1, epsilon=0.8)
     assert exact == pytest.approx(permute_and_flip(utility, 2 / 0.8))
     seen = [0] * 4
     for _ in range(5000):
-        seen[m.noisy_max(range(4), utility, sensitivity=1, epsilon=0.8).value] += 1
+        seen[choosing.noisy_max(range(4), utility, sensitivity=1, epsilon=0.8).value] += 1
     assert fits(seen, exact)
 
 
@@ -92,7 +96,7 @@ def test_probabilities_keep_epsilon_exactly(utility, data, epsilon, monotone):
     low = 0 if monotone else -1
     moves = data.draw(st.lists(st.integers(low, 1), min_size=len(utility), max_size=len(utility)))
     other = [u + d for u, d in zip(utility, moves, strict=True)]
-    for law in (m.exponential_probabilities, m.permute_and_flip_probabilities):
+    for law in (choosing.exponential_probabilities, choosing.permute_and_flip_probabilities):
         first, second = (
             law(u, sensitivity=1, epsilon=epsilon, monotone=monotone) for u in (utility, other)
         )
@@ -103,9 +107,9 @@ def test_probabilities_keep_epsilon_exactly(utility, data, epsilon, monotone):
 def test_a_mu_buys_the_epsilon_that_it_is_charged_for():
     from lethe.queries.charge import charge_of
 
-    answer = m.exponential(["a", "b"], [1, 0], sensitivity=1, spend=Spend(mu=1.0))
+    answer = choosing.exponential(["a", "b"], [1, 0], sensitivity=1, spend=Spend(mu=1.0))
     epsilon = 2 / answer.scale
-    cost = charge_of(m.discrete_laplace(0, sensitivity=1, epsilon=epsilon).guarantee, "mu2")
+    cost = charge_of(additive.discrete_laplace(0, sensitivity=1, epsilon=epsilon).guarantee, "mu2")
     assert cost.amount == pytest.approx(1.0, rel=1e-6)
 
 
@@ -113,7 +117,7 @@ def test_a_mu_buys_the_epsilon_that_it_is_charged_for():
 def test_randomized_response(k):
     options = list(range(k))
     n, epsilon = 4000, 1.0
-    told = m.randomized_response([0] * n, categories=options, epsilon=epsilon)
+    told = choosing.randomized_response([0] * n, categories=options, epsilon=epsilon)
     truth = math.e / (math.e + k - 1)
     assert told.truth == pytest.approx(truth)
     assert math.log(told.truth / told.other) <= epsilon * (1 + 1e-12)
@@ -123,14 +127,14 @@ def test_randomized_response(k):
     share = told.share(0, confidence=1 - 1e-7)
     assert share.low <= 1 <= share.high
     with pytest.raises(InputError) as caught:
-        m.randomized_response(["secret"], categories=options, epsilon=1.0)
+        choosing.randomized_response(["secret"], categories=options, epsilon=1.0)
     assert "secret" not in str(caught.value)
 
 
 def test_the_stream_by_its_exact_probability():
     """One query: above when the difference of two discrete Laplace noises reaches the gap."""
     runs, gap = 3000, 4
-    stream = m.AboveThreshold(10, sensitivity=1, epsilon=2.0)
+    stream = threshold.AboveThreshold(10, sensitivity=1, epsilon=2.0)
     k = np.arange(-800, 801)
     first, second = (
         np.exp(-np.abs(k) / scale) / np.exp(-np.abs(k) / scale).sum()
@@ -139,14 +143,16 @@ def test_the_stream_by_its_exact_probability():
     difference = np.convolve(first, second[::-1])
     at = np.arange(-1600, 1601)
     exact = float(difference[at >= gap].sum())
-    above = sum(m.AboveThreshold(10, sensitivity=1, epsilon=2.0).ask(10 - gap) for _ in range(runs))
+    above = sum(
+        threshold.AboveThreshold(10, sensitivity=1, epsilon=2.0).ask(10 - gap) for _ in range(runs)
+    )
     low, high = binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], runs, exact)
     assert low <= above <= high
 
 
 @pytest.mark.parametrize(("most", "monotone"), [(1, False), (3, False), (3, True)])
 def test_the_stream_splits_its_budget_as_the_proof_needs(most, monotone):
-    stream = m.AboveThreshold(0, sensitivity=2, epsilon=1.0, most=most, monotone=monotone)
+    stream = threshold.AboveThreshold(0, sensitivity=2, epsilon=1.0, most=most, monotone=monotone)
     times = most if monotone else 2 * most
     assert 2 / stream.threshold_scale + times * 2 / stream.query_scale <= 1.0
     assert stream.query_scale / stream.threshold_scale == pytest.approx(times ** (1 / 3))
@@ -159,7 +165,7 @@ def test_the_stream_splits_its_budget_as_the_proof_needs(most, monotone):
 def test_threads_that_share_a_stream_end_it_together():
     """Noise that lets the other threads run shows a check that is not one with its payment."""
     for _ in range(20):
-        stream = m.AboveThreshold(0, sensitivity=1, epsilon=1.0)
+        stream = threshold.AboveThreshold(0, sensitivity=1, epsilon=1.0)
         draw = stream._noise
 
         def slow(value, draw=draw):
@@ -180,7 +186,7 @@ def test_threads_that_share_a_stream_end_it_together():
 
 
 def test_a_person_alone_in_a_group_is_hidden():
-    found = m.found_keys(
+    found = threshold.found_keys(
         {0: 1, 1: 5000}, groups=1, largest=1, total=1, spend=Spend(epsilon=1.0, delta=1e-9)
     )
     r = math.exp(-1 / found.law.scale)
@@ -189,7 +195,7 @@ def test_a_person_alone_in_a_group_is_hidden():
     assert shown * math.exp(1 / found.law.scale) ** 3 > 1e-9  # and no far larger threshold
     assert list(found.counts) == [1]
     with pytest.raises(InputError, match="delta"):
-        m.found_keys({0: 5}, groups=1, largest=1, total=1, spend=Spend(epsilon=1.0))
+        threshold.found_keys({0: 5}, groups=1, largest=1, total=1, spend=Spend(epsilon=1.0))
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 2.0, 40.0])
@@ -197,7 +203,7 @@ def test_a_person_alone_in_a_group_is_hidden():
 @pytest.mark.parametrize(("groups", "largest"), [(1, 1), (1, 7), (4, 4), (20, 3)])
 def test_the_threshold_is_the_least_that_keeps_delta(epsilon, delta, groups, largest):
     """By the tail of the noise and not by OpenDP's map: so many groups of one person are hidden."""
-    found = m.found_keys(
+    found = threshold.found_keys(
         {},
         groups=groups,
         largest=largest,
@@ -222,7 +228,9 @@ def test_the_threshold_is_the_least_that_keeps_delta(epsilon, delta, groups, lar
 def test_a_count_of_the_threshold_itself_is_shown_and_paid_for():
     """OpenDP shows it and its map does not count it, so delta must not rest on the map alone."""
     spend = Spend(epsilon=1.0, delta=0.3)
-    seen = [m.found_keys({0: 1}, groups=1, largest=1, total=1, spend=spend) for _ in range(200)]
+    seen = [
+        threshold.found_keys({0: 1}, groups=1, largest=1, total=1, spend=spend) for _ in range(200)
+    ]
     shown = [one.counts[0] for one in seen if one.counts]
     assert min(shown) == seen[0].threshold
     assert binom.sf(len(shown) - 1, 200, 0.3) > FALSE_ALARM
@@ -230,11 +238,11 @@ def test_a_count_of_the_threshold_itself_is_shown_and_paid_for():
 
 def test_bad_input_of_choices():
     with pytest.raises(InputError, match="one to each"):
-        m.exponential(["a"], [1, 2], sensitivity=1, spend=Spend(epsilon=1.0))
+        choosing.exponential(["a"], [1, 2], sensitivity=1, spend=Spend(epsilon=1.0))
     with pytest.raises(InputError, match="finite"):
-        m.noisy_max(["a", "b"], [1.0, math.nan], sensitivity=1, epsilon=1.0)
+        choosing.noisy_max(["a", "b"], [1.0, math.nan], sensitivity=1, epsilon=1.0)
     with pytest.raises(InputError, match="monotone"):
-        m.exponential(
+        choosing.exponential(
             ["a", "b"],
             [1, 2],
             sensitivity=1,
