@@ -54,11 +54,11 @@ def test_a_run_leaves_its_documents(finished):
         "noise-2",
     ]
     page = (out / "report.html").read_text()
-    assert "Certified radii, and what they do not say" in page
+    assert "Certified radii" in page
     drawn = {path.name for path in (out / "figures").iterdir()}
     for name in ("decay", "proof", "utility", "certified"):
-        assert {f"1-{name}.svg", f"1-{name}.png"} <= drawn
-    assert (out / "figures" / "1-decay.png").read_bytes().startswith(b"\x89PNG")
+        assert f"1-{name}.svg" in drawn
+    assert "<svg" in (out / "figures" / "1-decay.svg").read_text()
 
 
 def test_the_table_of_people_is_for_its_owner_alone(finished):
@@ -85,7 +85,7 @@ def test_a_broken_rule_is_exit_1_and_the_table_names_the_candidates(tmp_path, ca
     asked = [str(file), "--out", str(tmp_path / "run"), "--gate", "lift<=1.5", *FAST]
     assert run(["audit", "embeddings", *asked]) == 1
     told = capsys.readouterr()
-    assert "fail: lift <= 1.5 on baseline" in told.out
+    assert "✕ Fail: lift <= 1.5 on baseline" in told.out
     assert "noise-0.5" in told.out
     assert "noise 0.5: attacked" in told.err
 

@@ -219,15 +219,13 @@ def test_the_audit_file_of_a_run_repeats_it(copied, table):
     assert done.returncode == 0, done.stderr
     findings = json.loads((copied / "findings.json").read_bytes())
     assert [c["name"] for c in findings["candidates"]] == ["baseline", "early-stopping"]
-    # The best of the stops is the candidate that is shown.
+    # The best of the stops is the candidate that stands on the page.
     early = findings["candidates"][1]
     tried = [stop["epochs"] for stop in early["stops"]]
     assert tried == early["settings"]["stops"] and early["settings"]["epochs"] in tried
-    best = f"training that ends after {early['settings']['epochs']} of"
-    shown = " ".join(done.stdout.split())
-    assert f"early-stopping: {best}" in shown and f"the best of {len(tried)} stops" in shown
     page = (copied / "report.html").read_text()
-    assert "Stops of early-stopping" in page and page.count(">best stop<") == 1
+    assert "Stops of early-stopping" in page
+    assert f"{early['settings']['epochs']} (best)" in page and page.count(" (best)") == 1
     assert findings["reproduction"]["models"] == 8
 
 

@@ -109,7 +109,7 @@ def test_synthetic_rows_stand_beside_the_recoded_ones(tmp_path) -> None:
     jsonschema.validate(document, schema())
     assert Findings.from_json(document).to_bytes() == found.to_bytes()
     page = render(found)
-    assert "A proof comes with dp-synthetic-5 only" in page and "upper limit" in page
+    assert " options carry a proof" in page and "Options, before and after" in page
     assert any("differentially private" in words for words in found.verdict["words"])
 
 

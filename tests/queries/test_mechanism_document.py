@@ -106,7 +106,7 @@ def test_the_page_says_what_the_findings_say() -> None:
     assert f"{section['limit']['low']:.3f}" in page
     assert "Most exposed records" not in page and "No candidates were compared" not in page
     anchors = set(re.findall(r'href="#([^"]+)"', page))
-    assert "mechanism" in anchors and anchors <= set(re.findall(r' id="([^"]+)"', page))
+    assert "attacks" in anchors and anchors <= set(re.findall(r' id="([^"]+)"', page))
 
 
 def test_the_code_decides_what_a_run_is_bound_to() -> None:

@@ -180,6 +180,7 @@ def _options(room: Room) -> Section | None:
         return None
     frontier, best = document["frontier"], recommended(document)
     rows: list[Row] = []
+    trained = any(one.get("train_utility") for one in options)
     for one in options:
         name = one["name"]
         standing = [
@@ -195,10 +196,12 @@ def _options(room: Room) -> Section | None:
         within = say(f"within.{one.get('equivalent', 'none')}")
         settings = "; ".join(f"{key} {value}" for key, value in facts(one["settings"]))
         what = f"{one['mitigation']} ({settings})" if settings else one["mitigation"]
-        cells: list[Cell | str] = [what, utility.cell(one["utility"]), within]
+        known = [utility.cell(one.get("train_utility"))] * trained + [utility.cell(one["utility"])]
+        cells: list[Cell | str] = [what, *known, within]
         cells += [room.change_cell(one["risk_change"]), ", ".join(standing) or "–"]
         rows.append((name, cells))
-    keys = ("option", "what", "utility", "within", "change", "standing")
+    told = ("train", "utility") if trained else ("plain",)
+    keys = ("option", "what", *told, "within", "change", "standing")
     margin = share_words(frontier["margin"]) if utility.shares else f"{frontier['margin']:g}"
     heads = [say(f"options.{key}", name=utility.name, margin=margin) for key in keys]
     note = say("options.note", rule=frontier["rule"])

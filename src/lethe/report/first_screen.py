@@ -7,6 +7,7 @@ here: which candidate speaks, what is recommended, how severe it is.
 from __future__ import annotations
 
 import abc
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -241,8 +242,9 @@ class Utility:
 
     def __init__(self, document: Json) -> None:
         described = document["frontier"]["utility"]
-        self.shares = not any(word in described for word in ("AUC", "R²", "not "))
-        known = described
+        self.shares = not any(word in described for word in ("AUC", "R²", "not ", " says "))
+        known = re.sub(r"^what (.+) says .*", r"\1", described)
+        known = re.sub(r"^held-out score of a model that predicts (.+) \(.*", r"score on \1", known)
         for part in ("held-out ", " of one released draw"):
             known = known.replace(part, "")
         short = known != described or described in ("AUC", "accuracy")
