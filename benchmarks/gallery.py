@@ -1,7 +1,7 @@
 """The findings of the gallery, made anew from data that ship along: docs/gallery/NAME.
 
     python benchmarks/gallery.py [NAME...]      # writes docs/gallery, works in ./gallery-runs
-    python benchmarks/gallery.py --picture      # docs/report.png from the report on digits
+    python benchmarks/gallery.py --picture      # docs/report.png: what the README command gives
 
 The pages are rendered from them when the documentation is built. Each is that of commands which are
 printed before they run. Of the machine the manifest names processor, cores and system; the build of
@@ -22,13 +22,11 @@ import sys
 from pathlib import Path
 
 from lethe.data.shipped import FILMS, write_patients, write_vectors
-from lethe.evidence.findings import Findings
 from lethe.files import write_whole
-from lethe.report import render
 from lethe.report.pdf import find_browser
 
 GALLERY = Path(__file__).parents[1] / "docs" / "gallery"
-WIDTH = 1280  # of the picture, in pixels
+WIDTH, HEIGHT = 1280, 900  # of the picture, in pixels
 WRONG = '''"""Noise of half the scale that epsilon 1 needs on values in [0, 100]."""
 
 import numpy as np
@@ -108,31 +106,19 @@ def publish(name: str, work: Path) -> None:
         print(f"docs/gallery/{name}/{file}: {len(content):,} bytes", flush=True)
 
 
-def picture() -> None:
-    """Verdict and frontier of the page on digits, as Chromium shows them, in 64 colours."""
+def picture(work: Path) -> None:
+    """The first screen of the page that the README's command gives, as Chromium shows it."""
     from PIL import Image
     from playwright.sync_api import sync_playwright
 
+    lethe("lethe audit model digits --out readme", work)
     with sync_playwright() as play:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = play.chromium.launch(executable_path=find_browser(), args=arguments)
-        tab = browser.new_page(viewport={"width": WIDTH, "height": 900}, color_scheme="light")
-        folder = GALLERY / "digits"
-        manifest = json.loads((folder / "manifest.json").read_text())
-        tab.set_content(render(Findings.load(folder / "findings.json"), manifest))
-
-        def edge(place: str, side: str) -> int:
-            code = "([place, side]) => document.querySelector(place).getBoundingClientRect()[side]"
-            return int(tab.evaluate(code, [place, side]))
-
-        verdict = (20, edge("#verdict h3", "top") - 14)
-        frontier = (edge("#frontier", "top") - 24, edge("#frontier figure", "bottom") + 16)
-        whole = Image.open(io.BytesIO(tab.screenshot(full_page=True))).convert("RGB")
+        tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
+        tab.goto((work / "readme" / "report.html").resolve().as_uri())
+        shown = Image.open(io.BytesIO(tab.screenshot())).convert("RGB")
         browser.close()
-    parts = [whole.crop((0, top, WIDTH, bottom)) for top, bottom in (verdict, frontier)]
-    shown = Image.new("RGB", (WIDTH, sum(part.height for part in parts)))
-    for at, part in enumerate(parts):
-        shown.paste(part, (0, at * parts[0].height))
     made = io.BytesIO()
     shown.quantize(64, dither=Image.Dither.NONE).save(made, "PNG", optimize=True)
     write_whole(GALLERY.parent / "report.png", made.getvalue())
@@ -144,10 +130,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help=", ".join(EXHIBITS))
     parser.add_argument("--work", type=Path, default=Path("gallery-runs"))
-    parser.add_argument("--picture", action="store_true", help="of the report on digits")
+    parser.add_argument("--picture", action="store_true", help="of what the README command gives")
     asked = parser.parse_args()
     if asked.picture:
-        return picture()
+        asked.work.mkdir(parents=True, exist_ok=True)
+        return picture(asked.work)
     names = asked.names or list(EXHIBITS)
     if unknown := set(names) - set(EXHIBITS):
         raise SystemExit(f"no exhibit is called {', '.join(sorted(unknown))}.")

@@ -60,7 +60,8 @@ def undocumented(path):
     """What is public and has no docstring, found without importing.
 
     A method needs none where a class of the same module, or of the `base.py` beside it, such as
-    the protocol it follows, the subject of every audit or the room of a report says what a method of that name does.
+    the protocol it follows, the subject of every audit or the room of a report says what a method
+    of that name does.
     """
     tree = ast.parse(path.read_text())
     owners = list(tree.body)
