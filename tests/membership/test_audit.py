@@ -127,7 +127,7 @@ def test_torch_audit_end_to_end(finished):
     assert document["reproduction"]["weights_from_models"] == 8
     assert document["subject"]["parameters"] == 64 * 16 + 16 + 16 * 10 + 10
     assert document["data"]["pool_people"] == document["data"]["pool"]
-    assert heard.lines[0] == "6 options x 8 models = 48 trainings"
+    assert heard.lines[0] == "6 of 7 options (early-stopping costs none) x 8 models = 48 trainings"
     assert heard.lines[1].startswith("baseline: TPR at 0.1 FPR")
     assert heard.steps[-1][:2] == (48, 48)
     assert not any(check["status"] == "fail" for check in document["checks"])

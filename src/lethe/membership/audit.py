@@ -206,7 +206,9 @@ def audit_model(
     )
     times = "up to " if settings.until else ""
     total = options * settings.models
-    show.say(f"{options} options x {times}{settings.models} models = {total} trainings")
+    all_trained = len(built) == options
+    told = "options" if all_trained else f"of {len(built)} options (early-stopping costs none)"
+    show.say(f"{options} {told} x {times}{settings.models} models = {total} trainings")
 
     first, stop = train.baseline()
     if stop.rules:
