@@ -352,7 +352,9 @@ def _appendix(room: Room, manifest: Json, before: Sequence[Section]) -> list[Sec
         )
         for block in blocks
     ]
-    fields = twenty_fields(blocks, document, {section.id for section in before})
+    titles = {section.id: section.title for section in before}
+    titles |= {id_: say(f"{id_}.title") for id_ in ("fields", "reproduction", "glossary")}
+    fields = twenty_fields(blocks, document, titles)
     heads = [say(f"fields.{key}") for key in ("field", "where", "missing")]
     rows = [(f"{one.number}. {one.title}", [one.where, one.note]) for one in fields]
     settings: list[Part] = [
