@@ -62,8 +62,8 @@ def _sentences(findings: Findings, entry: Json) -> list[str]:
     found = measured_of(entry["evidence"])
     outcome = judge(rule, found)
     if found is None:
-        more = f".{rule.metric}" if rule.metric in _NEEDS_MORE else ""
-        return [say("change.unmeasured"), say(f"change.again{more}", rule=rule)]
+        more = f"change.again.{rule.metric}" if rule.metric in _NEEDS_MORE else "change.again"
+        return [say("change.unmeasured"), say(more, rule=rule)]
     if isinstance(found, Refusal):
         return [say("change.refused", reason=found.reason)]
     if rule.on_width:

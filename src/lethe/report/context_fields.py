@@ -63,6 +63,7 @@ CONTEXT_FIELDS: Mapping[str, Sequence[str]] = {
 }
 
 _RUN_FACTS = ("created", "finished", "wall_seconds", "command", "machine", "versions")
+
 # Other spellings that people use for a key.
 _ALIASES = {
     "id": "report_id",
