@@ -236,6 +236,11 @@ def test_what_only_people_know() -> None:
     assert int(fields) == page[page.index('id="fields"') :].split("</section>")[0].count("absent")
 
 
+def test_a_rule_is_put_in_the_words_of_its_release() -> None:
+    said = visible(render(findings("records")))
+    assert "top-1 <= 1 share of people whose record the best guess names rightly: at most 1" in said
+
+
 def test_refusals_say_why_and_missing_numbers_are_dashes() -> None:
     odd = document("model")
     attack = odd["candidates"][0]["attacks"]["lira-online"]

@@ -70,23 +70,24 @@ def sections_of(room: Room, manifest: Json) -> list[Section]:
 
 def _rules(room: Room) -> Section | None:
     """Acceptance limits, and what would change what they came to."""
-    from lethe.report.changes import changes  # NumPy comes with it
+    from lethe.assess.judged import metrics_of
+    from lethe.report.changes import changes  # NumPy comes with both
 
     document = room.document
-    told = changes(Findings.from_json(document))
-    change: list[Part] = [
-        Words(f"{rule}: {' '.join(said)}" if rule else " ".join(said)) for rule, said in told
-    ]
     if not document["rules"]:
         return None
+    findings = Findings.from_json(document)
+    metrics = metrics_of(findings)
+    change: list[Part] = [Words(f"{rule}: {' '.join(said)}") for rule, said in changes(findings)]
     rows = []
     for rule in document["rules"]:
         found = outcome(rule["outcome"], 1)
         evidence = rule["evidence"]
         shares = rule["rule"].split("@")[0].split(" ")[0] not in _PLAIN
         cell = share(evidence) if shares else amount(evidence)
+        words = rule_in_words(rule["rule"], metrics)
         said = f"{found.mark} {say(f'outcome.{found.code}')}"
-        rows.append((rule["rule"], [rule_in_words(rule["rule"]), rule["candidate"], cell, said]))
+        rows.append((rule["rule"], [words, rule["candidate"], cell, said]))
     heads = [say(f"rules.{key}") for key in ("rule", "words", "option", "measured", "outcome")]
     table = Table(say("rules.title"), heads, rows)
     lead = say(

@@ -6,16 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lethe.errors import InputError
-from lethe.evidence.rules import (
-    EMBEDDING_METRICS,
-    MECHANISM_METRICS,
-    METRICS,
-    QUERY_METRICS,
-    RECORD_METRICS,
-    SYNTHETIC_METRICS,
-    TABLE_METRICS,
-    parse_rule,
-)
+from lethe.evidence.rules import METRICS, parse_rule
 from lethe.report.catalogue import say
 from lethe.report.numbers import percent
 
@@ -49,27 +40,19 @@ def not_tested(document: Json) -> list[str]:
     return said
 
 
-def rule_in_words(text: str) -> str:
+def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:
     """A rule as a sentence a reader without the grammar understands; empty if it has another form.
+
+    Args:
+        text: of the rule.
+        metrics: those of the release, with what they are.
 
     >>> rule_in_words("tpr@0.001 <= 0.05")
     'true positive rate of the strongest attack at an FPR of 0.1 %: at most 0.05'
     """
-    for metrics in (
-        METRICS,
-        EMBEDDING_METRICS,
-        TABLE_METRICS,
-        RECORD_METRICS,
-        SYNTHETIC_METRICS,
-        MECHANISM_METRICS,
-        QUERY_METRICS,
-    ):
-        try:
-            rule = parse_rule(text, metrics)
-            break
-        except InputError:
-            continue
-    else:
+    try:
+        rule = parse_rule(text, metrics)
+    except InputError:
         return ""
     what = metrics[rule.metric]
     if rule.fpr is not None:
