@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from lethe.errors import InputError, RunFailed
 from lethe.evidence.findings import Findings, schema
 from lethe.report import CONTEXT_FIELDS, NOT_PROVIDED, markdown, render, render_several, show, write
-from lethe.report.coverage import TITLES
+from lethe.report.catalogue import say
 from lethe.report.page import CONTENT_POLICY, apart, figure_files, read
 
 EVIL = "<script>alert(1)</script>\"'&$x$"
@@ -151,8 +151,8 @@ def test_order_navigation_and_the_twenty_fields(kind: str) -> None:
     nav = page[page.index("<nav") : page.index("</nav>")]
     assert 5 <= nav.count("<a ") <= 7
     said = visible(page)
-    for number, title in TITLES.items():
-        assert f"{number}. {title}" in said
+    for number in range(1, 21):
+        assert f"{number}. {say(f'twenty.{number}')}" in said
     for words in ("EDPB Opinion 28/2024", "WP216", "recital 26", "SP 800-226", "no legal advice"):
         assert words in said
 
@@ -230,10 +230,15 @@ def test_what_only_people_know() -> None:
     assert (
         "<dt>DPIA reference</dt><dd>D-7</dd>" in page and "<dt>Report id</dt><dd>R-1</dd>" in page
     )
-    labels = {label for fields in CONTEXT_FIELDS.values() for label in fields.values()}
+    labels = {say(f"field.{key}") for keys in CONTEXT_FIELDS.values() for key in keys}
     assert labels <= set(re.findall(r"<dt>([^<]*)</dt>", page))
     (fields,) = re.findall(r'id="fields".*?class="lead">(\d+) to fill in', page, re.S)
     assert int(fields) == page[page.index('id="fields"') :].split("</section>")[0].count("absent")
+
+
+def test_a_rule_is_put_in_the_words_of_its_release() -> None:
+    said = visible(render(findings("records")))
+    assert "top-1 <= 1 share of people whose record the best guess names rightly: at most 1" in said
 
 
 def test_refusals_say_why_and_missing_numbers_are_dashes() -> None:

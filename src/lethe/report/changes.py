@@ -1,4 +1,4 @@
-"""What would change a verdict: a sentence or two for each rule, from the findings alone."""
+"""What would change a verdict: a few sentences for each rule, from the findings alone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Measured, Refusal, measured_of
 from lethe.evidence.findings import Findings
 from lethe.evidence.rules import FAIL, PASS, Rule, judge, parse_rule
+from lethe.report.catalogue import say
 from lethe.report.numbers import fixed, grouped
 from lethe.report.of_model import risk_fpr
 
@@ -18,15 +19,15 @@ Json = Mapping[str, Any]
 
 _MOST_NAMED = 3
 _MOST_TIMES = 1_000
-# What to do so that a metric is measured at all, where another `--gate` alone is not enough.
-_TO_RUN = {
-    "journalist": "give the table of the population",
-    "utility-loss": "judge a candidate: what is released now loses nothing against itself",
-    "rho-lower": "claim a rho of the mechanism",
-    "mu-lower": "claim a mu of the mechanism",
-    "epsilon-lower": "claim an epsilon of the mechanism",
-    "reuse": "let the mechanism answer with numbers, not with categories alone",
-    "top-t": "train more shadow models",
+# Metrics that another `--gate` alone does not get measured.
+_NEEDS_MORE = {
+    "journalist",
+    "utility-loss",
+    "rho-lower",
+    "mu-lower",
+    "epsilon-lower",
+    "reuse",
+    "top-t",
 }
 # An example of a limit for those who have set none: habits, not law.
 _HABITS: Sequence[tuple[str, float]] = (
@@ -57,81 +58,62 @@ def _sentences(findings: Findings, entry: Json) -> list[str]:
     try:
         rule = parse_rule(entry["rule"], metrics_of(findings))
     except InputError:
-        return ["This rule is not of a form that this version can read."]
+        return [say("change.unreadable")]
     found = measured_of(entry["evidence"])
     outcome = judge(rule, found)
     if found is None:
-        return [_what_to_run(rule)]
+        more = f"change.again.{rule.metric}" if rule.metric in _NEEDS_MORE else "change.again"
+        return [say("change.unmeasured"), say(more, rule=rule)]
     if isinstance(found, Refusal):
-        return [f"The value could not be measured: {found.reason}"]
+        return [say("change.refused", reason=found.reason)]
     if rule.on_width:
-        return [_of_width(rule, found, outcome)]
+        return _of_width(rule, found, outcome)
     if outcome == PASS:
-        return [_room_left(rule, found, findings)]
+        return _room_left(rule, found, findings)
     if outcome == FAIL:
         return _who_would_pass(findings, entry["candidate"], rule, found)
     others = _passing(findings, entry["candidate"], rule)
-    return [_how_much_more(rule, found), *([_named(others, findings)] if others else [])]
+    return [*_how_much_more(rule, found), *([_named(others, findings)] if others else [])]
 
 
-def _what_to_run(rule: Rule) -> str:
-    hint = _TO_RUN.get(rule.metric)
-    more = f", and {hint}" if hint else ""
-    return f"Nothing was measured for this rule. Audit again with --gate '{rule}'{more}."
-
-
-def _room_left(rule: Rule, found: Estimate, findings: Findings) -> str:
+def _room_left(rule: Rule, found: Estimate, findings: Findings) -> list[str]:
     assert found.high is not None
-    high = found.high
-    said = (
-        f"It passes: the upper limit is {_show(high)}, "
-        f"{_show(rule.limit - high)} below the limit of {_show(rule.limit)}."
-    )
+    high, limit = found.high, rule.limit
+    numbers = {"high": _show(high), "limit": _show(limit), "room": _show(limit - high)}
+    said = [say("change.passes", **numbers)]
     if findings.queries is not None and "ledger" in findings.queries:
-        return f"{said} Every further answer adds to it."
-    if high > 0 and rule.limit > 0:
-        times = rule.limit / high
-        said += (
-            f" It would break at a value {times:.3g} times as high"
-            if times >= 1.005
-            else " The least rise would break it"
-        )
-        said += ": through a stronger attack, a new training, or another way of release."
-    return f"{said} A rule with a limit below {_show(high)} would not pass on this evidence."
+        return [*said, say("change.passes.ledger")]
+    if high > 0 and limit > 0:
+        times = limit / high
+        key = "change.passes.times" if times >= 1.005 else "change.passes.least"
+        said.append(say(key, times=f"{times:.3g}"))
+    return [*said, say("change.passes.below", **numbers)]
 
 
 def _who_would_pass(findings: Findings, judged: str, rule: Rule, found: Estimate) -> list[str]:
     assert found.low is not None
-    said = [
-        f"It fails: the lower limit is {_show(found.low)}, "
-        f"{_show(found.low - rule.limit)} above the limit of {_show(rule.limit)}. "
-        "More data would not mend this."
-    ]
+    low, limit = found.low, rule.limit
+    said = [say("change.fails", low=_show(low), over=_show(low - limit), limit=_show(limit))]
     if findings.queries is not None:
-        spent = "ledger" in findings.queries
-        return [
-            *said,
-            "What was answered cannot be taken back: set another rule, or answer no more."
-            if spent
-            else "Add noise to the mechanism, or claim what it really costs, and audit it again.",
-        ]
+        kind = "ledger" if "ledger" in findings.queries else "mechanism"
+        return [*said, say(f"change.fails.{kind}")]
     passing = _passing(findings, judged, rule)
     if passing:
         return [*said, _named(passing, findings)]
     others = [one for one in findings.candidates if one["name"] != judged]
     if not others:
-        return [*said, "No other candidate was measured: try mitigations and audit again."]
+        return [*said, say("change.fails.alone")]
+    said.append(say("change.fails.all"))
     highs = [
         (measured.high, str(one["name"]))
         for one in others
         for measured in [_evidence(findings, one, rule)]
         if isinstance(measured, Estimate) and measured.high is not None
     ]
-    nearest = ""
     if highs:
         high, name = min(highs)
-        nearest = f" The nearest is “{name}” with an upper limit of {_show(high)}."
-    return [*said, f"No candidate of this audit would pass this rule.{nearest}"]
+        said.append(say("change.fails.nearest", name=name, high=_show(high)))
+    return said
 
 
 def _passing(findings: Findings, judged: str, rule: Rule) -> list[Json]:
@@ -147,12 +129,13 @@ def _named(passing: Sequence[Json], findings: Findings) -> str:
     """Who would pass, on the frontier first, the cheapest first, with the price."""
     pareto = findings.frontier["pareto"]
     ranked = sorted(passing, key=lambda one: (one["name"] not in pareto, _price(one)))
-    named = [f"“{one['name']}” ({_cost(one)})" for one in ranked[:_MOST_NAMED]]
-    rest = len(ranked) - len(named)
-    more = f", and {rest} more" if rest else ""
-    return (
-        f"The same rule would pass with {', '.join(named)}{more}. "
-        f"Utility is: {findings.frontier['utility']}."
+    named = [say("change.option", name=one["name"], cost=_cost(one)) for one in ranked]
+    rest = len(ranked) - _MOST_NAMED
+    return say(
+        "change.named.more" if rest > 0 else "change.named",
+        names=", ".join(named[:_MOST_NAMED]),
+        n=rest,
+        utility=findings.frontier["utility"],
     )
 
 
@@ -164,73 +147,55 @@ def _price(candidate: Json) -> float:
 def _cost(candidate: Json) -> str:
     loss = candidate.get("utility_loss")
     if not loss or loss["value"] is None:
-        return "its loss of utility was not measured"
-    most = "" if loss["high"] is None else f", at most {fixed(loss['high'], 4)}"
-    if loss["value"] < 0:
-        return f"gains {fixed(-loss['value'], 4)} in utility{_or_loses(loss['high'])}"
-    return f"loses {fixed(loss['value'], 4)} in utility{most}"
+        return say("change.cost.unmeasured")
+    value, high = loss["value"], loss["high"]
+    key = "change.cost.gains" if value < 0 else "change.cost.loses"
+    if high is not None and (value >= 0 or high > 0):
+        key = f"{key}.most"
+    return say(key, value=fixed(abs(value), 4), most=fixed(high or 0.0, 4))
 
 
-def _or_loses(high: float | None) -> str:
-    return "" if high is None or high <= 0 else f", at worst loses {fixed(high, 4)}"
-
-
-def _how_much_more(rule: Rule, found: Estimate) -> str:
+def _how_much_more(rule: Rule, found: Estimate) -> list[str]:
     """The limit that lies within the interval, and what it takes until it does not."""
     value, low, high, limit = found.value, found.low, found.high, rule.limit
+    numbers = {
+        key: "" if end is None else _show(end)
+        for key, end in (("value", value), ("low", low), ("high", high), ("limit", limit))
+    }
     if high is None:
-        return (
-            "No upper limit is known here, so this rule cannot pass; it would fail if the lower "
-            f"limit rose above {_show(limit)}."
-        )
+        return [say("change.open.no_high", **numbers)]
     if value is None:
-        return _told(
-            f"Nothing was found, but up to {_show(high)} cannot be ruled out, above the limit of "
-            f"{_show(limit)}",
-            high / limit if limit > 0 else math.inf,
-            1,
-            "pass",
-        )
+        times = high / limit if limit > 0 else math.inf
+        return [say("change.open.none", **numbers), *_narrower(times, 1, "pass")]
     if value < limit:
-        said = (
-            f"The upper limit, {_show(high)}, lies above the limit of {_show(limit)}, though the "
-            f"value, {_show(value)}, lies below it"
-        )
-        return _told(said, (high - value) / (limit - value), 2, "pass")
+        times = (high - value) / (limit - value)
+        return [say("change.open.high", **numbers), *_narrower(times, 2, "pass")]
     if low is None:
-        return (
-            f"The value, {_show(value)}, does not lie below the limit of {_show(limit)}, and no "
-            f"lower limit is stored. Audit again with --gate '{rule}'."
-        )
-    said = (
-        f"The lower limit, {_show(low)}, lies within the limit of {_show(limit)}, though the "
-        f"value, {_show(value)}, lies above it"
-    )
-    near = value - limit
-    return _told(said, (value - low) / near if near > 0 else math.inf, 2, "fail")
+        return [say("change.open.no_low", **numbers), say("change.again", rule=rule)]
+    times = (value - low) / (value - limit) if value > limit else math.inf
+    return [say("change.open.low", **numbers), *_narrower(times, 2, "fail")]
 
 
-def _of_width(rule: Rule, found: Estimate, outcome: str) -> str:
+def _of_width(rule: Rule, found: Estimate, outcome: str) -> list[str]:
     if found.width is None:
-        return "The interval has only one end, so its width is not known."
-    said = f"The interval is {_show(found.width)} wide, the limit {_show(rule.limit)}"
+        return [say("change.width.unknown")]
+    key = "change.width.passes" if outcome == PASS else "change.width"
+    said = say(key, width=_show(found.width), limit=_show(rule.limit))
     if outcome == PASS:
-        return f"{said}: it passes, and more data only narrow it."
-    return _told(said, found.width / rule.limit if rule.limit > 0 else math.inf, 2, "pass")
+        return [said]
+    times = found.width / rule.limit if rule.limit > 0 else math.inf
+    return [said, *_narrower(times, 2, "pass")]
 
 
-def _told(said: str, narrower: float, power: int, then: str) -> str:
-    """The sentence on sizes: a width falls with the root of n, a limit on zero finds with n."""
+def _narrower(narrower: float, power: int, then: str) -> list[str]:
+    """Sentences on sizes: a width falls with the root of n, a limit on zero finds with n."""
     times = narrower**power
     if times > _MOST_TIMES:
-        return f"{said}. It is so near that no usual number of models or records would decide it."
-    law = "the square root of their number" if power == 2 else "their number"
-    return (
-        f"{said}. If the value stayed, the interval would have to be {narrower:.2g} times narrower "
-        f"for it to {then}, which takes about {_times(times)} times as many models or records. "
-        f"This is a rule of thumb: the width falls with {law}, and more models help only as far as "
-        "the records are many enough."
-    )
+        return [say("change.too_near")]
+    return [
+        say(f"change.narrower.{then}", narrower=f"{narrower:.2g}", times=_times(times)),
+        say("change.thumb.root" if power == 2 else "change.thumb.count"),
+    ]
 
 
 def _times(times: float) -> str:
@@ -242,22 +207,16 @@ def _a_rule(findings: Findings) -> list[str]:
     example = _example(findings)
     if example is None:
         return []
-    said = [
-        f"No rule was set, so nothing here could pass or fail. One could be: {example}. It must be "
-        f"written down before the run: --gate '{example}', or [rules] in audit.toml. The number is "
-        "an example; how much risk is acceptable is for people to say."
-    ]
+    said = [say("change.no_rule", rule=example)]
     try:
         judged = judged_candidates(findings)[0]
     except InputError:
         return said
     found = _evidence(findings, judged, example)
     if found is not None:
-        outcome = judge(example, found).replace("-", " ")
-        said.append(
-            f"On these findings “{judged['name']}” would come to: {outcome}, with {found}. That is "
-            "no test, since the result was known first."
-        )
+        outcome = say(f"outcome.{judge(example, found)}").lower()
+        come = say("change.no_rule.come", name=judged["name"], outcome=outcome, found=found)
+        said.append(come)
     return said
 
 

@@ -70,23 +70,24 @@ def sections_of(room: Room, manifest: Json) -> list[Section]:
 
 def _rules(room: Room) -> Section | None:
     """Acceptance limits, and what would change what they came to."""
-    from lethe.report.changes import changes  # NumPy comes with it
+    from lethe.assess.judged import metrics_of
+    from lethe.report.changes import changes  # NumPy comes with both
 
     document = room.document
-    told = changes(Findings.from_json(document))
-    change: list[Part] = [
-        Words(f"{rule}: {' '.join(said)}" if rule else " ".join(said)) for rule, said in told
-    ]
     if not document["rules"]:
         return None
+    findings = Findings.from_json(document)
+    metrics = metrics_of(findings)
+    change: list[Part] = [Words(f"{rule}: {' '.join(said)}") for rule, said in changes(findings)]
     rows = []
     for rule in document["rules"]:
         found = outcome(rule["outcome"], 1)
         evidence = rule["evidence"]
         shares = rule["rule"].split("@")[0].split(" ")[0] not in _PLAIN
         cell = share(evidence) if shares else amount(evidence)
+        words = rule_in_words(rule["rule"], metrics)
         said = f"{found.mark} {say(f'outcome.{found.code}')}"
-        rows.append((rule["rule"], [rule_in_words(rule["rule"]), rule["candidate"], cell, said]))
+        rows.append((rule["rule"], [words, rule["candidate"], cell, said]))
     heads = [say(f"rules.{key}") for key in ("rule", "words", "option", "measured", "outcome")]
     table = Table(say("rules.title"), heads, rows)
     lead = say(
@@ -355,7 +356,9 @@ def _appendix(room: Room, manifest: Json, before: Sequence[Section]) -> list[Sec
         )
         for block in blocks
     ]
-    fields = twenty_fields(blocks, document, {section.id for section in before})
+    titles = {section.id: section.title for section in before}
+    titles |= {id_: say(f"{id_}.title") for id_ in ("fields", "reproduction", "glossary")}
+    fields = twenty_fields(blocks, document, titles)
     heads = [say(f"fields.{key}") for key in ("field", "where", "missing")]
     rows = [(f"{one.number}. {one.title}", [one.where, one.note]) for one in fields]
     settings: list[Part] = [

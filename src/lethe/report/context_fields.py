@@ -6,82 +6,63 @@ A field that nobody filled in is printed as "not provided", never left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from lethe.report.catalogue import say
 from lethe.report.numbers import facts, plain
 
-NOT_PROVIDED = "not provided"
+NOT_PROVIDED = say("fields.absent")
 
-# Group title -> keys of context.toml and the label each is printed under.
-CONTEXT_FIELDS: dict[str, dict[str, str]] = {
-    "Report": {
-        "report_id": "Report id",
-        "report_date": "Date",
-        "report_version": "Version of the report",
-        "tool_version": "Version of the tool",
-        "author": "Author",
-        "reviewer": "Reviewer",
-        "signature": "Signature",
-    },
-    "System and model": {
-        "system_name": "System",
-        "system_version": "Version",
-        "file_hash": "Hash of the released file",
-        "model_type": "Type",
-        "architecture": "Architecture",
-        "parameters": "Number of parameters",
-        "training_records": "Training records",
-        "training_people": "People in the training data",
-        "ratio": "Parameters per training record",
-    },
-    "Purpose and release": {
-        "purpose": "Purpose",
-        "users": "Users",
-        "out_of_scope": "Out-of-scope use",
-        "release": "Form of release",
-        "access": "Who has access",
-        "rate_limits": "Rate limits",
-    },
-    "Training data": {
-        "data_source": "Source",
-        "data_period": "Period",
-        "people_categories": "Categories of people",
-        "special_categories": "Special categories",
-        "sampling": "Sampling",
-        "duplicates": "Duplicates",
-        "records_per_person": "Records per person",
-        "cleaning": "Cleaning",
-    },
-    "Data protection roles": {
-        "dpia": "DPIA reference",
-        "dpo_advice": "Advice of the data-protection officer",
-        "controller": "Controller",
-        "processor": "Processor",
-    },
-    "Threat model": {
-        "goals": "Goals of an attacker",
-        "knowledge": "Knowledge",
-        "access_of_attacker": "Access of the attacker",
-        "query_budget": "Budget of queries",
-        "compute_budget": "Shadow models, draws and compute",
-        "reasonably_likely": "Why these means are reasonably likely",
-    },
-    "Decision": {
-        "decision_rule": "Decision rule and when it was fixed",
-        "residual_risk": "Residual risk in plain words",
-        "accepted_by": "Who accepts the residual risk",
-        "valid_until": "Valid until",
-    },
-    "Data protection of this audit": {
-        "audit_personal_data": "Personal data used",
-        "audit_access": "Who saw it",
-        "retention": "Retention and deletion of shadow models and per-record scores",
-        "redaction": "Redaction applied",
-    },
+# Group -> keys of context.toml, in the order of the form; labels and hints are in the catalogue.
+CONTEXT_FIELDS: Mapping[str, Sequence[str]] = {
+    "report": (
+        "report_id",
+        "report_date",
+        "report_version",
+        "tool_version",
+        "author",
+        "reviewer",
+        "signature",
+    ),
+    "system": (
+        "system_name",
+        "system_version",
+        "file_hash",
+        "model_type",
+        "architecture",
+        "parameters",
+        "training_records",
+        "training_people",
+        "ratio",
+    ),
+    "purpose": ("purpose", "users", "out_of_scope", "release", "access", "rate_limits"),
+    "training": (
+        "data_source",
+        "data_period",
+        "people_categories",
+        "special_categories",
+        "sampling",
+        "duplicates",
+        "records_per_person",
+        "cleaning",
+    ),
+    "roles": ("dpia", "dpo_advice", "controller", "processor"),
+    "threat": (
+        "goals",
+        "knowledge",
+        "access_of_attacker",
+        "query_budget",
+        "compute_budget",
+        "reasonably_likely",
+    ),
+    "decision": ("decision_rule", "residual_risk", "accepted_by", "valid_until"),
+    "audit": ("audit_personal_data", "audit_access", "retention", "redaction"),
 }
+
+_RUN_FACTS = ("created", "finished", "wall_seconds", "command", "machine", "versions")
 
 # Other spellings that people use for a key.
 _ALIASES = {
@@ -107,8 +88,13 @@ _ALIASES = {
 class Group:
     """One block of context fields: rows of label, text, and whether someone filled it in."""
 
-    title: str
+    key: str
     rows: list[tuple[str, str, bool]]
+
+    @property
+    def title(self) -> str:
+        """Its heading."""
+        return say(f"group.{self.key}")
 
 
 def groups(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Group]:
@@ -125,14 +111,11 @@ def groups(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Gro
     if not given.get("ratio"):
         given["ratio"] = _ratio(given)
     blocks = []
-    for title, fields in CONTEXT_FIELDS.items():
-        rows = []
-        for key, label in fields.items():
-            text = given.pop(key, "")
-            rows.append((label, text or NOT_PROVIDED, bool(text)))
-        blocks.append(Group(title, rows))
+    for group, keys in CONTEXT_FIELDS.items():
+        texts = [(say(f"field.{key}"), given.pop(key, "")) for key in keys]
+        blocks.append(Group(group, [_row(label, text) for label, text in texts]))
     rest = [(name.replace("_", " "), text, True) for name, text in given.items() if text]
-    return [*blocks, Group("Further context", rest)] if rest else blocks
+    return [*blocks, Group("further", rest)] if rest else blocks
 
 
 def given_risk(document: Mapping[str, Any]) -> str:
@@ -143,27 +126,19 @@ def given_risk(document: Mapping[str, Any]) -> str:
 
 def run_facts(manifest: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     """Time, machine and command of the run: these come from the manifest alone."""
-    labels = {
-        "created": "Started",
-        "finished": "Finished",
-        "wall_seconds": "Wall time in seconds",
-        "command": "Command",
-        "machine": "Machine",
-        "versions": "Versions",
-    }
     runs = [run for run in manifest.get("runs") or () if isinstance(run, Mapping)]
     last = {**manifest, **(runs[-1] if runs else {})}
     if "wall_seconds" not in last:
         last["wall_seconds"] = _seconds(last.get("started"), last.get("finished"))
-    rows = []
-    for key, label in labels.items():
-        item = last.get(key)
-        if key == "command" and isinstance(item, (list, tuple)):
-            item = " ".join(map(str, item))
-        text = plain(item)
-        rows.append((label, text or NOT_PROVIDED, bool(text)))
-    rest = {name: item for name, item in manifest.items() if name not in (*labels, "runs")}
-    return rows + [(label, text or NOT_PROVIDED, bool(text)) for label, text in facts(rest)]
+    if isinstance(last.get("command"), (list, tuple)):
+        last["command"] = " ".join(map(str, last["command"]))
+    rest = {name: item for name, item in manifest.items() if name not in (*_RUN_FACTS, "runs")}
+    known = [(say(f"run.{key}"), plain(last.get(key))) for key in _RUN_FACTS]
+    return [_row(label, text) for label, text in (*known, *facts(rest))]
+
+
+def _row(label: str, text: str) -> tuple[str, str, bool]:
+    return label, text or NOT_PROVIDED, bool(text)
 
 
 def _finished(manifest: Mapping[str, Any]) -> Any:
@@ -187,7 +162,7 @@ def _known(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str
     records = document["data"].get("pool", document["data"].get("records"))
     known = {
         "report_date": _finished(manifest),
-        "tool_version": None if tool is None else f"lethe {tool}",
+        "tool_version": None if tool is None else say("known.tool", version=tool),
         "parameters": document["subject"].get("parameters"),
         "training_records": records,
         "training_people": document["data"].get("pool_people", document["data"].get("people")),
@@ -205,23 +180,16 @@ def _known(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str
 
 def _when_fixed(rule: Mapping[str, Any]) -> str:
     when = "before" if rule.get("fixed", True) else "after"
-    return f"{rule['rule']}, fixed {when} the run began"
+    return say(f"known.fixed.{when}", rule=rule["rule"])
 
 
 def _of_this_audit(document: Mapping[str, Any]) -> dict[str, str]:
     """What the tool itself knows about the personal data that the audit used and keeps."""
     count, kept = len(document["records"]["exposed"]), document["records"]["kept"]
-    told = {
-        "redaction": f"{count} most exposed listed, by rank instead of by name (at most 100)"
-        if kept
-        else "no record or person is listed",
-    }
+    told = {"redaction": say("known.listed" if kept else "known.none_listed", n=count)}
     if not document.get("queries"):
-        told["audit_personal_data"] = "the records under “Data”, and scores by record made of them"
-        told["retention"] = (
-            "the tool deletes nothing by itself: scores by record stay in the run's folder until "
-            "a person deletes it"
-        )
+        told["audit_personal_data"] = say("known.personal_data")
+        told["retention"] = say("known.retention")
     return told
 
 
@@ -240,7 +208,9 @@ def _ratio(given: Mapping[str, str]) -> str:
     """Parameters per training record, and per person where that is another number."""
     shares = [_share(given, key) for key in ("training_records", "training_people")]
     records, people = shares
-    return f"{records}; {people} per person" if records and people not in ("", records) else records
+    if records and people not in ("", records):
+        return say("known.ratio", records=records, people=people)
+    return records
 
 
 def _share(given: Mapping[str, str], key: str) -> str:

@@ -41,11 +41,11 @@ def decay(model: Json) -> Figure | None:
             logarithmic=True,
         )
     strongest = [_shares(worst(level), chance["1"]) for level in levels]
-    band(axes, places, strongest, "muted", "solid", "strongest attacker", logarithmic=True)
+    band(axes, places, strongest, "muted", "solid", say("chart.decay.strongest"), logarithmic=True)
     axes.axhline(chance["1"], color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
-    _end_label(axes, places[-1], chance["1"], "chance (Top-1)")
+    _end_label(axes, places[-1], chance["1"], say("chart.decay.chance"))
     _log_shares(axes)
-    axes.set_ylabel("share of vectors named")
+    axes.set_ylabel(say("chart.decay.y"))
     legend(axes, "lower left")
     return figure
 
@@ -72,7 +72,7 @@ def proof(model: Json) -> Figure | None:
         [level["top"]["1"] for level in levels],
         "before",
         "solid",
-        "this attack",
+        say("chart.proof.attack"),
         logarithmic=True,
     )
     axes.plot(
@@ -81,7 +81,7 @@ def proof(model: Json) -> Figure | None:
         color=COLOURS["ink"],
         lw=1.4,
         dashes=DASHES["dashed"],
-        label="nobody exceeds (closed form)",
+        label=say("chart.proof.bound"),
     )
     played = [(x, level["optimal"]) for x, level in zip(places, levels, strict=True)]
     known = [(x, one["high"]) for x, one in played if one is not None]
@@ -91,7 +91,7 @@ def proof(model: Json) -> Figure | None:
             "v",
             color=COLOURS["after"],
             ms=5,
-            label="nobody exceeds (best attacker, played)",
+            label=say("chart.proof.optimal"),
         )
     _log_shares(axes)
     axes.set_ylabel("Top-1")
@@ -109,7 +109,7 @@ def utility(model: Json) -> Figure | None:
     places = _places(axes, [level["sigma"] for level in levels])
     if found["smoothed"] is not None:
         smoothed = [found["smoothed"]] * len(levels)
-        band(axes, places, smoothed, "muted", "chain", "smoothed: holder of the clean vector")
+        band(axes, places, smoothed, "muted", "chain", say("chart.utility.smoothed"))
     at = {level["sigma"]: place for level, place in zip(levels, places, strict=True)}
     for draws, rows in found["averaged"].items():
         if draws == "1" or not rows:
@@ -123,7 +123,7 @@ def utility(model: Json) -> Figure | None:
         )
         last = rows[-1]
         axes.annotate(
-            f"mean of {draws}",
+            say("chart.utility.mean", draws=draws),
             (at[last["sigma"]], last["value"]["value"]),
             xytext=(12, -3),
             textcoords="offset points",
@@ -131,9 +131,22 @@ def utility(model: Json) -> Figure | None:
             fontsize=8,
             annotation_clip=False,
         )
-    band(axes, places, [level["value"] for level in levels], "before", "solid", "one draw")
+    band(
+        axes,
+        places,
+        [level["value"] for level in levels],
+        "before",
+        "solid",
+        say("chart.utility.draw"),
+    )
     axes.axhline(found["floor"], color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
-    _end_label(axes, places[0], found["floor"], f"floor {found['floor']:g}", left=True)
+    _end_label(
+        axes,
+        places[0],
+        found["floor"],
+        say("chart.utility.floor", floor=f"{found['floor']:g}"),
+        left=True,
+    )
     axes.set_ylabel(found["measure"])
     legend(axes, "lower left")
     return figure
@@ -161,11 +174,11 @@ def certified(model: Json) -> Figure | None:
             color=COLOURS[colour],
             lw=1.5,
             dashes=DASHES[dashes],
-            label=name if name == "closed form" else f"draws at sigma {name}",
+            label=say("radii.closed") if name == "closed form" else say("radii.draws", sigma=name),
         )
     axes.set_ylim(0, 1)
-    axes.set_xlabel("radius")
-    axes.set_ylabel("certified accuracy")
+    axes.set_xlabel(say("chart.certified.x"))
+    axes.set_ylabel(say("chart.certified.y"))
     legend(axes, "upper right")
     return figure
 
@@ -188,7 +201,7 @@ def histograms(model: Json) -> list[tuple[str, Figure]]:
             )
         if apart is not None:
             axes.axvline(apart, color=COLOURS["ink"], lw=1.2, dashes=DASHES["dashed"])
-        axes.set_xlabel("certified radius")
+        axes.set_xlabel(say("chart.radii.x"))
         drawn.append((f"sigma {one['sigma']:g}", figure))
     return drawn
 
@@ -197,11 +210,11 @@ def surface(model: Json) -> list[tuple[str, Figure]]:
     """Lift and utility over sigma and M: both depend on sigma / sqrt(M) alone."""
     cells = model["surface"]
     drawn = []
-    for title, key in (("Lift over chance", "lift"), ("Utility of the mean draw", "utility")):
+    for key in ("lift", "utility"):
         known = [cell for cell in cells if cell[key] is not None]
         if not known:
             continue
-        drawn.append((title, _heat(known, key)))
+        drawn.append((say(f"chart.surface.{key}"), _heat(known, key)))
     return drawn
 
 
@@ -227,19 +240,16 @@ def _heat(cells: Sequence[Json], key: str) -> Figure:
     axes.grid(False)
     axes.set_xlim(0, len(sigmas))
     axes.set_ylim(0, len(counts))
-    axes.set_xlabel("sigma of one draw")
-    axes.set_ylabel("draws averaged, M")
+    axes.set_xlabel(say("chart.surface.x"))
+    axes.set_ylabel(say("chart.surface.y"))
     return figure
 
 
-NAMED: dict[str, tuple[Callable[[Json], Figure | None], str, str]] = {
-    name: (draw, say(f"chart.{name}"), say(f"chart.{name}.label"))
-    for name, draw in (
-        ("decay", decay),
-        ("proof", proof),
-        ("utility", utility),
-        ("certified", certified),
-    )
+NAMED: Mapping[str, Callable[[Json], Figure | None]] = {
+    "decay": decay,
+    "proof": proof,
+    "utility": utility,
+    "certified": certified,
 }
 
 
@@ -255,7 +265,8 @@ def vector_charts(model: Json, prefix: str) -> dict[str, Chart]:
     """
     with plain_style():
         drawn: list[tuple[str, str, str, Figure | None]] = [
-            (name, title, label, draw(model)) for name, (draw, title, label) in NAMED.items()
+            (name, say(f"chart.{name}"), say(f"chart.{name}.label"), draw(model))
+            for name, draw in NAMED.items()
         ]
         for name, several in (("radii", histograms), ("surface", surface)):
             drawn += [
@@ -281,7 +292,7 @@ def _places(axes: Axes, sigmas: Sequence[float]) -> list[float]:
         if not shown or place - shown[-1][0] > 0.22:
             shown.append((place, f"{sigma:.2g}"))
     axes.set_xticks([place for place, _ in shown], [word for _, word in shown])
-    axes.set_xlabel("sigma of the noise (logarithmic; 0 at the left)")
+    axes.set_xlabel(say("chart.sigma"))
     return places
 
 

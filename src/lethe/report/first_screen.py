@@ -279,9 +279,10 @@ class Utility:
             None if found[key] is None else significant(times * found[key], 2)
             for key in ("value", "low", "high")
         )
-        interval = f" ({low} to {high})" if low and high and not low == value == high else ""
         key = "loss.points" if self.shares else "loss.plain"
-        return say(key, value=value, name=self.name) + interval
+        said = say(key, value=value, name=self.name)
+        spread = low and high and not low == value == high
+        return f"{said} ({say('range', low=low, high=high)})" if spread else said
 
 
 def plain_cell(found: Json | None, decimals: int = 3) -> Cell:
@@ -296,8 +297,8 @@ def plain_cell(found: Json | None, decimals: int = 3) -> Cell:
     )
     if value is None:
         return Cell("none")
-    interval = f"{low} to {high}" if low and high and not low == value == high else ""
-    return Cell("estimate", value, interval)
+    spread = low and high and not low == value == high
+    return Cell("estimate", value, say("range", low=low, high=high) if spread else "")
 
 
 def proven_of(document: Json, name: str) -> list[Json]:
@@ -363,8 +364,10 @@ def claim_of(guarantee: Json) -> str:
         for name in ("epsilon", "delta", "mu", "rho", "success", "users")
         if name in guarantee["parameters"]
     ]
-    whom = " a ".join(guarantee[key] for key in ("relation", "unit") if guarantee[key] != "none")
-    return ", ".join([say(f"kind.{guarantee['kind']}"), *numbers, *([whom] * bool(whom))])
+    whom = [guarantee[key] for key in ("relation", "unit") if guarantee[key] != "none"]
+    if len(whom) == 2:
+        whom = [say("claim.whom", relation=whom[0], unit=whom[1])]
+    return ", ".join([say(f"kind.{guarantee['kind']}"), *numbers, *whom])
 
 
 def _source(document: Json, manifest: Json) -> list[str]:
@@ -374,9 +377,9 @@ def _source(document: Json, manifest: Json) -> list[str]:
     version = manifest.get("versions", {}).get("lethe-privacy") or versions.get("lethe-privacy")
     run = str(manifest.get("audit") or "")[:8]
     return [
-        text
-        for text in (date, f"Lethe {version}" if version else "", f"run {run}" if run else "")
-        if text
+        *([date] if date else []),
+        *([say("page.version", version=version)] if version else []),
+        *([say("page.run", run=run)] if run else []),
     ]
 
 

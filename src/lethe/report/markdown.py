@@ -30,7 +30,7 @@ def markdown(runs: Runs, title: str | None = None) -> str:
         Markdown with tables (CommonMark with the tables of GitHub).
     """
     releases = [read(findings, manifest) for findings, manifest in runs]
-    lines = [f"# Privacy audit: {words(title or releases[0].first.name)}", ""]
+    lines = [f"# {say('page.heading', name=words(title or releases[0].first.name))}", ""]
     if len(releases) > 1:
         titles = [one.title for one in releases]
         head = together(releases, titles)

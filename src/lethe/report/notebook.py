@@ -28,7 +28,7 @@ class Shown:
         # In a frame without the notebook's origin, page and notebook cannot reach each other.
         return (
             f'<iframe sandbox="allow-scripts" style="width:100%;height:{self._height}px;border:0" '
-            f'title="Privacy audit" srcdoc="{escape(self.page)}"></iframe>'
+            f'title="{say("page.frame")}" srcdoc="{escape(self.page)}"></iframe>'
         )
 
     def __repr__(self) -> str:

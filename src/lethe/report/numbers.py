@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lethe.report.catalogue import say
+
 _RATE_DECIMALS = 4
 _SCORE_DECIMALS = 2
 _LONGEST_LIST = 40
@@ -30,7 +32,7 @@ class Cell:
 
     def __str__(self) -> str:
         if self.kind == "refused":
-            return f"not measurable: {self.reason}"
+            return say("unmeasured.why", reason=self.reason)
         return f"{self.value} {self.interval}".strip() or "–"
 
 
@@ -61,8 +63,8 @@ def measured(quantity: Mapping[str, Any] | None, decimals: int) -> Cell:
     if value is not None:
         return Cell("estimate", fixed(value, decimals), interval)
     if high is not None:
-        return Cell("estimate", f"at most {ends[1]}")
-    return Cell("estimate", f"at least {ends[0]}") if low is not None else Cell("none")
+        return Cell("estimate", say("at_most", value=ends[1]))
+    return Cell("none") if low is None else Cell("estimate", say("at_least", value=ends[0]))
 
 
 def rate(quantity: Mapping[str, Any] | None) -> Cell:
@@ -102,7 +104,7 @@ def plain(value: Any) -> str:
     if value is None or value == "":
         return ""
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return say("yes" if value else "no")
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
@@ -113,7 +115,7 @@ def plain(value: Any) -> str:
         return ", ".join(f"{name} {plain(item)}" for name, item in value.items())
     if isinstance(value, (list, tuple)):
         shown = ", ".join(plain(item) for item in value[:_LONGEST_LIST])
-        return shown if len(value) <= _LONGEST_LIST else f"{shown}, … ({len(value)} in all)"
+        return shown if len(value) <= _LONGEST_LIST else say("in_all", shown=shown, n=len(value))
     return str(value)
 
 
@@ -125,18 +127,19 @@ def share_words(share: float, digits: int = 2) -> str:
     >>> share_words(-0.0042), share_words(1.0), share_words(0.0), share_words(0.07513, 3)
     ('−0.42 %', '100 %', '0 %', '7.51 %')
     """
-    hundred = abs(100 * share)
+    hundred, sign = abs(100 * share), "−" if share < 0 else ""
     if not hundred:
         return "0 %"
     if 99.5 <= hundred < 100:
-        whole = f"{hundred:.1f}"
-        text = "over 99.9" if whole == "100.0" else whole
+        text = f"{hundred:.1f}"
+        if text == "100.0":
+            return sign + say("over", value="99.9 %")
     elif hundred < 1e-4:
         text = f"{hundred:.1e}"
     else:
         decimals = max(digits - 1 - math.floor(math.log10(hundred) + 1e-9), 0)
         text = f"{hundred:.{decimals}f}"
-    return f"{'−' if share < 0 else ''}{text} %"
+    return f"{sign}{text} %"
 
 
 def range_words(quantity: Mapping[str, Any], digits: int = 2) -> str:
@@ -149,10 +152,11 @@ def range_words(quantity: Mapping[str, Any], digits: int = 2) -> str:
     if low is None and high is None or low == value == high:
         return ""
     if low is None:
-        return f"at most {share_words(high, digits)}"
+        return say("at_most", value=share_words(high, digits))
     if high is None:
-        return f"at least {share_words(low, digits)}"
-    return f"{share_words(low, digits).removesuffix(' %')} to {share_words(high, digits)}"
+        return say("at_least", value=share_words(low, digits))
+    first, last = share_words(low, digits), share_words(high, digits)
+    return say("range", low=first.removesuffix(" %"), high=last)
 
 
 def share(quantity: Mapping[str, Any] | None) -> Cell:
@@ -206,9 +210,11 @@ def amount(quantity: Mapping[str, Any] | None, digits: int = 3) -> Cell:
     if not any(ends) or low == value == high:
         interval = ""
     elif not ends[0]:
-        interval = f"at most {ends[1]}"
+        interval = say("at_most", value=ends[1])
+    elif not ends[1]:
+        interval = say("at_least", value=ends[0])
     else:
-        interval = f"{ends[0]} to {ends[1]}" if ends[1] else f"at least {ends[0]}"
+        interval = say("range", low=ends[0], high=ends[1])
     if value is None:
         return Cell("estimate", interval) if interval else Cell("none")
     return Cell("estimate", significant(value, digits), interval)

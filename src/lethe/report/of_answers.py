@@ -44,7 +44,12 @@ def allowed_table(epsilon: float, delta: float) -> Table:
     rows = [
         (
             share_words(fpr),
-            [Cell("estimate", f"{say('at_most')} {share_words(allowed(epsilon, delta, fpr), 3)}")],
+            [
+                Cell(
+                    "estimate",
+                    say("at_most", value=share_words(allowed(epsilon, delta, fpr), 3)),
+                )
+            ],
         )
         for fpr in _FPRS
     ]

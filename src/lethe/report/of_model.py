@@ -261,7 +261,7 @@ class Model(Room):
         if not known:
             return []
         first = known[0]["f1"]
-        blind = [(f"{one['name']} (blind)", one) for one in first.get("blind", ())]
+        blind = [(say("f1.blind", name=one["name"]), one) for one in first.get("blind", ())]
         rows = [*((one["name"], one["f1"]) for one in known), *blind]
         keys = ("weighted", "macro", "weighted_lost", "macro_lost")
         heads = [say(f"f1.{key}") for key in keys]
@@ -332,7 +332,11 @@ def plain_auc(found: Json | None) -> Cell:
     if "refused" in found:
         return Cell("refused", reason=str(found["refused"]))
     ends = [None if found[key] is None else f"{found[key]:.3f}" for key in ("low", "high")]
-    return Cell("estimate", f"{found['value']:.3f}", f"{ends[0]} to {ends[1]}" if all(ends) else "")
+    return Cell(
+        "estimate",
+        f"{found['value']:.3f}",
+        say("range", low=ends[0], high=ends[1]) if all(ends) else "",
+    )
 
 
 def _vulnerability(found: Json) -> list[Cell | str]:
@@ -353,7 +357,7 @@ def _slice(entry: Json) -> Part:
     rows = []
     for row in entry.get("slices", ()):
         p = row["p"]
-        told = "–" if p is None else "below 0.001" if p < 0.001 else fixed(p, 3)
+        told = "–" if p is None else say("below", value="0.001") if p < 0.001 else fixed(p, 3)
         cells: list[Cell | str] = [
             Cell("estimate", grouped(row["records"])),
             share(row["tpr"]),
@@ -371,7 +375,7 @@ def _slice(entry: Json) -> Part:
 
 def _quarter(row: Json, keys: Sequence[str]) -> list[Cell | str]:
     ends = (grouped(row["smallest"]), grouped(row["largest"]))
-    sizes = ends[0] if ends[0] == ends[1] else " to ".join(ends)
+    sizes = ends[0] if ends[0] == ends[1] else say("range", low=ends[0], high=ends[1])
     counts = [Cell("estimate", grouped(row[key])) for key in ("classes", "held_out")]
     return [Cell("estimate", sizes), *counts, *(share(row.get(key)) for key in keys)]
 

@@ -311,8 +311,10 @@ class Vectors(Room):
         distances = Facts(near, title=say("vectors.distance", rms=rms))
         if "refused" in radii:
             return [Words(radii["refused"], "note"), distances]
-        named = [] if radii["closed_form"] is None else [("closed form", radii["closed_form"])]
-        named += [(f"draws at sigma {one['sigma']:g}", one) for one in radii["sampled"]]
+        named = (
+            [] if radii["closed_form"] is None else [(say("radii.closed"), radii["closed_form"])]
+        )
+        named += [(say("radii.draws", sigma=f"{one['sigma']:g}"), one) for one in radii["sampled"]]
         rows = [
             (
                 name,
@@ -358,15 +360,16 @@ def _controls(model: Json) -> list[tuple[str, str]]:
 def _attacker(found: Json) -> str:
     if not found:
         return "–"
-    view = "" if found.get("view") == "release" else f", on {found['view']}"
-    return f"{found['attack']}{view}"
+    if found.get("view") == "release":
+        return str(found["attack"])
+    return say("vectors.attack_on", attack=found["attack"], view=found["view"])
 
 
 def _apart(apart: Json) -> str:
     if not apart:
         return "–"
-    ends = (significant(apart[key]) for key in ("median", "low", "high"))
-    return "{} ({} to {})".format(*ends)
+    ends = {key: significant(apart[key]) for key in ("low", "high")}
+    return f"{significant(apart['median'])} ({say('range', **ends)})"
 
 
 def _bound(value: float | None) -> str:

@@ -143,7 +143,7 @@ def _drawn(found: Sequence[Pair], slots: Slots) -> Figure:
             ms=5,
             mfc="none",
             color=COLOURS["before"],
-            label="observed" if first else "",
+            label=say("chart.observed") if first else "",
         )
         axes.plot(
             [low],
@@ -151,7 +151,7 @@ def _drawn(found: Sequence[Pair], slots: Slots) -> Figure:
             "|",
             ms=11,
             color=COLOURS["before"],
-            label="measured, at least" if first else "",
+            label=say("chart.epsilons.low") if first else "",
         )
         axes.plot(
             [one.proven],
@@ -159,7 +159,7 @@ def _drawn(found: Sequence[Pair], slots: Slots) -> Figure:
             "D",
             ms=6,
             color=COLOURS["after"],
-            label="proven, at most" if first else "",
+            label=say("chart.epsilons.proven") if first else "",
         )
     axes.set_xscale("log")
     most = max(max(one.proven, one.high or 0.0) for one in found)
@@ -168,6 +168,6 @@ def _drawn(found: Sequence[Pair], slots: Slots) -> Figure:
     ticks = [tick for tick in ticks if tick <= most * 1.6]
     axes.set_xticks(ticks, [("≤ " if tick == _LEAST else "") + f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    axes.set_xlabel("epsilon, logarithmic")
+    axes.set_xlabel(say("chart.epsilons.x"))
     legend_above(axes)
     return figure

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lethe.report.catalogue import say
 from lethe.report.drawing import DASHES, MARGINS, SIZE, band, legend, legend_above
 from lethe.report.numbers import percent
 from lethe.report.sections import Chart
@@ -29,9 +30,9 @@ def class_sizes(section: Json, slots: Slots) -> Figure | None:
     ends = [*sizes["from"][1:], None]
     names = [_span(low, high) for low, high in zip(sizes["from"], ends, strict=True)]
     axes.set_xticks(places, names)
-    axes.set_xlabel("rows with the same quasi-identifiers")
+    axes.set_xlabel(say("chart.sizes.x"))
     _shares(axes, max([*share, 0.01]))
-    axes.set_ylabel("share of rows")
+    axes.set_ylabel(say("chart.sizes.y"))
     return figure
 
 
@@ -44,19 +45,19 @@ def few_columns(section: Json, slots: Slots) -> Figure | None:
     sizes = [int(m) for m in found["singled_out"]]
     some = [one["value"] for one in found["singled_out"].values()]
     best = [listed[0]["unique"]["value"] for listed in found["subsets"].values()]
-    axes.plot(sizes, some, "o-", color=COLOURS["before"], label="by some of the columns")
+    axes.plot(sizes, some, "o-", color=COLOURS["before"], label=say("chart.columns.some"))
     axes.plot(
         sizes,
         best,
         "s",
         ls=(0, DASHES["dashed"]),
         color=COLOURS["after"],
-        label="by the worst set of columns",
+        label=say("chart.columns.worst"),
     )
     axes.set_xticks(sizes, [str(m) for m in sizes])
-    axes.set_xlabel("columns known, m")
+    axes.set_xlabel(say("chart.columns.x"))
     _shares(axes, max([*some, *best, 0.01]))
-    axes.set_ylabel("rows singled out")
+    axes.set_ylabel(say("chart.columns.y"))
     legend(axes)
     return figure
 
@@ -77,10 +78,17 @@ def auxiliary(section: Json, slots: Slots) -> Figure | None:
         return _curve(found["curve"], section["phi"])
     figure, axes = new_axes(*SIZE, MARGINS)
     places = list(range(len(found["answered"])))
-    band(axes, places, [one["share"] for one in found["answered"]], "before", "solid", "named")
+    band(
+        axes,
+        places,
+        [one["share"] for one in found["answered"]],
+        "before",
+        "solid",
+        say("chart.auxiliary.named"),
+    )
     _phi_axis(axes, [one["phi"] for one in found["answered"]], section["phi"])
     _shares(axes, 1.0)
-    axes.set_ylabel("share of people")
+    axes.set_ylabel(say("chart.auxiliary.y"))
     legend(axes)
     return figure
 
@@ -92,14 +100,14 @@ def facts_known(section: Json, slots: Slots) -> Figure | None:
     figure, axes = new_axes(*SIZE, MARGINS)
     needed = section["needed"]["shares"]
     sizes = [int(m) for m in needed]
-    band(axes, sizes, list(needed.values()), "before", "solid", "facts as the adversary knows them")
+    band(axes, sizes, list(needed.values()), "before", "solid", say("chart.facts.known"))
     if bare := section["unicity"]:
         known = [int(m) for m in bare]
-        band(axes, known, list(bare.values()), "after", "dashed", "right items alone, exactly")
+        band(axes, known, list(bare.values()), "after", "dashed", say("chart.facts.alone"))
     axes.set_xticks(sizes, [str(m) for m in sizes])
-    axes.set_xlabel("facts known")
+    axes.set_xlabel(say("chart.facts.x"))
     _shares(axes, 1.0)
-    axes.set_ylabel("people named")
+    axes.set_ylabel(say("chart.facts.y"))
     legend(axes)
     return figure
 
@@ -118,14 +126,13 @@ def three_rates(section: Json, slots: Slots) -> Figure | None:
         ):
             rate, y = one[key], -at - 0.22 * (shift - 1)
             axes.plot([rate["low"], rate["high"]], [y, y], color=COLOURS[colour], lw=1.4)
-            label = {"main": "original", "control": "control", "baseline": "blind"}[key]
             axes.plot(
                 [rate["value"]],
                 [y],
                 mark,
                 ms=5,
                 color=COLOURS[colour],
-                label=label if at == 0 else "",
+                label=say(f"chart.rates.{key}") if at == 0 else "",
             )
     axes.set_yticks(
         [-at for at in range(len(attacks))], [slots.put(one["name"]) for one in attacks]
@@ -133,30 +140,18 @@ def three_rates(section: Json, slots: Slots) -> Figure | None:
     axes.set_ylim(-len(attacks) + 0.5, 0.6)
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], [percent(x) for x in (0, 0.25, 0.5, 0.75, 1)])
-    axes.set_xlabel("attempts that succeed")
+    axes.set_xlabel(say("chart.rates.x"))
     legend_above(axes)
     return figure
 
 
-NAMED: dict[str, tuple[Callable[[Json, Slots], Figure | None], str, str]] = {
-    "sizes": (class_sizes, "Rows by size of their class", "Share of rows by size of their class."),
-    "columns": (few_columns, "How few columns single a row out", "Rows singled out by m columns."),
-    "thresholds": (
-        thresholds,
-        "The simulated adversary by threshold",
-        "Recall, precision, abstention and false matches by eccentricity.",
-    ),
-    "facts": (facts_known, "How many facts name a person", "People named by facts known."),
-    "auxiliary": (
-        auxiliary,
-        "The real auxiliary table by threshold",
-        "People of the auxiliary table for whom a record is named, by eccentricity.",
-    ),
-    "rates": (
-        three_rates,
-        "Attacks on original and on control rows",
-        "Success of each attack with intervals.",
-    ),
+NAMED: Mapping[str, Callable[[Json, Slots], Figure | None]] = {
+    "sizes": class_sizes,
+    "columns": few_columns,
+    "thresholds": thresholds,
+    "facts": facts_known,
+    "auxiliary": auxiliary,
+    "rates": three_rates,
 }
 
 
@@ -164,22 +159,23 @@ def table_charts(section: Json) -> list[Chart]:
     """The figures that this kind of audit has."""
     drawn = []
     with plain_style():
-        for name, (draw, title, label) in NAMED.items():
+        for name, draw in NAMED.items():
             slots = Slots()
             figure = draw(section, slots)
             if figure is not None:
-                drawn.append(Chart(title, name, inline(figure, f"t-{name}-", label, slots)))
+                svg = inline(figure, f"t-{name}-", say(f"chart.{name}.label"), slots)
+                drawn.append(Chart(say(f"chart.{name}"), name, svg))
     return drawn
 
 
 def _curve(points: Sequence[Json], phi: float) -> Figure:
     figure, axes = new_axes(*SIZE, MARGINS)
     places = list(range(len(points)))
-    for key, colour, dashes, label in (
-        ("recall", "before", "solid", "named rightly"),
-        ("false_match", "after", "solid", "not in it, yet named"),
-        ("precision", "ink", "dashed", "answers that are right"),
-        ("abstention", "muted", "chain", "no answer"),
+    for key, colour, dashes in (
+        ("recall", "before", "solid"),
+        ("false_match", "after", "solid"),
+        ("precision", "ink", "dashed"),
+        ("abstention", "muted", "chain"),
     ):
         known = [
             (place, point[key])
@@ -188,10 +184,10 @@ def _curve(points: Sequence[Json], phi: float) -> Figure:
         ]
         if known:
             at, measured = zip(*known, strict=True)
-            band(axes, at, measured, colour, dashes, label)
+            band(axes, at, measured, colour, dashes, say(f"chart.curve.{key}"))
     _phi_axis(axes, [point["phi"] for point in points], phi)
     _shares(axes, 1.0)
-    axes.set_ylabel("share")
+    axes.set_ylabel(say("chart.curve.y"))
     legend(axes)
     return figure
 
@@ -199,7 +195,7 @@ def _curve(points: Sequence[Json], phi: float) -> Figure:
 def _phi_axis(axes: Axes, phis: Sequence[float], phi: float) -> None:
     axes.set_xticks(list(range(len(phis))), [f"{one:g}" for one in phis])
     axes.axvline(list(phis).index(phi), color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
-    axes.set_xlabel("eccentricity from which on an answer is given (not to scale)")
+    axes.set_xlabel(say("chart.phi"))
 
 
 def _shares(axes: Axes, top: float) -> None:

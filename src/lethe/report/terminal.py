@@ -56,13 +56,13 @@ def print_findings(findings: Findings, folder: str) -> None:
     for rule in document["rules"]:
         found = outcome(rule["outcome"], 1)
         said = say(
-            "terminal.rule",
+            "terminal.rule" if rule.get("fixed", True) else "terminal.rule.late",
             mark=found.mark,
             word=say(f"outcome.{found.code}"),
             rule=rule["rule"],
             option=rule["candidate"],
         )
-        console.print(Text(said + ("" if rule.get("fixed", True) else " (fixed after the run)")))
+        console.print(Text(said))
     for check in document["checks"]:
         if check["status"] != "pass":
             option = check["candidate"] or say("checks.all")

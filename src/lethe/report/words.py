@@ -6,16 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lethe.errors import InputError
-from lethe.evidence.rules import (
-    EMBEDDING_METRICS,
-    MECHANISM_METRICS,
-    METRICS,
-    QUERY_METRICS,
-    RECORD_METRICS,
-    SYNTHETIC_METRICS,
-    TABLE_METRICS,
-    parse_rule,
-)
+from lethe.evidence.rules import METRICS, parse_rule
+from lethe.report.catalogue import say
 from lethe.report.numbers import percent
 
 Json = Mapping[str, Any]
@@ -37,39 +29,34 @@ def not_tested(document: Json) -> list[str]:
     groups: dict[str, list[str]] = {}
     for one in document["rules"]:
         if one["outcome"] == "not-tested":
-            groups.setdefault("nothing was measured for this rule", []).append(str(one["rule"]))
+            groups.setdefault(say("untested.rule"), []).append(str(one["rule"]))
     for one in document["attacks_not_run"]:
         groups.setdefault(str(one["why"]), []).append(str(one.get("title", one["name"])))
     said = []
     for why, named in sorted(groups.items(), key=lambda group: len(group[1])):
-        more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-        said.append(f"{', '.join(named[:_MOST_NAMED])}{more}: {why.rstrip('.')}")
+        names, rest = ", ".join(named[:_MOST_NAMED]), len(named) - _MOST_NAMED
+        key = "untested.line.more" if rest > 0 else "untested.line"
+        said.append(say(key, names=names, n=rest, why=why.rstrip(".")))
     return said
 
 
-def rule_in_words(text: str) -> str:
+def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:
     """A rule as a sentence a reader without the grammar understands; empty if it has another form.
+
+    Args:
+        text: of the rule.
+        metrics: those of the release, with what they are.
 
     >>> rule_in_words("tpr@0.001 <= 0.05")
     'true positive rate of the strongest attack at an FPR of 0.1 %: at most 0.05'
     """
-    for metrics in (
-        METRICS,
-        EMBEDDING_METRICS,
-        TABLE_METRICS,
-        RECORD_METRICS,
-        SYNTHETIC_METRICS,
-        MECHANISM_METRICS,
-        QUERY_METRICS,
-    ):
-        try:
-            rule = parse_rule(text, metrics)
-            break
-        except InputError:
-            continue
-    else:
+    try:
+        rule = parse_rule(text, metrics)
+    except InputError:
         return ""
     what = metrics[rule.metric]
     if rule.fpr is not None:
-        what = what.replace("at an FPR", f"at an FPR of {percent(rule.fpr)}")
-    return f"{'width of the interval of ' if rule.on_width else ''}{what}: at most {rule.limit:g}"
+        what = say("rules.words.fpr", what=what, fpr=percent(rule.fpr))
+    if rule.on_width:
+        what = say("rules.words.width", what=what)
+    return say("rules.words.limit", what=what, limit=f"{rule.limit:g}")
