@@ -7,6 +7,7 @@ from typing import Any
 
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
+    Card,
     Room,
     Worst,
     interval_sentence,
@@ -377,6 +378,15 @@ class Synthetic(_Rows):
         large = say("synthetic.released", n=grouped(rows["synthetic"]))
         counts = {key: grouped(rows[key]) for key in ("original", "control") if key in rows}
         return large, [say("synthetic.made", **counts)] if len(counts) == 2 else []
+
+    def tried(self) -> Card:
+        whole = next(
+            (one for one in self.document["candidates"] if one["name"] == "original"), None
+        )
+        lines = [say("tried.how")]
+        if whole is not None and "refused" not in (whole["risk"] or {"refused": ""}):
+            lines = [say("synthetic.original", risk=share_words(whole["risk"]["value"]))]
+        return Card(say("card.tried"), say("tried.nothing"), lines)
 
     def attacks(self) -> Sequence[Part]:
         keys = ("main", "control", "baseline", "excess")
