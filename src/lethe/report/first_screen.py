@@ -97,6 +97,7 @@ class Room(abc.ABC):
     glossary: Sequence[str] = ()
     result_head: str = "attacks.risk"
     attacks_head: str = "attacks"
+    none_fits: str = "tried.none"
 
     def __init__(self, document: Json) -> None:
         self.document = document
@@ -406,7 +407,9 @@ def _tried(room: Room) -> Card:
     base, best, other = baseline_of(document), recommended(document), put_forward(document)
     count = say("tried.count", n=len(options)) if len(options) > 1 else say("tried.count.one")
     if best is not None:
-        lines = [say("tried.costs", loss=utility.loss(best["utility_loss"])), count]
+        lost = best["utility_loss"]
+        key = "tried.costs" if lost["value"] > 0 else "tried.free"
+        lines = [say(key, loss=utility.loss(lost)), count]
         return Card(say("card.tried"), f"{best['name']}: {_value(room, best)}", lines)
     if other is not None and base is not None:
         lines = [
@@ -421,7 +424,7 @@ def _tried(room: Room) -> Card:
             ),
             count,
         ]
-        return Card(say("card.tried"), say("tried.none"), lines)
+        return Card(say("card.tried"), say(room.none_fits), lines)
     known = [one for one in options if _known(room.share_of(one))]
     if not known or base is None:
         return Card(say("card.tried"), say("tried.unmeasured"), [count])

@@ -38,6 +38,7 @@ class Vectors(Room):
     risk_head = "risk.identified"
     glossary = ("gallery", "top_k", "lift", "bits", "sigma", "mu", "exceeds", "radius")
     result_head = "vectors.head.lift"
+    none_fits = "tried.both"
 
     def __init__(self, document: Json) -> None:
         super().__init__(document)
