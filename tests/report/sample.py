@@ -347,7 +347,7 @@ def document(names: list[str] | None = None) -> Json:
         },
         "reproduction": {
             "seed": 0,
-            "versions": {"lethe": "0.1.0", "numpy": "2.1.3", "torch": "2.6.0"},
+            "versions": {"lethe-privacy": "0.1.0", "numpy": "2.1.3", "torch": "2.6.0"},
             "settings": {"models": 64, "recipe": "mlp"},
             "spec_hash": "9b2f11aa",
         },

@@ -218,6 +218,7 @@ def test_the_run_tells_its_command_its_end_and_how_long_it_took() -> None:
     said = visible(render(findings("model"), MANIFEST))
     assert "Command lethe audit model digits" in said
     assert "Finished 2026-11-22T22:46:36+00:00" in said and "Wall time in seconds 85" in said
+    assert "Version of the tool Lethe 0 " in said
     bare = render(findings("model"))
     for label in ("Started", "Finished", "Command", "Machine", "Wall time in seconds"):
         assert f'<dt>{label}</dt><dd class="absent">{NOT_PROVIDED}</dd>' in bare

@@ -158,11 +158,11 @@ def _seconds(started: Any, finished: Any) -> float | None:
 def _known(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, str]:
     """What the audit itself knows; a person's word goes before it."""
     versions = document["reproduction"].get("versions")
-    tool = versions.get("lethe") if isinstance(versions, Mapping) else None
+    tool = versions.get("lethe-privacy") if isinstance(versions, Mapping) else None
     records = document["data"].get("pool", document["data"].get("records"))
     known = {
         "report_date": _finished(manifest),
-        "tool_version": None if tool is None else say("known.tool", version=tool),
+        "tool_version": None if tool is None else say("page.version", version=tool),
         "parameters": document["subject"].get("parameters"),
         "training_records": records,
         "training_people": document["data"].get("pool_people", document["data"].get("people")),

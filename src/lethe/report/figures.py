@@ -131,7 +131,7 @@ def class_chart(before: Json, after: Json | None) -> Chart | None:
                 )
         axes.set_yticks(places, [slots.put(name) for name, _, _ in rows])
         axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.set_xlabel(say("chart.utility"))
+        axes.set_xlabel(say("chart.classes.x"))
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
         legend(axes, "lower left")
