@@ -28,6 +28,8 @@ NO_WORDS = {
     # Words of the findings that are looked for, never printed.
     "held-out ",
     " of one released draw",
+    " says ",
+    "^what (.+) says .*",
     "not ",
     "not asked for",
     "closed form",
