@@ -162,6 +162,38 @@ def test_the_first_screen_holds_headline_and_cards(browser, pages):
         tab.close()
 
 
+def test_the_first_sheet_has_the_lines_to_sign(browser, pages):
+    """A4 less its margins is 182 mm x 265 mm, at 96 pixels an inch 688 x 1001."""
+    tab = browser.new_page(viewport={"width": 688, "height": 1001})
+    tab.emulate_media(media="print")
+    code = "() => document.querySelector('.signatures').getBoundingClientRect().bottom + scrollY"
+    for path in sorted(pages.glob("*.html")):
+        tab.goto(path.as_uri())
+        assert tab.evaluate(code) <= 1001, path.name
+    tab.close()
+
+
+LABELS = """() => [...document.querySelectorAll('.wide .label text')].map(one => {
+  const box = one.getBoundingClientRect();
+  return [one.textContent, box.left, box.top, box.right, box.bottom];
+})"""
+
+
+def test_no_label_of_the_frontier_lies_on_another(browser, pages):
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    for path in sorted(pages.glob("*.html")):
+        tab.goto(path.as_uri())
+        boxes = tab.evaluate(LABELS)
+        for at, (name, left, top, right, bottom) in enumerate(boxes):
+            for other, start, upper, end, lower in boxes[:at]:
+                wide, high = (
+                    min(right, end) - max(left, start),
+                    min(bottom, lower) - max(top, upper),
+                )
+                assert wide <= 1 or high <= 4, (path.name, name, other)
+    tab.close()
+
+
 def test_it_prints(page_file, tmp_path):
     out = tmp_path / "report.pdf"
     to_pdf(page_file, out)
