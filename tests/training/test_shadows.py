@@ -232,7 +232,8 @@ def test_nan_names_model_and_record_and_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="shadow model 3: logits hold NaN.*record 7"):
         list(run_in_processes(jobs, train_chunk, 2))
     assert not shard_path(tmp_path, 1).exists()
-    assert not [p for p in tmp_path.rglob("*") if p.suffix == ".part"]
+    # The other worker may be writing its own chunk.
+    assert not list(tmp_path.glob(f".{shard_path(tmp_path, 1).name}*"))
 
 
 def test_a_torch_model_that_diverges_is_refused(tmp_path: Path) -> None:
