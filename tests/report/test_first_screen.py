@@ -8,6 +8,8 @@ import pytest
 from documents import KINDS, MANIFEST, document, findings
 
 from lethe.evidence.findings import Findings
+from lethe.report.frontier_chart import points
+from lethe.report.of_model import Model
 from lethe.report.page import read, together
 from lethe.report.severity import LEVELS
 
@@ -124,3 +126,20 @@ def test_a_pass_of_some_releases_is_no_pass_of_all() -> None:
     assert releases[0].first.outcome.code == "pass"
     assert head.outcome.code == "no-limit"
     assert "1 of 2 releases have no acceptance limit." in head.lead
+
+
+def test_the_recommended_option_has_one_interval_wherever_it_stands() -> None:
+    plain = document("model")
+    chosen = plain["candidates"][1]
+    plain["frontier"]["operating_point"] = chosen["name"]
+    plain["frontier"]["recommended"] = {
+        "candidate": chosen["name"],
+        "risk": chosen["risk"] | {"value": 0.1234, "low": 0.0456, "high": 0.2345},
+    }
+    found = first("model", plain)
+    assert found.options is not None
+    row = dict(found.options.rows)[chosen["name"]]
+    assert "4.56 to 23.4 %" in str(row[1]) and "4.6 to 23 %" in found.cards[3].lines[0]
+    assert found.options.marks[1].limit == "0.2345"
+    (point,) = (one for one in points(Model(plain)) if one.name == chosen["name"])
+    assert point.risk == (0.0456, 0.1234, 0.2345)

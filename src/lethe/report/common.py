@@ -16,6 +16,7 @@ from lethe.report.first_screen import (
     claim_of,
     judged,
     recommended,
+    risk_shown,
 )
 from lethe.report.numbers import Cell, amount, facts, interval_methods, share, share_words
 from lethe.report.of_answers import Ledger, Mechanism
@@ -223,7 +224,7 @@ def _proven(room: Room) -> Section:
     rows: list[Row] = []
     for one in proven:
         candidate = by_name.get(one["candidate"])
-        measured = Cell("none") if candidate is None else share(room.share_of(candidate))
+        measured = Cell("none") if candidate is None else share(risk_shown(room, candidate))
         rows.append((one["candidate"], [claim_of(one["guarantee"]), measured]))
     parts: list[Part] = []
     if rows:

@@ -318,14 +318,15 @@ def options_table(room: Room) -> Table:
     rows: list[Row] = []
     found: list[Mark] = []
     for one in document["candidates"]:
-        high = (room.share_of(one) or {}).get("high")
+        risk = risk_shown(room, one)
+        high = (risk or {}).get("high")
         limit = "" if high is None else f"{high:.8g}"
         found.append(Mark(limit, one is best, one["name"] not in sheet))
         label = say("label.proven" if proven_of(document, one["name"]) else "label.measured")
         marks = [label] + [say("label.recommended")] * (one is best)
         cells: list[Cell | str] = [
             ", ".join(marks),
-            share(room.share_of(one)),
+            share(risk),
             utility.loss_cell(one["utility_loss"]),
         ]
         rows.append((one["name"], cells))
@@ -340,6 +341,17 @@ def options_table(room: Room) -> Table:
         rows,
         marks=found,
     )
+
+
+def risk_shown(room: Room, candidate: Json) -> Json | None:
+    """The risk of an option as every picture and table prints it.
+
+    Limits of the recommended one allow for having been chosen among several.
+    """
+    chosen, found = room.document["frontier"].get("recommended") or {}, room.share_of(candidate)
+    if chosen.get("candidate") == candidate["name"] and found is candidate["risk"]:
+        found = chosen["risk"]
+    return found
 
 
 def _first_sheet(document: Json) -> set[str]:
@@ -462,10 +474,7 @@ def _remaining(room: Room) -> Card:
         best = recommended(document) or judged(document)
         if best is None:
             return Card(say("card.remaining"), say("unmeasured"), [], sign=True)
-        chosen = document["frontier"].get("recommended") or {}
-        found = room.share_of(best)
-        if chosen.get("candidate") == best["name"] and room.share_of(best) is best["risk"]:
-            found = chosen["risk"]  # its limits allow for the choice
+        found = risk_shown(room, best)
         proofs = proven_of(document, best["name"])
         value = share_sentence(found, room.chance)[0] or say("unmeasured")
         key = "remaining.proven" if proofs else "remaining.measured"

@@ -12,7 +12,14 @@ from typing import Any
 
 from lethe.report import svg
 from lethe.report.catalogue import say
-from lethe.report.first_screen import Room, Utility, baseline_of, proven_of, recommended
+from lethe.report.first_screen import (
+    Room,
+    Utility,
+    baseline_of,
+    proven_of,
+    recommended,
+    risk_shown,
+)
 from lethe.report.numbers import share, share_words, significant
 from lethe.report.sections import Chart
 
@@ -202,7 +209,7 @@ def points(room: Room) -> list[Point]:
     base, best = baseline_of(document), recommended(document)
     found = []
     for at, one in enumerate(document["candidates"]):
-        risk = room.share_of(one)
+        risk = risk_shown(room, one)
         lost = one["utility_loss"]
         nothing = {"value": 0.0, "low": 0.0, "high": 0.0}
         lost = nothing if one is base and lost is None else lost
