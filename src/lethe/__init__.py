@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lethe.api import audit
     from lethe.assess.compare import compare_runs
     from lethe.data.columns import read_columns
     from lethe.data.dataset import Dataset
@@ -93,6 +94,7 @@ _HOME = {
     "Treatment": "lethe.training.recipe",
     "ask": "lethe.queries.ask",
     "auc": "lethe.evidence.roc",
+    "audit": "lethe.api",
     "audit_embeddings": "lethe.reidentification.audit",
     "audit_mechanism": "lethe.queries.mechanism_audit.audit",
     "audit_model": "lethe.membership.audit",
@@ -178,6 +180,7 @@ __all__ = [
     "Treatment",
     "ask",
     "auc",
+    "audit",
     "audit_embeddings",
     "audit_mechanism",
     "audit_model",

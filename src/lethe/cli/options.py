@@ -341,11 +341,24 @@ def criteria_of_run(run: RunFolder) -> list[Criterion]:
 
 def finish(findings: Findings, run: RunFolder, context: Path | None, as_json: bool = False) -> int:
     """Write the documents of a run, print the result or the findings, return the exit code."""
-    from lethe.assess.judged import stamped, unsupported
+    from lethe.assess.judged import unsupported
     from lethe.evidence.rules import UNDECIDED, exit_code
+    from lethe.report.terminal import print_findings
+
+    findings = documents(findings, run, context)
+    if as_json:
+        print(findings.to_bytes().decode(), end="")
+    else:
+        print_findings(findings, str(run.path))
+    outcomes = [str(ruling["outcome"]) for ruling in findings.rules]
+    return exit_code([*outcomes, UNDECIDED] if unsupported(findings) else outcomes)
+
+
+def documents(findings: Findings, run: RunFolder, context: Path | None = None) -> Findings:
+    """Write findings, report and figures of a run; the findings with what people said of it."""
+    from lethe.assess.judged import stamped
     from lethe.report import write
     from lethe.report.page import figure_files
-    from lethe.report.terminal import print_findings
 
     beside = run.path / "context.toml"
     if context is not None or beside.is_file():
@@ -357,9 +370,4 @@ def finish(findings: Findings, run: RunFolder, context: Path | None, as_json: bo
     write(findings, run.path / "report.html", run.manifest)
     for name, drawn in figure_files(findings):
         run.write(name, drawn)
-    if as_json:
-        print(findings.to_bytes().decode(), end="")
-    else:
-        print_findings(findings, str(run.path))
-    outcomes = [str(ruling["outcome"]) for ruling in findings.rules]
-    return exit_code([*outcomes, UNDECIDED] if unsupported(findings) else outcomes)
+    return findings

@@ -19,6 +19,7 @@ from lethe.training.recipe import (
     Work,
     check_treatment,
     last_step,
+    take,
     weight_argument,
 )
 from lethe.training.users_code import seeded, users_code
@@ -125,10 +126,12 @@ def train_sklearn(
             rows = rows[treatment.weights[rows] > 0]
         else:
             extra[str(weight_argument(estimator))] = treatment.weights[rows]
-    inputs = features if _is_from("skorch", estimator) else features.reshape(len(features), -1)
+    inputs: Any = features if _is_from("skorch", estimator) else features.reshape(len(features), -1)
+    if recipe.frame is not None:
+        inputs = recipe.frame
     with users_code(type(estimator).__name__), seeded(seed):
         if recipe.task == "regression":
-            estimator.fit(inputs[rows], _targets(estimator, labels[rows]), **extra)
+            estimator.fit(take(inputs, rows), _targets(estimator, labels[rows]), **extra)
             return _one_column(estimator, inputs)
         known: NDArray[Any]
         known, codes = np.unique(labels[rows], return_inverse=True)
@@ -136,7 +139,7 @@ def train_sklearn(
             raise InputError("a training split holds a single class; add records or merge classes.")
         if _must_keep_codes(estimator):
             known, codes = np.arange(classes), labels[rows].astype(np.int64)
-        estimator.fit(inputs[rows], _targets(estimator, codes), **extra)
+        estimator.fit(take(inputs, rows), _targets(estimator, codes), **extra)
         return _probabilities(estimator, inputs, known, classes)
 
 
@@ -208,7 +211,7 @@ def _targets(estimator: Any, targets: NDArray[Any]) -> NDArray[Any]:
     return targets.astype(np.float32 if "NeuralNetBinaryClassifier" in names else np.int64)
 
 
-def _one_column(estimator: Any, inputs: NDArray[np.floating]) -> NDArray[np.floating]:
+def _one_column(estimator: Any, inputs: Any) -> NDArray[np.floating]:
     found = np.asarray(estimator.predict(inputs))
     if found.size != len(inputs):
         raise InputError(
@@ -219,7 +222,7 @@ def _one_column(estimator: Any, inputs: NDArray[np.floating]) -> NDArray[np.floa
 
 
 def _probabilities(
-    estimator: Any, inputs: NDArray[np.floating], known: NDArray[np.int64], classes: int
+    estimator: Any, inputs: Any, known: NDArray[np.int64], classes: int
 ) -> NDArray[np.floating]:
     """(N, C) probabilities from those of the classes in the training rows.
 
@@ -244,7 +247,7 @@ def _probabilities(
     return scores
 
 
-def _from_margin(estimator: Any, inputs: NDArray[np.floating]) -> NDArray[np.floating]:
+def _from_margin(estimator: Any, inputs: Any) -> NDArray[np.floating]:
     from scipy.special import softmax
 
     margin = np.asarray(estimator.decision_function(inputs), dtype=np.float64)
@@ -278,7 +281,7 @@ def train_callable(
         rows = rows[chosen[rows] > 0]
     weights = np.ones(len(rows), np.float32) if chosen is None else chosen[rows]
     with users_code("the training code of the recipe"), seeded(seed):
-        predict = recipe.train(rows, weights, seed)
+        predict = recipe.train(rows, weights, int(seed % 2**32))
         if not callable(predict):
             raise InputError(
                 f"Train returned {type(predict).__name__}, expected a function Predict(rows) that "

@@ -37,7 +37,7 @@ class Train(Protocol):
     """Trains one model on some rows of the user's data.
 
     `rows` are int64 row numbers, `weights` one float32 loss weight a row, `seed` the only
-    source of randomness.
+    source of randomness, in [0, 2^32) as NumPy and scikit-learn take it.
     """
 
     def __call__(
@@ -340,12 +340,15 @@ class SklearnRecipe:
     Attributes:
         estimator: a classifier with ``predict_proba`` or ``decision_function``, or a regressor
             with ``predict``; fitted or not, it is left as it is.
+        frame: the data frame of all records that it is fitted on, with its names, types and gaps;
+            None = the features of the data set, as float32.
 
     Raises:
         InputError: it is neither.
     """
 
     estimator: Any
+    frame: Any = None
 
     def __post_init__(self) -> None:
         from sklearn.base import is_outlier_detector, is_regressor
@@ -388,11 +391,14 @@ class SklearnRecipe:
         """Hash of the estimator's class and settings; whether it is fitted does not count."""
         from sklearn.base import clone
 
-        return hash_value(clone(self.estimator), "estimator")
+        estimator = hash_value(clone(self.estimator), "estimator")
+        if self.frame is None:
+            return estimator
+        return hash_value([estimator, frame_columns(self.frame)], "frame")
 
     def refuses(self, treatment: Treatment) -> str | None:
         """Why a treatment cannot be applied, or None."""
-        reason = treatment.unfit(self.task, loop=False, copies=True)
+        reason = treatment.unfit(self.task, loop=False, copies=self.frame is None)
         if reason is not None:
             return reason
         if treatment.method is not None:
@@ -406,6 +412,19 @@ class SklearnRecipe:
         if weight_argument(self.estimator) is None:
             return f"{type(last_step(self.estimator)).__name__}.fit takes no sample_weight"
         return None
+
+
+def take(frame: Any, rows: NDArray[np.int64]) -> Any:
+    """Rows of a pandas or polars frame, by position."""
+    return frame.iloc[rows] if hasattr(frame, "iloc") else frame[rows]
+
+
+def frame_columns(frame: Any) -> list[tuple[str, str, list[str]]]:
+    """Name, type and values of every column, in a form that can be hashed."""
+    return [
+        (str(key), str(frame[key].dtype), [repr(value) for value in frame[key].to_list()])
+        for key in frame.columns
+    ]
 
 
 def last_step(estimator: Any) -> Any:

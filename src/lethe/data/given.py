@@ -1,0 +1,193 @@
+"""Rows as people hold them in memory: pandas, polars, Arrow, NumPy, SciPy sparse, torch, lists."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.data.columns import Columns, as_text, is_text, list_names
+from lethe.data.dataset import Dataset, row_names
+from lethe.data.tables import Encoded, encode_number, encode_text, label_rows
+from lethe.errors import InputError
+
+_MOST_BYTES = 4 << 30  # of a sparse matrix that is written out
+_TEXTS = 0.5  # text with more distinct values than this share of rows names records
+
+
+class Given(NamedTuple):
+    """Records, and the table that models are trained on.
+
+    Attributes:
+        data: records as numbers, with classes.
+        frame: the user's own table, which estimators see as it is; None where they see
+            `data.features`.
+    """
+
+    data: Dataset
+    frame: Any | None
+
+
+def given_rows(
+    features: Any,
+    labels: Any = None,
+    *,
+    task: str | None = None,
+    groups: Any = None,
+    ids: Any = None,
+    name: str = "data",
+) -> Given:
+    """Records from what is in memory.
+
+    Args:
+        features: (records, ...) a data frame, Arrow table, array, sparse matrix, tensor or nested
+            list; or a torch Dataset or DataLoader of (features, label), without `labels`.
+        labels: (records,) classes as text, bools or whole numbers; in regression numbers.
+        task: ``classification`` or ``regression``; None = regression where the labels are numbers
+            that are not whole.
+        groups: (records,) the person of each record.
+        ids: (records,) unique names of the records; by default their row numbers.
+        name: what reports call it.
+
+    Raises InputError: a length, type or value breaks a rule; the message says which.
+    """
+    if labels is None:
+        features, labels = _from_batches(features)
+    target = _column(labels, "y")
+    if task is None:
+        real = target.dtype.kind == "f" and not (np.floor(target) == target).all()
+        task = "regression" if real else "classification"
+    frame, encoded = _features(features)
+    records = len(encoded.values)
+    for what, values in (("y", target), ("groups", groups), ("ids", ids)):
+        if values is not None and len(values) != records:
+            raise InputError(f"{what} has {len(values)} values, X has {records} records.")
+    codes, classes = label_rows("y", target, task, np.arange(records))
+    data = Dataset(
+        name=name,
+        features=encoded.values,
+        labels=codes,
+        classes=classes,
+        ids=row_names(range(records)) if ids is None else as_text(_column(ids, "ids")),
+        feature_names=encoded.names,
+        source="handed over in memory",
+        notes=encoded.notes,
+        groups=None if groups is None else as_text(_column(groups, "groups")),
+    )
+    return Given(data, frame)
+
+
+def _features(features: Any) -> tuple[Any | None, Encoded]:
+    if hasattr(features, "toarray") and hasattr(features, "tocsr"):
+        size = 4 * int(np.prod(features.shape))
+        if size > _MOST_BYTES:
+            raise InputError(
+                f"X is sparse and would take {size / 2**30:.0f} GiB written out, at most "
+                f"{_MOST_BYTES / 2**30:.0f} are taken. Use fewer features, or put the vectoriser "
+                "into a pipeline and hand over the frame that it reads."
+            )
+        features = features.toarray()
+    if hasattr(features, "column_names") and hasattr(features, "to_pydict"):  # an Arrow table
+        columns = {str(key): features[key] for key in features.column_names}
+        return None, _encoded(columns)
+    if hasattr(features, "columns") and hasattr(features, "shape"):
+        columns = {str(key): features[key] for key in features.columns}
+        if len(columns) != features.shape[1]:
+            raise InputError("X has columns of one name. Rename them.")
+        return features, _encoded(columns)
+    array = _array(features, "X")
+    if array.ndim == 1:
+        raise InputError(
+            f"X has shape {array.shape}, it must be (records, features): use X.reshape(-1, 1), or "
+            "X[['column']] of a frame."
+        )
+    flat = array.reshape(len(array), -1)
+    if flat.dtype.kind not in "fiub":
+        raise InputError(f"X holds {flat.dtype} values. Hand over numbers, or a data frame.")
+    with np.errstate(over="ignore"):  # Dataset refuses what becomes infinite, by name
+        values = np.ascontiguousarray(flat, dtype=np.float32)
+    return None, Encoded(values, tuple(f"x{at}" for at in range(values.shape[1])))
+
+
+def _encoded(columns: dict[str, Any]) -> Encoded:
+    """Columns as numbers for the attacks that look at records; gaps are marked."""
+    read: Columns = {name: _column(values, name) for name, values in columns.items()}
+    named = [
+        name
+        for name, values in read.items()
+        if is_text(values) and len(set(values.tolist())) > max(2, _TEXTS * len(values))
+    ]
+    parts = [
+        (encode_text if is_text(values) or values.dtype.kind == "b" else encode_number)(
+            name, values
+        )
+        for name, values in read.items()
+        if name not in named
+    ]
+    if not any(part.names for part in parts):
+        raise InputError(f"no column of X varies beside {list_names(named)}: there is no feature.")
+    notes = [note for part in parts for note in part.notes]
+    if named:
+        notes.append(f"Text that differs in most records is not compared: {list_names(named)}.")
+    return Encoded(
+        np.concatenate([part.values for part in parts], axis=1),
+        tuple(name for part in parts for name in part.names),
+        tuple(notes),
+    )
+
+
+def _column(values: Any, name: str) -> NDArray[Any]:
+    """(records,) bool, numbers, dates or text, as columns of files are."""
+    array = _array(values, name)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        hint = " One-hot labels become classes with .argmax(axis=1)." if array.ndim == 2 else ""
+        raise InputError(f"{name} has shape {array.shape}, it must be (records,).{hint}")
+    if array.dtype.kind != "O":
+        return array.astype(object) if array.dtype.kind == "U" else array
+    listed = ["" if _is_gap(value) else value for value in array.tolist()]
+    kinds = {type(value) for value in listed} - {str}
+    if kinds and kinds <= {int, float} and not any(isinstance(one, str) and one for one in listed):
+        return np.array([np.nan if value == "" else float(value) for value in listed])
+    return np.array([str(value) for value in listed], dtype=object)
+
+
+def _is_gap(value: Any) -> bool:
+    """None, NaN, and what pandas writes for a gap, which compares to nothing."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return bool(isinstance(value, float) and value != value)
+
+
+def _array(values: Any, name: str) -> NDArray[Any]:
+    """Anything that is one array, without its device, gradients and masks."""
+    if hasattr(values, "detach"):  # a tensor
+        values = values.detach().cpu()
+        values = values.float().numpy() if values.is_floating_point() else values.numpy()
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{name} is a {type(values).__name__} that is no array: {error}"
+        ) from error
+
+
+def _from_batches(source: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Features and labels of a torch Dataset or DataLoader, in its order."""
+    dataset = getattr(source, "dataset", source)
+    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        raise InputError("y is missing: hand over one label for each record of X.")
+    pairs = [dataset[at] for at in range(len(dataset))]
+    if not pairs or not isinstance(pairs[0], tuple | list) or len(pairs[0]) != 2:
+        raise InputError(
+            "y is missing, and X does not give pairs (features, label) as a torch Dataset does: "
+            "hand over X and y."
+        )
+    return (
+        np.stack([_array(one, "X") for one, _ in pairs]),
+        np.stack([_array(label, "y") for _, label in pairs]),
+    )
