@@ -28,12 +28,12 @@ from common import RESULTS, load, save
 from frontier import accuracy, part, row
 from torch import nn
 
-import lethe
 from lethe.data.dataset import Dataset
 from lethe.data.text import encode, find_encoder, load_narratives
 from lethe.evidence.one_run import Guesses
-from lethe.membership.audit import Silent
+from lethe.membership.audit import Silent, audit_model, open_run
 from lethe.membership.one_run import plan_canaries
+from lethe.membership.settings import AuditSettings
 from lethe.mitigations.dp_sgd.candidate import PrivateTraining
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.swag_release.mechanism import DrawMethod, PosteriorDraw, swag_ppm
@@ -146,11 +146,11 @@ def main() -> None:
     print(f"tuned in {time.perf_counter() - start:.0f} s", flush=True)
     extra: list[Mitigation] = [one for one, _ in private.values()]
     extra += [PosteriorDraw(STUDY, weighting=form) for form in ("target", "linear", "scalar")]
-    settings = lethe.AuditSettings(
+    settings = AuditSettings(
         models=given.models, mitigations=("weighted", "removal"), predictions=True
     )
-    with lethe.open_run(given.runs / "audit", data, recipe, settings) as folder:
-        findings = lethe.audit_model(data, recipe, settings, folder, Silent(), extra=extra)
+    with open_run(given.runs / "audit", data, recipe, settings) as folder:
+        findings = audit_model(data, recipe, settings, folder, Silent(), extra=extra)
         folder.write("findings.json", findings.to_bytes())
     print(f"audited in {time.perf_counter() - start:.0f} s", flush=True)
     draws = [

@@ -25,7 +25,8 @@ from strength import cifar, table
 
 import lethe
 from lethe.data.dataset import Dataset
-from lethe.membership.audit import Silent, baseline_spec
+from lethe.membership.audit import Silent, audit_model, baseline_spec, open_run
+from lethe.membership.settings import AuditSettings
 from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy, PrivateTraining
 from lethe.mitigations.dp_sgd.public_weights import public_weights
 from lethe.mitigations.mitigation import Mitigation
@@ -191,7 +192,7 @@ def measured(name: str, models: int, runs: Path, short: bool) -> dict[str, Any]:
     print(f"{name}: tuned in {time.perf_counter() - start:.0f} s", flush=True)
     private = [one for one, _ in found.values()]
     cheap = ("l2", "label-smoothing", "mixup", "model-averaging", "label-only")
-    settings = lethe.AuditSettings(
+    settings = AuditSettings(
         models=models,
         mitigations=(
             "uniform-noise",
@@ -208,8 +209,8 @@ def measured(name: str, models: int, runs: Path, short: bool) -> dict[str, Any]:
     if not short:
         weights = public_weights(data.features, data.labels, pool, recipe, seed=settings.seed)
         extra += [IndividualPrivacy(found[8.0][0], given) for given in (None, weights)]
-    with lethe.open_run(runs / name, data, recipe, settings) as folder:
-        findings = lethe.audit_model(data, recipe, settings, folder, Silent(), extra=extra)
+    with open_run(runs / name, data, recipe, settings) as folder:
+        findings = audit_model(data, recipe, settings, folder, Silent(), extra=extra)
         folder.write("findings.json", findings.to_bytes())
     rows = [row(candidate) for candidate in findings.candidates]
     return {

@@ -30,6 +30,7 @@ from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.audit import Silent, Trainer, baseline_spec
 from lethe.membership.measure import FPRS, AttackRates, measure_scores
 from lethe.membership.scoring import score_targets
+from lethe.membership.settings import AuditSettings
 from lethe.mitigations.obfuscation import BASELINE
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import Recipe
@@ -129,7 +130,7 @@ SETS: dict[str, Callable[[], tuple[Dataset, Recipe]]] = {
 def trained(name: str, models: int, runs: Path) -> Shadows:
     """Shadow models of the plain recipe, trained unless they are there."""
     data, recipe = SETS[name]()
-    settings = lethe.AuditSettings(models=models, mitigations=("none",))
+    settings = AuditSettings(models=models, mitigations=("none",))
     spec = baseline_spec(data, recipe, settings)
     with RunFolder(runs / name, spec.hash()) as folder:
         trainer = Trainer(spec, settings, folder, Silent(), 2, data.ids)

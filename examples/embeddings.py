@@ -35,19 +35,20 @@ if QUICK:
 # upper limit stays below 2; utility is the AUC of the network's own task on the noisy vectors.
 
 levels = (0.1, 0.5, 1.0) if QUICK else (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
-settings = lethe.EmbeddingSettings(
-    sigmas=levels, draws=4 if QUICK else 20, plays=200 if QUICK else 2000, refine=2 if QUICK else 8
-)
 
 # %% The audit: attack, add noise, attack again, prove
 
-findings = lethe.audit_embeddings(
+findings = lethe.audit_vectors(
     vectors["representations"],
     vectors["user_ids"],
     vectors["labels"],
     head=(head["w"], head["b"]),
     name="hidden layer",
-    settings=settings,
+    save=False,
+    sigmas=levels,
+    draws=4 if QUICK else 20,
+    plays=200 if QUICK else 2000,
+    refine=2 if QUICK else 8,
 )
 
 # %% What came out

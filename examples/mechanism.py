@@ -39,11 +39,9 @@ def bound_from_data(data, seed):
 # Each runs many times on pairs of data sets that differ in one person. What is bounded is chosen on
 # runs of its own, so the limit is above the true epsilon in at most 5 of 100 audits.
 
-claim = lethe.Claim("epsilon", 1.0)
-settings = lethe.MechanismSettings(claim, runs=RUNS)
-pairs = lethe.standard_pairs(0, 100)
+asked = {"bounds": (0, 100), "runs": RUNS, "save": False, "quiet": True}
 for mechanism in (right, half_the_noise, bound_from_data):
-    findings = lethe.audit_mechanism(mechanism, pairs, settings)
+    findings = lethe.audit_mechanism(mechanism, epsilon=1.0, **asked)
     print(f"{mechanism.__name__}: {findings.verdict['outcome']}")
     print(" ", findings.verdict["words"][0])
 
@@ -57,8 +55,7 @@ def gaussian(data, seed):
 
 
 for mu in (1.0, 0.5):
-    asked = lethe.MechanismSettings(lethe.Claim("mu", mu), runs=RUNS)
-    found = lethe.audit_mechanism(gaussian, pairs, asked)
+    found = lethe.audit_mechanism(gaussian, mu=mu, **asked)
     print(f"gaussian, claimed mu {mu:g}: {found.verdict['outcome']}")
 
 # %% What such an audit cannot see

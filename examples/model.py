@@ -24,19 +24,18 @@ recipe = lethe.default_recipe(len(data), data.features.shape[1], len(data.classe
 # Half of the shadow models learn from an image, half do not. The rule is fixed here: of the images
 # that were used, at most 10 in 100 may be found by an attacker wrong about 1 non-member in 100.
 
-settings = lethe.AuditSettings(
-    models=8 if QUICK else 32,
-    mitigations=("weighted-noise",) if QUICK else ("weighted-noise", "early-stopping"),
-    attack=("lira-online", "loss-threshold") if QUICK else ("auto",),
-    gate=("tpr@0.01<=0.1",),
-)
+settings = {
+    "models": 8 if QUICK else 32,
+    "mitigations": "weighted-noise" if QUICK else ("weighted-noise", "early-stopping"),
+    "attack": ("lira-online", "loss-threshold") if QUICK else "auto",
+    "gate": "tpr@0.01<=0.1",
+}
 
 # %% The audit
 # It can be stopped with Ctrl-C: the same script goes on with the models that are there.
 
 folder = Path("lethe-runs/example-model-quick" if QUICK else "lethe-runs/example-model")
-with lethe.open_run(folder, data, recipe, settings) as run:
-    findings = lethe.audit_model(data, recipe, settings, run)
+findings = lethe.audit(recipe, data, out=folder, **settings)
 
 # %% What came out
 # Every risk has an interval. "Inconclusive" means that the interval holds both answers: more
@@ -54,5 +53,4 @@ for sentence in findings.verdict["words"]:
 
 # %% One page for those who decide
 
-(folder / "report.html").write_text(lethe.render(findings), encoding="utf-8")
 print("report:", folder / "report.html")

@@ -11,15 +11,18 @@ import os
 from pathlib import Path
 
 import numpy as np
+from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import lethe
+from lethe.report import markdown, render_several
 
 QUICK = os.environ.get("LETHE_QUICK") == "1"
+ROWS = 300 if QUICK else None
 out = Path("lethe-runs/example-pipeline-quick" if QUICK else "lethe-runs/example-pipeline")
-data = lethe.load("breast-cancer", rows=300 if QUICK else None, seed=0)
+people, ill = load_breast_cancer(return_X_y=True, as_frame=True)
 
 # %% Two versions of a classifier
 # Version 2 hardly penalises large coefficients. The rule was agreed before either was trained: of
@@ -28,17 +31,17 @@ data = lethe.load("breast-cancer", rows=300 if QUICK else None, seed=0)
 
 def audited(version, penalty):
     made = make_pipeline(StandardScaler(), LogisticRegression(C=1 / penalty, max_iter=2000))
-    settings = lethe.AuditSettings(
+    return lethe.audit(
+        made,
+        people[:ROWS],
+        ill[:ROWS],
+        name=version,
+        out=out / version,
         models=8 if QUICK else 64,
-        mitigations=("none",),
+        mitigations="none",
         attack=("lira-online", "loss-threshold"),
-        gate=("tpr@0.1<=0.3",),
+        gate="tpr@0.1<=0.3",
     )
-    recipe = lethe.SklearnRecipe(made)
-    with lethe.open_run(out / version, data, recipe, settings) as run:
-        findings = lethe.audit_model(data, recipe, settings, run)
-        run.write("findings.json", findings.to_bytes())
-    return findings
 
 
 before, after = audited("version-1", penalty=1.0), audited("version-2", penalty=0.001)
@@ -58,17 +61,16 @@ def patients(data, seed):
     return round(len(data) + np.random.default_rng(seed).laplace(scale=2), 3)
 
 
-claim = lethe.Claim("epsilon", 0.5)
-settings = lethe.MechanismSettings(claim, runs=2000 if QUICK else 10_000)
-counted = lethe.audit_mechanism(patients, lethe.standard_pairs(0, 1), settings)
+runs = 2000 if QUICK else 10_000
+counted = lethe.audit_mechanism(patients, bounds=(0, 1), epsilon=0.5, runs=runs, save=False)
 
 # %% One document for both
 # HTML for people, Markdown for a merge request; at its head stands one verdict, and one release
 # that fails makes the whole fail.
 
 runs = [(after, None), (counted, None)]
-(out / "report.html").write_text(lethe.render_several(runs, "Triage 2"), encoding="utf-8")
-print("\n".join(lethe.markdown(runs, "Triage 2").splitlines()[:8]))
+(out / "report.html").write_text(render_several(runs, "Triage 2"), encoding="utf-8")
+print("\n".join(markdown(runs, "Triage 2").splitlines()[:8]))
 print("report:", out / "report.html")
 
 # %% The gate

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import lethe
 from lethe.data.shipped import write_patients
+from lethe.queries.charge import budget_of
 
 ROUNDS = 50 if os.environ.get("LETHE_QUICK") == "1" else 400
 
@@ -29,11 +30,11 @@ data = lethe.register(table, lethe.Schema.of(schema))
 ledger = lethe.open_ledger(book)
 ledger.create(
     "patients",
-    lethe.budget_of("epsilon", 1.0),
+    budget_of("epsilon", 1.0),
     fingerprint=data.fingerprint(),
     relation="add/remove",
     unit="record",
-    analysts={"local": lethe.budget_of("epsilon", 1.0)},
+    analysts={"local": budget_of("epsilon", 1.0)},
 )
 
 # %% Questions

@@ -7,11 +7,11 @@ one core of an AMD EPYC. LETHE_QUICK=1 looks for 100.
 """
 
 import os
-from dataclasses import replace
 
 import numpy as np
 
 import lethe
+from lethe.data.records import load_ratings
 from lethe.data.shipped import FILMS
 
 QUICK = os.environ.get("LETHE_QUICK") == "1"
@@ -20,15 +20,16 @@ QUICK = os.environ.get("LETHE_QUICK") == "1"
 # 800 people of MovieTweetings, a part of whose ratings of films ships along: who, which film,
 # how many points, which day. Names are gone. Is that enough?
 
-ratings = lethe.load_ratings(FILMS, "person", "film", "rating", "day")
+ratings = load_ratings(FILMS, "person", "film", "rating", "day")
 print(f"{ratings.facts:,} ratings by {len(ratings.people)} people of {len(ratings.items):,} films")
 
 # %% The adversary
 # Knows 8 ratings of one person, two of them wrong, dates within 14 days: an afternoon's talk about
 # films. It answers only where one record stands out.
 
-settings = lethe.RecordSettings(targets=100 if QUICK else 500, gate=("match<=0.05",))
-findings = lethe.audit_records(ratings, settings=settings)
+settings = {"targets": 100 if QUICK else 500, "save": False}
+columns = "person", "film", "rating", "day"
+findings = lethe.audit_records(FILMS, *columns, gate="match<=0.05", **settings)
 
 # %% What came out
 # `baseline` is the file as it is; each candidate is a way to publish less, attacked again.
@@ -45,7 +46,7 @@ print("\n".join(findings.verdict["words"]))
 # %% The same without dates
 # Leave the time out of the file and ask again: how much of the risk was in the dates?
 
-undated = lethe.audit_records(replace(ratings, time=None), settings=replace(settings, gate=()))
+undated = lethe.audit_records(FILMS, *columns[:3], **settings)
 before, after = (found.candidates[0]["risk"] for found in (findings, undated))
 print(f"named with dates {before['value']:.1%}, without {after['value']:.1%}")
 common = np.bincount(ratings.item).max()

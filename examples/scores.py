@@ -13,6 +13,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 
 import lethe
+from lethe.evidence.roc import auc, tpr_at_fpr
+from lethe.membership.scoring import score_all
 
 MODELS = 16 if os.environ.get("LETHE_QUICK") == "1" else 64
 
@@ -41,18 +43,19 @@ for at, inside in enumerate(members):
 # Every model is the target in turn, the others are the attacker's reference. The names of the
 # patients are their row numbers here; `labels` lets the report tell classes apart.
 
-shadows = lethe.Shadows(signals, members, np.arange(len(rows)), labels=diagnosis)
-settings = lethe.AuditSettings(models=MODELS, attack=("lira-online", "bavaria-n", "loss-threshold"))
-findings = lethe.audit_scores("random forest", shadows, settings)
+attacks = ("lira-online", "bavaria-n", "loss-threshold")
+findings = lethe.audit_scores(
+    signals, members, labels=diagnosis, name="random forest", attack=attacks, save=False
+)
 print("\n".join(findings.verdict["words"]))
 
 # %% The same by hand, for one model
 # `score_all` gives the scores of an attack for every pair of model and patient, and these are
 # measured like any scores of any attack: higher = member.
 
-scores = lethe.score_all(signals, members, ["bavaria-n"])["bavaria-n"]
-print("one model, AUC of BaVarIA:", round(lethe.auc(members[0], scores[0]), 3))
-found = lethe.tpr_at_fpr(members.ravel(), scores.ravel(), 0.1)
+scores = score_all(signals, members, ["bavaria-n"])["bavaria-n"]
+print("one model, AUC of BaVarIA:", round(auc(members[0], scores[0]), 3))
+found = tpr_at_fpr(members.ravel(), scores.ravel(), 0.1)
 print(f"all models, found at 10 % false alarms: {found.tpr:.1%}")
 
 # %% Who is most exposed?

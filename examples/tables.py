@@ -29,8 +29,8 @@ QUASI = ["age", "sex", "bmi"]
 # %% Is the table anonymous?
 # `certain` is the share of patients whose `worse` is certain to those who know the three columns.
 
-settings = lethe.TableSettings(ks=(2, 5), population=100_000, gate=("certain<=0.05",))
-findings = lethe.audit_table(people, QUASI, "worse", settings=settings)
+settings = {"ks": (2, 5), "people": 100_000, "gate": "certain<=0.05", "save": False}
+findings = lethe.audit_table(people, QUASI, "worse", **settings)
 for candidate in findings.candidates:
     print(
         f"{candidate['name']:15} k {candidate['k']}, certain {candidate['certain']['value']:6.1%}, "
@@ -56,7 +56,7 @@ shuffled = {name: rng.permutation(values) for name, values in used.items()}
 
 # %% The attacks, each against people who were used and people who were not
 
-study = lethe.SyntheticSettings(attacks=100) if QUICK else lethe.SyntheticSettings()
+study = {"attacks": 100, "save": False} if QUICK else {"save": False}
 for name, made in (("copied", copied), ("shuffled", shuffled)):
-    found = lethe.audit_synthetic(used, made, control, QUASI, "worse", name=name, settings=study)
+    found = lethe.audit_synthetic(made, used, control, QUASI, "worse", name=name, **study)
     print(f"{name}:", *found.verdict["words"], sep="\n  ")

@@ -165,3 +165,96 @@ def test_what_cannot_be_audited_is_told_with_the_way_out(model, more, said):
     with pytest.raises(InputError) as told:
         lethe.audit(model, **given)
     assert said in str(told.value)
+
+
+def test_one_model_is_attacked_by_what_needs_no_other():
+    inside = np.arange(120) % 2 == 0
+    forest = RandomForestClassifier(20, random_state=0).fit(X[inside], WORDS[inside])
+    found = lethe.audit(forest, X, WORDS, members=inside, save=False, quiet=True, gate="auc<=0.99")
+    (attack,) = found.candidates[0]["attacks"]
+    auc = found.candidates[0]["attacks"][attack]["auc"]
+    assert attack == "loss-threshold" and auc["low"] > 0.6 and auc["high"] < 1
+    risk = found.candidates[0]["risk"]
+    assert risk["high"] == 1 and "not run" in risk["method"]  # others would find more
+    assert found.rules[0]["outcome"] == "not-enough-evidence"
+    assert any("One model was handed over" in limit for limit in found.limits)
+    refused = {one["name"]: one["why"] for one in found.attacks_not_run}
+    assert "one model alone" in refused["lira-online"]
+
+
+def test_a_fitted_model_scores_as_it_answers():
+    inside = np.arange(120) % 2 == 0
+    net = torch.nn.Linear(4, 2)
+    found = lethe.audit(net, X, Y, members=inside, save=False, quiet=True)
+    logits = net(torch.tensor(X)).detach().numpy()
+    own = lethe.audit_scores(
+        np.where(Y == 1, 1, -1) * (logits[:, 1] - logits[:, 0]), inside, save=False, quiet=True
+    )
+    key = "loss-threshold"
+    got, want = (one.candidates[0]["attacks"][key]["auc"]["value"] for one in (found, own))
+    assert got == pytest.approx(want, abs=1e-6)
+
+
+def test_one_model_that_knows_nothing_passes_its_checks():
+    """Over many draws the null audit and the interval hold what they say."""
+    held = failed = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        inside = rng.random(200) < 0.5
+        found = lethe.audit_scores(rng.normal(size=200), inside, save=False, quiet=True, seed=seed)
+        auc = found.candidates[0]["attacks"]["loss-threshold"]["auc"]
+        held += auc["low"] <= 0.5 <= auc["high"]
+        failed += any(check["status"] == "fail" for check in found.checks)
+    assert held >= 26 and failed == 0  # 28.5 expected; P(< 26) is 2 % of seeds
+
+
+@pytest.mark.parametrize("models", [2, 3])
+def test_two_models_are_too_few_for_either_way(models):
+    with pytest.raises(InputError, match="one model or at least 4"):
+        lethe.audit_scores(np.zeros((models, 5)), np.zeros((models, 5), bool), save=False)
+
+
+ROWS = {"age": RNG.integers(20, 60, 300), "zip": RNG.integers(0, 30, 300).astype(str)}
+ROWS |= {"sick": RNG.random(300) < 0.3}
+
+
+@pytest.mark.parametrize("kind", [dict, pandas.DataFrame, polars.DataFrame, pyarrow.table])
+def test_tables_of_every_kind_give_the_same_findings(kind):
+    quiet = {"save": False, "quiet": True}
+    found = lethe.audit_table(kind(ROWS), ["age", "zip"], "sick", **quiet)
+    assert found.to_bytes() == lethe.audit_table(ROWS, ["age", "zip"], "sick", **quiet).to_bytes()
+    made = lethe.audit_synthetic(
+        kind(ROWS), kind(ROWS), kind(ROWS), ["age", "zip"], "sick", **quiet
+    )
+    assert made.subject["release"] == "table"
+
+
+def test_facts_vectors_and_mechanisms_are_one_call(tmp_path):
+    person = np.repeat(np.arange(40), 8)
+    facts = pandas.DataFrame({"who": person, "film": RNG.integers(0, 60, 320), "stars": 3.5})
+    found = lethe.audit_records(facts, "who", "film", "stars", out=tmp_path / "facts", quiet=True)
+    assert (tmp_path / "facts" / "report.html").is_file()
+    assert lethe.Findings.load(tmp_path / "facts" / "findings.json").to_bytes() == found.to_bytes()
+    vectors = torch.tensor(
+        RNG.normal(size=(40, 5))[person], dtype=torch.bfloat16, requires_grad=True
+    )
+    found = lethe.audit_vectors(vectors, person, sigmas=1.0, quiet=True, out=tmp_path / "vectors")
+    assert found.subject["release"] == "embeddings"
+
+
+def test_a_claim_is_a_rule_that_stands_in_the_run(tmp_path):
+    def noisy(data, seed):
+        return data.sum() + np.random.default_rng(seed).laplace(scale=0.2)
+
+    given = {"bounds": (0, 1), "epsilon": 1.0, "runs": 1000, "quiet": True}
+    found = lethe.audit_mechanism(noisy, **given, out=tmp_path / "run")
+    assert all(rule["fixed"] for rule in found.rules) and found.rules[0]["outcome"] == "fail"
+    with pytest.raises(InputError, match="not both"):
+        lethe.audit_mechanism(noisy, **given, pairs=[])
+
+
+def test_the_top_of_the_library_is_small_and_every_name_is_there():
+    assert len(lethe.__all__) <= 35
+    assert all(getattr(lethe, name).__doc__ for name in lethe.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'rocc'"):
+        _ = lethe.rocc

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lethe
+from lethe.queries.charge import budget_of
 
 QUESTIONS = (
     "count() by born among ['2020-01-01', '20200101', '2020-W01-3', '2020W013']",
@@ -47,7 +48,7 @@ def main() -> None:
         ledger = lethe.open_ledger(budget)
         ledger.create(
             "people",
-            lethe.budget_of("epsilon", 10.0),
+            budget_of("epsilon", 10.0),
             fingerprint=registered.fingerprint(),
             relation="add/remove",
             unit="record",

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lethe
+from lethe.queries.charge import budget_of
 
 PEOPLE = 2_000
 
@@ -41,7 +42,7 @@ def outcomes(folder: Path, pay: int) -> list[str]:
     ledger = lethe.open_ledger(budget)
     ledger.create(
         "people",
-        lethe.budget_of("epsilon", 1.0),
+        budget_of("epsilon", 1.0),
         fingerprint=registered.fingerprint(),
         relation="add/remove",
         unit="record",

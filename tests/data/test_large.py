@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lethe
 from lethe.data import large
 from lethe.data.columns import Columns, Grouped, encode, read_columns
 from lethe.data.large import available, bytes_of, outgrows, read_grouped
 from lethe.errors import InputError
+from lethe.linkage.audit import audit_table
+from lethe.linkage.settings import TableSettings
 
 MEMORY = 2**27
 CELLS = {
@@ -57,10 +58,10 @@ def test_groups_are_those_of_the_rows_in_memory(rows: list[tuple[str, ...]], win
         columns = read_columns(path)
         grouped = read_grouped(path, list(CELLS), memory=MEMORY)
         same(grouped, columns)
-        options = {"settings": lethe.TableSettings(ks=(2,), suppress=0.4), "name": "people"}
+        options = {"settings": TableSettings(ks=(2,), suppress=0.4), "name": "people"}
         quasi = ["age", "pay", "zip", "town"]
-        one = lethe.audit_table(columns, quasi, "sick", population=columns, **options)
-        other = lethe.audit_table(grouped, quasi, "sick", population=grouped, **options)
+        one = audit_table(columns, quasi, "sick", population=columns, **options)
+        other = audit_table(grouped, quasi, "sick", population=grouped, **options)
         assert one.to_bytes() == other.to_bytes()
 
 
@@ -153,7 +154,7 @@ def test_what_cannot_fit_is_refused_with_a_way_out(
     path.write_text("id,group\n1,2\n1,3\n")
     grouped = read_grouped(path, ["id"], memory=MEMORY)
     with pytest.raises(InputError, match="queries needs every row in memory"):
-        lethe.audit_table(grouped, ["id"], settings=lethe.TableSettings(queries=("SELECT 1",)))
+        audit_table(grouped, ["id"], settings=TableSettings(queries=("SELECT 1",)))
 
 
 def test_the_way_is_chosen_by_size_and_said(

@@ -12,7 +12,6 @@ import torch
 from reidentification_people import population, quick
 from scipy.special import ndtr
 
-import lethe
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.roc import auc
@@ -66,7 +65,7 @@ def test_what_was_handed_in_is_left_alone(findings):
 def test_the_same_call_gives_the_same_bytes(findings):
     features = np.c_[PEOPLE["representations"][:, 1:3], np.ones(len(PEOPLE["labels"]))]
     settings = quick(gate=("lift<=2", "bound<=0.9"), release="noise-2", norm=3.0, diameter=6.0)
-    again = lethe.audit_embeddings(**PEOPLE, features=features, settings=settings)
+    again = audit_embeddings(**PEOPLE, features=features, settings=settings)
     assert again.to_bytes() == findings.to_bytes()
 
 

@@ -357,7 +357,7 @@ def test_shapes(tmp_path: Path, changes: dict[str, Any]) -> None:
 
 def test_too_few_models(tmp_path: Path) -> None:
     message = refusal(wide(tmp_path, signals=SIGNALS[:3], members=MEMBERS[:3]))
-    assert "needs at least 4 models, got 3" in message and "Train more models" in message
+    assert "needs one model or at least 4, got 3" in message and "Train more models" in message
     columns = {name: values[:9] for name, values in long_columns().items()}
     assert "at least 4 models, got 3" in refusal(write_csv(tmp_path / "s.csv", columns))
 

@@ -175,7 +175,9 @@ def warn_models(asked: int | None, models: int, say: Callable[[str], None]) -> N
     """Say what is odd about the number of models."""
     if asked is not None and asked != models:
         say(f"models={asked} is odd; {models} are trained, in complementary pairs.")
-    if models < 8:
+    if models == 1:
+        say("one model: only attacks that compare it with no other are run; see the limits.")
+    elif models < 8:
         say(
             f"warning: models={models} gives very wide intervals and no selection of exposed "
             "records; use at least 16."

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.columns import Columns, as_text, is_text, list_names
+from lethe.data.columns import Columns, as_text, is_text, list_names, read_columns
 from lethe.data.dataset import Dataset, row_names
 from lethe.data.tables import Encoded, encode_number, encode_text, label_rows
 from lethe.errors import InputError
@@ -42,7 +44,8 @@ def given_rows(
 
     Args:
         features: (records, ...) a data frame, Arrow table, array, sparse matrix, tensor or nested
-            list; or a torch Dataset or DataLoader of (features, label), without `labels`.
+            list; or, without `labels`, a torch Dataset or DataLoader of (features, label), or
+            records that were read already.
         labels: (records,) classes as text, bools or whole numbers; in regression numbers.
         task: ``classification`` or ``regression``; None = regression where the labels are numbers
             that are not whole.
@@ -52,9 +55,11 @@ def given_rows(
 
     Raises InputError: a length, type or value breaks a rule; the message says which.
     """
+    if isinstance(features, Dataset) and labels is None:
+        return Given(features, None)
     if labels is None:
         features, labels = _from_batches(features)
-    target = _column(labels, "y")
+    target = column_of(labels, "y")
     if task is None:
         real = target.dtype.kind == "f" and not (np.floor(target) == target).all()
         task = "regression" if real else "classification"
@@ -69,11 +74,11 @@ def given_rows(
         features=encoded.values,
         labels=codes,
         classes=classes,
-        ids=row_names(range(records)) if ids is None else as_text(_column(ids, "ids")),
+        ids=row_names(range(records)) if ids is None else as_text(column_of(ids, "ids")),
         feature_names=encoded.names,
         source="handed over in memory",
         notes=encoded.notes,
-        groups=None if groups is None else as_text(_column(groups, "groups")),
+        groups=None if groups is None else as_text(column_of(groups, "groups")),
     )
     return Given(data, frame)
 
@@ -89,14 +94,10 @@ def _features(features: Any) -> tuple[Any | None, Encoded]:
             )
         features = features.toarray()
     if hasattr(features, "column_names") and hasattr(features, "to_pydict"):  # an Arrow table
-        columns = {str(key): features[key] for key in features.column_names}
-        return None, _encoded(columns)
+        return None, _encoded(columns_of(features, "X"))
     if hasattr(features, "columns") and hasattr(features, "shape"):
-        columns = {str(key): features[key] for key in features.columns}
-        if len(columns) != features.shape[1]:
-            raise InputError("X has columns of one name. Rename them.")
-        return features, _encoded(columns)
-    array = _array(features, "X")
+        return features, _encoded(columns_of(features, "X"))
+    array = array_of(features, "X")
     if array.ndim == 1:
         raise InputError(
             f"X has shape {array.shape}, it must be (records, features): use X.reshape(-1, 1), or "
@@ -110,9 +111,32 @@ def _features(features: Any) -> tuple[Any | None, Encoded]:
     return None, Encoded(values, tuple(f"x{at}" for at in range(values.shape[1])))
 
 
-def _encoded(columns: dict[str, Any]) -> Encoded:
+def columns_of(rows: Any, name: str) -> Columns:
+    """Columns by name of a data frame, Arrow table, mapping of columns, or file.
+
+    Raises InputError: it is none of them, or columns have different lengths.
+    """
+    if isinstance(rows, str | Path):
+        return read_columns(rows)
+    names = getattr(rows, "column_names", None)
+    if names is None:
+        names = getattr(rows, "columns", None)
+    if names is None and isinstance(rows, Mapping):
+        names = list(rows)
+    if names is None or callable(names):
+        raise InputError(
+            f"{name} is a {type(rows).__name__}; hand over a data frame, an Arrow table, a mapping "
+            "of columns, or the name of a file."
+        )
+    columns = {str(key): column_of(rows[key], str(key)) for key in names}
+    lengths = {len(column) for column in columns.values()}
+    if len(columns) != len(list(names)) or len(lengths) > 1:
+        raise InputError(f"{name} has columns of one name or of different lengths. Mend them.")
+    return columns
+
+
+def _encoded(read: Columns) -> Encoded:
     """Columns as numbers for the attacks that look at records; gaps are marked."""
-    read: Columns = {name: _column(values, name) for name, values in columns.items()}
     named = [
         name
         for name, values in read.items()
@@ -137,9 +161,9 @@ def _encoded(columns: dict[str, Any]) -> Encoded:
     )
 
 
-def _column(values: Any, name: str) -> NDArray[Any]:
+def column_of(values: Any, name: str) -> NDArray[Any]:
     """(records,) bool, numbers, dates or text, as columns of files are."""
-    array = _array(values, name)
+    array = array_of(values, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -161,7 +185,7 @@ def _is_gap(value: Any) -> bool:
     return bool(isinstance(value, float) and value != value)
 
 
-def _array(values: Any, name: str) -> NDArray[Any]:
+def array_of(values: Any, name: str) -> NDArray[Any]:
     """Anything that is one array, without its device, gradients and masks."""
     if hasattr(values, "detach"):  # a tensor
         values = values.detach().cpu()
@@ -188,6 +212,6 @@ def _from_batches(source: Any) -> tuple[NDArray[Any], NDArray[Any]]:
             "hand over X and y."
         )
     return (
-        np.stack([_array(one, "X") for one, _ in pairs]),
-        np.stack([_array(label, "y") for _, label in pairs]),
+        np.stack([array_of(one, "X") for one, _ in pairs]),
+        np.stack([array_of(label, "y") for _, label in pairs]),
     )

@@ -59,7 +59,7 @@ def audit_table(
             candidates are written there, as NAME.csv.
 
     Returns:
-        The findings; `lethe.render` makes the report of them.
+        The findings.
 
     Guarantee:
         None: all candidates are labelled ``empirical-only``, the k-anonymous ones too, but for the

@@ -254,6 +254,7 @@ def _available(spec: Spec) -> Available:
         predicted_labels=spec.task == "classification",
         features=True,
         population_features=True,
+        references=True,
     )
 
 

@@ -13,7 +13,7 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.roc import Roc, auc_of, roc
 from lethe.evidence.twoway import Spread, symmetric_estimate
 from lethe.membership.attacks.registry import ATTACKS
-from lethe.membership.measure import AttackRates, strongest
+from lethe.membership.measure import ALONE, AttackRates, strongest
 from lethe.membership.power import (
     LARGEST_T,
     POWER,
@@ -139,6 +139,13 @@ def _place(others: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[n
 
 def coverage(shadows: Shadows) -> Check:
     """Every record should be IN some models and OUT of others."""
+    if shadows.alone:
+        return Check(
+            "IN and OUT models",
+            WARN,
+            "one model, and none to compare it with: no record gets a t-score, and attacks that an "
+            "attacker with models of their own would use were not run",
+        )
     inside = shadows.members.sum(axis=0)
     bare = int(((inside < 2) | (inside > shadows.models - 2)).sum())
     if bare == 0:
@@ -156,7 +163,8 @@ def ties(shadows: Shadows) -> Check:
     distinct, commonest = _repeats(shadows.signals)
     most = commonest / shadows.signals.size if commonest > 1 else 0.0
     tied = 1 - distinct / shadows.signals.size
-    constant = int((shadows.signals == shadows.signals[0]).all(axis=0).sum())
+    same = (shadows.signals == shadows.signals[0]).all(axis=0) & (not shadows.alone)
+    constant = int(same.sum())
     bad = most > 0.01 or constant > 0 or tied > 0.5
     return Check(
         "tied or saturated signals",
@@ -257,6 +265,14 @@ def power_check(
     """
     measured = results[attack]
     confidence = measured.auc.confidence
+    if shadows.alone:
+        own = minimum_detectable_auc(measured.replicates.spread(0), confidence)
+        return Check(
+            "power",
+            WARN,
+            f"the width of the interval of {attack} resolves AUC {own:.3f}; what an attacker with "
+            "models of their own would find is not measured",
+        )
     alone = Scorer(attack, seed=seed, references=measured.replicates.influence is not None)
     found = smallest_effect(shadows, run or alone, confidence=confidence, seed=seed)
     own = minimum_detectable_auc(measured.replicates.spread(0), confidence)
@@ -295,7 +311,8 @@ def self_checked(
     Args:
         fpr: of the metric that decides, see `measure.risk_rate`.
     """
-    checked = {name: replace(found, weak=weakness(found)) for name, found in results.items()}
+    weak = ALONE if shadows.alone else ""
+    checked = {name: replace(one, weak=weak or weakness(one)) for name, one in results.items()}
     audits: dict[str, Check] = {}
 
     def audit(name: str, on: Shadows) -> None:

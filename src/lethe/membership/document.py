@@ -34,7 +34,7 @@ from lethe.membership.utility import per_class, utility_name
 from lethe.mitigations.mitigation import Mitigation
 from lethe.training.fingerprint import hash_array
 from lethe.training.recipe import TorchRecipe
-from lethe.training.shadows import Shadows, Spec
+from lethe.training.shadows import ONE_MODEL, Shadows, Spec
 from lethe.training.users_code import parameter_count
 
 # The words of a membership audit: threat model, attacks, limits, verdict.
@@ -86,6 +86,11 @@ def operating_rule(margin: float) -> str:
 
 def summary(name: str, shadows: Shadows, trained: bool) -> str:
     """One sentence on what was audited."""
+    if shadows.alone:
+        return (
+            f"The model {name}, whose scores on {shadows.records} records were handed in, without "
+            "another model to compare it with."
+        )
     how = "trained for this audit" if trained else "whose scores were handed in"
     return (
         f"A model trained on {name}, audited through {shadows.models} shadow models {how}, "
@@ -101,10 +106,14 @@ def threat_model(shadows: Shadows) -> dict[str, str]:
     }.get(shadows.task or "", "outputs of the model")
     return {
         "goal": "membership: was this record in the training set?",
-        "knowledge": "the training recipe, the mitigation and its weights, and other records of "
-        "the same population",
+        "knowledge": "other records of the same population"
+        if shadows.alone
+        else "the training recipe, the mitigation and its weights, and other records of the same "
+        "population",
         "access": f"{answers} for chosen records; one query a record",
-        "budget": f"{shadows.models} shadow models trained like the target",
+        "budget": "no model beside the target"
+        if shadows.alone
+        else f"{shadows.models} shadow models trained like the target",
         "unit": "one record"
         if shadows.groups is None
         else "one person: all records of a person are in training together or not at all; "
@@ -129,6 +138,8 @@ def limits(
         "Targeted weights are computed from the private records and are themselves a function of "
         f"them; {only} carries a formal guarantee.",
     ]
+    if shadows.alone:
+        listed.insert(0, ONE_MODEL)
     if proven:
         listed.append(
             "A guarantee speaks about one training at its settings. To choose a candidate from "

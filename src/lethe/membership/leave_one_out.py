@@ -158,8 +158,11 @@ def without_groups(
 def scored_cells(members: NDArray[np.bool_], seed: int = 0) -> NDArray[np.bool_]:
     """(K, N) True where a cell is attacked: `leave_one_out` leaves references on both sides.
 
-    Of each record equally many IN and OUT cells, unless all records have equal counts.
+    Of each record equally many IN and OUT cells, unless all records have equal counts. One model
+    alone is attacked on all of its records, by attacks that need no references.
     """
+    if len(members) == 1:
+        return np.ones(members.shape, bool)
     design = Design.of(members, seed)
     scored = np.zeros(members.shape, bool)
     scored[design.usable] = design.attacked

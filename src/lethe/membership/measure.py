@@ -34,6 +34,9 @@ FPRS = (0.1, 0.01, 0.001)
 FEWEST_RECORDS = 20
 """Distinct records (or persons) without which no rate is given: two of them tell nothing."""
 
+ALONE = "no model to compare with: an attacker who trains some finds more"
+"""Why the upper limits of attacks on one model alone do not gate."""
+
 _CURVE_POINTS = 40
 
 References = Callable[[str, NDArray[np.float64]], Rescored | None]
@@ -315,7 +318,7 @@ def judged(
     return [
         risks.AttackResult(
             name,
-            result.metric(fpr) if among == 1 else _among(result, fpr, family),
+            _open_above(result, result.metric(fpr) if among == 1 else _among(result, fpr, family)),
             knows=ATTACKS[name].threat if name in ATTACKS else "",
             valid=not result.failed,
             why=result.failed or result.weak,
@@ -345,6 +348,14 @@ def strongest_metric(results: Mapping[str, AttackRates], fpr: float | None) -> M
     """The worst of all attacks whose self-checks passed; see `evidence.risk.risk_of`."""
     worst = risks.risk_of(judged(results, fpr))
     return worst if isinstance(worst, Refusal) else worst.estimate
+
+
+def _open_above(result: AttackRates, metric: Measured) -> Measured:
+    """The metric; of one model alone without an upper limit: stronger attacks were not run."""
+    if result.weak != ALONE or isinstance(metric, Refusal):
+        return metric
+    method = f"{metric.method}; no upper limit, for attacks with reference models were not run"
+    return replace(metric, high=1.0, method=method)
 
 
 def _among(result: AttackRates, fpr: float | None, family: int) -> Measured:

@@ -82,11 +82,15 @@ def exchanged(shadows: Shadows, seed: int) -> Shadows:
     """The same design with signals that know nothing of membership.
 
     Within each complementary pair a coin for every record decides which model gets which signal;
-    without pairs a record's signals are shuffled over the models.
+    without pairs a record's signals are shuffled over the models, of one model over the records.
 
     Returns: The same but for signals and right predictions, which go together.
     """
     rng = np.random.default_rng([seed, 7])
+    if shadows.alone:
+        order = rng.permutation(shadows.records)
+        right = None if shadows.correct is None else shadows.correct[:, order]
+        return replace(shadows, signals=shadows.signals[:, order], correct=right)
     source = np.repeat(np.arange(shadows.models)[:, None], shadows.records, axis=1)
     partner = shadows.partner
     if len(scorable_targets(shadows.members)) < shadows.models or (partner >= 0).all():

@@ -353,7 +353,7 @@ def audit_embeddings(
         say: told what is being done, one line each.
 
     Returns:
-        The findings; `lethe.render` makes the report of them.
+        The findings.
 
     Raises:
         InputError: arrays that do not fit each other, NaN, ids of mixed types, zero vectors under

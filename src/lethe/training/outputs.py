@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.columns import as_text
+from lethe.data.given import column_of
 from lethe.errors import InputError
 from lethe.training.batches import Stops
 from lethe.training.recipe import (
@@ -22,7 +24,15 @@ from lethe.training.recipe import (
     take,
     weight_argument,
 )
+from lethe.training.signals import (
+    signal_from_logits,
+    signal_from_predictions,
+    signal_from_probabilities,
+    target_sd,
+)
 from lethe.training.users_code import seeded, users_code
+
+_PART = 4096
 
 
 def outputs_of(
@@ -140,7 +150,78 @@ def train_sklearn(
         if _must_keep_codes(estimator):
             known, codes = np.arange(classes), labels[rows].astype(np.int64)
         estimator.fit(take(inputs, rows), _targets(estimator, codes), **extra)
-        return _probabilities(estimator, inputs, known, classes)
+        columns = known
+        if not _is_from("skorch", last_step(estimator)):
+            columns = known[np.asarray(estimator.classes_, dtype=np.int64)]
+        return _probabilities(estimator, inputs, columns, classes)
+
+
+def asked(
+    model: Any, inputs: Any, labels: NDArray[Any], classes: tuple[str, ...]
+) -> NDArray[np.float32]:
+    """phi of a model that is fitted already, on every record; higher = better known.
+
+    Args:
+        model: an estimator, or a torch module that gives logits (numbers in regression).
+        inputs: (N, ...) records, as the model takes them.
+        labels: (N,) codes of `classes`, or targets in regression.
+        classes: their names, by which an estimator's own classes are found; empty in regression.
+
+    Raises InputError: it cannot be asked, knows another class, or gives what is no distribution.
+    """
+    name = type(model).__name__
+    torch_module = hasattr(model, "state_dict") and hasattr(model, "eval")
+    if not torch_module and not hasattr(model, "predict"):
+        raise InputError(
+            f"model is a {name}; with members it must be a fitted estimator or a torch module."
+        )
+    with users_code(name):
+        if torch_module:
+            outputs, kind = _of_module(model, inputs), "logits"
+        elif not classes:
+            outputs, kind = _one_column(model, inputs), "prediction"
+        else:
+            outputs, kind = _probabilities(model, inputs, _codes(model, classes), len(classes)), ""
+    if not classes:
+        sd = target_sd(labels, np.zeros(len(labels), bool))
+        return signal_from_predictions(outputs, labels, sd)
+    if kind == "logits":
+        return signal_from_logits(outputs, labels)
+    return signal_from_probabilities(outputs, labels)
+
+
+def _of_module(model: Any, inputs: NDArray[np.floating]) -> NDArray[np.floating]:
+    """(N, C) outputs of a torch module as it is used, in parts; it is left as it was."""
+    import torch
+
+    training, parts = model.training, []
+    device = next((part.device for part in model.parameters()), None)
+    model.eval()
+    try:
+        with torch.no_grad():
+            for start in range(0, len(inputs), _PART):
+                part = torch.as_tensor(np.asarray(inputs[start : start + _PART]), device=device)
+                parts.append(model(part).float().cpu().numpy())
+    finally:
+        model.train(training)
+    found = np.concatenate(parts)
+    return found.reshape(len(found), -1)
+
+
+def _codes(model: Any, classes: tuple[str, ...]) -> NDArray[np.int64]:
+    """(classes the estimator knows,) the code of each."""
+    known = getattr(model, "classes_", None)
+    if known is None:
+        raise InputError(
+            f"model is a {type(model).__name__} that is not fitted: call fit first, or leave "
+            "members out to have it trained."
+        )
+    place = {name: code for code, name in enumerate(classes)}
+    names = as_text(column_of(known, "classes_")).tolist()
+    strange = [name for name in names if name not in place]
+    if strange:
+        raise InputError(f"the model knows the class {strange[0]!r}, which y does not hold.")
+    return np.array([place[name] for name in names])
 
 
 def prepared(estimator: Any, seed: int) -> Any:
@@ -222,19 +303,16 @@ def _one_column(estimator: Any, inputs: Any) -> NDArray[np.floating]:
 
 
 def _probabilities(
-    estimator: Any, inputs: Any, known: NDArray[np.int64], classes: int
+    estimator: Any, inputs: Any, columns: NDArray[np.int64], classes: int
 ) -> NDArray[np.floating]:
     """(N, C) probabilities from those of the classes in the training rows.
 
-    `known` is the class behind each code that the estimator was fitted with.
+    `columns` is the class behind each column that the estimator gives.
     """
     if hasattr(estimator, "predict_proba"):
         found, how = np.asarray(estimator.predict_proba(inputs)), "predict_proba"
     else:
         found, how = _from_margin(estimator, inputs), "decision_function"
-    columns = known
-    if not _is_from("skorch", last_step(estimator)):
-        columns = known[np.asarray(estimator.classes_, dtype=np.int64)]
     if found.shape != (len(inputs), len(columns)):
         raise InputError(
             f"{how} of {type(estimator).__name__} returned {found.shape[-1]} columns for "

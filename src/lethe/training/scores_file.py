@@ -59,27 +59,46 @@ def read_scores(path: str | Path, signal: str = "logit") -> ScoreTable:
     Raises:
         InputError: an array or column is missing or unknown, shapes differ, a signal is NaN,
             infinite or out of range, members are not 0 or 1, pairs are missing or stand twice,
-            or fewer than 4 models.
+            or 2 or 3 models.
         MissingExtra: .parquet without pyarrow.
     """
     check_choice("signal", signal, SIGNALS)
     path = Path(path)
     columns = read_columns(path)
     if path.suffix.lower() in (".npz", ".safetensors"):
-        _check_columns(path, columns, _WIDE, required=2)
-        models = None
-        signals, members = columns["signals"], columns["members"]
-        count = signals.shape[-1] if signals.ndim else 0
-        ids = as_text(columns["ids"]) if "ids" in columns else np.arange(count).astype(np.str_)
-        labels, groups, marked = (columns.get(name) for name in ("labels", "groups", "targets"))
-    else:
-        _check_columns(path, columns, _LONG, required=4)
-        models, ids, wide = _pivot(path, columns)
-        signals, members = wide["signal"], wide["member"]
-        labels, groups = (
-            _one_a_record(path, name, wide.get(name), ids) for name in ("label", "group")
-        )
-        marked = wide.get("target")
+        return scores_of(columns, signal, path)
+    _check_columns(path, columns, _LONG, required=4)
+    models, ids, wide = _pivot(path, columns)
+    labels, groups = (_one_a_record(path, name, wide.get(name), ids) for name in ("label", "group"))
+    found = {"signals": wide["signal"], "members": wide["member"], "labels": labels}
+    found |= {"ids": ids, "groups": groups, "targets": wide.get("target")}
+    there = {name: column for name, column in found.items() if column is not None}
+    return scores_of(there, signal, path, models)
+
+
+def scores_of(
+    columns: Columns,
+    signal: str = "logit",
+    path: str | Path = "scores",
+    models: NDArray[np.str_] | None = None,
+) -> ScoreTable:
+    """Check tables of scores that are wide.
+
+    Args:
+        columns: ``signals`` and ``members`` (models, records); perhaps ``ids``, ``labels`` and
+            ``groups`` (records,) and ``targets`` (models,).
+        signal: see `read_scores`.
+        path: what messages call them.
+        models: (models,) names; None = numbers from 0.
+
+    Raises InputError: see `read_scores`.
+    """
+    check_choice("signal", signal, SIGNALS)
+    _check_columns(path, columns, _WIDE, required=2)
+    signals, members = columns["signals"], columns["members"]
+    labels, groups, marked = (columns.get(name) for name in ("labels", "groups", "targets"))
+    count = signals.shape[-1] if signals.ndim else 0
+    ids = as_text(columns["ids"]) if "ids" in columns else np.arange(count).astype(np.str_)
     each = {"ids": ids, "labels": labels, "groups": groups}
     _check_table(str(path), signals, members, each)
     names = np.arange(len(signals)).astype(np.str_) if models is None else models
@@ -131,10 +150,11 @@ def _check_table(
             f"{where}: signals have shape {shape} and members {members.shape}, both must be "
             "(models, records). Transpose or cut one of them."
         )
-    if shape[0] < MIN_MODELS:
+    if shape[0] != 1 and shape[0] < MIN_MODELS:
         raise InputError(
-            f"{where} needs at least {MIN_MODELS} models, got {shape[0]}: fewer cannot be audited "
-            "by leave-one-out. Train more models, each on another random half."
+            f"{where} needs one model or at least {MIN_MODELS}, got {shape[0]}: fewer cannot be "
+            "audited by leave-one-out. Train more models, each on another random half; or hand "
+            "over one, for attacks that compare it with no other."
         )
     if not shape[1]:
         raise InputError(f"{where} needs at least one record, got 0. Save it again.")
@@ -162,7 +182,9 @@ def _check_table(
                 )
 
 
-def _check_columns(path: Path, columns: Columns, known: tuple[str, ...], required: int) -> None:
+def _check_columns(
+    path: str | Path, columns: Columns, known: tuple[str, ...], required: int
+) -> None:
     for name in known[:required]:
         if name not in columns:
             raise InputError(
@@ -172,7 +194,9 @@ def _check_columns(path: Path, columns: Columns, known: tuple[str, ...], require
     check_known_keys(str(path), columns, known)
 
 
-def _pivot(path: Path, columns: Columns) -> tuple[NDArray[np.str_], NDArray[np.str_], Columns]:
+def _pivot(
+    path: str | Path, columns: Columns
+) -> tuple[NDArray[np.str_], NDArray[np.str_], Columns]:
     """Long columns as (models, records) arrays, with the names of models and records."""
     for name in ("model", "record"):
         gaps = missing(columns[name])
@@ -226,7 +250,7 @@ def _distinct(
 
 
 def _one_a_record(
-    path: Path, name: str, wide: NDArray[Any] | None, ids: NDArray[np.str_]
+    path: str | Path, name: str, wide: NDArray[Any] | None, ids: NDArray[np.str_]
 ) -> NDArray[Any] | None:
     """The value of each record, if all models agree on it."""
     if wide is None:
@@ -256,7 +280,7 @@ def _where(flags: NDArray[np.bool_], names: NDArray[np.str_], ids: NDArray[np.st
 
 
 def _check_signals(
-    path: Path,
+    path: str | Path,
     signals: NDArray[Any],
     names: NDArray[np.str_],
     ids: NDArray[np.str_],
@@ -282,7 +306,11 @@ def _check_signals(
 
 
 def _to_phi(
-    path: Path, signals: NDArray[Any], signal: str, names: NDArray[np.str_], ids: NDArray[np.str_]
+    path: str | Path,
+    signals: NDArray[Any],
+    signal: str,
+    names: NDArray[np.str_],
+    ids: NDArray[np.str_],
 ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """Signals as phi in float64, and a note on values at the ends of their range."""
     x = signals.astype(np.float64)
@@ -326,7 +354,7 @@ def _to_phi(
 
 
 def _check_members(
-    path: Path, members: NDArray[Any], names: NDArray[np.str_], ids: NDArray[np.str_]
+    path: str | Path, members: NDArray[Any], names: NDArray[np.str_], ids: NDArray[np.str_]
 ) -> NDArray[np.bool_]:
     if is_text(members):
         text = np.char.lower(as_text(members))
@@ -345,7 +373,7 @@ def _check_members(
 
 
 def _check_targets(
-    path: Path, marked: NDArray[Any], names: NDArray[np.str_]
+    path: str | Path, marked: NDArray[Any], names: NDArray[np.str_]
 ) -> NDArray[np.bool_] | None:
     """(K,) which models are targets; None where none is marked."""
     table = marked if marked.ndim == 2 else marked[:, None]
@@ -356,6 +384,8 @@ def _check_targets(
         )
     flags = _check_members(path, table[:, :1], names, np.array(["any"]))[:, 0]
     references = int((~flags).sum())
+    if len(flags) == 1:
+        return None
     if flags.any() and references < MIN_MODELS:
         raise InputError(
             f"{path}: {int(flags.sum())} models are targets, which leaves {references} as "

@@ -316,6 +316,11 @@ class Shadows:
         return len(self.signals)
 
     @property
+    def alone(self) -> bool:
+        """Whether it is one model without any to compare it with."""
+        return self.models == 1
+
+    @property
     def records(self) -> int:
         """N, records that can be members."""
         return int(self.signals.shape[1])
@@ -454,10 +459,14 @@ def read_models(path: Path | str, signal: str = "logit") -> tuple[Shadows, Shado
     Returns: The references, and the targets; None where every model is to be the target in turn.
     Raises InputError: as `read_scores`.
     """
-    table = read_scores(Path(path), signal)
+    return models_of(read_scores(Path(path), signal), signal)
+
+
+def models_of(table: ScoreTable, signal: str = "logit") -> tuple[Shadows, Shadows | None]:
+    """The same of scores that were checked already."""
     outside = np.asarray(~table.members.any(axis=0))
-    if outside.all():
-        outside[:] = False  # refused elsewhere: there is nobody to find
+    if outside.all() or len(table.members) == 1:
+        outside[:] = False  # refused elsewhere: there is nobody to find; of one model they are OUT
 
     def side(column: NDArray[Any] | None, which: NDArray[np.bool_]) -> NDArray[Any] | None:
         return None if column is None else column[which]
@@ -480,8 +489,18 @@ def read_models(path: Path | str, signal: str = "logit") -> tuple[Shadows, Shado
     return whole.select(np.flatnonzero(~table.targets)), whole.select(np.flatnonzero(table.targets))
 
 
+ONE_MODEL = (
+    "One model was handed over, and none to compare it with: only attacks that need no other model "
+    "were run. An attacker who trains models of their own finds more, so that the upper limits "
+    "settle nothing. Members and others must be drawn from the same people at random: whatever "
+    "else tells them apart is counted as a leak."
+)
+
+
 def _notes(table: ScoreTable, outside: int) -> tuple[str, ...]:
     notes = list(table.notes)
+    if len(table.members) == 1:
+        notes.append(ONE_MODEL)
     if outside:
         notes.append(
             f"{outside} records are OUT of every model; they stand for people outside and are not "

@@ -114,6 +114,7 @@ class Available:
     predicted_labels: bool  # whether models say which label they would give
     features: bool  # whether the records themselves are there
     population_features: bool  # whether those of the population are
+    references: bool  # whether there are models beside the one that is attacked
 
     @staticmethod
     def of(shadows: Shadows) -> Available:
@@ -124,6 +125,7 @@ class Available:
             shadows.correct is not None,
             shadows.features is not None,
             shadows.population_features is not None,
+            not shadows.alone,
         )
 
 
@@ -220,6 +222,8 @@ class Attack:
 
     def lacks(self, available: Available) -> str | None:
         """Why it cannot be run on what is available; None if it can."""
+        if not (self.reference_free or available.references):
+            return "it compares the model with others trained alike, and there is one model alone"
         if self.probabilities and available.task == "regression":
             return "it compares probabilities of the true class, which a regression does not have"
         if self.population and available.population < MINIMUM_POPULATION:

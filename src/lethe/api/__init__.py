@@ -1,0 +1,28 @@
+"""An audit in one line of Python: what is in memory goes in, findings come out.
+
+All of them take a `name` for the report, `out`, a folder of the run (by default
+``lethe-runs/NAME-HASH``), ``save=False`` to leave nothing behind, `quiet`, and the settings of
+their kind as keyword arguments; where several values are taken, one will do. The same call again
+goes on where it was stopped. All raise InputError, which names the value, the rule and the way out,
+and RunFailed where a worker died or the disk is full.
+"""
+
+from lethe.api.models import audit, audit_scores, audit_text
+from lethe.api.releases import (
+    audit_mechanism,
+    audit_records,
+    audit_synthetic,
+    audit_table,
+    audit_vectors,
+)
+
+__all__ = [
+    "audit",
+    "audit_mechanism",
+    "audit_records",
+    "audit_scores",
+    "audit_synthetic",
+    "audit_table",
+    "audit_text",
+    "audit_vectors",
+]

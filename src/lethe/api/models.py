@@ -1,0 +1,286 @@
+"""Audits of models in one line: what is in memory goes in, findings come out."""
+
+from __future__ import annotations
+
+import inspect
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lethe.api.run import documents, run, settings_from
+from lethe.errors import InputError
+
+if TYPE_CHECKING:
+    from lethe.data.dataset import Dataset
+    from lethe.evidence.findings import Findings
+    from lethe.training.recipe import Recipe
+
+
+def audit(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    members: Any = None,
+    groups: Any = None,
+    ids: Any = None,
+    name: str = "model",
+    out: str | Path | None = None,
+    save: bool = True,
+    quiet: bool = False,
+    workers: int | None = None,
+    **settings: Any,
+) -> Findings:
+    """Attack the training of a model, mitigate, attack again, and compare.
+
+    The model is trained many times on random halves of the records; yours is left as it is. With
+    `members` nothing is trained, and your fitted model itself is attacked.
+
+    Args:
+        model: how one model is trained: an estimator or pipeline with scikit-learn's interface
+            (it is fitted on your own data frame, by column names); a function without arguments
+            that builds a torch module; a function ``train(rows, weights, seed)`` that returns
+            ``predict(rows)``, probabilities or numbers; or a recipe, see `lethe.TorchRecipe`,
+            `lethe.lightning_recipe` and `lethe.huggingface_recipe`.
+        X: (records, ...) pandas or polars frame, Arrow table, NumPy array, SciPy sparse matrix,
+            tensor; or, without `y`, a torch Dataset or DataLoader of pairs, or what `lethe.load`
+            read.
+        y: (records,) classes as text, bools or whole numbers; numbers for a regression.
+        members: (records,) whether your fitted model was trained on each record. Only attacks that
+            compare it with no other model are run, which an attacker with more means exceeds.
+        groups: (records,) the person of each record; nobody is trained on in part.
+        ids: (records,) unique names of the records.
+        name: what the report calls the model.
+        out: folder of the run.
+        save: leave the run folder with report, findings and shadow models.
+        quiet: no progress.
+        workers: processes of one thread each; all cores by default.
+        settings: of `AuditSettings`, such as ``models=16``, ``attack="lira-online"``,
+            ``mitigations="none"``, ``gate="tpr@0.01<=0.05"``.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> found = audit(LogisticRegression(), X, y, models=4, mitigations="none", save=False,
+    ...               quiet=True, workers=1, attack="loss-threshold")
+    >>> found.candidates[0]["name"]
+    'baseline'
+    """
+    from lethe.data.given import given_rows
+    from lethe.membership.audit import audit_model, baseline_spec
+    from lethe.membership.settings import AuditSettings
+
+    chosen = settings_from(AuditSettings, settings)
+    data, frame = given_rows(X, y, task=_task_of(model), groups=groups, ids=ids, name=name)
+    if members is not None:
+        return _fitted(model, data, frame, members, chosen, out, save, quiet)
+    recipe = recipe_of(model, data, frame)
+    bound = baseline_spec(data, recipe, chosen).hash()
+    with run("audit", name, bound, chosen, out, save, quiet) as (folder, progress):
+        found = audit_model(data, recipe, chosen, folder, progress, workers)
+        return documents(found, folder, progress, save)
+
+
+def audit_scores(
+    signals: Any,
+    members: Any,
+    *,
+    signal: str = "logit",
+    ids: Any = None,
+    labels: Any = None,
+    groups: Any = None,
+    targets: Any = None,
+    name: str = "scores",
+    out: str | Path | None = None,
+    save: bool = True,
+    quiet: bool = False,
+    **settings: Any,
+) -> Findings:
+    """Attack models by their scores, computed anywhere; nothing is trained.
+
+    Args:
+        signals: (models, records), how well each model knows each record; or (records,) of one
+            model, for attacks that compare it with no other.
+        members: the same shape, whether the model was trained on the record.
+        signal: what the signals are: ``logit``, log(p / (1 - p)) of the true label; ``prob``;
+            ``loss``; or ``squared-error``.
+        ids: (records,) unique names.
+        labels: (records,) classes.
+        groups: (records,) the person of each record.
+        targets: (models,) True for models that are attacked with all others as references; None =
+            every model in turn.
+        settings: of `AuditSettings`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> inside = rng.random((8, 200)) < 0.5
+    >>> found = audit_scores(rng.normal(size=(8, 200)) + inside, inside, save=False, quiet=True)
+    >>> found.candidates[0]["attacks"]["lira-online"]["auc"]["low"] > 0.5
+    True
+    """
+    from lethe.data.given import array_of, column_of
+    from lethe.membership.settings import AuditSettings
+    from lethe.training.scores_file import scores_of
+
+    chosen = settings_from(AuditSettings, settings)
+    tables = {"signals": array_of(signals, "signals"), "members": array_of(members, "members")}
+    each = {"ids": ids, "labels": labels, "groups": groups, "targets": targets}
+    columns = {key: np.atleast_2d(table) for key, table in tables.items()} | {
+        key: column_of(values, key) for key, values in each.items() if values is not None
+    }
+    table = scores_of(columns, signal, name)
+    return _scored("audit_scores", name, table, signal, chosen, out, save, quiet)
+
+
+def audit_text(
+    texts: Sequence[str],
+    codes: Any,
+    *,
+    encoder: str | Path | None = None,
+    groups: Any = None,
+    ids: Any = None,
+    name: str = "texts",
+    out: str | Path | None = None,
+    save: bool = True,
+    quiet: bool = False,
+    workers: int | None = None,
+    **settings: Any,
+) -> Findings:
+    """Attack an autocoder: a small head that gives texts a code, on a frozen sentence encoder.
+
+    Args:
+        texts: (records,) free text.
+        codes: (records,) their classes.
+        encoder: folder or package of the encoder; None = the one that is installed. Nothing is
+            downloaded.
+        groups: (records,) the person of each text.
+        ids: (records,) unique names.
+        settings: of `AuditSettings`.
+    """
+    from lethe.cli.progress import Progress
+    from lethe.cli.text_subject import CACHE
+    from lethe.data.given import column_of, given_rows
+    from lethe.data.text import encode, find_encoder
+    from lethe.training.text_recipe import head_recipe
+
+    written = tuple(map(str, column_of(texts, "texts")))
+    if not all(text.strip() for text in written):
+        empty = next(at for at, text in enumerate(written) if not text.strip())
+        raise InputError(f"text {empty} is empty. Leave such records out.")
+    found = find_encoder(encoder)
+    with tempfile.TemporaryDirectory(prefix="lethe-") as there, Progress(quiet) as progress:
+        vectors = encode(found, written, CACHE if save else Path(there), progress.say)
+    data, _ = given_rows(vectors, codes, task="classification", groups=groups, ids=ids, name=name)
+    recipe = head_recipe(len(data), vectors.shape[1], len(data.classes))
+    return audit(
+        recipe,
+        vectors,
+        codes,
+        groups=groups,
+        ids=ids,
+        name=name,
+        out=out,
+        save=save,
+        quiet=quiet,
+        workers=workers,
+        **{"predictions": True, **settings},
+    )
+
+
+def recipe_of(model: Any, data: Dataset, frame: Any = None) -> Recipe:
+    """How one model is trained, from what people have.
+
+    Args:
+        model: see `audit`.
+        data: the records.
+        frame: the table that an estimator is fitted on.
+
+    Raises InputError: it is none of them; the message says what to hand over.
+    """
+    from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe
+
+    if isinstance(model, TorchRecipe | SklearnRecipe | CallableRecipe):
+        return model
+    if hasattr(model, "fit") and hasattr(model, "get_params"):
+        return SklearnRecipe(model, frame)
+    regression = data.task == "regression"
+    if hasattr(model, "parameters") and hasattr(model, "state_dict"):
+        raise InputError(
+            f"model is one {type(model).__name__}: every shadow model needs a fresh one. Hand over "
+            "a function that builds it, such as lambda: Net()."
+        )
+    if callable(model):
+        wanted = _arguments(model)
+        if wanted == 0:
+            return TorchRecipe(model, loss="squared-error" if regression else "cross-entropy")
+        if wanted == 3:
+            return CallableRecipe(model, "prediction" if regression else "probabilities")
+    raise InputError(
+        f"model is a {type(model).__name__}; hand over an estimator with fit and predict_proba, a "
+        "function without arguments that builds a torch module, a function train(rows, weights, "
+        "seed) that returns predict(rows), or a recipe."
+    )
+
+
+def _fitted(
+    model: Any,
+    data: Dataset,
+    frame: Any,
+    members: Any,
+    chosen: Any,
+    out: Any,
+    save: bool,
+    quiet: bool,
+) -> Findings:
+    """Attack a model that is fitted already, by its scores on members and others."""
+    from lethe.data.given import column_of
+    from lethe.training.outputs import asked
+    from lethe.training.scores_file import scores_of
+
+    signal = asked(model, data.features if frame is None else frame, data.labels, data.classes)
+    columns = {
+        "signals": signal[None],
+        "members": column_of(members, "members")[None],
+        "ids": data.ids,
+        "labels": data.labels,
+    }
+    if data.groups is not None:
+        columns["groups"] = data.groups
+    table = scores_of(columns, "logit", data.name)
+    return _scored("audit", data.name, table, "logit", chosen, out, save, quiet)
+
+
+def _scored(
+    command: str, name: str, table: Any, signal: str, chosen: Any, out: Any, save: bool, quiet: bool
+) -> Findings:
+    from lethe.cli.options import scores_name
+    from lethe.membership.audit import audit_scores as measured
+    from lethe.training.shadows import models_of
+
+    shadows, targets = models_of(table, signal)
+    bound = scores_name(shadows, targets, chosen.seed)
+    with run(command, name, bound, chosen, out, save, quiet) as (folder, progress):
+        found = measured(name, shadows, chosen, folder, targets)
+        return documents(found, folder, progress, save)
+
+
+def _task_of(model: Any) -> str | None:
+    """What an estimator or a recipe is for; None where the labels say it."""
+    from lethe.training.recipe import SklearnRecipe
+
+    if hasattr(model, "fit") and hasattr(model, "get_params"):
+        return SklearnRecipe(model).task
+    found = getattr(model, "task", None)
+    return found if isinstance(found, str) else None
+
+
+def _arguments(function: Callable[..., Any]) -> int | None:
+    """How many arguments a function must be given; None where nobody can tell."""
+    try:
+        listed = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    needed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(one.default is one.empty and one.kind in needed for one in listed)

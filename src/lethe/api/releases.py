@@ -1,0 +1,287 @@
+"""Audits of vectors, rows and mechanisms in one line, as those of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lethe.api.run import columns_content, content, documents, run, settings_from
+from lethe.errors import InputError
+
+if TYPE_CHECKING:
+    from lethe.data.columns import Columns
+    from lethe.evidence.findings import Findings
+    from lethe.queries.mechanism_audit.neighbours import Pair
+
+
+def audit_vectors(
+    vectors: Any,
+    users: Any,
+    labels: Any = None,
+    *,
+    head: Any = None,
+    features: Any = None,
+    period: Any = None,
+    name: str = "vectors",
+    out: str | Path | None = None,
+    save: bool = True,
+    quiet: bool = False,
+    **settings: Any,
+) -> Findings:
+    """Attack released vectors: whose is this one, what noise stops that, what nobody can do.
+
+    Args:
+        vectors: (rows, dimensions) numbers, of any type and device.
+        users: (rows,) the person of each row.
+        labels: (rows,) classes, for utility.
+        head: (w, b), (W, b), a torch module or a function from (rows, dimensions) to logits.
+        features: (rows, p) what goes into the model: do people stand out there already?
+        period: (rows,) period of each row, for the settings `known` and `later`.
+        settings: of `EmbeddingSettings`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> users = np.arange(10).repeat(6)
+    >>> vectors = rng.normal(size=(10, 4))[users] + rng.normal(size=(60, 4)) / 9
+    >>> found = audit_vectors(vectors, users, save=False, quiet=True, sigmas=1.0)
+    >>> found.subject["release"]
+    'embeddings'
+    """
+    from lethe.data.given import array_of, column_of
+    from lethe.reidentification.audit import audit_released
+    from lethe.reidentification.released import Released
+    from lethe.reidentification.settings import EmbeddingSettings
+
+    chosen = settings_from(EmbeddingSettings, settings)
+    model = Released(
+        name,
+        array_of(vectors, "vectors"),
+        column_of(users, "users"),
+        None if labels is None else column_of(labels, "labels"),
+        head,
+        None if period is None else column_of(period, "period"),
+        None if features is None else array_of(features, "features"),
+    )
+    arrays = (model.representations, model.user_ids, model.labels, model.features, model.period)
+    bound = content(*arrays, seed=chosen.seed)
+    with run("audit_vectors", name, bound, chosen, out, save, quiet) as (folder, progress):
+        found = audit_released([model], chosen, progress.say, folder)
+        return documents(found, folder, progress, save)
+
+
+def audit_table(
+    rows: Any,
+    quasi: str | Sequence[str],
+    sensitive: str | None = None,
+    *,
+    population: Any = None,
+    people: int | None = None,
+    name: str = "table",
+    out: str | Path | None = None,
+    save: bool = True,
+    quiet: bool = False,
+    **settings: Any,
+) -> Findings:
+    """Is this table anonymous? Who stands out, what that gives away, and what coarser rows change.
+
+    Args:
+        rows: one row a person: a data frame, Arrow table, mapping of columns, or a file.
+        quasi: columns that an adversary may know of a person.
+        sensitive: column that nobody should learn; None leaves inference out.
+        population: everybody the rows may be of, with the same columns.
+        people: how many there are of them, where only that is known.
+        settings: of `TableSettings`; with `epsilon` private synthetic rows are made too, by its
+            `schema`.
+
+    >>> people = {"age": [30, 30, 41, 52], "sick": [True, False, True, True]}
+    >>> audit_table(people, "age", "sick", save=False, quiet=True).candidates[0]["unique"]["value"]
+    0.5
+    """
+    from lethe.data.given import columns_of
+    from lethe.linkage import audit as linkage
+    from lethe.linkage.settings import TableSettings
+
+    chosen = settings_from(TableSettings, settings, population=people)
+    columns = columns_of(rows, "rows")
+    everybody = None if population is None else columns_of(population, "population")
+    named = (quasi,) if isinstance(quasi, str) else tuple(quasi)
+    bound = columns_content([columns, everybody or {}], *named, str(sensitive), seed=chosen.seed)
+    with run("audit_table", name, bound, chosen, out, save, quiet) as (folder, progress):
+        found = linkage.audit_table(
+            columns,
+            named,
+            sensitive,
+            population=everybody,
+            name=name,
+            settings=chosen,
+            say=progress.say,
+            folder=folder,
+        )
+        return documents(found, folder, progress, save)
+
+
+def audit_records(
+    facts: Any,
+    person: str,
+    item: str,
+    value: str | None = None,
+    time: str | None = None,
+    *,
+    other: Any = None,
+    unit: str = "auto",
+    keep: str = "first",
+    name: str = "records",
+    out: str | Path | None = None,
+    save: bool = True,
+    quiet: bool = False,
+    **settings: Any,
+) -> Findings:
+    """How few facts about a person (ratings, purchases, clicks) name them?
+
+    Args:
+        facts: one row a fact: a data frame, Arrow table, mapping of columns, or a file.
+        person: column of the people.
+        item: column of the items.
+        value: column of numbers, such as ratings.
+        time: column of dates, ISO texts, or numbers since 1970.
+        other: facts that an adversary really has, or an earlier release, with the same columns:
+            who of it is in `facts`?
+        unit: of times that are numbers: ``days`` to ``nanoseconds``; ``auto`` tells by their size.
+        keep: of several facts of a person about an item the ``first`` or ``last``.
+        settings: of `RecordSettings`.
+    """
+    from lethe.data.given import columns_of
+    from lethe.data.records import from_columns
+    from lethe.linkage import audit as linkage
+    from lethe.linkage.settings import RecordSettings
+
+    chosen = settings_from(RecordSettings, settings)
+    asked = {"person": person, "item": item, "value": value, "time": time}
+    named = {what: column for what, column in asked.items() if column is not None}
+
+    def read(rows: Any, called: str) -> Any:
+        found = columns_of(rows, called)
+        return {what: _column(found, column, called) for what, column in named.items()}
+
+    columns = read(facts, "facts")
+    theirs = None if other is None else read(other, "other")
+    bound = columns_content([columns, theirs or {}], unit, keep, seed=chosen.seed)
+    with run("audit_records", name, bound, chosen, out, save, quiet) as (folder, progress):
+        found = linkage.audit_records(
+            from_columns(columns, name=name, unit=unit, keep=keep),
+            aux=None
+            if theirs is None
+            else from_columns(theirs, name="other", unit=unit, keep=keep),
+            settings=chosen,
+            say=progress.say,
+            folder=folder,
+        )
+        return documents(found, folder, progress, save)
+
+
+def audit_synthetic(
+    synthetic: Any,
+    original: Any,
+    control: Any,
+    quasi: str | Sequence[str],
+    sensitive: str | None = None,
+    *,
+    name: str = "synthetic",
+    out: str | Path | None = None,
+    save: bool = True,
+    quiet: bool = False,
+    **settings: Any,
+) -> Findings:
+    """Do synthetic rows single out, link or reveal the people they were made from?
+
+    Args:
+        synthetic: the made rows: a data frame, Arrow table, mapping of columns, or a file.
+        original: the rows that they were made from.
+        control: rows from the same source that nothing was made from.
+        quasi: columns that an adversary may know of a person.
+        sensitive: column that is guessed; None leaves inference out.
+        settings: of `SyntheticSettings`.
+    """
+    from lethe.data.given import columns_of
+    from lethe.linkage import audit as linkage
+    from lethe.linkage.settings import SyntheticSettings
+
+    chosen = settings_from(SyntheticSettings, settings)
+    given = {"original": original, "synthetic": synthetic, "control": control}
+    tables = {called: columns_of(rows, called) for called, rows in given.items()}
+    named = (quasi,) if isinstance(quasi, str) else tuple(quasi)
+    bound = columns_content(list(tables.values()), *named, str(sensitive), seed=chosen.seed)
+    with run("audit_synthetic", name, bound, chosen, out, save, quiet) as (folder, progress):
+        found = linkage.audit_synthetic(
+            tables["original"],
+            tables["synthetic"],
+            tables["control"],
+            named,
+            sensitive,
+            name=name,
+            settings=chosen,
+            say=progress.say,
+            folder=folder,
+        )
+        return documents(found, folder, progress, save)
+
+
+def audit_mechanism(
+    mechanism: Callable[..., Any],
+    pairs: Sequence[Pair] | None = None,
+    *,
+    bounds: tuple[float, float] | None = None,
+    size: int = 10,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    name: str | None = None,
+    out: str | Path | None = None,
+    save: bool = True,
+    quiet: bool = False,
+    **settings: Any,
+) -> Findings:
+    """Does a mechanism have the noise that it claims? Run many times on neighbouring inputs.
+
+    Args:
+        mechanism: ``mechanism(data)`` or ``mechanism(data, seed)``, which returns a number, a
+            category or an array of these.
+        pairs: neighbouring inputs; or give `bounds`.
+        bounds: (low, high) of the numbers that the mechanism takes; neighbours are made.
+        size: people in those made-up data.
+        epsilon: claimed; or `rho`, or `mu`. Without a claim only the limit is given.
+        delta: claimed beside epsilon.
+        settings: of `MechanismSettings`.
+
+    >>> def total(data, seed):
+    ...     return data.sum() + np.random.default_rng(seed).laplace(scale=1.0)
+    >>> found = audit_mechanism(
+    ...     total, bounds=(0, 1), epsilon=0.2, runs=2000, save=False, quiet=True
+    ... )
+    >>> found.rules[0]["outcome"]
+    'fail'
+    """
+    from lethe.queries.mechanism_audit.audit import audit_mechanism as measured
+    from lethe.queries.mechanism_audit.audit import code_of
+    from lethe.queries.mechanism_audit.neighbours import standard_pairs
+    from lethe.queries.mechanism_audit.settings import MechanismSettings, claim_from
+    from lethe.training.fingerprint import digest
+
+    claim = claim_from(epsilon, delta, rho, mu)
+    chosen = settings_from(MechanismSettings, settings, claim=claim)
+    if (pairs is None) == (bounds is None):
+        raise InputError("give pairs of neighbouring inputs, or bounds=(low, high), and not both.")
+    inputs = standard_pairs(*bounds, size, chosen.relation) if bounds else list(pairs or ())
+    called = name or str(getattr(mechanism, "__name__", type(mechanism).__name__))
+    bound = digest(code_of(mechanism, inputs, called), repr(chosen))
+    with run("audit_mechanism", called, bound, chosen, out, save, quiet) as (folder, progress):
+        found = measured(mechanism, inputs, chosen, name=called, say=progress.say)
+        return documents(found, folder, progress, save)
+
+
+def _column(columns: Columns, name: str, where: str) -> Any:
+    from lethe.data.columns import check_column
+
+    check_column("column", name, columns, where)
+    return columns[name]
