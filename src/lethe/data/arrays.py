@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from lethe.data.cells import text_column
 from lethe.data.columns import (
     arrow_table,
-    as_text,
     check_arrow_type,
     check_file,
     from_arrow,
@@ -88,14 +87,14 @@ def _read_checkpoint(path: Path) -> Held:
     if not isinstance(held, Mapping) or not held:
         raise InputError(f"{path} holds no dict of tensors. Save one, such as a state_dict.")
     return {
-        str(name): as_text(np.asarray(value)) if _is_list_of_text(value) else value
+        str(name): text_column(value) if all_text(value) else value
         for name, value in held.items()
-        if isinstance(value, torch.Tensor) or _is_list_of_text(value)
+        if isinstance(value, torch.Tensor) or all_text(value)
     }
 
 
-def _is_list_of_text(value: Any) -> bool:
-    """Names of people in a checkpoint, where no tensor can hold them."""
+def all_text(value: Any) -> bool:
+    """Whether this is a list of text, as names of people in a checkpoint, which no tensor holds."""
     return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
 
 
@@ -133,6 +132,8 @@ def as_array(value: Any, where: str) -> NDArray[Any]:
         if kind == "pyarrow":
             return _from_arrow(value, where)
         array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
+        if isinstance(value, list) and is_text(array) and not all_text(value):
+            array = np.asarray(value, object)  # 7 and "7" are not one person
     except InputError:
         raise
     except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:

@@ -162,8 +162,8 @@ def _drawn(split: Split, seed: int) -> list[str]:
             f"{len(split.probe_rows):,} of {split.probes:,} vectors to be named were drawn at "
             f"random (seed {seed}), one or more of each of {people:,} people, so people of few "
             "vectors count for more. The intervals take people as what was sampled. An attacker "
-            "who joins the vectors of a person has the drawn ones alone, and usually finds more with "
-            "all of them."
+            "who joins the vectors of a person has the drawn ones alone; with all of them it "
+            "usually finds more."
         )
     return said
 
