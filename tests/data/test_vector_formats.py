@@ -231,6 +231,7 @@ def test_columns_that_nobody_chose_are_in_nobodys_way(tmp_path: Path) -> None:
         (PEOPLE, Names(user="who"), "lacks 'representations'.*--vectors"),
         (LISTED, Names("emd", "who"), "vectors='emd' is no array.*Did you mean 'emb'"),
         (LISTED, Names("1", "who"), "--joined 1"),
+        ({**WIDE, **PEOPLE, "emb_03": LABELS}, NAMES, "'emb_3' and 'emb_03' are columns of one"),
         (LISTED, Names("emb", "when"), "user='when' is not a column"),
         (LISTED, Names("emb"), "lacks 'user_ids'.*--user"),
         (LISTED, Names("who", "who"), "must be \\(rows, dimensions\\)"),

@@ -111,9 +111,6 @@ def embeddings(
     --period); npy with --table, npz, safetensors, pt, parquet, feather or csv. Nothing in a file is
     ever unpickled. Several models are compared side by side and must be of the same rows.
 
-        lethe audit embeddings vectors.npy --table people.csv --user customer
-        lethe audit embeddings users.csv --vectors emb_ --user customer --period day --from 2024
-
     Parameters
     ----------
     files

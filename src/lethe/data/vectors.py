@@ -285,7 +285,14 @@ def _spread_names(held: Held) -> dict[str, list[str]]:
 
 def _ascending(path: Path, prefix: str, columns: Iterable[str]) -> list[str]:
     """The columns in the order of their numbers, none of which may lack."""
+    columns = list(columns)
     places = {int(name.removeprefix(prefix)): name for name in columns}
+    if len(places) < len(columns):
+        twice = sorted(set(columns) - set(places.values()))[0]
+        raise InputError(
+            f"{path}: {twice!r} and {places[int(twice.removeprefix(prefix))]!r} are columns of one "
+            "dimension. Rename one."
+        )
     first = min(places)
     gaps = [place for place in range(first, max(places)) if place not in places]
     if gaps or first > 1:
