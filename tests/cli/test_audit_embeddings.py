@@ -262,6 +262,7 @@ def test_random_subsets_are_said(formats, tmp_path, asked, words):
     assert document["reproduction"].get("max_people", 0) == given.get("--max-people", 0)
     if "--max-people" in given:
         assert data["people_drawn_from"] == 40
+        assert any("drawn at random from 40" in sentence for sentence in model["words"])
         assert "drawn at random from 40" in document["subject"]["summary"]
     if "--max-probes" in given:
         assert data["probes_drawn_from"] > data["probes"] == given["--max-probes"]

@@ -182,7 +182,7 @@ def test_vectors_alone_with_a_table_beside(kind: str, vectors: str, tmp_path: Pa
         read_embeddings(file, Names(user="who", table=short))
     with pytest.raises(InputError, match="Did you mean 'who'"):
         read_embeddings(file, Names(user="whom", table=beside))
-    with pytest.raises(InputError, match="lacks 'user_ids'.*--user.*It has 'representations'"):
+    with pytest.raises(InputError, match="lacks 'user_ids'.*--table.*--user.*'representations'"):
         read_embeddings(file)
 
 
@@ -275,6 +275,17 @@ def test_names_of_people_in_a_checkpoint_are_a_list(tmp_path: Path) -> None:
     names = [f"reader {user}" for user in USERS]
     torch.save({"emb": torch.tensor(VECTORS), "who": names, "step": 3}, tmp_path / "a.pt")
     assert read_embeddings(tmp_path / "a.pt", Names(user="who")).user_ids.tolist() == names
+
+
+@pytest.mark.parametrize("kind", [pl.String, pl.Categorical, pl.Enum(["a", "b"])])
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.feather"])
+def test_people_by_every_kind_of_text_of_polars(kind: Any, name: str, tmp_path: Path) -> None:
+    who = ["a", "b"] * 20
+    frame = pl.DataFrame({"emb": pl.Series(VECTORS), "who": pl.Series(who, dtype=kind)})
+    write = frame.write_parquet if name == "a.parquet" else frame.write_ipc
+    write(tmp_path / name)
+    assert read_embeddings(tmp_path / name, Names(user="who")).user_ids.tolist() == who
+    assert as_array(frame["who"], "who").tolist() == who
 
 
 # One function for files and for Python.

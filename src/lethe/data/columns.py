@@ -302,7 +302,10 @@ def from_arrow(pa: Any, column: Any) -> NDArray[Any]:
     """One column as NumPy; missing values as in the head of this file."""
     types, kind = pa.types, column.type
     if types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
+        kind = pa.large_string() if types.is_string_view(kind.value_type) else kind.value_type
+        # By hand: pyarrow has no cast from a dictionary to a view, which polars writes.
+        parts = [part.dictionary.cast(kind).take(part.indices) for part in column.chunks]
+        column = pa.chunked_array(parts, kind)
     if types.is_null(kind):
         return np.full(len(column), np.nan)
     if types.is_time(kind):

@@ -130,9 +130,10 @@ def read_embeddings(path: str | Path, names: Names = Names()) -> Embeddings:  # 
 
     users = column("user_ids", names.user, "user")
     if users is None:
+        alone = "the table of the same rows with --table, and " if len(people) == 1 else ""
         raise InputError(
-            f"{where} lacks 'user_ids'.{did_you_mean('user_ids', people)} Say which column names "
-            f"the person of each row, with --user. It has {list_names(people)}."
+            f"{where} lacks 'user_ids'.{did_you_mean('user_ids', people)} Give {alone}the column "
+            f"that names the person of each row with --user. It has {list_names(people)}."
         )
     labels = column("labels", names.label, "label")
     period = column("period", names.period, "period")

@@ -190,6 +190,11 @@ def plain_words(audit: ModelAudit, settings: EmbeddingSettings) -> list[str]:
         f"({low:.2g} to {high:.2g} %, allowing for {len(judged.attacks)} attacks); a random guess "
         f"identifies {100 / users:.2g} %. It knows {attacker.knows}."
     ]
+    if audit.split.people:
+        words.append(
+            f"The gallery holds {users:,} people, drawn at random from {audit.split.people:,}: "
+            "among more people an attacker usually identifies fewer of them."
+        )
     noisy = next((e for e in audit.candidates if e.candidate.name == RECOMMENDED), None)
     if noisy is not None and noisy.limit is not None:
         words.append(
