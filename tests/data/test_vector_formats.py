@@ -265,6 +265,26 @@ def test_damaged_files_are_refused(name: str, content: bytes, tmp_path: Path) ->
         read_embeddings(tmp_path / name)
 
 
+def test_files_that_may_not_be_read_and_names_that_stand_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.Table.from_arrays([pa.array(USERS)] * 2, names=["who", "who"])
+    pyarrow.feather.write_feather(table, tmp_path / "a.feather")
+    with pytest.raises(InputError, match="two columns named 'who'"):
+        read_embeddings(tmp_path / "a.feather")
+    np.savez(tmp_path / "b.npz", emb=VECTORS)
+    (tmp_path / "b.npz").rename(tmp_path / "b.npy")
+    with pytest.raises(InputError, match="Rename it to .npz"):
+        read_embeddings(tmp_path / "b.npy")
+
+    def refuse(*asked: Any, **how: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("numpy.load", refuse)
+    with pytest.raises(InputError, match="b.npy cannot be read: Permission denied"):
+        read_embeddings(tmp_path / "b.npy")
+
+
 def test_an_npy_file_is_never_unpickled(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(InputError, match="never read"):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.cells import text_column
+from lethe.data.cells import check_names, text_column
 from lethe.data.columns import (
     arrow_table,
     check_arrow_type,
@@ -38,7 +38,12 @@ def read_values(path: Path) -> Held:
         MissingExtra: .parquet, .feather and .arrow without pyarrow, .pt without torch.
     """
     check_file(path, tuple(FORMATS))
-    held = FORMATS[path.suffix.lower()](path)
+    try:
+        held = FORMATS[path.suffix.lower()](path)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror or error}. Check the file and its rights."
+        ) from error
     if not held:
         raise InputError(f"{path} holds no arrays or columns. Save it again.")
     return held
@@ -47,7 +52,7 @@ def read_values(path: Path) -> Held:
 def _read_npy(path: Path) -> Held:
     try:
         array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, EOFError) as error:
         if "allow_pickle" in str(error) or "pickled" in str(error):
             raise InputError(
                 f"{path} holds Python objects, which are pickles and are never read, or is "
@@ -60,7 +65,11 @@ def _read_npy(path: Path) -> Held:
 
 
 def _read_arrow(path: Path) -> Held:
-    table = arrow_table(path)
+    def choose(schema: Any) -> list[str]:
+        check_names(path, schema.names)
+        return list(schema.names)
+
+    table = arrow_table(path, choose)
     if not len(table):
         raise InputError(f"{path} has a header but no rows. Save it again with its rows.")
     return {name: table[name] for name in table.column_names}

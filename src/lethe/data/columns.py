@@ -205,9 +205,7 @@ def _read_arrow(path: Path, wanted: _Wanted) -> Columns:
     return {name: from_arrow(pa, table[name]) for name in table.column_names}
 
 
-def arrow_table(
-    path: Path, choose: Callable[[Any], list[str]] = lambda schema: schema.names
-) -> Any:
+def arrow_table(path: Path, choose: Callable[[Any], list[str]]) -> Any:
     """Columns of a .parquet file, or of a .feather or .arrow file (Arrow IPC, file or stream).
 
     Args:
