@@ -145,7 +145,7 @@ def test_a_file_of_options_is_checked_too(tmp_path, capsys):
         (["FILE", "--period", "labels", "--from", "2024"], "neither a date nor a year"),
         (["FILE", "--table", "none.csv"], "none.csv does not exist"),
         (["FILE", "--max-probes", "3"], "at least 40, one vector of each person"),
-        (["FILE", "--max-people", "1"], "give 2 or more"),
+        (["FILE", "--max-people", "1"], "0 (all) or at least 2"),
     ],
 )
 def test_bad_requests_are_refused(tmp_path, capsys, asked, words):

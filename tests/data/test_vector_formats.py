@@ -206,7 +206,7 @@ def test_the_only_vectors_are_taken_and_said(name: str, tmp_path: Path) -> None:
     assert rest == "Not used: 'churned'."
 
 
-def test_columns_that_nobody_chose_are_in_nobodys_way(tmp_path: Path) -> None:
+def test_odd_columns_matter_only_if_they_are_chosen(tmp_path: Path) -> None:
     table = pa.table({**LISTED, "odd": [{"x": 1}] * 40, "tags": [["a"], []] * 20})
     pq.write_table(table, tmp_path / "a.parquet")
     assert read_embeddings(tmp_path / "a.parquet", NAMES).notes == ("Not used: 'odd', 'tags'.",)

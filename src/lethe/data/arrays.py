@@ -31,7 +31,7 @@ _FLOATS = ("torch.float16", "torch.float32", "torch.float64")
 def read_values(path: Path) -> Held:
     """What is in a file, by name; each value becomes NumPy when it is chosen, by `as_array`.
 
-    Columns of a kind that nobody chooses are in nobody's way. Nothing is ever unpickled.
+    A column of a kind that cannot be read matters only if it is chosen. Nothing is ever unpickled.
 
     Raises:
         InputError: no such file, none of `FORMATS`, damaged, or empty.
