@@ -133,7 +133,7 @@ class EmbeddingSettings:
             if (value := getattr(self, name)) is not None:
                 check_between(name, value, 0, math.inf, open_low=True, open_high=True)
         if self.max_people == 1:
-            raise InputError("max_people=1 must be 0 (all) or at least 2: one person alone is always identified.")
+            raise InputError("max_people=1 must be 0 (all) or at least 2, to tell people apart.")
         if (self.known is None) != (self.later is None):
             raise InputError(
                 f"known={self.known!r} and later={self.later!r}: name both periods, or neither."
