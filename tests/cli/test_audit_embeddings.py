@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 import jsonschema
 import numpy as np
+import pandas as pd
 import pytest
 from reidentification_people import population
 
@@ -133,6 +135,17 @@ def test_a_file_of_options_is_checked_too(tmp_path, capsys):
         (["FILE", "--gate", "tpr@0.1<=1"], "unknown metric"),
         (["FILE", "--release", "noise-9", *FAST], "no candidate"),
         (["FILE", "--known", "a", "--later", "b"], "period"),
+        (["FILE", "--vectors", "1"], "--joined 1"),
+        (["FILE", "--vectors", "representation"], "Did you mean 'representations'"),
+        (["FILE", "--user", "users"], "user='users' is not a column"),
+        (["FILE", "--user", "labels", "--label", "label"], "Did you mean 'labels'"),
+        (["FILE", "--from", "soon"], "from='soon' is no date"),
+        (["FILE", "--from", "2024"], "Name the column with --period"),
+        (["FILE", "--from", "2024", "--known", "a"], "leave out --known and --later"),
+        (["FILE", "--period", "labels", "--from", "2024"], "neither a date nor a year"),
+        (["FILE", "--table", "none.csv"], "none.csv does not exist"),
+        (["FILE", "--max-probes", "3"], "at least 40, one vector of each person"),
+        (["FILE", "--max-people", "1"], "0 (all) or at least 2"),
     ],
 )
 def test_bad_requests_are_refused(tmp_path, capsys, asked, words):
@@ -141,3 +154,115 @@ def test_bad_requests_are_refused(tmp_path, capsys, asked, words):
     given = [names.get(word, word) for word in asked]
     assert run(["audit", "embeddings", *given, "--out", str(tmp_path / "run"), "--quiet"]) == 2
     assert words in capsys.readouterr().err
+
+
+def options(capsys) -> set[str]:
+    """All options of the command, as its help lists them."""
+    assert run(["audit", "embeddings", "--help"]) == 0
+    return set(re.findall(r"--[a-z][a-z-]*", capsys.readouterr().out))
+
+
+def bad_files(folder):
+    """Files that are refused, each for another reason."""
+    people = population()
+    vectors, users = people["representations"], people["user_ids"]
+    np.save(folder / "alone.npy", vectors)
+    np.savez(folder / "two.npz", a=vectors, b=vectors, user_ids=users)
+    np.savez(folder / "objects.npz", a=vectors, user_ids=np.array(["a", 1], object))
+    frame = pd.DataFrame({"emb": list(vectors), "who": users, "odd": [{"x": 1}] * len(users)})
+    frame.to_parquet(folder / "odd.parquet")
+    (folder / "cut.csv").write_text("emb,user_ids\n[1 ... 2],a\n[1 ... 2],b\n")
+    (folder / "semicolons.csv").write_text("emb_0;emb_1;user_ids\n1.5;2;a\n")
+    (folder / "rows.txt").write_text("1")
+    return {
+        "alone.npy": [],
+        "two.npz": [],
+        "objects.npz": [],
+        "odd.parquet": ["--user", "odd"],
+        "cut.csv": [],
+        "semicolons.csv": [],
+        "rows.txt": [],
+    }
+
+
+def test_refusals_advise_options_that_there_are(tmp_path, capsys):
+    known = options(capsys)
+    assert {"--vectors", "--user", "--label", "--period", "--from", "--table"} <= known
+    for name, more in bad_files(tmp_path).items():
+        asked = [str(tmp_path / name), *more, "--out", str(tmp_path / "run"), "--quiet"]
+        assert run(["audit", "embeddings", *asked]) == 2
+        told = capsys.readouterr().err
+        assert "Traceback" not in told and name in told
+        assert set(re.findall(r"--[a-z][a-z-]*", told)) <= known, told
+
+
+@pytest.fixture(scope="module")
+def formats(tmp_path_factory):
+    """One release as npz, and as vectors with a table beside, with the day of each row."""
+    folder = tmp_path_factory.mktemp("formats")
+    people = population()
+    days = np.datetime64("2024-01-01") + np.arange(len(people["labels"])) % 4 * 30
+    plain = {"who": people["user_ids"], "churned": people["labels"], "day": days.astype(str)}
+    np.savez(folder / "a.npz", emb=people["representations"], **plain)
+    np.save(folder / "a.npy", people["representations"])
+    for kind in ("csv", "feather"):
+        frame = pd.DataFrame(plain)
+        frame.to_csv(folder / "people.csv", index=False) if kind == "csv" else frame.to_feather(
+            folder / "people.feather"
+        )
+    pd.DataFrame({"emb": list(people["representations"]), **plain}).to_parquet(folder / "a.parquet")
+    return folder
+
+
+NAMED = ["--user", "who", "--label", "churned", "--period", "day", "--from", "2024-02-15"]
+
+
+def test_formats_and_a_date_on_the_command_line(formats, tmp_path):
+    documents = []
+    for name, more in (
+        ("a.npz", ["--vectors", "emb"]),
+        ("a.parquet", ["--vectors", "emb"]),
+        ("a.npy", ["--table", str(formats / "people.csv")]),
+        ("a.npy", ["--table", str(formats / "people.feather")]),
+    ):
+        out = tmp_path / str(len(documents))
+        asked = [str(formats / name), *more, *NAMED, *FAST, "--out", str(out), "--quiet"]
+        assert run(["audit", "embeddings", *asked]) == 0
+        document = json.loads((out / "findings.json").read_bytes())
+        jsonschema.validate(document, schema())
+        assert "vectors of known people of period before 2024-02-15" in json.dumps(document)
+        documents.append({**document, "reproduction": None})
+    assert all(document == documents[0] for document in documents)
+    asked = ["--config", str(tmp_path / "2" / "audit.toml"), "--out", str(tmp_path / "again")]
+    assert run(["audit", "embeddings", str(formats / "a.npy"), *asked, "--quiet"]) == 0
+    again, first = ((tmp_path / name / "findings.json").read_bytes() for name in ("again", "2"))
+    assert again == first
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (["--max-people", "20"], "20 of 40 people were drawn at random (seed 0)"),
+        (["--max-probes", "60"], "vectors to be named were drawn at random (seed 0)"),
+        (["--max-people", "20", "--max-probes", "30"], "gallery of 20 people"),
+    ],
+)
+def test_random_subsets_are_said(formats, tmp_path, asked, words):
+    more = ["--user", "who", "--label", "churned", *FAST, "--out", str(tmp_path), "--quiet"]
+    assert run(["audit", "embeddings", str(formats / "a.npz"), *asked, *more]) == 0
+    document = json.loads((tmp_path / "findings.json").read_bytes())
+    jsonschema.validate(document, schema())
+    assert any(words in limit for limit in document["limits"])
+    data, model = document["data"], document["representations"]["models"][0]
+    given = dict(zip(asked[::2], map(int, asked[1::2]), strict=True))
+    people = given.get("--max-people", 40)
+    assert data["people_in_the_attack"] == people == model["attacks"][0]["users"]
+    assert data["probes"] == given.get("--max-probes", data["probes"])
+    assert f"by {people} users" in json.dumps(model["attacks"][0]["top"]["1"])
+    assert document["reproduction"].get("max_people", 0) == given.get("--max-people", 0)
+    if "--max-people" in given:
+        assert data["people_drawn_from"] == 40
+        assert any("drawn at random from 40" in sentence for sentence in model["words"])
+        assert "drawn at random from 40" in document["subject"]["summary"]
+    if "--max-probes" in given:
+        assert data["probes_drawn_from"] > data["probes"] == given["--max-probes"]

@@ -22,7 +22,7 @@ KINDS = {
     EmbeddingSettings: audit_embeddings.VectorOptions,
     MechanismSettings: audit_mechanism.TrialOptions,
 }
-RENAMED = {"queries": "query", "population": "people", "sigmas": "sigma"}
+RENAMED = {"queries": "query", "population": "people", "sigmas": "sigma", "vectors": "joined"}
 
 
 @pytest.mark.parametrize("settings", KINDS)

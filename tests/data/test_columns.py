@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
+from safetensors.torch import save_file as save_torch
 
 from lethe.data.cells import infer
 from lethe.data.columns import SUFFIXES, as_text, missing, read_columns
@@ -202,8 +204,9 @@ def test_parquet_kinds(tmp_path: Path) -> None:
 @pytest.mark.parametrize("values", [[[1], [2, 3]], [b"a", b"b"], [{"x": 1}, {"x": 2}]])
 def test_parquet_refuses_other_kinds(tmp_path: Path, values: list[object]) -> None:
     pq.write_table(pa.table({"odd": values, "b": [1, 2]}), tmp_path / "t.parquet")
-    message = refusal(tmp_path / "t.parquet")
+    message = refusal(tmp_path / "t.parquet", drop=())
     assert "column 'odd' has the type" in message and "--drop 'odd'" in message
+    assert "--" not in refusal(tmp_path / "t.parquet"), "advice that this command does not take"
     assert list(read_columns(tmp_path / "t.parquet", drop=["odd"])) == ["b"]
 
 
@@ -243,10 +246,31 @@ def test_safetensors(tmp_path: Path) -> None:
 
 
 def test_safetensors_bfloat16(tmp_path: Path) -> None:
-    header = b'{"w":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}'
-    content = len(header).to_bytes(8, "little") + header + b"\0\0"
-    message = refusal(write(tmp_path, content, "t.safetensors"))
-    assert "tensor 'w' is BF16" in message and "Save it as float32" in message
+    given = torch.tensor([[1.5, -2.0, 3e-5], [0.0, float("inf"), 7.0]], dtype=torch.bfloat16)
+    save_torch({"first": torch.ones(3), "w": given}, tmp_path / "t.safetensors")
+    found = read_columns(tmp_path / "t.safetensors")["w"]
+    assert found.dtype == np.float32 and found.tolist() == given.tolist()
+
+
+def test_safetensors_of_kinds_that_numpy_lacks(tmp_path: Path) -> None:
+    save_torch({"w": torch.ones(3, dtype=torch.float8_e4m3fn)}, tmp_path / "t.safetensors")
+    message = refusal(tmp_path / "t.safetensors")
+    assert "tensor 'w' is F8_E4M3" in message and "Save it as float32" in message
+
+
+@pytest.mark.parametrize("name", ["t.feather", "t.arrow"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_arrow_files_give_the_same_as_parquet(tmp_path: Path, name: str, stream: bool) -> None:
+    table = pa.table({"a": [1, 2, 3], "text": ["x", None, "z"]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    opened = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with opened(tmp_path / name, table.schema) as writer:
+        writer.write_table(table)
+    for wanted in (None, ["text"]):
+        one, other = (read_columns(tmp_path / file, wanted) for file in (name, "t.parquet"))
+        assert list(one) == list(other)
+        assert all(one[column].tolist() == other[column].tolist() for column in one)
+    assert "is not a readable" in refusal(write(tmp_path, "rubbish", name))
 
 
 def test_as_text_keeps_shape() -> None:

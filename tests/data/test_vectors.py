@@ -74,7 +74,8 @@ def test_what_may_stand_beside(tmp_path):
 HOLE = VECTORS.copy()
 HOLE[4, 1] = np.nan
 REFUSED = {
-    "no vectors": ({"representations": None, "representation": VECTORS}, "Did you mean 'repr"),
+    "no vectors": ({"representations": None, "representation": USERS}, "Did you mean 'repr"),
+    "two that fit": ({"representations": None, "a": VECTORS, "b": VECTORS}, "'a', 'b' could all"),
     "no users": ({"user_ids": None}, "lacks 'user_ids'"),
     "nan": ({"representations": HOLE}, "1 rows, the first is row 4"),
     "flat": ({"representations": VECTORS[:, 0]}, "rows, dimensions"),
@@ -83,7 +84,7 @@ REFUSED = {
     "other length": ({"user_ids": USERS[:4]}, "user_ids has 4 rows"),
     "fraction of a user": ({"user_ids": USERS / 2}, "whole number or text"),
     "nameless user": ({"user_ids": np.array(["a", "", "b", "b", "c", "c"])}, "none missing"),
-    "half a label": ({"labels": LABELS / 2}, "labels are no whole numbers"),
+    "half a label": ({"labels": LABELS / 2}, "labels are no whole numbers from 0"),
     "label below 0": ({"labels": -LABELS}, "labels are no whole numbers"),
     "text label": ({"labels": np.array(list("abcdef"))}, "one whole number"),
     "features": ({"features": np.full((6, 2), np.inf)}, "features has NaN or infinite"),
@@ -129,9 +130,9 @@ def test_files_that_are_not_there_or_damaged(tmp_path):
     torch.save([1, 2], tmp_path / "list.pt")
     with pytest.raises(InputError, match="no dict of tensors"):
         read_embeddings(tmp_path / "list.pt")
-    (tmp_path / "a.csv").write_text("user_ids\n1\n")
-    with pytest.raises(InputError, match="npz, .safetensors, .parquet or .pt"):
-        read_embeddings(tmp_path / "a.csv")
+    (tmp_path / "a.txt").write_text("user_ids\n1\n")
+    with pytest.raises(InputError, match="'.txt', which is not one of .npy, .npz, .safetensors"):
+        read_embeddings(tmp_path / "a.txt")
 
 
 @pytest.mark.parametrize(

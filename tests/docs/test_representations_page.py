@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from reidentification_people import population
 
@@ -35,7 +36,13 @@ def test_the_commands_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         np.savez(f"{name}.npz", **people)
     for name in ("head", "head2"):
         np.savez(f"{name}.npz", w=weight, b=bias)
-    assert len(COMMANDS) == 2
+    vectors, users = people["representations"], people["user_ids"]
+    days = np.datetime64("2025-12-01") + np.arange(len(users)) % 2 * 40
+    np.save("vectors.npy", vectors)
+    frame = pd.DataFrame({"customer": users, "churned": people["labels"]})
+    frame.to_csv("people.csv", index=False)
+    frame.assign(emb=list(vectors), day=days).to_parquet("users.parquet")
+    assert len(COMMANDS) == 4
     for at, command in enumerate(COMMANDS):
         few = [
             "--sigma",

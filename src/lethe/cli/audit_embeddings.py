@@ -21,14 +21,14 @@ from lethe.cli.options import (
     settings_of,
     subject_named,
 )
-from lethe.data.vectors import read_embeddings, read_head
+from lethe.data.vectors import Cut, Names, read_embeddings, read_head
 from lethe.errors import InputError
 from lethe.reidentification.audit import audit_released
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.training.fingerprint import digest, hash_array
 
-_NAMES = {"sigmas": "sigma"}
+_NAMES = {"sigmas": "sigma", "vectors": "joined"}
 if TYPE_CHECKING:
     VectorOptions = EmbeddingSettings
 else:
@@ -60,11 +60,46 @@ class HeadOptions:
     layer: str | None = None
 
 
-HEADS, VECTORS = HeadOptions(), VectorOptions()
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class NameOptions:
+    """What the arrays or columns of the files are called.
+
+    Parameters
+    ----------
+    vectors
+        Array or column of the vectors: an array (rows, dimensions), a column of lists, or what the
+        names of its columns begin with, one column a dimension ("emb_" for emb_0, emb_1, ...).
+        [representations, or the only one that fits]
+    user
+        Array or column that names the person of each row. [user_ids]
+    label
+        Array or column of classes, whole numbers from 0; without it there is no utility. [labels,
+        where there are any]
+    period
+        Array or column of dates, or of names of periods. [period, where there is one]
+    from_date
+        Date that makes two periods of --period: vectors from before it are known, those from it on
+        are to be named. 2024-03-01, 2024-03-01T12:00+01:00 or a year.
+    table
+        Table of the same rows in the same order that holds user, label and period, for vectors in a
+        file of their own: csv, parquet, feather.
+    """
+
+    vectors: str | None = None
+    user: str | None = None
+    label: str | None = None
+    period: str | None = None
+    from_date: Annotated[str | None, Parameter(name="--from")] = None
+    table: Path | None = None
+
+
+HEADS, NAMES, VECTORS = HeadOptions(), NameOptions(), VectorOptions()
 
 
 def embeddings(
     *files: Path,
+    names: NameOptions = NAMES,
     heads: HeadOptions = HEADS,
     settings: VectorOptions = VECTORS,
     run: RunOptions = AS_USUAL,
@@ -72,8 +107,9 @@ def embeddings(
     """Audit vectors: whose is this one, what noise stops that, and what no attacker can do.
 
     Each file is one model's: representations (rows, dimensions) and user_ids, perhaps labels,
-    period and features; npz, safetensors, parquet or pt. Nothing in a file is ever unpickled.
-    Several models are compared side by side and must be of the same rows.
+    period and features, or arrays and columns of other names (--vectors, --user, --label,
+    --period); npy with --table, npz, safetensors, pt, parquet, feather or csv. Nothing in a file is
+    ever unpickled. Several models are compared side by side and must be of the same rows.
 
     Parameters
     ----------
@@ -82,8 +118,8 @@ def embeddings(
     """
     named = subject_named(files, run.config, "audit embeddings")
     files = (Path(named),) if isinstance(named, str) else tuple(map(Path, named))
-    options = merged(run.config, {**given_in(heads, settings), "out": run.out})
-    chosen = settings_of(EmbeddingSettings, options, _NAMES)
+    options = merged(run.config, {**given_in(names, heads, settings), "out": run.out})
+    chosen = settings_of(EmbeddingSettings, {**options, **_periods(options)}, _NAMES)
     models = read_models(files, options)
     name = models_name(models, chosen.seed)
     folder = run_folder(options["out"], files[0].stem, name)
@@ -95,12 +131,45 @@ def embeddings(
         return finish(findings, there, run.context, run.as_json)
 
 
+def _periods(options: Mapping[str, Any]) -> dict[str, str]:
+    """Which periods are known and which are to be named, where a date makes them."""
+    if options["from_date"] is None:
+        return {}
+    if options["known"] is not None or options["later"] is not None:
+        raise InputError(
+            f"from={options['from_date']!s} names both periods; leave out --known and --later, or "
+            "leave out --from."
+        )
+    cut = Cut(str(options["from_date"]))
+    return {"known": cut.before, "later": cut.later}
+
+
+def _names(options: Mapping[str, Any]) -> Names:
+    """What the arrays are called; a file of options may hold anything."""
+    for name in ("vectors", "user", "label", "period"):
+        if not isinstance(options[name], str | None):
+            way = f" Vectors known to be of one person are joined={options[name]}."
+            raise InputError(
+                f"{name}={options[name]!r} must be text, the name of an array or column."
+                f"{way if name == 'vectors' else ''}"
+            )
+    date, table = options["from_date"], options["table"]
+    return Names(
+        options["vectors"],
+        options["user"],
+        options["label"],
+        options["period"],
+        None if date is None else Cut(str(date)),
+        None if table is None else Path(table),
+    )
+
+
 def read_models(files: Sequence[Path], options: Mapping[str, Any]) -> list[Released]:
     """One model a file, with its head.
 
     Args:
         files: see `read_embeddings`.
-        options: of the command: `head` and `layer`.
+        options: of the command: `head` and `layer`, and those of `NameOptions`.
 
     Raises:
         InputError: a file is not readable or does not fit, or as many heads as files are not there.
@@ -112,9 +181,9 @@ def read_models(files: Sequence[Path], options: Mapping[str, Any]) -> list[Relea
             f"files={len(files)} and heads={len(heads)}: give --head once for each "
             "file, in their order, or not at all."
         )
-    models = []
+    names, models = _names(options), []
     for at, path in enumerate(files):
-        read = read_embeddings(path)
+        read = read_embeddings(path, names)
         head = None
         if heads:
             found = read_head(heads[at], read.representations.shape[1], options["layer"])

@@ -7,9 +7,10 @@ all others.
 
 from __future__ import annotations
 
+import json
 import zipfile
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -23,7 +24,8 @@ from lethe.errors import InputError, did_you_mean, require
 
 Columns = dict[str, NDArray[Any]]
 
-SUFFIXES = (".csv", ".parquet", ".npz", ".safetensors")
+SUFFIXES = (".csv", ".parquet", ".npz", ".safetensors", ".feather", ".arrow")
+ARROW = (".parquet", ".feather", ".arrow")
 DUCKDB = (".duckdb", ".db")
 
 
@@ -31,16 +33,17 @@ def read_columns(
     path: str | Path,
     columns: Sequence[str] | None = None,
     *,
-    drop: Collection[str] = (),
+    drop: Collection[str] | None = None,
     table: str | None = None,
 ) -> Columns:
     """Read the columns of a table, or the arrays of an archive.
 
     Args:
-        path: a .csv (UTF-8, comma, header line), .parquet, .npz or .safetensors file, or a DuckDB
-            file (.duckdb, .db).
+        path: a .csv (UTF-8, comma, header line), .parquet, .feather or .arrow (Arrow IPC), .npz or
+            .safetensors file, or a DuckDB file (.duckdb, .db).
         columns: names in the order wanted; None = all, in the order of the file.
-        drop: columns that are left out; those of a kind that cannot be read may stand here.
+        drop: columns that are left out; those of a kind that cannot be read may stand here. None:
+            none is, and the command has no option for it.
         table: in a DuckDB file; may be left out where there is only one.
 
     Returns:
@@ -55,13 +58,13 @@ def read_columns(
     suffix = path.suffix.lower()
     if table is not None and suffix not in DUCKDB:
         raise InputError(f"table={table!r} is for DuckDB files; {path} has one table only.")
-    _check_file(path)
+    check_file(path, (*SUFFIXES, *DUCKDB))
     wanted = _Wanted(path, columns, drop)
     try:
         if suffix == ".csv":
             arrays = _read_csv(path, wanted)
-        elif suffix == ".parquet":
-            arrays = _read_parquet(path, wanted)
+        elif suffix in ARROW:
+            arrays = _read_arrow(path, wanted)
         elif suffix == ".npz":
             arrays = _read_npz(path, wanted)
         elif suffix == ".safetensors":
@@ -74,7 +77,7 @@ def read_columns(
         ) from error
     if not arrays:
         raise InputError(f"{path} has no columns left to read. Drop fewer, or save it again.")
-    if suffix in (".csv", ".parquet", *DUCKDB) and not len(next(iter(arrays.values()))):
+    if suffix in (".csv", *ARROW, *DUCKDB) and not len(next(iter(arrays.values()))):
         raise InputError(f"{path} has a header but no rows. Save it again with its rows.")
     return arrays
 
@@ -137,18 +140,22 @@ def check_column(option: str, name: str, names: Iterable[str], where: str | Path
         )
 
 
-def _check_file(path: Path) -> None:
-    suffix = path.suffix.lower()
+def check_file(path: Path, suffixes: Sequence[str]) -> None:
+    """Refuse what is no file of one of these formats.
+
+    Raises InputError: a folder, no such file, another extension, or nothing in it.
+    """
+    shown = ", ".join(suffix for suffix in suffixes if suffix not in DUCKDB)
     if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file in it ({', '.join(SUFFIXES)}).")
+        raise InputError(f"{path} is a folder; name a file in it ({shown}).")
     if not path.exists():
         beside = path.parent.iterdir() if path.parent.is_dir() else ()
         hint = did_you_mean(path.name, [other.name for other in beside])
         raise InputError(f"{path} does not exist.{hint} Check the path.")
-    if suffix not in (*SUFFIXES, *DUCKDB):
+    if path.suffix.lower() not in suffixes:
         raise InputError(
             f"{path} has the extension {path.suffix!r}, which is not one of "
-            f"{', '.join(SUFFIXES)}. Save it as one of these."
+            f"{shown}. Save it as one of these."
         )
     if path.stat().st_size == 0:
         raise InputError(f"{path} is empty (0 bytes). Save it again.")
@@ -160,16 +167,16 @@ class _Wanted:
 
     path: Path
     columns: Sequence[str] | None
-    drop: Collection[str]
+    drop: Collection[str] | None
 
     def of(self, names: Sequence[str]) -> list[str]:
         """Those that are read, after every name asked for was found among `names`."""
         check_names(self.path, names)
         for name in self.columns or ():
             check_column("column", name, names, self.path)
-        for name in self.drop:
+        for name in self.drop or ():
             check_column("drop", name, names, self.path)
-        return [name for name in self.columns or names if name not in self.drop]
+        return [name for name in self.columns or names if name not in (self.drop or ())]
 
 
 def _read_csv(path: Path, wanted: _Wanted) -> Columns:
@@ -183,21 +190,48 @@ def _read_csv(path: Path, wanted: _Wanted) -> Columns:
     return {name: infer(column) for name, column in cells.items()}
 
 
-def _read_parquet(path: Path, wanted: _Wanted) -> Columns:
-    parquet = require("pyarrow.parquet", "tables")
+def _read_arrow(path: Path, wanted: _Wanted) -> Columns:
     pa = require("pyarrow", "tables")
+
+    def choose(schema: Any) -> list[str]:
+        names = wanted.of(schema.names)
+        # Only after the types are known to be readable, so that a refusal costs nothing.
+        for name in names:
+            kind = schema.field(name).type
+            check_arrow_type(pa.types, path, name, kind, drop=wanted.drop is not None)
+        return names
+
+    table = arrow_table(path, choose)
+    return {name: from_arrow(pa, table[name]) for name in table.column_names}
+
+
+def arrow_table(path: Path, choose: Callable[[Any], list[str]]) -> Any:
+    """Columns of a .parquet file, or of a .feather or .arrow file (Arrow IPC, file or stream).
+
+    Args:
+        choose: the names that are read, from the schema of the file.
+
+    Raises:
+        InputError: not readable.
+        MissingExtra: without pyarrow.
+    """
+    pa = require("pyarrow", "tables")
+    suffix = path.suffix.lower().removeprefix(".")
     try:
-        with parquet.ParquetFile(path) as file:
-            names = wanted.of(file.schema_arrow.names)
-            # Only after the types are known to be readable, so that a refusal costs nothing.
-            for name in names:
-                check_arrow_type(pa.types, path, name, file.schema_arrow.field(name).type)
-            table = file.read(columns=names)
+        if suffix == "parquet":
+            with require("pyarrow.parquet", "tables").ParquetFile(path) as file:
+                return file.read(columns=choose(file.schema_arrow))
+        ipc = require("pyarrow.ipc", "tables")
+        with pa.OSFile(str(path)) as stream:
+            is_file = stream.read(6) == b"ARROW1"
+            stream.seek(0)
+            with ipc.open_file(stream) if is_file else ipc.open_stream(stream) as reader:
+                names = choose(reader.schema)
+                return reader.read_all().select(names)
     except pa.ArrowException as error:
         raise InputError(
-            f"{path} is not a readable parquet file: {str(error).splitlines()[0]}. Save it again."
+            f"{path} is not a readable {suffix} file: {str(error).splitlines()[0]}. Save it again."
         ) from error
-    return {name: from_arrow(pa, table[name]) for name in names}
 
 
 def _read_duckdb(path: Path, wanted: _Wanted, table: str | None) -> Columns:
@@ -211,7 +245,8 @@ def _read_duckdb(path: Path, wanted: _Wanted, table: str | None) -> Columns:
     except duckdb.Error as error:
         raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}.") from error
     for name in names:
-        check_arrow_type(pa.types, path, name, arrow.schema.field(name).type)
+        kind = arrow.schema.field(name).type
+        check_arrow_type(pa.types, path, name, kind, drop=wanted.drop is not None)
     return {name: from_arrow(pa, arrow[name]) for name in names}
 
 
@@ -231,8 +266,11 @@ def attached(base: Any, path: Path, table: str | None) -> str:
     return f"release.{quoted(table or names[0])}"
 
 
-def check_arrow_type(types: Any, path: Path, name: str, kind: Any) -> None:
+def check_arrow_type(types: Any, path: Path, name: str, kind: Any, *, drop: bool = False) -> None:
     """Refuse a type of pyarrow that is no plain column.
+
+    Args:
+        drop: whether the command has this option, for the message.
 
     Raises InputError: lists, bytes and the like.
     """
@@ -253,7 +291,8 @@ def check_arrow_type(types: Any, path: Path, name: str, kind: Any) -> None:
     if not any(is_kind(value) for is_kind in plain):
         raise InputError(
             f"{path}: column {name!r} has the type {value}, which is no plain column. "
-            f"Leave it out with --drop {name!r}, or spread it over plain columns."
+            f"{f'Leave it out with --drop {name!r}' if drop else 'Save the file without it'}, "
+            "or spread it over plain columns."
         )
 
 
@@ -261,7 +300,10 @@ def from_arrow(pa: Any, column: Any) -> NDArray[Any]:
     """One column as NumPy; missing values as in the head of this file."""
     types, kind = pa.types, column.type
     if types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
+        kind = pa.large_string() if types.is_string_view(kind.value_type) else kind.value_type
+        # By hand: pyarrow has no cast from a dictionary to a view, which polars writes.
+        parts = [part.dictionary.cast(kind).take(part.indices) for part in column.chunks]
+        column = pa.chunked_array(parts, kind)
     if types.is_null(kind):
         return np.full(len(column), np.nan)
     if types.is_time(kind):
@@ -313,6 +355,9 @@ def _read_safetensors(path: Path, wanted: _Wanted) -> Columns:
         with safe_open(path, framework="numpy") as file:
             for name in wanted.of(list(file.keys())):
                 kind = file.get_slice(name).get_dtype()
+                if kind == "BF16":
+                    columns[name] = _from_bfloat16(path, name)
+                    continue
                 try:
                     columns[name] = _plain_array(path, name, file.get_tensor(name))
                 except (AttributeError, KeyError, TypeError) as error:
@@ -323,6 +368,17 @@ def _read_safetensors(path: Path, wanted: _Wanted) -> Columns:
     except SafetensorError as error:
         raise InputError(f"{path} is not readable: {error}. Save it again.") from error
     return columns
+
+
+def _from_bfloat16(path: Path, name: str) -> NDArray[np.float32]:
+    """A tensor of bfloat16, which is the upper half of a float32: nothing is rounded."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        entry = json.loads(file.read(length))[name]
+        start, end = entry["data_offsets"]
+        file.seek(8 + length + start)
+        halves = np.frombuffer(file.read(end - start), "<u2")
+    return (halves.astype(np.uint32) << 16).view(np.float32).reshape(entry["shape"])
 
 
 def _plain_array(path: Path, name: str, value: Any) -> NDArray[Any]:

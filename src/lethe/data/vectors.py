@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.columns import Columns, as_text, is_text, list_names, missing, read_columns
-from lethe.errors import InputError, did_you_mean, require
+from lethe.data.arrays import (
+    Held,
+    as_array,
+    dimensions_of,
+    from_text,
+    has_zone,
+    is_float,
+    is_listed_text,
+    is_vectors,
+    read_values,
+)
+from lethe.data.columns import (
+    Columns,
+    as_text,
+    check_column,
+    check_file,
+    is_text,
+    list_names,
+    missing,
+)
+from lethe.errors import InputError, did_you_mean
 
 ARRAYS = ("representations", "user_ids", "labels", "period", "features")
-CHECKPOINTS = (".pt", ".pth")
-_TABLES = ("representations", "features")
+HEADS = (".npz", ".safetensors", ".pt", ".pth")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +52,29 @@ class Embeddings:
     labels: NDArray[np.int64] | None = None  # (n,) whole numbers, or None
     period: NDArray[Any] | None = None  # (n,) text or numbers, or None
     features: NDArray[np.floating[Any]] | None = None
-    notes: tuple[str, ...] = ()  # what was left out or converted
+    notes: tuple[str, ...] = ()  # what was left out, chosen or converted
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the arrays or columns of a file are called.
+
+    Attributes:
+        vectors: array or column of the vectors, or what the names of its columns begin with, one
+            column a dimension; None: `representations`, or the only one that fits.
+        user: whose row it is; None: `user_ids`.
+        label: class of each row; None: `labels`, where there are any.
+        period: period of each row; None: `period`, where there is one.
+        cut: date that makes two periods of it, see `Cut`.
+        table: file of the same rows, in the same order, that holds user, label and period.
+    """
+
+    vectors: str | None = None
+    user: str | None = None
+    label: str | None = None
+    period: str | None = None
+    cut: Cut | None = None
+    table: Path | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,46 +85,90 @@ class HeadWeights:
     bias: NDArray[np.float64]  # float64 () or (C,)
 
 
-def read_embeddings(path: str | Path) -> Embeddings:
+def read_embeddings(path: str | Path, names: Names = Names()) -> Embeddings:  # noqa: B008  frozen
     """Read vectors and their owners; nothing in a file is ever unpickled.
 
     Args:
-        path: .npz, .safetensors or .pt with arrays `representations` (n, d) and `user_ids` (n,),
-            perhaps `labels`, `period` (n,) and `features` (n, p); or .parquet with these as
-            columns, vectors as lists of numbers or as columns `representations_0`, `_1` and on.
+        path: in one of the formats of `lethe.data.arrays`. Vectors are an array (n, d), a column
+            of lists of numbers, or one column a dimension: `representations_0`, `_1` and on. A file
+            of one array alone (.npy, a tensor in .pt) holds the vectors.
+        names: what the arrays are called, and where those of the people are.
 
     Raises:
-        InputError: an array is missing, unknown, of Python objects, or of another shape; NaN or
-            infinity; ids of mixed types or missing; labels that are no whole numbers.
-        MissingExtra: .parquet without pyarrow, .pt without torch.
+        InputError: an array is missing, unknown, of Python objects, or of another shape; several
+            could be the vectors; NaN or infinity; ids of mixed types or missing; labels that are
+            no whole numbers; a period that is no date.
+        MissingExtra: .parquet, .feather and .arrow without pyarrow, .pt without torch.
     """
     path = Path(path)
-    arrays = _arrays(path)
-    for name in ARRAYS[:2]:
-        if name not in arrays:
+    held = read_values(path)
+    name, columns, notes = _choose_vectors(path, held, names.vectors)
+    if columns is None:
+        given = as_array(held[name], f"{path}: {name}")
+    else:
+        given = np.stack([as_array(held[one], f"{path}: {one}") for one in columns], axis=1)
+    vectors = _table(path, name, given)
+    used = {name, *(columns or ())}
+
+    people, where = (held, path) if names.table is None else (read_values(names.table), names.table)
+
+    def column(usual: str, asked: str | None, option: str) -> tuple[Any, str, NDArray[Any]] | None:
+        chosen = usual if asked is None else asked
+        if asked is not None:
+            check_column(option, asked, people, where)
+        if chosen not in people:
+            return None
+        array = as_array(people[chosen], f"{where}: {chosen}")
+        if not array.ndim or len(array) != len(vectors):
             raise InputError(
-                f"{path} lacks {name!r}.{did_you_mean(name, arrays)} It has {list_names(arrays)} "
-                f"and needs {list_names(ARRAYS[:2])}."
+                f"{where}: {chosen} has {len(array) if array.ndim else 0} rows, {name} "
+                f"{len(vectors)}. Save one of each row."
             )
-    unread = [name for name in arrays if name not in ARRAYS]
-    vectors = _table(path, "representations", arrays["representations"])
-    for name in ARRAYS[1:]:
-        if name in arrays and len(arrays[name]) != len(vectors):
+        if people is held:
+            used.add(chosen)
+        return people[chosen], chosen, array
+
+    users = column("user_ids", names.user, "user")
+    if users is None:
+        alone = "the table of the same rows with --table, and " if len(people) == 1 else ""
+        raise InputError(
+            f"{where} lacks 'user_ids'.{did_you_mean('user_ids', people)} Give {alone}the column "
+            f"that names the person of each row with --user. It has {list_names(people)}."
+        )
+    labels = column("labels", names.label, "label")
+    period = column("period", names.period, "period")
+    when = None
+    if period is not None:
+        stored, called, when = period
+        if when.ndim != 1 or missing(when).any():
+            raise InputError(f"{where}: {called} must be one value for each row, none missing.")
+        if names.cut is not None:
+            when, note = names.cut.periods(when, f"{where}: {called}", has_zone(stored))
+            notes += note
+    elif names.cut is not None:
+        raise InputError(
+            f"from={names.cut.text!r} cuts a column of dates, and {where} has no 'period'. Name "
+            f"the column with --period. It has {list_names(people)}."
+        )
+    features = None
+    if "features" in held and "features" not in used:
+        features = _table(path, "features", as_array(held["features"], f"{path}: features"))
+        used.add("features")
+        if len(features) != len(vectors):
             raise InputError(
-                f"{path}: {name} has {len(arrays[name])} rows, representations {len(vectors)}. "
+                f"{path}: features has {len(features)} rows, {name} {len(vectors)}. "
                 "Save one of each row."
             )
-    period = arrays.get("period")
-    if period is not None and (period.ndim != 1 or missing(period).any()):
-        raise InputError(f"{path}: period must be one value for each row, none missing.")
+    if unread := [one for one in held if one not in used]:
+        notes += (f"Not used: {list_names(unread)}.",)
     return Embeddings(
         path.stem,
         vectors,
-        _ids(path, arrays["user_ids"]),
-        _labels(path, arrays["labels"]) if "labels" in arrays else None,
-        period,
-        _table(path, "features", arrays["features"]) if "features" in arrays else None,
-        (f"Not used: {list_names(unread)}.",) if unread else (),
+        _ids(where, users[1], users[2]),
+        None if labels is None else _labels(where, labels[1], labels[2]),
+        when,
+        features,
+        notes,
     )
 
 
@@ -100,7 +185,8 @@ def read_head(path: str | Path, dimensions: int, layer: str | None = None) -> He
         MissingExtra: .pt without torch.
     """
     path = Path(path)
-    arrays = _arrays(path)
+    check_file(path, HEADS)
+    arrays = {name: as_array(value, f"{path}: {name}") for name, value in read_values(path).items()}
     weights, bias = _find_head(path, arrays, layer)
     try:
         w, b = (np.asarray(array, dtype=np.float64) for array in (weights, bias))
@@ -146,85 +232,87 @@ def _find_head(path: Path, arrays: Columns, layer: str | None) -> tuple[Any, Any
     )
 
 
-def _arrays(path: Path) -> Columns:
-    suffix = path.suffix.lower()
-    if suffix in CHECKPOINTS:
-        return _read_checkpoint(path)
-    if suffix == ".parquet" and path.is_file():
-        return _read_parquet(path)
-    if suffix == ".csv":
-        raise InputError(f"{path}: vectors are read from .npz, .safetensors, .parquet or .pt.")
-    return read_columns(path)
-
-
-def _read_checkpoint(path: Path) -> Columns:
-    torch = require("torch", "train")
-    if not path.is_file():
-        raise InputError(f"{path} is not a file. Check the path.")
-    try:
-        held = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
+def _choose_vectors(
+    path: Path, held: Held, asked: str | None
+) -> tuple[str, list[str] | None, tuple[str, ...]]:
+    """The name of the vectors, their columns if they are spread, and what is to be said of it."""
+    usual = ARRAYS[0] if asked is None else asked
+    if usual in held:
+        return usual, None, ()
+    spread = _spread_names(held)
+    if (prefix := usual if usual in spread else f"{usual}_") in spread:
+        return usual, _ascending(path, prefix, spread[prefix]), ()
+    arrays = [name for name, value in held.items() if name not in ARRAYS and is_vectors(value)]
+    groups = [
+        prefix
+        for prefix, columns in spread.items()
+        if len(columns) > 1 and all(is_float(held[name]) for name in columns)
+    ]
+    fitting = [*arrays, *groups]
+    if asked is not None:
         raise InputError(
-            f"{path} holds Python objects besides tensors, which are pickles and are never read, "
-            "or is damaged. Save a dict of tensors, such as model.state_dict()."
-        ) from error
-    except Exception as error:  # whatever a damaged file makes torch's reader stumble over
-        raise InputError(f"{path} is no readable checkpoint. Save it again.") from error
-    if isinstance(held, Mapping):
-        for inner in ("state_dict", "model_state_dict", "model"):
-            if isinstance(held.get(inner), Mapping):
-                held = held[inner]
-                break
-    if not isinstance(held, Mapping) or not held:
-        raise InputError(f"{path} holds no dict of tensors. Save one, such as a state_dict.")
-    return {
-        str(name): (value.float() if value.is_floating_point() else value).detach().numpy()
-        for name, value in held.items()
-        if isinstance(value, torch.Tensor)
-    }
+            f"vectors={asked!r} is no array or column of {path}, and no column begins with it and "
+            f"ends with a number.{did_you_mean(asked, [*held, *spread])} It has "
+            f"{list_names(held)}." + (_joined_words(asked) if asked.isdecimal() else "")
+        )
+    if len(fitting) == 1:
+        note = f"Taken as vectors: {fitting[0]!r}, as nothing else fits."
+        columns = _ascending(path, fitting[0], spread[fitting[0]]) if groups else None
+        return fitting[0], columns, (note,)
+    if fitting:
+        raise InputError(
+            f"{path}: {list_names(fitting)} could all be the vectors. Say which with --vectors."
+        )
+    raise InputError(
+        f"{path} lacks 'representations'.{did_you_mean(usual, held)} It has {list_names(held)}: "
+        "none is an array (rows, dimensions) of numbers with a decimal point, a column of lists, "
+        "or one column a dimension. Name the right one with --vectors."
+    )
 
 
-def _read_parquet(path: Path) -> Columns:
-    parquet = require("pyarrow.parquet", "tables")
-    arrow = require("pyarrow", "tables")
-    try:
-        schema = parquet.read_schema(path)
-    except (arrow.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path} is not a readable parquet file. Save it again.") from error
-    lists = [name for name in _TABLES if name in schema.names]
-    rest = read_columns(path, drop=lists)
-    for name in lists:
-        column = parquet.read_table(path, columns=[name])[name].combine_chunks()
-        kind = column.type
-        if not (
-            arrow.types.is_list(kind)
-            or arrow.types.is_large_list(kind)
-            or arrow.types.is_fixed_size_list(kind)
-        ):
-            raise InputError(
-                f"{path}: column {name!r} is {kind}; a vector is a list of numbers in one column, "
-                f"or columns {name}_0, {name}_1 and so on."
-            )
-        flat = column.flatten()
-        width, left = divmod(len(flat), max(len(column), 1))
-        lengths = np.asarray(column.value_lengths())
-        if column.null_count or left or not (lengths == width).all():
-            raise InputError(f"{path}: the vectors in {name!r} are missing or not all as long.")
-        rest[name] = np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), width)
-    for name in _TABLES:
-        parts: list[NDArray[Any]] = []
-        while f"{name}_{len(parts)}" in rest:
-            parts.append(rest.pop(f"{name}_{len(parts)}"))
-        if parts:
-            rest[name] = np.stack(parts, axis=1)
-    return rest
+def _joined_words(number: str) -> str:
+    return f" How many vectors of a person are known to belong together is --joined {number}."
+
+
+def _spread_names(held: Held) -> dict[str, list[str]]:
+    """Columns whose names differ by the number at their end alone, by what is before it."""
+    groups: dict[str, list[str]] = {}
+    for name, value in held.items():
+        ending = re.fullmatch(r"(.*?)(\d+)", name)
+        if ending and ending[1] and dimensions_of(value) == 1:
+            groups.setdefault(ending[1], []).append(name)
+    return groups
+
+
+def _ascending(path: Path, prefix: str, columns: Iterable[str]) -> list[str]:
+    """The columns in the order of their numbers, none of which may lack."""
+    columns = list(columns)
+    places = {int(name.removeprefix(prefix)): name for name in columns}
+    if len(places) < len(columns):
+        twice = sorted(set(columns) - set(places.values()))[0]
+        raise InputError(
+            f"{path}: {twice!r} and {places[int(twice.removeprefix(prefix))]!r} are columns of one "
+            "dimension. Rename one."
+        )
+    first = min(places)
+    gaps = [place for place in range(first, max(places)) if place not in places]
+    if gaps or first > 1:
+        lacking = f"{prefix}{gaps[0] if gaps else 0}"
+        raise InputError(
+            f"{path}: the columns {prefix}{first} to {prefix}{max(places)} lack {lacking!r}. A "
+            "vector has one column a dimension, numbered from 0 or 1 on: save all of them."
+        )
+    return [places[place] for place in sorted(places)]
 
 
 def _table(path: Path, name: str, given: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    if is_listed_text(given):
+        given = from_text(as_text(given).tolist(), f"{path}: {name}")
     if given.ndim != 2 or not given.size or given.dtype.kind not in "fiub":
         raise InputError(
             f"{path}: {name} has shape {given.shape} and dtype {given.dtype}; it must be (rows, "
-            "dimensions) of numbers. Save one row a vector, as float32."
+            "dimensions) of numbers, one row a vector, as float32. In a table a vector is a list "
+            f"of numbers in one column, or columns {name}_0, {name}_1 and so on."
         )
     table = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
     bad = ~np.isfinite(table).all(axis=1)
@@ -236,29 +324,138 @@ def _table(path: Path, name: str, given: NDArray[Any]) -> NDArray[np.floating[An
     return np.asarray(table)
 
 
-def _ids(path: Path, given: NDArray[Any]) -> NDArray[Any]:
+def _ids(path: Path, name: str, given: NDArray[Any]) -> NDArray[Any]:
     whole = given.dtype.kind in "iu" or is_text(given)
     if given.ndim != 1 or not whole or missing(given).any():
         raise InputError(
-            f"{path}: user_ids has shape {given.shape} and dtype {given.dtype}; it must be one "
+            f"{path}: {name} has shape {given.shape} and dtype {given.dtype}; it must be one "
             "whole number or text for each row, none missing. Save it with .astype(str)."
         )
     return as_text(given) if is_text(given) else given
 
 
-def _labels(path: Path, given: NDArray[Any]) -> NDArray[np.int64]:
+def _labels(path: Path, name: str, given: NDArray[Any]) -> NDArray[np.int64]:
     if given.ndim == 2 and given.shape[1] == 1:
         given = given[:, 0]
     if given.ndim != 1 or given.dtype.kind not in "biuf":
         raise InputError(
-            f"{path}: labels have shape {given.shape} and dtype {given.dtype}; they must be one "
+            f"{path}: {name} has shape {given.shape} and dtype {given.dtype}; it must be one "
             "whole number from 0 for each row."
         )
     with np.errstate(invalid="ignore"):
         whole = np.isfinite(given) & (given == np.floor(given)) & (given >= 0)
     if not whole.all():
         raise InputError(
-            f"{path}: {int((~whole).sum())} labels are no whole numbers from 0, the first is "
-            f"{given[~whole][0]!r}. Number the classes, or leave labels out (then no utility)."
+            f"{path}: {int((~whole).sum())} {name} are no whole numbers from 0, the first is "
+            f"{given[~whole][0]!r}. Number the classes, or leave {name} out (then no utility)."
         )
     return given.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A date that makes two periods: before it, and from it on.
+
+    Raises InputError: no date.
+
+    >>> Cut("2024-03-01").before, Cut("2024").instant
+    ('before 2024-03-01', datetime.datetime(2024, 1, 1, 0, 0))
+    """
+
+    text: str  # 2024-03-01, 2024-03-01T12:00, with or without a zone, or a plain year
+
+    def __post_init__(self) -> None:
+        _ = self.instant
+
+    @property
+    def before(self) -> str:
+        """Name of the earlier period."""
+        return f"before {self.text}"
+
+    @property
+    def later(self) -> str:
+        """Name of the later period."""
+        return f"from {self.text}"
+
+    @property
+    def instant(self) -> datetime:
+        """When it is; with a zone only if the text has one."""
+        moment = _moment(self.text)
+        if moment is None:
+            raise InputError(
+                f"from={self.text!r} is no date. Write year-month-day, such as 2024-03-01, with a "
+                "time as in 2024-03-01T12:00, or a plain year."
+            )
+        return moment
+
+    def periods(
+        self, when: NDArray[Any], where: str, zoned: bool
+    ) -> tuple[NDArray[np.str_], tuple[str, ...]]:
+        """(n,) the name of the period of each row, and what is to be said of it.
+
+        Args:
+            when: (n,) dates, times, text that is a date, or whole years; none missing.
+            where: file and column, for messages.
+            zoned: whether these are times of UTC that had a zone.
+
+        Raises InputError: no dates, a zone on one side alone, or all rows on one side.
+        """
+        ways = (
+            "Save dates as 2024-03-01, or leave out --from and name two values with --known and "
+            "--later."
+        )
+        instant = self.instant
+        if is_text(when):
+            texts = set(as_text(when).tolist())
+            moments = {text: _moment(text) for text in texts}
+            odd = sorted(text for text, moment in moments.items() if moment is None)
+            if odd:
+                raise InputError(f"{where} has {odd[0]!r}, which is no date. {ways}")
+            known = [moment for moment in moments.values() if moment is not None]
+            if len({moment.tzinfo is None for moment in known}) > 1:
+                raise InputError(f"{where} has times with and without a zone. {ways}")
+            zoned = known[0].tzinfo is not None
+            plain = {text: _utc(moment) for text, moment in moments.items() if moment is not None}
+            times = np.array([plain[text] for text in as_text(when).tolist()], "datetime64[us]")
+        elif when.dtype.kind == "M":
+            times = when.astype("datetime64[us]")
+        elif when.dtype.kind in "iuf" and bool(((when >= 1000) & (when <= 9999)).all()):
+            if instant != datetime(instant.year, 1, 1):
+                raise InputError(
+                    f"{where} holds plain years, and from={self.text!r} is within one. Give a "
+                    f"year, such as {instant.year}."
+                )
+            times = (when.astype(np.int64) - 1970).astype("datetime64[Y]").astype("datetime64[us]")
+        else:
+            raise InputError(f"{where} has {when[0]!r}, which is neither a date nor a year. {ways}")
+        if instant.tzinfo is not None and not zoned:
+            raise InputError(
+                f"from={self.text!r} has a zone and the times of {where} have none. Leave the zone "
+                "out."
+            )
+        later = times >= np.datetime64(_utc(instant), "us")
+        if later.all() or not later.any():
+            first, last = (
+                str(moment.astype("datetime64[D]")) for moment in (times.min(), times.max())
+            )
+            raise InputError(
+                f"from={self.text!r} leaves no row {'before' if later.all() else 'after'} it: "
+                f"{where} runs from {first} to {last}. Give a date between."
+            )
+        assumed = zoned and instant.tzinfo is None
+        note = f"Times have a zone: {self.text} is taken as the time of UTC."
+        return np.where(later, self.later, self.before), (note,) if assumed else ()
+
+
+def _moment(text: str) -> datetime | None:
+    """The time that a text says, midnight where it has a date alone; None if it says none."""
+    bare = text.strip()
+    try:
+        return datetime.fromisoformat(f"{bare}-01-01" if re.fullmatch(r"\d{4}", bare) else bare)
+    except ValueError:
+        return None
+
+
+def _utc(moment: datetime) -> datetime:
+    """Without a zone, as the time of UTC where it had one."""
+    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)

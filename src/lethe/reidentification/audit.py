@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
 from lethe.evidence.estimate import Estimate
@@ -143,6 +142,7 @@ class VectorsSubject(Subject):
                 "metric": settings.metric,
                 "min_rows": settings.min_rows,
                 "gate": list(settings.gate),
+                **_limits_set(settings),
             },
             libraries=("numpy", "scipy", "scikit-learn"),
             sections={
@@ -153,6 +153,11 @@ class VectorsSubject(Subject):
                 }
             },
         )
+
+
+def _limits_set(settings: EmbeddingSettings) -> dict[str, int]:
+    limits = {"max_people": settings.max_people, "max_probes": settings.max_probes}
+    return {name: most for name, most in limits.items() if most}
 
 
 def _label(audit: ModelAudit, name: str, several: bool) -> str:
@@ -201,6 +206,8 @@ def _data(measured: Sequence[ModelAudit]) -> Json:
         "people_with_too_few_rows": first.split.left_out,
         "gallery_rows": len(first.split.gallery_rows),
         "probes": len(first.split.probe_rows),
+        **({"people_drawn_from": first.split.people} if first.split.people else {}),
+        **({"probes_drawn_from": first.split.probes} if first.split.probes else {}),
         "dimensions": {
             audit.model.name: int(audit.model.representations.shape[1]) for audit in measured
         },
@@ -327,13 +334,13 @@ def _checks(audit: ModelAudit, several: bool, settings: EmbeddingSettings) -> li
 
 
 def audit_embeddings(
-    representations: NDArray[Any],
-    user_ids: NDArray[Any],
-    labels: NDArray[Any] | None = None,
+    representations: Any,
+    user_ids: Any,
+    labels: Any = None,
     head: Any = None,
     *,
-    features: NDArray[Any] | None = None,
-    period: NDArray[Any] | None = None,
+    features: Any = None,
+    period: Any = None,
     name: str = "representations",
     settings: EmbeddingSettings | None = None,
     say: Say | None = None,
@@ -341,7 +348,8 @@ def audit_embeddings(
     """Attack released vectors, find the noise that stops it, and prove what no attacker can do.
 
     Args:
-        representations: (n, d), finite; one row a release.
+        representations: (n, d), finite; one row a release. This and the others may be arrays, torch
+            tensors, columns or frames of pandas, polars or Arrow, or lists.
         user_ids: (n,) whole numbers or text, whose row it is; at least 2 people with 4 rows each.
         labels: (n,) 0 and 1, or classes 0 to C-1; None leaves utility out.
         head: (w, b), (W, b), a torch module or a callable from (m, d) to logits; None leaves

@@ -19,6 +19,7 @@ from lethe.reidentification.gallery import (
     Split,
     check_users,
     gallery_means,
+    sampled,
     split_periods,
     split_rows,
     whitening,
@@ -302,20 +303,23 @@ class Clean:
 def split_of(model: Released, settings: EmbeddingSettings) -> Split:
     """Gallery and probes: within one period, or the gallery from one and the probes later.
 
+    Or a random subset of them, where the settings have a limit.
+
     Raises:
         InputError: periods are named and the model has none.
         NotMeasurable: fewer than 2 users have enough rows.
     """
     if settings.known is None:
-        return split_rows(model.user_ids, settings.seed, settings.min_rows)
-    if model.period is None:
+        split = split_rows(model.user_ids, settings.seed, settings.min_rows)
+    elif model.period is None:
         raise InputError(
             f"known={settings.known!r} needs a period for each row; {model.name} has none."
         )
-    # Half of what a split within one period asks for, in each of the two.
-    return split_periods(
-        model.user_ids, model.period, settings.known, settings.later, settings.min_rows // 2
-    )
+    else:  # half of what a split within one period asks for, in each of the two
+        split = split_periods(
+            model.user_ids, model.period, settings.known, settings.later, settings.min_rows // 2
+        )
+    return sampled(split, settings.max_people, settings.max_probes, settings.seed)
 
 
 def attack_clean(model: Released, split: Split, panel: Panel, settings: EmbeddingSettings) -> Clean:

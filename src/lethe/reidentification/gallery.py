@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,57 @@ class Split:
     probe_rows: Index  # rows to be named; never in the gallery
     probe_user: Index  # position in `users` of each probe's owner
     left_out: int  # users with too few rows, who are neither
+    people: int = 0  # users with enough rows, where `sampled` drew some of them; 0: all are here
+    probes: int = 0  # their rows to be named, where it drew some of them; 0: all are here
+
+
+def sampled(split: Split, max_people: int, max_probes: int, seed: int = 0) -> Split:
+    """A random subset of people, of gallery and probes alike, and then of their probes.
+
+    Args:
+        max_people: people, at most; 0 = all. The gallery holds these alone.
+        max_probes: probes, at most; 0 = all. Each person keeps one or more.
+
+    Raises InputError: fewer probes than people.
+
+    >>> whole = split_rows(np.repeat(np.arange(5), 8))
+    >>> part = sampled(whole, 3, 4)
+    >>> len(part.users), len(part.gallery_rows), len(part.probe_rows)
+    (3, 12, 4)
+    """
+    rng = np.random.default_rng([seed, 68])
+    if 0 < max_people < len(split.users):
+        drawn = np.sort(rng.permutation(len(split.users))[:max_people])
+        place = np.full(len(split.users), -1)
+        place[drawn] = np.arange(max_people)
+        known, asked = (place[user] >= 0 for user in (split.gallery_user, split.probe_user))
+        split = replace(
+            split,
+            users=split.users[drawn],
+            gallery_rows=split.gallery_rows[known],
+            gallery_user=place[split.gallery_user[known]],
+            probe_rows=split.probe_rows[asked],
+            probe_user=place[split.probe_user[asked]],
+            people=len(split.users),
+        )
+    if 0 < max_probes < len(split.probe_rows):
+        people = len(split.users)
+        if max_probes < people:
+            raise InputError(
+                f"max_probes={max_probes} must be at least {people}, one vector of each person. "
+                f"Fewer people are drawn with max_people={max_probes}."
+            )
+        order = rng.permutation(len(split.probe_rows))
+        first = order[np.unique(split.probe_user[order], return_index=True)[1]]
+        others = order[~np.isin(order, first)]
+        drawn = np.sort(np.concatenate([first, others[: max_probes - people]]))
+        split = replace(
+            split,
+            probe_rows=split.probe_rows[drawn],
+            probe_user=split.probe_user[drawn],
+            probes=len(split.probe_rows),
+        )
+    return split
 
 
 def check_users(user_ids: NDArray[Any]) -> NDArray[Any]:

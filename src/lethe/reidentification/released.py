@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lethe.data.arrays import as_array
 from lethe.errors import InputError
 from lethe.reidentification.gallery import check_users
 from lethe.reidentification.vectors import Float, check_binary, check_table, check_vectors
@@ -220,6 +221,9 @@ def classes_of(logits: Float) -> NDArray[np.intp]:
 class Released:
     """One model's vectors; rows of several models belong together by position.
 
+    Each may be given as an array, a torch tensor, a column or frame of pandas, polars or Arrow, or
+    a list; it is kept as an array.
+
     Attributes:
         name: of the model.
         representations: (n, d), finite.
@@ -245,20 +249,23 @@ class Released:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        vectors = np.asarray(self.representations)
+        vectors = as_array(self.representations, "representations")
+        if vectors.dtype == np.float16:  # sums of halves would be rounded to halves
+            vectors = vectors.astype(np.float64)
         check_table("representations", vectors)
         object.__setattr__(self, "representations", vectors)
-        object.__setattr__(self, "user_ids", check_users(self.user_ids))
+        object.__setattr__(self, "user_ids", check_users(as_array(self.user_ids, "user_ids")))
         for name in ("user_ids", "labels", "period", "features"):
             given = getattr(self, name)
             if given is None:
                 continue
+            given = as_array(given, name)
             if len(given) != len(vectors):
                 raise InputError(
                     f"{name} has {len(given)} rows, representations {len(vectors)}. Give one of "
                     "each row."
                 )
-            object.__setattr__(self, name, np.asarray(given))
+            object.__setattr__(self, name, given)
         if self.features is not None:
             check_table("features", self.features)
         if self.head is not None:

@@ -14,6 +14,7 @@ from lethe.reidentification.attackers import ALL, ATTACKERS, Attacker, allowed
 from lethe.reidentification.by_user import scaled
 from lethe.reidentification.candidates import RECOMMENDED, Evaluated, ModelAudit
 from lethe.reidentification.clean import INPUTS
+from lethe.reidentification.gallery import Split
 from lethe.reidentification.radius import NOT_ANONYMITY, Radii
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.surface import Level, tier
@@ -31,7 +32,7 @@ def summary(measured: Sequence[ModelAudit]) -> str:
     return (
         f"{len(first.model.user_ids):,} vectors of {sizes} dimensions; "
         f"{len(first.split.probe_rows):,} of them to be named among {len(first.split.users):,} "
-        "people."
+        f"people{f', drawn at random from {first.split.people:,}' if first.split.people else ''}."
     )
 
 
@@ -132,6 +133,7 @@ def limits(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[
         "The encoder is taken as fixed: what its training tells is another audit "
         "(lethe audit model).",
     ]
+    said += _drawn(measured[0].split, settings.seed)
     if settings.diameter is None and settings.norm is None:
         said.append(
             "No bound on how far two vectors differ was given, so no differential privacy is "
@@ -142,6 +144,27 @@ def limits(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[
             said.append(
                 f"{audit.model.name}: head or labels are missing, so utility was not measured."
             )
+    return said
+
+
+def _drawn(split: Split, seed: int) -> list[str]:
+    """What a random subset of people or of probes means for the numbers."""
+    said, people = [], len(split.users)
+    if split.people:
+        said.append(
+            f"{people:,} of {split.people:,} people were drawn at random (seed {seed}) for gallery "
+            "and probes. The intervals take people as what was sampled, so they cover who was "
+            f"drawn. Top-1 and lift are those of a gallery of {people:,} people: among "
+            f"{split.people:,}, Top-1 is usually lower, and the lift is another."
+        )
+    if split.probes:
+        said.append(
+            f"{len(split.probe_rows):,} of {split.probes:,} vectors to be named were drawn at "
+            f"random (seed {seed}), one or more of each of {people:,} people, so people of few "
+            "vectors count for more. The intervals take people as what was sampled. An attacker "
+            "who joins the vectors of a person has the drawn ones alone; with all of them it "
+            "usually finds more."
+        )
     return said
 
 
@@ -167,6 +190,11 @@ def plain_words(audit: ModelAudit, settings: EmbeddingSettings) -> list[str]:
         f"({low:.2g} to {high:.2g} %, allowing for {len(judged.attacks)} attacks); a random guess "
         f"identifies {100 / users:.2g} %. It knows {attacker.knows}."
     ]
+    if audit.split.people:
+        words.append(
+            f"The gallery holds {users:,} people, drawn at random from {audit.split.people:,}: "
+            "among more people an attacker usually identifies fewer of them."
+        )
     noisy = next((e for e in audit.candidates if e.candidate.name == RECOMMENDED), None)
     if noisy is not None and noisy.limit is not None:
         words.append(

@@ -23,7 +23,11 @@ class EmbeddingSettings:
         clean_gallery: whether the adversary may hold vectors from before the noise.
         vectors: the most released vectors of a person that the adversary may know to be of one;
             0 = all.
-        seed: of splits, noise and plays.
+        max_people: people in the attack, at most, drawn at random by the seed; 0 = all. The gallery
+            holds these alone, and a smaller one is easier to name a person in.
+        max_probes: vectors to be named, at most, drawn at random by the seed, one of each person or
+            more; 0 = all. The gallery stays as it is.
+        seed: of splits, noise, plays and of what is drawn at random.
         confidence: of all intervals.
         min_rows: users with fewer rows are left out.
         known: period of the vectors that the attacker knows, with later; without it rows are split
@@ -64,6 +68,8 @@ class EmbeddingSettings:
     metric: str = "cosine"
     clean_gallery: bool = True
     vectors: int = 0
+    max_people: int = 0
+    max_probes: int = 0
     seed: int = 0
     confidence: float = 0.95
     min_rows: int = 4
@@ -103,6 +109,8 @@ class EmbeddingSettings:
         for name, low in (
             ("seed", 0),
             ("vectors", 0),
+            ("max_people", 0),
+            ("max_probes", 0),
             ("min_rows", 2),
             ("draws", 1),
             ("pools", 1),
@@ -124,6 +132,8 @@ class EmbeddingSettings:
         for name in ("norm", "diameter"):
             if (value := getattr(self, name)) is not None:
                 check_between(name, value, 0, math.inf, open_low=True, open_high=True)
+        if self.max_people == 1:
+            raise InputError("max_people=1 must be 0 (all) or at least 2, to tell people apart.")
         if (self.known is None) != (self.later is None):
             raise InputError(
                 f"known={self.known!r} and later={self.later!r}: name both periods, or neither."
