@@ -114,6 +114,25 @@ def test_torch_by_a_factory_and_training_code_of_ones_own():
     assert audited(train)
 
 
+class Pictures(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.see, self.say = torch.nn.Conv2d(1, 2, 2), torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.say(self.see(x).flatten(1))
+
+
+def test_pictures_reach_a_network_in_their_shape():
+    pictures = X.reshape(-1, 1, 2, 2)
+    assert audited(Pictures, pictures)
+    assert audited(lethe.TorchRecipe(Pictures, epochs=2), torch.tensor(pictures))
+    inside = np.arange(120) < 60
+    given = {"members": inside, "save": False, "quiet": True}
+    for images in (pictures, torch.tensor(pictures)):
+        assert lethe.audit(Pictures(), images, Y, **given).data["records"] == 120
+
+
 def test_numbers_are_predicted_where_the_model_does():
     assert audited(Ridge(), X, X[:, 0] * 2.5, attack=["lira-online"]).data["task"] == "regression"
 
@@ -132,7 +151,7 @@ def test_numbers_are_predicted_where_the_model_does():
     ids=lambda rows: type(rows).__name__,
 )
 def test_rows_of_every_kind_are_records(rows):
-    data, frame = given_rows(rows, WORDS.tolist())
+    data, frame, _ = given_rows(rows, WORDS.tolist())
     assert data.features.shape == (120, 4) and data.classes == ("no", "yes")
     assert (frame is rows) == isinstance(rows, pandas.DataFrame | polars.DataFrame)
 
@@ -140,7 +159,7 @@ def test_rows_of_every_kind_are_records(rows):
 def test_a_torch_data_set_and_its_loader_hold_both():
     pairs = torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(Y))
     for source in (pairs, torch.utils.data.DataLoader(pairs, batch_size=7)):
-        data, _ = given_rows(source)
+        data = given_rows(source).data
         assert (data.features == X).all() and (data.labels == Y).all()
 
 

@@ -359,7 +359,7 @@ def test_too_few_models(tmp_path: Path) -> None:
     message = refusal(wide(tmp_path, signals=SIGNALS[:3], members=MEMBERS[:3]))
     assert "needs one model or at least 4, got 3" in message and "Train more models" in message
     columns = {name: values[:9] for name, values in long_columns().items()}
-    assert "at least 4 models, got 3" in refusal(write_csv(tmp_path / "s.csv", columns))
+    assert "one model or at least 4, got 3" in refusal(write_csv(tmp_path / "s.csv", columns))
 
 
 def test_no_records(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from lethe.api.run import documents, run, settings_from
 from lethe.errors import InputError
 
 if TYPE_CHECKING:
-    from lethe.data.dataset import Dataset
+    from lethe.data.given import Given
     from lethe.evidence.findings import Findings
     from lethe.training.recipe import Recipe
 
@@ -74,10 +76,10 @@ def audit(
     from lethe.membership.settings import AuditSettings
 
     chosen = settings_from(AuditSettings, settings)
-    data, frame = given_rows(X, y, task=_task_of(model), groups=groups, ids=ids, name=name)
+    given = given_rows(X, y, task=_task_of(model), groups=groups, ids=ids, name=name)
     if members is not None:
-        return _fitted(model, data, frame, members, chosen, out, save, quiet)
-    recipe = recipe_of(model, data, frame)
+        return _fitted(model, given, members, chosen, out, save, quiet)
+    data, recipe = given.data, recipe_of(model, given)
     bound = baseline_spec(data, recipe, chosen).hash()
     with run("audit", name, bound, chosen, out, save, quiet) as (folder, progress):
         found = audit_model(data, recipe, chosen, folder, progress, workers)
@@ -120,12 +122,13 @@ def audit_scores(
     >>> found.candidates[0]["attacks"]["lira-online"]["auc"]["low"] > 0.5
     True
     """
-    from lethe.data.given import array_of, column_of
+    from lethe.data.arrays import as_array
+    from lethe.data.given import column_of
     from lethe.membership.settings import AuditSettings
     from lethe.training.scores_file import scores_of
 
     chosen = settings_from(AuditSettings, settings)
-    tables = {"signals": array_of(signals, "signals"), "members": array_of(members, "members")}
+    tables = {"signals": as_array(signals, "signals"), "members": as_array(members, "members")}
     each = {"ids": ids, "labels": labels, "groups": groups, "targets": targets}
     columns = {key: np.atleast_2d(table) for key, table in tables.items()} | {
         key: column_of(values, key) for key, values in each.items() if values is not None
@@ -172,7 +175,7 @@ def audit_text(
     found = find_encoder(encoder)
     with tempfile.TemporaryDirectory(prefix="lethe-") as there, Progress(quiet) as progress:
         vectors = encode(found, written, CACHE if save else Path(there), progress.say)
-    data, _ = given_rows(vectors, codes, task="classification", groups=groups, ids=ids, name=name)
+    data = given_rows(vectors, codes, task="classification", groups=groups, ids=ids, name=name).data
     recipe = head_recipe(len(data), vectors.shape[1], len(data.classes))
     return audit(
         recipe,
@@ -189,24 +192,25 @@ def audit_text(
     )
 
 
-def recipe_of(model: Any, data: Dataset, frame: Any = None) -> Recipe:
+def recipe_of(model: Any, given: Given) -> Recipe:
     """How one model is trained, from what people have.
 
     Args:
         model: see `audit`.
-        data: the records.
-        frame: the table that an estimator is fitted on.
+        given: the records, and how models see them.
 
     Raises InputError: it is none of them; the message says what to hand over.
     """
     from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe
 
-    if isinstance(model, TorchRecipe | SklearnRecipe | CallableRecipe):
+    if isinstance(model, TorchRecipe):
+        return replace(model, make_module=_shaped(model.make_module, given.shape))
+    if isinstance(model, SklearnRecipe | CallableRecipe):
         return model
     if hasattr(model, "fit") and hasattr(model, "get_params"):
-        return SklearnRecipe(model, frame)
-    regression = data.task == "regression"
-    if hasattr(model, "parameters") and hasattr(model, "state_dict"):
+        return SklearnRecipe(model, given.frame)
+    regression = given.data.task == "regression"
+    if hasattr(model, "state_dict") and not isinstance(model, type):
         raise InputError(
             f"model is one {type(model).__name__}: every shadow model needs a fresh one. Hand over "
             "a function that builds it, such as lambda: Net()."
@@ -214,7 +218,8 @@ def recipe_of(model: Any, data: Dataset, frame: Any = None) -> Recipe:
     if callable(model):
         wanted = _arguments(model)
         if wanted == 0:
-            return TorchRecipe(model, loss="squared-error" if regression else "cross-entropy")
+            loss = "squared-error" if regression else "cross-entropy"
+            return TorchRecipe(_shaped(model, given.shape), loss=loss)
         if wanted == 3:
             return CallableRecipe(model, "prediction" if regression else "probabilities")
     raise InputError(
@@ -224,10 +229,20 @@ def recipe_of(model: Any, data: Dataset, frame: Any = None) -> Recipe:
     )
 
 
+def _shaped(make: Callable[[], Any], shape: tuple[int, ...] | None) -> Callable[[], Any]:
+    """The same module for records that lie flat."""
+    return make if shape is None else partial(_unflattened, make, shape)
+
+
+def _unflattened(make: Callable[[], Any], shape: tuple[int, ...]) -> Any:
+    from torch import nn
+
+    return nn.Sequential(nn.Unflatten(1, shape), make())
+
+
 def _fitted(
     model: Any,
-    data: Dataset,
-    frame: Any,
+    given: Given,
     members: Any,
     chosen: Any,
     out: Any,
@@ -239,7 +254,10 @@ def _fitted(
     from lethe.training.outputs import asked
     from lethe.training.scores_file import scores_of
 
-    signal = asked(model, data.features if frame is None else frame, data.labels, data.classes)
+    data, inputs = given.data, given.data.features if given.frame is None else given.frame
+    if given.shape is not None and hasattr(model, "state_dict"):
+        inputs = inputs.reshape(-1, *given.shape)
+    signal = asked(model, inputs, data.labels, data.classes)
     columns = {
         "signals": signal[None],
         "members": column_of(members, "members")[None],

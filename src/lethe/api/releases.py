@@ -40,6 +40,7 @@ def audit_vectors(
         period: (rows,) period of each row, for the settings `known` and `later`.
         settings: of `EmbeddingSettings`.
 
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> users = np.arange(10).repeat(6)
     >>> vectors = rng.normal(size=(10, 4))[users] + rng.normal(size=(60, 4)) / 9
@@ -47,21 +48,12 @@ def audit_vectors(
     >>> found.subject["release"]
     'embeddings'
     """
-    from lethe.data.given import array_of, column_of
     from lethe.reidentification.audit import audit_released
     from lethe.reidentification.released import Released
     from lethe.reidentification.settings import EmbeddingSettings
 
     chosen = settings_from(EmbeddingSettings, settings)
-    model = Released(
-        name,
-        array_of(vectors, "vectors"),
-        column_of(users, "users"),
-        None if labels is None else column_of(labels, "labels"),
-        head,
-        None if period is None else column_of(period, "period"),
-        None if features is None else array_of(features, "features"),
-    )
+    model = Released(name, vectors, users, labels, head, period, features)
     arrays = (model.representations, model.user_ids, model.labels, model.features, model.period)
     bound = content(*arrays, seed=chosen.seed)
     with run("audit_vectors", name, bound, chosen, out, save, quiet) as (folder, progress):
@@ -254,6 +246,7 @@ def audit_mechanism(
         delta: claimed beside epsilon.
         settings: of `MechanismSettings`.
 
+    >>> import numpy as np
     >>> def total(data, seed):
     ...     return data.sum() + np.random.default_rng(seed).laplace(scale=1.0)
     >>> found = audit_mechanism(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.arrays import as_array
 from lethe.data.columns import Columns, as_text, is_text, list_names, read_columns
 from lethe.data.dataset import Dataset, row_names
 from lethe.data.tables import Encoded, encode_number, encode_text, label_rows
@@ -25,10 +26,12 @@ class Given(NamedTuple):
         data: records as numbers, with classes.
         frame: the user's own table, which estimators see as it is; None where they see
             `data.features`.
+        shape: of one record, as a torch module sees it, where it is not flat as `data.features`.
     """
 
     data: Dataset
-    frame: Any | None
+    frame: Any | None = None
+    shape: tuple[int, ...] | None = None
 
 
 def given_rows(
@@ -56,14 +59,14 @@ def given_rows(
     Raises InputError: a length, type or value breaks a rule; the message says which.
     """
     if isinstance(features, Dataset) and labels is None:
-        return Given(features, None)
+        return Given(features)
     if labels is None:
         features, labels = _from_batches(features)
     target = column_of(labels, "y")
     if task is None:
         real = target.dtype.kind == "f" and not (np.floor(target) == target).all()
         task = "regression" if real else "classification"
-    frame, encoded = _features(features)
+    frame, encoded, shape = _features(features)
     records = len(encoded.values)
     for what, values in (("y", target), ("groups", groups), ("ids", ids)):
         if values is not None and len(values) != records:
@@ -80,10 +83,10 @@ def given_rows(
         notes=encoded.notes,
         groups=None if groups is None else as_text(column_of(groups, "groups")),
     )
-    return Given(data, frame)
+    return Given(data, frame, shape)
 
 
-def _features(features: Any) -> tuple[Any | None, Encoded]:
+def _features(features: Any) -> tuple[Any | None, Encoded, tuple[int, ...] | None]:
     if hasattr(features, "toarray") and hasattr(features, "tocsr"):
         size = 4 * int(np.prod(features.shape))
         if size > _MOST_BYTES:
@@ -94,10 +97,10 @@ def _features(features: Any) -> tuple[Any | None, Encoded]:
             )
         features = features.toarray()
     if hasattr(features, "column_names") and hasattr(features, "to_pydict"):  # an Arrow table
-        return None, _encoded(columns_of(features, "X"))
+        return None, _encoded(columns_of(features, "X")), None
     if hasattr(features, "columns") and hasattr(features, "shape"):
-        return features, _encoded(columns_of(features, "X"))
-    array = array_of(features, "X")
+        return features, _encoded(columns_of(features, "X")), None
+    array = as_array(features, "X")
     if array.ndim == 1:
         raise InputError(
             f"X has shape {array.shape}, it must be (records, features): use X.reshape(-1, 1), or "
@@ -108,7 +111,8 @@ def _features(features: Any) -> tuple[Any | None, Encoded]:
         raise InputError(f"X holds {flat.dtype} values. Hand over numbers, or a data frame.")
     with np.errstate(over="ignore"):  # Dataset refuses what becomes infinite, by name
         values = np.ascontiguousarray(flat, dtype=np.float32)
-    return None, Encoded(values, tuple(f"x{at}" for at in range(values.shape[1])))
+    encoded = Encoded(values, tuple(f"x{at}" for at in range(values.shape[1])))
+    return None, encoded, array.shape[1:] if array.ndim > 2 else None
 
 
 def columns_of(rows: Any, name: str) -> Columns:
@@ -163,7 +167,7 @@ def _encoded(read: Columns) -> Encoded:
 
 def column_of(values: Any, name: str) -> NDArray[Any]:
     """(records,) bool, numbers, dates or text, as columns of files are."""
-    array = array_of(values, name)
+    array = as_array(values, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -185,21 +189,6 @@ def _is_gap(value: Any) -> bool:
     return bool(isinstance(value, float) and value != value)
 
 
-def array_of(values: Any, name: str) -> NDArray[Any]:
-    """Anything that is one array, without its device, gradients and masks."""
-    if hasattr(values, "detach"):  # a tensor
-        values = values.detach().cpu()
-        values = values.float().numpy() if values.is_floating_point() else values.numpy()
-    if hasattr(values, "to_numpy"):
-        values = values.to_numpy()
-    try:
-        return np.asarray(values)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"{name} is a {type(values).__name__} that is no array: {error}"
-        ) from error
-
-
 def _from_batches(source: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     """Features and labels of a torch Dataset or DataLoader, in its order."""
     dataset = getattr(source, "dataset", source)
@@ -212,6 +201,6 @@ def _from_batches(source: Any) -> tuple[NDArray[Any], NDArray[Any]]:
             "hand over X and y."
         )
     return (
-        np.stack([array_of(one, "X") for one, _ in pairs]),
-        np.stack([array_of(label, "y") for _, label in pairs]),
+        np.stack([as_array(one, "X") for one, _ in pairs]),
+        np.stack([as_array(label, "y") for _, label in pairs]),
     )

@@ -419,12 +419,15 @@ def take(frame: Any, rows: NDArray[np.int64]) -> Any:
     return frame.iloc[rows] if hasattr(frame, "iloc") else frame[rows]
 
 
-def frame_columns(frame: Any) -> list[tuple[str, str, list[str]]]:
+def frame_columns(frame: Any) -> list[tuple[str, str, Any]]:
     """Name, type and values of every column, in a form that can be hashed."""
-    return [
-        (str(key), str(frame[key].dtype), [repr(value) for value in frame[key].to_list()])
-        for key in frame.columns
-    ]
+    columns = []
+    for key in frame.columns:
+        values: Any = frame[key].to_numpy()
+        if values.dtype.kind not in "biufmM":
+            values = [repr(value) for value in frame[key].to_list()]
+        columns.append((str(key), str(frame[key].dtype), values))
+    return columns
 
 
 def last_step(estimator: Any) -> Any:
