@@ -9,10 +9,11 @@ from lethe.report.catalogue import say
 from lethe.report.drawing import legend
 from lethe.report.numbers import percent
 from lethe.report.sections import Chart
-from lethe.report.static_svg import COLOURS, Slots, inline, new_axes, plain_style
+from lethe.report.static_svg import COLOURS, Slots, chart, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Json = Mapping[str, Any]
 
@@ -32,8 +33,8 @@ def roc_chart(baseline: Json | None, other: Json | None) -> Chart | None:
     if not known:
         return None
     low = min(map(_smallest, known))
-    with plain_style():
-        slots = Slots()
+
+    def draw(slots: Slots) -> Figure:
         figure, axes = new_axes(*_SIZE, _MARGINS)
         axes.plot([low, 1], [low, 1], color=COLOURS["muted"], lw=1, dashes=(1, 2))
         axes.annotate(
@@ -52,7 +53,9 @@ def roc_chart(baseline: Json | None, other: Json | None) -> Chart | None:
         axes.set_xlabel(say("chart.fpr"))
         axes.set_ylabel(say("chart.tpr"))
         legend(axes)
-        return Chart(say("chart.roc"), "roc", inline(figure, "roc-", say("chart.roc.label"), slots))
+        return figure
+
+    return chart(say("chart.roc"), "roc", "roc-", say("chart.roc.label"), draw)
 
 
 def t_chart(baseline: Json | None, other: Json | None) -> Chart | None:
@@ -63,8 +66,8 @@ def t_chart(baseline: Json | None, other: Json | None) -> Chart | None:
     known = [shape for shape in (before, after) if shape is not None]
     if not known:
         return None
-    with plain_style():
-        slots = Slots()
+
+    def draw(slots: Slots) -> Figure:
         figure, axes = new_axes(*_SIZE, _MARGINS)
         if after is not None:
             axes.stairs(
@@ -96,7 +99,9 @@ def t_chart(baseline: Json | None, other: Json | None) -> Chart | None:
         axes.set_xlabel(say("chart.t"))
         axes.set_ylabel(say("chart.records"))
         legend(axes, "upper right")
-        return Chart(say("chart.ts"), "t-scores", inline(figure, "t-", say("chart.ts"), slots))
+        return figure
+
+    return chart(say("chart.ts"), "t-scores", "t-", say("chart.ts"), draw)
 
 
 def class_chart(before: Json, after: Json | None) -> Chart | None:
@@ -111,9 +116,9 @@ def class_chart(before: Json, after: Json | None) -> Chart | None:
     rows = _class_rows(before, after)
     if not rows:
         return None
-    slots = Slots()
     left = 18 + 6.2 * max(min(len(name), 24) for name, _, _ in rows)
-    with plain_style():
+
+    def draw(slots: Slots) -> Figure:
         figure, axes = new_axes(520.0, 58 + 21.0 * len(rows), (left, 14, 8, 36))
         places = np.arange(len(rows))
         for colour, marker, shift in (("before", "s", -0.15), ("after", "o", 0.15)):
@@ -135,8 +140,9 @@ def class_chart(before: Json, after: Json | None) -> Chart | None:
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
         legend(axes, "lower left")
-        svg = inline(figure, "class-", say("chart.classes.label"), slots)
-        return Chart(say("chart.classes"), "classes", svg)
+        return figure
+
+    return chart(say("chart.classes"), "classes", "class-", say("chart.classes.label"), draw)
 
 
 def _class_rows(before: Json, after: Json | None) -> list[tuple[str, Any, Any]]:
