@@ -198,11 +198,11 @@ class Findings:
         path = Path(path)
         if path.is_dir():
             path = path / "findings.json"
-        if not path.is_file():
-            raise InputError(
-                f"there is no {path}: findings are written at the end of a run. "
-                "Run its audit to the end first."
-            )
+            if not path.is_file():
+                raise InputError(
+                    f"{path.parent} has no findings.json: it is no finished run. "
+                    "Run its audit to the end first."
+                )
         try:
             document = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
         except (OSError, ValueError) as error:

@@ -149,7 +149,7 @@ def utility(model: Json) -> Figure | None:
         left=True,
     )
     axes.set_ylabel(found["measure"])
-    legend(axes, "lower left")
+    legend(axes)
     return figure
 
 
@@ -224,7 +224,7 @@ def _heat(cells: Sequence[Json], key: str) -> Figure:
 
     sigmas = sorted({cell["sigma"] for cell in cells})
     counts = sorted({cell["draws"] for cell in cells})
-    figure, axes = new_axes(300.0, 60.0 + 34.0 * len(counts), (52.0, 8.0, 8.0, 40.0))
+    figure, axes = new_axes(300.0, 60.0 + max(34.0 * len(counts), 68.0), (52.0, 8.0, 8.0, 40.0))
     values = [cell[key]["value"] for cell in cells]
     shown = [math.log(max(value, 1e-3)) if key == "lift" else value for value in values]
     low, high = min(shown), max(shown)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
-from lethe.report.drawing import legend
+from lethe.report.drawing import legend, legend_above
 from lethe.report.numbers import percent
 from lethe.report.sections import Chart
 from lethe.report.static_svg import COLOURS, Slots, chart, new_axes
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 
 _SIZE = (460.0, 270.0)
-_MARGINS = (52.0, 12.0, 10.0, 40.0)
+_MARGINS = (52.0, 20.0, 10.0, 40.0)
 _POINTS = 90
 _MOST_CLASSES = 20
 
@@ -38,7 +38,7 @@ def roc_chart(baseline: Json | None, other: Json | None) -> Chart | None:
         figure, axes = new_axes(*_SIZE, _MARGINS)
         axes.plot([low, 1], [low, 1], color=COLOURS["muted"], lw=1, dashes=(1, 2))
         axes.annotate(
-            say("chart.guess"), (low, low), (4, 10), textcoords="offset points", fontsize=8
+            say("chart.guess"), (low, low), (26, 4), textcoords="offset points", fontsize=8
         )
         _roc_line(axes, before, "before", low, (5, 2), slots.put((baseline or {}).get("name", "")))
         _roc_line(axes, after, "after", low, (), slots.put((other or {}).get("name", "")))
@@ -119,7 +119,7 @@ def class_chart(before: Json, after: Json | None) -> Chart | None:
     left = 18 + 6.2 * max(min(len(name), 24) for name, _, _ in rows)
 
     def draw(slots: Slots) -> Figure:
-        figure, axes = new_axes(520.0, 58 + 21.0 * len(rows), (left, 14, 8, 36))
+        figure, axes = new_axes(520.0, 78 + 21.0 * len(rows), (left, 14, 28, 36))
         places = np.arange(len(rows))
         for colour, marker, shift in (("before", "s", -0.15), ("after", "o", 0.15)):
             for place, (_, first, second) in zip(places, rows, strict=True):
@@ -139,7 +139,7 @@ def class_chart(before: Json, after: Json | None) -> Chart | None:
         axes.set_xlabel(say("chart.classes.x"))
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-        legend(axes, "lower left")
+        legend_above(axes)
         return figure
 
     return chart(say("chart.classes"), "classes", "class-", say("chart.classes.label"), draw)

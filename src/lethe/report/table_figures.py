@@ -120,7 +120,7 @@ def three_rates(section: Json, slots: Slots) -> Figure | None:
     attacks = section["attacks"]
     if not attacks:
         return None
-    figure, axes = new_axes(420.0, 70.0 + 46.0 * len(attacks), (130.0, 12.0, 30.0, 40.0))
+    figure, axes = new_axes(420.0, 70.0 + 46.0 * len(attacks), (130.0, 20.0, 30.0, 40.0))
     for at, one in enumerate(attacks):
         for shift, (key, colour, mark) in enumerate(
             (("main", "after", "o"), ("control", "before", "s"), ("baseline", "muted", "D"))
