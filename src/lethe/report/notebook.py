@@ -19,7 +19,7 @@ from lethe.report.page import charts_of, figure_files, read, render, write
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLUMNS, _LINES_EACH = 100, 2
+_COLUMNS, _LINES = 100, 10
 _SHADES = {"high": "#9c1c1c", "moderate": "#7a5200", "low": "#1d6433"}
 
 
@@ -65,20 +65,32 @@ def show(
 def summary(findings: Findings) -> str:
     """The first screen in ten lines at most, of 100 columns each."""
     first = _first(findings)
-    title, *said = [first.kind.capitalize() + f": {first.name}", first.lead + first.headline]
-    said += [first.verdict]
-    said += [f"{card.title}: {card.large}" + _behind(card.line) for card in first.cards[2:]]
-    lines = [textwrap.shorten(_printable(title), _COLUMNS, placeholder=" …")]
-    for text in said:
-        lines += textwrap.wrap(
-            _printable(text).replace(" %", "\u00a0%"),
-            _COLUMNS,
-            subsequent_indent="  ",
-            max_lines=_LINES_EACH,
-            break_on_hyphens=False,
-            placeholder=" …",
-        )
-    return "\n".join([*lines, say("python.go_on")]).replace("\u00a0", " ")
+    head = _wrapped(f"{first.kind.capitalize()}: {first.name}", 1)
+    head += _wrapped(first.lead + first.headline, 2)
+    rest = [
+        line
+        for one in first.cards[2:]
+        for line in _wrapped(f"{one.title}: {one.large}{_behind(one.line)}", 2)
+    ]
+    rest.append(say("python.go_on"))
+    return "\n".join([*head, *_wrapped(first.verdict, _LINES - len(head) - len(rest)), *rest])
+
+
+def _wrapped(text: str, most: int) -> list[str]:
+    """At most so many lines; a number stays with its percent sign.
+
+    Names come from data: no character of theirs may move the cursor of a terminal.
+    """
+    whole = "".join(one if one.isprintable() else " " for one in text).replace(" %", "\u00a0%")
+    lines = textwrap.wrap(
+        whole,
+        _COLUMNS,
+        subsequent_indent="  ",
+        max_lines=most,
+        placeholder=" …",
+        break_on_hyphens=False,
+    )
+    return [line.replace("\u00a0", " ") for line in lines]
 
 
 def card(findings: Findings) -> str:
@@ -112,11 +124,6 @@ def _behind(line: str) -> str:
     return f", {line}" if line else ""
 
 
-def _printable(text: str) -> str:
-    """Names come from data: no character of theirs may move the cursor of a terminal."""
-    return "".join(one if one.isprintable() else " " for one in text)
-
-
 def figure(findings: Findings, name: str) -> Figure:
     """A chart of the page by its name, as a matplotlib figure."""
     listed = {chart.name: chart for chart in charts_of(findings)}
@@ -130,7 +137,7 @@ def write_report(findings: Findings, path: Path) -> Path:
     from lethe.report.markdown import markdown
     from lethe.report.pdf import to_pdf
 
-    ending = check_choice("the ending of path", path.suffix.lower(), [".html", ".md", ".pdf"])
+    ending = check_choice("path.suffix", path.suffix.lower(), [".html", ".md", ".pdf"])
     if ending == ".html":
         write(findings, path)
     elif ending == ".md":

@@ -115,7 +115,8 @@ def new_axes(
     return figure, axes
 
 
-Draw = Callable[["Slots"], "Figure | None"]
+if TYPE_CHECKING:
+    Draw = Callable[[Slots], Figure | None]
 
 
 def chart(title: str, name: str, prefix: str, label: str, draw: Draw) -> Chart | None:
