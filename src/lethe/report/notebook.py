@@ -104,7 +104,8 @@ def card(findings: Findings) -> str:
     )
     shade = _SHADES.get(first.level, "inherit")
     return (
-        '<div style="border:1px solid #9aa4ad;border-radius:6px;padding:10px 14px;max-width:52em;'
+        '<div style="background:#fff;color:#16202a;border:1px solid #9aa4ad;border-radius:6px;'
+        "padding:10px 14px;max-width:52em;"
         'font-family:sans-serif;line-height:1.45">'
         f"<div>{escape(first.kind.capitalize())}: {escape(first.name)}</div>"
         f'<div style="font-size:1.15em"><b><span style="color:{shade}">{escape(first.lead)}</span>'
