@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
+
     from lethe.api import (
         audit,
         audit_mechanism,
@@ -112,6 +114,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("lethe-privacy")
     if name not in _HOME:
         raise AttributeError(f"module 'lethe' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

@@ -68,8 +68,9 @@ def test_the_reference_lists_every_public_name_once():
     assert sorted(listed) == sorted(lethe.__all__)
 
 
-@pytest.mark.parametrize("name", ["start.md"])
-def test_examples_print_what_they_say(name):
+@pytest.mark.parametrize("name", ["start.md", "report.md"])
+def test_examples_print_what_they_say(name, monkeypatch):
+    monkeypatch.chdir(ROOT)
     found = examples(page(name))
     assert found
     for code, said in found:

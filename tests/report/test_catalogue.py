@@ -46,6 +46,8 @@ NO_WORDS = {
     "lower right",
     "upper right",
     "offset points",
+    "figure points",
+    "upper left",
     "DejaVu Sans",
     "bold red",
     "bold yellow",

@@ -45,9 +45,7 @@ def diff(
     from lethe.assess.compare import compare_runs
     from lethe.evidence.findings import Findings
 
-    before, after = (
-        Findings.load(run / "findings.json" if run.is_dir() else run) for run in (run_a, run_b)
-    )
+    before, after = Findings.load(run_a), Findings.load(run_b)
     found = compare_runs(before, after)
     if as_json:
         print(json.dumps(found.to_json(), indent=1, ensure_ascii=False))

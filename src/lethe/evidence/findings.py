@@ -12,9 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lethe.errors import InputError, check_known_keys
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
 
 SCHEMA = "lethe-findings/3"
 OPTIONAL = ("representations", "table", "queries")
@@ -23,9 +27,12 @@ RELEASES = ("model", "embeddings", "table", "queries")
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Findings:
     """The typed document of one audit; the same top-level keys for all four releases.
+
+    At a prompt and in a notebook it shows its first screen; `to_frame`, `plot`, `report` and
+    `save` go on from there.
 
     Attributes:
         subject: what is released: `release` (one of `RELEASES`), `name`, `summary`, ...
@@ -102,9 +109,100 @@ class Findings:
             raise InputError(f"findings lack {', '.join(missing)}.")
         return Findings(**document)
 
+    def __repr__(self) -> str:
+        """The first screen in ten lines at most."""
+        from lethe.report.notebook import summary
+
+        try:
+            return summary(self)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            # A prompt and a traceback show documents that are not complete yet, too.
+            return f"<Findings: {self.subject!r:.60}, not complete>"
+
+    def _repr_html_(self) -> str:
+        from lethe.report.notebook import card
+
+        return card(self)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Every measured number, one a row.
+
+        Returns:
+            columns candidate, attack, metric, fpr, value, low, high, n, as in
+            `lethe.evidence.frame.Row`; a number that was refused is a row without a value.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        from lethe.evidence.frame import to_frame
+
+        return to_frame(self.to_json())
+
+    def plot(self, name: str = "") -> Figure:
+        """A chart of the report as a matplotlib figure.
+
+        Args:
+            name: such as ``frontier`` or ``roc``; which there are depends on the release.
+
+        Raises:
+            InputError: no chart of that name; the message lists those there are.
+        """
+        from lethe.report.notebook import figure
+
+        return figure(self, name)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the report: the whole page, its short form, or the page as printed.
+
+        Args:
+            path: ends in ``.html``, ``.md`` or ``.pdf`` (which Chromium prints).
+
+        Returns:
+            the same path.
+
+        Raises:
+            InputError: another ending, or no browser for a PDF.
+            RunFailed: the file cannot be written.
+        """
+        from lethe.report.notebook import write_report
+
+        return write_report(self, Path(path))
+
+    def save(self, folder: str | Path) -> Path:
+        """Write findings.json, report.html and figures/ into a folder, as a command does.
+
+        Args:
+            folder: is made if it is not there; not the folder of a run.
+
+        Returns:
+            the same folder.
+
+        Raises:
+            InputError: it is the folder of a run, which holds the findings of that run.
+            RunFailed: a file cannot be written.
+        """
+        from lethe.report.notebook import save
+
+        return save(self, Path(folder))
+
     @staticmethod
-    def load(path: Path) -> Findings:
-        """Read `findings.json`."""
+    def load(path: str | Path) -> Findings:
+        """Read findings.json.
+
+        Args:
+            path: the file, or the folder of a run.
+
+        Raises:
+            InputError: no such file, or it holds no findings of this version.
+        """
+        path = Path(path)
+        if path.is_dir():
+            path = path / "findings.json"
+            if not path.is_file():
+                raise InputError(
+                    f"{path.parent} has no findings.json: it is no finished run. "
+                    "Run its audit to the end first."
+                )
         try:
             document = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
         except (OSError, ValueError) as error:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
 from lethe.report.drawing import DASHES, MARGINS, SIZE, band, legend
 from lethe.report.numbers import percent
 from lethe.report.sections import Chart
-from lethe.report.static_svg import COLOURS, inline, new_axes, plain_style
+from lethe.report.static_svg import COLOURS, Slots, chart, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,7 +149,7 @@ def utility(model: Json) -> Figure | None:
         left=True,
     )
     axes.set_ylabel(found["measure"])
-    legend(axes, "lower left")
+    legend(axes)
     return figure
 
 
@@ -183,38 +184,38 @@ def certified(model: Json) -> Figure | None:
     return figure
 
 
-def histograms(model: Json) -> list[tuple[str, Figure]]:
+def histograms(model: Json) -> list[tuple[str, Callable[[], Figure]]]:
     """Radii by draws at each noise level, with the distance to the nearest other user."""
     radii = model["radii"]
     if "refused" in radii:
         return []
+    return [(f"sigma {one['sigma']:g}", partial(_radii, model, one)) for one in radii["sampled"]]
+
+
+def _radii(model: Json, sampled: Json) -> Figure:
+    radii = model["radii"]
     apart = (model["geometry"].get("l2") or {}).get("median")
-    drawn = []
-    for one in radii["sampled"]:
-        figure, axes = new_axes(*_SMALL, (40.0, 8.0, 8.0, 36.0))
-        axes.stairs(
-            one["counts"], radii["edges"], fill=True, color=COLOURS["after"], alpha=0.45, lw=0
-        )
-        if radii["closed_form"] is not None:
-            axes.stairs(
-                radii["closed_form"]["counts"], radii["edges"], color=COLOURS["before"], lw=1.3
-            )
-        if apart is not None:
-            axes.axvline(apart, color=COLOURS["ink"], lw=1.2, dashes=DASHES["dashed"])
-        axes.set_xlabel(say("chart.radii.x"))
-        drawn.append((f"sigma {one['sigma']:g}", figure))
-    return drawn
+    figure, axes = new_axes(*_SMALL, (40.0, 8.0, 8.0, 36.0))
+    axes.stairs(
+        sampled["counts"], radii["edges"], fill=True, color=COLOURS["after"], alpha=0.45, lw=0
+    )
+    if radii["closed_form"] is not None:
+        axes.stairs(radii["closed_form"]["counts"], radii["edges"], color=COLOURS["before"], lw=1.3)
+    if apart is not None:
+        axes.axvline(apart, color=COLOURS["ink"], lw=1.2, dashes=DASHES["dashed"])
+    axes.set_xlabel(say("chart.radii.x"))
+    return figure
 
 
-def surface(model: Json) -> list[tuple[str, Figure]]:
+def surface(model: Json) -> list[tuple[str, Callable[[], Figure]]]:
     """Lift and utility over sigma and M: both depend on sigma / sqrt(M) alone."""
     cells = model["surface"]
-    drawn = []
+    drawn: list[tuple[str, Callable[[], Figure]]] = []
     for key in ("lift", "utility"):
         known = [cell for cell in cells if cell[key] is not None]
         if not known:
             continue
-        drawn.append((say(f"chart.surface.{key}"), _heat(known, key)))
+        drawn.append((say(f"chart.surface.{key}"), partial(_heat, known, key)))
     return drawn
 
 
@@ -223,7 +224,7 @@ def _heat(cells: Sequence[Json], key: str) -> Figure:
 
     sigmas = sorted({cell["sigma"] for cell in cells})
     counts = sorted({cell["draws"] for cell in cells})
-    figure, axes = new_axes(300.0, 60.0 + 34.0 * len(counts), (52.0, 8.0, 8.0, 40.0))
+    figure, axes = new_axes(300.0, 60.0 + max(34.0 * len(counts), 68.0), (52.0, 8.0, 8.0, 40.0))
     values = [cell[key]["value"] for cell in cells]
     shown = [math.log(max(value, 1e-3)) if key == "lift" else value for value in values]
     low, high = min(shown), max(shown)
@@ -263,21 +264,25 @@ def vector_charts(model: Json, prefix: str) -> dict[str, Chart]:
     Returns:
         by name; what there is nothing to draw of is left out.
     """
-    with plain_style():
-        drawn: list[tuple[str, str, str, Figure | None]] = [
-            (name, say(f"chart.{name}"), say(f"chart.{name}.label"), draw(model))
-            for name, draw in NAMED.items()
+    drawn: list[tuple[str, str, str, Callable[[], Figure | None]]] = [
+        (name, say(f"chart.{name}"), say(f"chart.{name}.label"), partial(draw, model))
+        for name, draw in NAMED.items()
+    ]
+    for name, several in (("radii", histograms), ("surface", surface)):
+        drawn += [
+            (f"{name}-{at}", title, title, draw)
+            for at, (title, draw) in enumerate(several(model), start=1)
         ]
-        for name, several in (("radii", histograms), ("surface", surface)):
-            drawn += [
-                (f"{name}-{at}", title, title, figure)
-                for at, (title, figure) in enumerate(several(model), start=1)
-            ]
-        return {
-            name: Chart(title, f"{prefix}{name}", inline(figure, f"v{prefix}{name}-", label))
-            for name, title, label, figure in drawn
-            if figure is not None
-        }
+    made = {
+        name: chart(title, f"{prefix}{name}", f"v{prefix}{name}-", label, partial(_no_words, draw))
+        for name, title, label, draw in drawn
+    }
+    return {name: one for name, one in made.items() if one is not None}
+
+
+def _no_words(draw: Callable[[], Figure | None], slots: Slots) -> Figure | None:
+    """These figures hold no words from data."""
+    return draw()
 
 
 def _places(axes: Axes, sigmas: Sequence[float]) -> list[float]:

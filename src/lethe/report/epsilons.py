@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
 from lethe.report.numbers import grouped
-from lethe.report.sections import Chart, Part, Words
-from lethe.report.static_svg import COLOURS, Slots, inline, new_axes, plain_style
+from lethe.report.sections import Part, Words
+from lethe.report.static_svg import COLOURS, Slots, chart, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Json = Mapping[str, Any]
 _SIZE, _MARGINS = (420.0, 220.0), (52.0, 8.0, 8.0, 40.0)
@@ -19,17 +22,20 @@ def epsilon_chart(name: str, found: Json, at: int) -> list[Part]:
     """A histogram of the epsilon of every record of a candidate, and its quartiles in words."""
     quartiles = {key: parameter("epsilon", found[key]) for key in ("min", "median", "max")}
     said = say("epsilons.words", n=grouped(found["n"]), **quartiles)
-    with plain_style():
-        slots = Slots()
+    title = say("epsilons.title", name=name)
+
+    def draw(slots: Slots) -> Figure:
         figure, axes = new_axes(*_SIZE, _MARGINS)
         axes.stairs(found["counts"], found["edges"], fill=True, color=COLOURS["after"], lw=0)
         axes.set_xlim(0, found["edges"][-1])
         axes.set_ylim(0, None)
         axes.set_xlabel(say("chart.epsilon"))
         axes.set_ylabel(say("chart.records"))
-        title = say("epsilons.title", name=name)
-        svg = inline(figure, f"epsilon{at}-", f"{title}. {said}", slots)
-    return [Words(said), Chart(title, f"epsilons-{at}", svg)]
+        return figure
+
+    label = f"{title}. {said}"
+    drawn = chart(title, f"epsilons-{at}", f"epsilon{at}-", label, draw)
+    return [Words(said), *([drawn] if drawn else [])]
 
 
 def parameter(name: str, value: float) -> str:

@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
-from lethe.report.drawing import legend
+from lethe.report.drawing import legend, legend_above
 from lethe.report.numbers import percent
 from lethe.report.sections import Chart
-from lethe.report.static_svg import COLOURS, Slots, inline, new_axes, plain_style
+from lethe.report.static_svg import COLOURS, Slots, chart, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Json = Mapping[str, Any]
 
 _SIZE = (460.0, 270.0)
-_MARGINS = (52.0, 12.0, 10.0, 40.0)
+_MARGINS = (52.0, 20.0, 10.0, 40.0)
 _POINTS = 90
 _MOST_CLASSES = 20
 
@@ -32,12 +33,12 @@ def roc_chart(baseline: Json | None, other: Json | None) -> Chart | None:
     if not known:
         return None
     low = min(map(_smallest, known))
-    with plain_style():
-        slots = Slots()
+
+    def draw(slots: Slots) -> Figure:
         figure, axes = new_axes(*_SIZE, _MARGINS)
         axes.plot([low, 1], [low, 1], color=COLOURS["muted"], lw=1, dashes=(1, 2))
         axes.annotate(
-            say("chart.guess"), (low, low), (4, 10), textcoords="offset points", fontsize=8
+            say("chart.guess"), (low, low), (26, 4), textcoords="offset points", fontsize=8
         )
         _roc_line(axes, before, "before", low, (5, 2), slots.put((baseline or {}).get("name", "")))
         _roc_line(axes, after, "after", low, (), slots.put((other or {}).get("name", "")))
@@ -52,7 +53,9 @@ def roc_chart(baseline: Json | None, other: Json | None) -> Chart | None:
         axes.set_xlabel(say("chart.fpr"))
         axes.set_ylabel(say("chart.tpr"))
         legend(axes)
-        return Chart(say("chart.roc"), "roc", inline(figure, "roc-", say("chart.roc.label"), slots))
+        return figure
+
+    return chart(say("chart.roc"), "roc", "roc-", say("chart.roc.label"), draw)
 
 
 def t_chart(baseline: Json | None, other: Json | None) -> Chart | None:
@@ -63,8 +66,8 @@ def t_chart(baseline: Json | None, other: Json | None) -> Chart | None:
     known = [shape for shape in (before, after) if shape is not None]
     if not known:
         return None
-    with plain_style():
-        slots = Slots()
+
+    def draw(slots: Slots) -> Figure:
         figure, axes = new_axes(*_SIZE, _MARGINS)
         if after is not None:
             axes.stairs(
@@ -96,7 +99,9 @@ def t_chart(baseline: Json | None, other: Json | None) -> Chart | None:
         axes.set_xlabel(say("chart.t"))
         axes.set_ylabel(say("chart.records"))
         legend(axes, "upper right")
-        return Chart(say("chart.ts"), "t-scores", inline(figure, "t-", say("chart.ts"), slots))
+        return figure
+
+    return chart(say("chart.ts"), "t-scores", "t-", say("chart.ts"), draw)
 
 
 def class_chart(before: Json, after: Json | None) -> Chart | None:
@@ -111,10 +116,10 @@ def class_chart(before: Json, after: Json | None) -> Chart | None:
     rows = _class_rows(before, after)
     if not rows:
         return None
-    slots = Slots()
     left = 18 + 6.2 * max(min(len(name), 24) for name, _, _ in rows)
-    with plain_style():
-        figure, axes = new_axes(520.0, 58 + 21.0 * len(rows), (left, 14, 8, 36))
+
+    def draw(slots: Slots) -> Figure:
+        figure, axes = new_axes(520.0, 78 + 21.0 * len(rows), (left, 14, 28, 36))
         places = np.arange(len(rows))
         for colour, marker, shift in (("before", "s", -0.15), ("after", "o", 0.15)):
             for place, (_, first, second) in zip(places, rows, strict=True):
@@ -134,9 +139,10 @@ def class_chart(before: Json, after: Json | None) -> Chart | None:
         axes.set_xlabel(say("chart.classes.x"))
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-        legend(axes, "lower left")
-        svg = inline(figure, "class-", say("chart.classes.label"), slots)
-        return Chart(say("chart.classes"), "classes", svg)
+        legend_above(axes)
+        return figure
+
+    return chart(say("chart.classes"), "classes", "class-", say("chart.classes.label"), draw)
 
 
 def _class_rows(before: Json, after: Json | None) -> list[tuple[str, Any, Any]]:

@@ -55,6 +55,11 @@ class Card:
     level: str = ""
     sign: bool = False
 
+    @property
+    def line(self) -> str:
+        """The first of the lines, to stand behind the large words."""
+        return next((line.rstrip(".") for line in self.lines if line), "")
+
 
 @dataclass(frozen=True)
 class First:
@@ -83,6 +88,17 @@ class First:
     cards: Sequence[Card]
     chart: Chart | None
     options: Table | None
+
+    @property
+    def lead(self) -> str:
+        """Severity in words, to stand before the headline; empty where it has none."""
+        return f"{say(f'level.{self.level}')}. " if self.level else ""
+
+    @property
+    def verdict(self) -> str:
+        """The outcome and the sentences below the headline."""
+        said = f"{self.outcome.mark} {say(f'outcome.{self.outcome.code}')}."
+        return " ".join([said, *self.detail])
 
 
 class Room(abc.ABC):

@@ -1,17 +1,20 @@
 """The frontier: utility lost against risk, every point with its interval in both directions.
 
-Drawn here rather than by matplotlib, because the slider needs each point as an element.
+Drawn here rather than by matplotlib, because the slider needs each point as an element; for Python
+the same points are a matplotlib figure too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from lethe.report import svg
 from lethe.report.catalogue import say
+from lethe.report.drawing import DASHES
 from lethe.report.first_screen import (
     Room,
     Utility,
@@ -22,6 +25,11 @@ from lethe.report.first_screen import (
 )
 from lethe.report.numbers import share, share_words, significant
 from lethe.report.sections import Chart
+from lethe.report.static_svg import COLOURS, Slots, as_figure, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Placing the labels of a scatter so that they lie on nothing and stay near their points.
 
@@ -234,7 +242,8 @@ def frontier_chart(room: Room) -> Chart | None:
     if not drawn:
         return None
     wide, narrow = _draw(room, drawn, 620, 380), _draw(room, drawn, 360, 400)
-    return Chart(say("chart.frontier"), "frontier", wide, narrow)
+    draw = partial(as_figure, partial(_figure, room, drawn))
+    return Chart(say("chart.frontier"), "frontier", wide, draw, narrow)
 
 
 def _ends(found: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -257,11 +266,7 @@ def _risk_axis(drawn: Sequence[Point], chance: float, start: float, end: float) 
 def _draw(room: Room, drawn: Sequence[Point], width: int, height: int) -> str:
     narrow = width < 500
     frame = Box(62, 30, width - 14, height - 76)
-    x = _risk_axis(drawn, room.chance, frame.left, frame.right)
-    low = min(point.lost[0] for point in drawn)
-    high = max(point.lost[2] for point in drawn)
-    pad = 0.06 * (high - low) or 0.01
-    y = Axis(low - pad, high + pad, frame.top, frame.bottom)  # less lost = further up
+    x, y = _axes(room, drawn, frame)
     guess = _guess(x, _obstacles(x, y, drawn), room.chance, frame)
     parts = [
         _grid(room, x, y, frame, narrow),
@@ -284,6 +289,100 @@ def _draw(room: Room, drawn: Sequence[Point], width: int, height: int) -> str:
         data_high=f"{x.high:.8g}",
         data_log="1" if x.log else "0",
     )
+
+
+def _figure(room: Room, drawn: Sequence[Point], slots: Slots) -> Figure:
+    """The wide chart in matplotlib: the same axes, marks, intervals and places of names."""
+    utility, (width, height) = Utility(room.document), (620.0, 400.0)
+    frame = Box(62, 12, width - 14, height - 78)
+    x, y = _axes(room, drawn, frame)
+    figure, axes = new_axes(width, height, (62.0, 14.0, 12.0, 78.0))
+    axes.set_xscale("log" if x.log else "linear")
+    axes.set_xlim(x.low, x.high)
+    axes.set_ylim(y.high, y.low)
+    axes.set_xticks(x.ticks(6), [share_words(tick) for tick in x.ticks(6)])
+    scale = 100 if utility.shares else 1
+    axes.set_yticks(y.ticks(5), [significant(scale * tick, 3) for tick in y.ticks(5)])
+    axes.minorticks_off()
+    guess = _guess(x, _obstacles(x, y, drawn), room.chance, frame)
+    if guess is not None:
+        axes.axvline(room.chance, color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
+        _note(axes, say("chart.guess"), guess.left, guess.bottom - 4, height, "muted")
+    for point in sorted(drawn, key=lambda one: one.recommended):
+        colour = "after" if point.proven else "before" if point.recommended else "muted"
+        (left, risk, right), (top, lost, bottom) = point.risk, point.lost
+        left, risk = max(left, x.low), max(risk, x.low)
+        axes.plot([left, right], [lost, lost], color=COLOURS[colour], lw=1)
+        axes.plot([risk, risk], [top, bottom], color=COLOURS[colour], lw=1)
+        label = "recommended" if point.recommended else "proven" if point.proven else "measured"
+        axes.plot(
+            [risk],
+            [lost],
+            "s" if point.proven else "o",
+            ms=8,
+            mew=1.6,
+            color=COLOURS[colour],
+            mfc=COLOURS[colour] if point.recommended else "white",
+            ls="none",
+            label=say(f"label.{label}"),
+            zorder=4,
+        )
+    for point, spot in _named(x, y, drawn, guess, frame):
+        if spot.leader:
+            middle = (spot.box.top + spot.box.bottom) / 2
+            start = x(point.risk[1]), y(point.lost[1])
+            end = min(max(start[0], spot.box.left), spot.box.right)
+            ends = [[place / width for place in (start[0], end)], [1 - start[1] / height]]
+            ends[1].append(1 - middle / height)
+            line = axes.plot(*ends, color=COLOURS["muted"], lw=0.7, transform=figure.transFigure)
+            line[0].set_clip_on(False)
+        _note(axes, slots.put(point.name, 26), spot.x, spot.y, height, "ink", spot.anchor)
+    key = "chart.lost.points" if utility.shares else "chart.lost.plain"
+    axes.set_xlabel(say("chart.risk", risk=say(room.risk_head)))
+    axes.set_ylabel(say(key, name=utility.name))
+    handles, labels = axes.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    axes.legend(
+        once.values(),
+        once.keys(),
+        loc="upper left",
+        bbox_to_anchor=(0, -0.13),
+        ncols=3,
+        frameon=False,
+    )
+    return figure
+
+
+def _note(
+    axes: Axes,
+    words: str,
+    right: float,
+    down: float,
+    height: float,
+    colour: str,
+    anchor: str = "start",
+) -> None:
+    """Words at a place of the page, in points from the upper left corner."""
+    aligned: Literal["left", "center", "right"] = "left"
+    if anchor != "start":
+        aligned = "center" if anchor == "middle" else "right"
+    axes.annotate(
+        words,
+        (right, height - down),
+        xycoords="figure points",
+        ha=aligned,
+        color=COLOURS[colour],
+        annotation_clip=False,
+    )
+
+
+def _axes(room: Room, drawn: Sequence[Point], frame: Box) -> tuple[Axis, Axis]:
+    """Risk to the right, utility lost downwards."""
+    x = _risk_axis(drawn, room.chance, frame.left, frame.right)
+    low = min(point.lost[0] for point in drawn)
+    high = max(point.lost[2] for point in drawn)
+    pad = 0.06 * (high - low) or 0.01
+    return x, Axis(low - pad, high + pad, frame.top, frame.bottom)  # less lost = further up
 
 
 def _grid(room: Room, x: Axis, y: Axis, frame: Box, narrow: bool) -> str:
@@ -409,24 +508,37 @@ def _legend(drawn: Sequence[Point], frame: Box, height: int) -> str:
     return "".join(parts)
 
 
-def _labels(
-    x: Axis, y: Axis, drawn: Sequence[Point], guess: Box | None, frame: Box, narrow: bool
-) -> str:
+def _named(
+    x: Axis,
+    y: Axis,
+    drawn: Sequence[Point],
+    guess: Box | None,
+    frame: Box,
+    words: Callable[[Point], str] = lambda point: svg.shorten(point.name, 26),
+) -> list[tuple[Point, Label]]:
+    """Which points get their words beside them, and where."""
     shown = sorted(drawn, key=lambda one: (not one.recommended, not one.proven, one.at))
     shown = shown if len(drawn) <= _MOST_LABELS else shown[:_MOST_LABELS]
-    # A phone has no room for names: numbers stand for them, as in the table of options.
-    words = [str(one.at + 1) if narrow else svg.shorten(one.name, 26) for one in shown]
     centres = [(x(one.risk[1]), y(one.lost[1])) for one in shown]
-    widths = [len(word) * _CHARACTER for word in words]
+    widths = [len(words(one)) * _CHARACTER for one in shown]
     obstacles = _obstacles(x, y, drawn)
     if guess is not None:
         obstacles.append(guess)
     spots = place(centres, widths, _LINE, frame, obstacles)
+    # The table beside the chart and the point's own title name those that are left out.
+    return [(point, spot) for point, spot in zip(shown, spots, strict=True) if spot is not None]
+
+
+def _labels(
+    x: Axis, y: Axis, drawn: Sequence[Point], guess: Box | None, frame: Box, narrow: bool
+) -> str:
+    def words(point: Point) -> str:
+        # A phone has no room for names: numbers stand for them, as in the table of options.
+        return str(point.at + 1) if narrow else svg.shorten(point.name, 26)
+
     parts = []
-    for point, (at_x, at_y), word, spot in zip(shown, centres, words, spots, strict=True):
-        if spot is None:  # the table beside the chart and the point's own title name it
-            continue
-        line = ""
+    for point, spot in _named(x, y, drawn, guess, frame, words):
+        line, at_x, at_y = "", x(point.risk[1]), y(point.lost[1])
         if spot.leader:
             middle = (spot.box.top + spot.box.bottom) / 2
             end = min(max(at_x, spot.box.left), spot.box.right)
@@ -435,7 +547,7 @@ def _labels(
             svg.element(
                 "g",
                 line,
-                svg.text(word, spot.x, spot.y, text_anchor=spot.anchor),
+                svg.text(words(point), spot.x, spot.y, text_anchor=spot.anchor),
                 class_=f"label {'best' if point.recommended else ''}".strip(),
                 data_at=point.at,
                 aria_hidden="true",

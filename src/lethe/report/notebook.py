@@ -1,14 +1,26 @@
-"""The report in a notebook cell."""
+"""What `Findings` can do in Python: show itself, draw a chart, write its documents."""
 
 from __future__ import annotations
 
+import tempfile
+import textwrap
 from collections.abc import Mapping
 from html import escape
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from lethe.errors import InputError, check_choice
 from lethe.evidence.findings import Findings
+from lethe.files import write_whole
 from lethe.report.catalogue import say
-from lethe.report.page import read, render
+from lethe.report.first_screen import First, first_screen
+from lethe.report.page import charts_of, figure_files, read, render, write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COLUMNS, _LINES = 100, 10
+_SHADES = {"high": "#9c1c1c", "moderate": "#7a5200", "low": "#1d6433"}
 
 
 class Shown:
@@ -48,3 +60,105 @@ def show(
     first = read(findings, manifest).first
     words = f"{first.name}: {say(f'outcome.{first.outcome.code}')}. {first.headline}"
     return Shown(render(findings, manifest), words, height)
+
+
+def summary(findings: Findings) -> str:
+    """The first screen in ten lines at most, of 100 columns each."""
+    first = _first(findings)
+    head = _wrapped(f"{first.kind.capitalize()}: {first.name}", 1)
+    head += _wrapped(first.lead + first.headline, 2)
+    rest = [
+        line
+        for one in first.cards[2:]
+        for line in _wrapped(f"{one.title}: {one.large}{_behind(one.line)}", 2)
+    ]
+    rest.append(say("python.go_on"))
+    return "\n".join([*head, *_wrapped(first.verdict, _LINES - len(head) - len(rest)), *rest])
+
+
+def _wrapped(text: str, most: int) -> list[str]:
+    """At most so many lines; a number stays with its percent sign.
+
+    Names come from data: no character of theirs may move the cursor of a terminal.
+    """
+    whole = "".join(one if one.isprintable() else " " for one in text).replace(" %", "\u00a0%")
+    lines = textwrap.wrap(
+        whole,
+        _COLUMNS,
+        subsequent_indent="  ",
+        max_lines=most,
+        placeholder=" …",
+        break_on_hyphens=False,
+    )
+    return [line.replace("\u00a0", " ") for line in lines]
+
+
+def card(findings: Findings) -> str:
+    """The same as a piece of HTML that loads nothing and runs nothing."""
+    first = _first(findings)
+    rows = "".join(
+        f'<tr><th style="text-align:left;vertical-align:top;padding:2px 12px 2px 0">'
+        f'{escape(one.title)}</th><td style="text-align:left;padding:2px 0">'
+        f"<b>{escape(one.large)}</b>{escape(_behind(one.line))}</td></tr>"
+        for one in first.cards
+    )
+    shade = _SHADES.get(first.level, "inherit")
+    return (
+        '<div style="background:#fff;color:#16202a;border:1px solid #9aa4ad;border-radius:6px;'
+        "padding:10px 14px;max-width:52em;"
+        'font-family:sans-serif;line-height:1.45">'
+        f"<div>{escape(first.kind.capitalize())}: {escape(first.name)}</div>"
+        f'<div style="font-size:1.15em"><b><span style="color:{shade}">{escape(first.lead)}</span>'
+        f"{escape(first.headline)}</b></div><div>{escape(first.verdict)}</div>"
+        f'<table style="border-collapse:collapse;margin:8px 0">{rows}</table>'
+        f"<code>{escape(say('python.go_on'))}</code></div>"
+    )
+
+
+def _first(findings: Findings) -> First:
+    from lethe.report.common import room_of
+
+    return first_screen(room_of(findings.to_json()), {}, None)
+
+
+def _behind(line: str) -> str:
+    return f", {line}" if line else ""
+
+
+def figure(findings: Findings, name: str) -> Figure:
+    """A chart of the page by its name, as a matplotlib figure."""
+    listed = {chart.name: chart for chart in charts_of(findings)}
+    if not listed:
+        raise InputError("this report has no chart; its numbers are in to_frame().")
+    return listed[check_choice("name", name, listed)].draw()
+
+
+def write_report(findings: Findings, path: Path) -> Path:
+    """Write the page, its short form or the page as printed, as the ending of `path` says."""
+    from lethe.report.markdown import markdown
+    from lethe.report.pdf import to_pdf
+
+    ending = check_choice("path.suffix", path.suffix.lower(), [".html", ".md", ".pdf"])
+    if ending == ".html":
+        write(findings, path)
+    elif ending == ".md":
+        write_whole(path, markdown([(findings, None)]).encode())
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            write(findings, Path(folder) / "report.html")
+            to_pdf(Path(folder) / "report.html", path)
+    return path
+
+
+def save(findings: Findings, folder: Path) -> Path:
+    """Write findings.json, the page and every figure into a folder that is no run's."""
+    if (folder / "manifest.json").exists():
+        raise InputError(
+            f"{folder} is the folder of a run and holds the findings of that run. "
+            "Give another folder."
+        )
+    write_whole(folder / "findings.json", findings.to_bytes())
+    write(findings, folder / "report.html")
+    for name, drawn in figure_files(findings):
+        write_whole(folder / name, drawn)
+    return folder

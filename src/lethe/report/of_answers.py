@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
@@ -12,7 +13,7 @@ from lethe.report.epsilons import parameter
 from lethe.report.first_screen import Card, Room, Worst
 from lethe.report.numbers import Cell, amount, grouped, share_words
 from lethe.report.sections import Bullets, Chart, Facts, Folded, Part, Section, Table, Words
-from lethe.report.static_svg import COLOURS, Slots, inline, new_axes, plain_style
+from lethe.report.static_svg import COLOURS, Slots, chart, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,8 +144,10 @@ class Mechanism(Room):
             folded.append(Table(say("mechanism.odd"), heads, odd, say("mechanism.odd.note")))
         return [table, Folded(say("mechanism.events"), folded)]
 
-    def chart(self) -> Chart:
-        return Chart(say("mechanism.chart"), "mechanism", _mechanism_svg(self.section))
+    def chart(self) -> Chart | None:
+        label = say("mechanism.chart.label", measure=self.section["claim"]["measure"])
+        draw = partial(_mechanism_figure, self.section)
+        return chart(say("mechanism.chart"), "mechanism", "mechanism-", label, draw)
 
     def beside(self) -> Table | None:
         claim = self.section["claim"]
@@ -226,8 +229,9 @@ class Ledger(Room):
         heads = [say(f"ledger.head.{key}") for key in ("paid", "budget", "left")]
         return [Table(say("ledger.burn"), heads, rows)]
 
-    def chart(self) -> Chart:
-        return Chart(say("ledger.chart"), "ledger", _ledger_svg(self.section))
+    def chart(self) -> Chart | None:
+        draw = partial(_ledger_figure, self.section)
+        return chart(say("ledger.chart"), "ledger", "ledger-", say("ledger.chart"), draw)
 
     def beside(self) -> Table | None:
         spent = self.section["spent"]
@@ -292,14 +296,6 @@ def _plain(charge: Json) -> str:
     return f"{charge['amount']:.6g}{delta}"
 
 
-def _mechanism_svg(section: Json) -> str:
-    with plain_style():
-        slots = Slots()
-        figure = _mechanism_figure(section, slots)
-        label = say("mechanism.chart.label", measure=section["claim"]["measure"])
-        return inline(figure, "mechanism-", label, slots)
-
-
 def _mechanism_figure(section: Json, slots: Slots) -> Figure:
     """Limit and observed value of every pair; a line at the claim."""
     pairs, claim = section["pairs"], section["claim"]
@@ -334,28 +330,27 @@ def _mechanism_figure(section: Json, slots: Slots) -> Figure:
     return figure
 
 
-def _ledger_svg(section: Json) -> str:
+def _ledger_figure(section: Json, slots: Slots) -> Figure:
     """Steps down with every answer; a step up where the budget was raised."""
     from matplotlib.ticker import MaxNLocator
 
     points = section["burn"]
     asked = [one["queries"] for one in points]
-    with plain_style():
-        figure, axes = new_axes(620.0, 250.0, (60.0, 14.0, 12.0, 42.0))
-        for key, colour, dashes in (("budget", "muted", "dashed"), ("left", "before", "solid")):
-            axes.step(
-                asked,
-                [one[key]["amount"] for one in points],
-                where="post",
-                color=COLOURS[colour],
-                lw=1.5,
-                dashes=DASHES[dashes],
-                label=say(f"ledger.head.{key}").lower(),
-            )
-        axes.set_xlim(0, max([*asked, 1]))
-        axes.set_ylim(0, 1.08 * max(one["budget"]["amount"] for one in points))
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel(say("ledger.head.paid").lower())
-        axes.set_ylabel(say("ledger.rule." + section["rule"]))
-        legend(axes)
-        return inline(figure, "ledger-", say("ledger.chart"))
+    figure, axes = new_axes(620.0, 250.0, (60.0, 14.0, 12.0, 42.0))
+    for key, colour, dashes in (("budget", "muted", "dashed"), ("left", "before", "solid")):
+        axes.step(
+            asked,
+            [one[key]["amount"] for one in points],
+            where="post",
+            color=COLOURS[colour],
+            lw=1.5,
+            dashes=DASHES[dashes],
+            label=say(f"ledger.head.{key}").lower(),
+        )
+    axes.set_xlim(0, max([*asked, 1]))
+    axes.set_ylim(0, 1.08 * max(one["budget"]["amount"] for one in points))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel(say("ledger.head.paid").lower())
+    axes.set_ylabel(say("ledger.rule." + section["rule"]))
+    legend(axes)
+    return figure

@@ -19,7 +19,7 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.rules import joint_outcome
 from lethe.files import write_whole
 from lethe.report.catalogue import say
-from lethe.report.sections import Section, Table, charts
+from lethe.report.sections import Chart, Section, Table, charts
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -229,6 +229,13 @@ def write(findings: Findings, path: Path, manifest: Mapping[str, Any] | None = N
     write_whole(path, render(findings, manifest).encode())
 
 
+def charts_of(findings: Findings) -> list[Chart]:
+    """Every chart of the page, that of the first screen first."""
+    release = read(findings)
+    first = [release.first.chart] if release.first.chart is not None else []
+    return [*first, *charts(release.sections)]
+
+
 def figure_files(findings: Findings) -> Iterator[tuple[str, bytes]]:
     """Every chart of the page as an SVG file with colours, labels and legend of its own.
 
@@ -237,11 +244,7 @@ def figure_files(findings: Findings) -> Iterator[tuple[str, bytes]]:
     """
     from lethe.report.static_svg import on_paper
 
-    release = read(findings)
-    listed = charts(release.sections)
-    if release.first.chart is not None:
-        listed = [release.first.chart, *listed]
-    for chart in listed:
+    for chart in charts_of(findings):
         yield f"figures/{chart.name}.svg", on_paper(chart.svg).encode()
 
 

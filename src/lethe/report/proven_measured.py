@@ -10,8 +10,8 @@ from lethe.report.catalogue import say
 from lethe.report.drawing import figure_of_rows, legend_above
 from lethe.report.epsilons import parameter
 from lethe.report.numbers import Cell, percent, share
-from lethe.report.sections import Chart, Folded, Part, Table, Words
-from lethe.report.static_svg import COLOURS, Slots, inline, plain_style
+from lethe.report.sections import Folded, Part, Table, Words
+from lethe.report.static_svg import COLOURS, Slots, chart
 from lethe.report.words import judged_rates
 
 if TYPE_CHECKING:
@@ -89,14 +89,17 @@ def proven_beside_measured(document: Json) -> list[Part]:
     if not found:
         return []
     drawn = found[:_MOST_ROWS]
-    with plain_style():
-        slots = Slots()
-        figure = _drawn(drawn, slots)
-        svg = inline(figure, "proven-measured-", say("chart.epsilons.label"), slots)
     wrong = sorted({one.name for one in found if one.contradicts})
     parts: list[Part] = [Words(say("epsilons.contradicted", names=", ".join(wrong)), "warning")]
-    chart = Chart(say("chart.epsilons"), "proven-and-measured", svg)
-    return [*(parts if wrong else []), chart, Folded(say("epsilons.table"), [_table(found)])]
+    shown = chart(
+        say("chart.epsilons"),
+        "proven-and-measured",
+        "proven-measured-",
+        say("chart.epsilons.label"),
+        lambda slots: _drawn(drawn, slots),
+    )
+    drawing = [shown] if shown else []
+    return [*(parts if wrong else []), *drawing, Folded(say("epsilons.table"), [_table(found)])]
 
 
 def _pair(name: str, fpr: float, guarantee: Json, tpr: Json) -> Pair:

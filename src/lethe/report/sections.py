@@ -5,11 +5,14 @@ Rooms fill these; a renderer of any medium prints them and asks for nothing else
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from lethe.report.numbers import Cell
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Json = Mapping[str, Any]
 Row = tuple[str, Sequence[Cell | str]]
@@ -106,6 +109,7 @@ class Chart:
         title: what it shows.
         name: of its file, such as ``roc``; unique in a document.
         svg: as it stands in the page.
+        draw: the same as a matplotlib figure, for `Findings.plot`.
         narrow: the same for a phone; empty = the same chart.
     """
 
@@ -113,6 +117,7 @@ class Chart:
     title: str
     name: str
     svg: str
+    draw: Callable[[], Figure]
     narrow: str = ""
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
+from lethe.report.sections import Chart
 from lethe.report.svg import escape, shorten
 
 if TYPE_CHECKING:
@@ -32,12 +34,20 @@ FONT_SIZE = 9.0
 
 @dataclass
 class Slots:
-    """Words from data, each behind a name that is safe to draw."""
+    """Words from data, each behind a name that is safe to draw.
+
+    Attributes:
+        words: that were put in.
+        plain: the figure is for Python, not for the page: the words themselves are drawn.
+    """
 
     words: list[str] = field(default_factory=list)
+    plain: bool = False
 
     def put(self, words: str, length: int = 24) -> str:
         """A stand-in for `words`."""
+        if self.plain:  # a legend leaves out what begins with an underscore
+            return re.sub("^_", " _", shorten(words, length))
         self.words.append(shorten(words, length))
         return f"slot{len(self.words) - 1:05d}end"
 
@@ -103,6 +113,37 @@ def new_axes(
     axes.set_facecolor("none")
     axes.tick_params(length=3)
     return figure, axes
+
+
+if TYPE_CHECKING:
+    Draw = Callable[[Slots], Figure | None]
+
+
+def chart(title: str, name: str, prefix: str, label: str, draw: Draw) -> Chart | None:
+    """A matplotlib chart, for the page and for Python; None where there is nothing to draw.
+
+    Args:
+        title: as in `Chart`, as is `name`.
+        prefix: as in `inline`, as is `label`.
+        draw: the figure; words from data pass through the slots.
+    """
+    with plain_style():
+        slots = Slots()
+        figure = draw(slots)
+        if figure is None:
+            return None
+        svg = inline(figure, prefix, label, slots)
+    return Chart(title, name, svg, partial(as_figure, draw))
+
+
+def as_figure(draw: Draw) -> Figure:
+    """The figure on white, with the words from data in it."""
+    with plain_style():
+        figure = draw(Slots(plain=True))
+        assert figure is not None  # `chart` has drawn it before
+        figure.set_facecolor("white")
+        figure.draw_without_rendering()  # ticks are made here, in this style
+        return figure
 
 
 def inline(figure: Figure, prefix: str, label: str, slots: Slots | None = None) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
 from lethe.report.drawing import DASHES, MARGINS, SIZE, band, legend, legend_above
 from lethe.report.numbers import percent
 from lethe.report.sections import Chart
-from lethe.report.static_svg import COLOURS, Slots, inline, new_axes, plain_style
+from lethe.report.static_svg import COLOURS, Slots, chart, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,7 +120,7 @@ def three_rates(section: Json, slots: Slots) -> Figure | None:
     attacks = section["attacks"]
     if not attacks:
         return None
-    figure, axes = new_axes(420.0, 70.0 + 46.0 * len(attacks), (130.0, 12.0, 30.0, 40.0))
+    figure, axes = new_axes(420.0, 70.0 + 46.0 * len(attacks), (130.0, 20.0, 30.0, 40.0))
     for at, one in enumerate(attacks):
         for shift, (key, colour, mark) in enumerate(
             (("main", "after", "o"), ("control", "before", "s"), ("baseline", "muted", "D"))
@@ -157,15 +158,17 @@ NAMED: Mapping[str, Callable[[Json, Slots], Figure | None]] = {
 
 def table_charts(section: Json) -> list[Chart]:
     """The figures that this kind of audit has."""
-    drawn = []
-    with plain_style():
-        for name, draw in NAMED.items():
-            slots = Slots()
-            figure = draw(section, slots)
-            if figure is not None:
-                svg = inline(figure, f"t-{name}-", say(f"chart.{name}.label"), slots)
-                drawn.append(Chart(say(f"chart.{name}"), name, svg))
-    return drawn
+    made = [
+        chart(
+            say(f"chart.{name}"),
+            name,
+            f"t-{name}-",
+            say(f"chart.{name}.label"),
+            partial(draw, section),
+        )
+        for name, draw in NAMED.items()
+    ]
+    return [one for one in made if one is not None]
 
 
 def _curve(points: Sequence[Json], phi: float) -> Figure:

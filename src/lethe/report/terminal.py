@@ -81,18 +81,16 @@ def _print_head(console: Console, first: First) -> None:
     from rich.text import Text
 
     head = Text()
-    if first.level:
-        head.append(f"{say(f'level.{first.level}')}. ", _STYLES.get(first.level, "bold"))
+    if first.lead:
+        head.append(first.lead, _STYLES.get(first.level, "bold"))
     head.append(first.headline, "bold")
     console.print(head)
-    said = f"{first.outcome.mark} {say(f'outcome.{first.outcome.code}')}. {' '.join(first.detail)}"
-    console.print(Text(said))
+    console.print(Text(first.verdict))
     console.print()
     for card in first.cards:
-        rest = next((line.rstrip(".") for line in card.lines if line), "")
         line = Text(f"{card.title + ':':<12}", "dim")
         line.append(card.large, "bold")
-        line.append(f", {rest}" if rest else "")
+        line.append(f", {card.line}" if card.line else "")
         console.print(line)
     console.print()
 
