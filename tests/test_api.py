@@ -277,3 +277,39 @@ def test_the_top_of_the_library_is_small_and_every_name_is_there():
     assert all(getattr(lethe, name).__doc__ for name in lethe.__all__)
     with pytest.raises(AttributeError, match="no attribute 'rocc'"):
         _ = lethe.rocc
+
+
+BY_NAMES = """
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+def make():
+    columns = make_column_transformer(
+        (make_pipeline(SimpleImputer(strategy="constant", fill_value="none"),
+                       OneHotEncoder(handle_unknown="ignore")), ["town"]),
+        (SimpleImputer(), ["age", "x"]),
+    )
+    return make_pipeline(columns, LogisticRegression())
+
+def plain():
+    return LogisticRegression()
+"""
+
+
+def test_a_pipeline_by_names_gets_the_columns_of_the_file(tmp_path, monkeypatch, capsys):
+    from lethe.cli import run
+
+    monkeypatch.chdir(tmp_path)
+    table = people()
+    del table["name"]
+    table["town"][5] = None
+    pandas.DataFrame(table | {"sick": WORDS}).to_csv("people.csv", index=False)
+    (tmp_path / "mine.py").write_text(BY_NAMES)
+    few = "--label sick --models 4 --mitigations none --attack loss-threshold --workers 1 --quiet"
+    command = f"audit model people.csv {few} --out run --recipe mine.py:".split()
+    assert run([*command[:-1], command[-1] + "make"]) == 0
+    assert run([*command[:-1], command[-1] + "plain"]) == 2  # numbers with gaps are refused
+    assert "missing" in capsys.readouterr().err

@@ -67,21 +67,47 @@ def load_subject(
         from lethe.cli.text_subject import load_text_subject
 
         return load_text_subject(target, options, seed, say)
+    from dataclasses import replace
+
+    from lethe.data.columns import missing
     from lethe.data.tables import load
     from lethe.training.models import default_recipe, load_recipe
+    from lethe.training.recipe import SklearnRecipe
 
-    data = load(
-        target,
-        options["label"],
-        id_column=options["id_column"],
-        drop=options["drop"] or (),
-        rows=options["rows"],
-        seed=seed,
-        missing=options["missing"] or "refuse",
-        task=options["task"],
-        group=options["group"],
-        slices=options["slices"] or (),
-    )
+    def read(gaps: str) -> Dataset:
+        return load(
+            target,
+            options["label"],
+            id_column=options["id_column"],
+            drop=options["drop"] or (),
+            rows=options["rows"],
+            seed=seed,
+            missing=options["missing"] or gaps,
+            task=options["task"],
+            group=options["group"],
+            slices=options["slices"] or (),
+        )
+
     if options["recipe"]:
-        return data, load_recipe(options["recipe"], data)
+        data = read("impute")
+        recipe = load_recipe(options["recipe"], data)
+        if data.table is not None and isinstance(recipe, SklearnRecipe) and recipe.by_names():
+            return data, replace(recipe, frame=_frame(data.table))
+        # Its gaps are its own; any other model gets numbers, and gaps in them are refused.
+        gaps = data.table is not None and any(missing(one).any() for one in data.table.values())
+        return (read("refuse") if gaps else data), recipe
+    data = read("refuse")
     return data, default_recipe(len(data), int(data.features[0].size), len(data.classes))
+
+
+def _frame(table: Mapping[str, Any]) -> Any:
+    """Columns of a file as a data frame; empty text is missing, as pandas reads it."""
+    from lethe.data.columns import is_text
+    from lethe.errors import require
+
+    pandas = require("pandas", "pandas")
+    gapped = {
+        name: [text or None for text in column] if is_text(column) else column
+        for name, column in table.items()
+    }
+    return pandas.DataFrame(gapped)

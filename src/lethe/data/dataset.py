@@ -34,6 +34,8 @@ class Dataset:
         notes: what the loader decided and a reader should know.
         groups: text (records,), the person of each record; None when each record is its own.
         slices: name to text (records,), groups of records to report the risk of.
+        table: name to (records,), the features as a file has them, for models that encode them
+            by themselves; None where there are no columns.
 
     Raises:
         InputError: a shape or dtype is wrong, a feature is NaN or infinite, the labels
@@ -50,6 +52,7 @@ class Dataset:
     notes: tuple[str, ...] = ()
     groups: NDArray[np.str_] | None = None
     slices: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
+    table: Mapping[str, NDArray[Any]] | None = None
 
     def __post_init__(self) -> None:
         self._check_shapes()

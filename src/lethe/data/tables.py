@@ -134,6 +134,7 @@ def load(
         notes=(*encoded.notes, *chosen.notes),
         groups=chosen.groups,
         slices=chosen.slices,
+        table=None if inputs else {name: column[chosen.rows] for name, column in rest.items()},
     )
     return by_content(data) if group == IDENTICAL else data
 

@@ -387,6 +387,11 @@ class SklearnRecipe:
         settings = {key: _in_words(value) for key, value in self.estimator.get_params().items()}
         return {"kind": "scikit-learn", "estimator": type(self.estimator).__name__, **settings}
 
+    def by_names(self) -> bool:
+        """Whether it takes columns of a data frame by name: some part is a ColumnTransformer."""
+        parts = [self.estimator, *self.estimator.get_params(deep=True).values()]
+        return any(hasattr(part, "transformers") and hasattr(part, "fit") for part in parts)
+
     def code_hash(self) -> str:
         """Hash of the estimator's class and settings; whether it is fitted does not count."""
         from sklearn.base import clone
