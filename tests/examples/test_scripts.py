@@ -16,6 +16,7 @@ from lethe.training.engines.processes import stop_processes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
+    "five_lines": [r"^Trained model: model$", r"^ *candidate +attack"],
     "embeddings": [r"baseline +lift", r"identification-bound"],
     "mechanism": [r"^right: pass$", r"^half_the_noise: fail$", r"^bound_from_data: fail$"],
     "model": [r"weighted-noise +finds", r"^verdict: ", r"report\.html$"],

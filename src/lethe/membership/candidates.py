@@ -78,7 +78,8 @@ def build_candidates(
         for mitigation in made:
             if mitigation.settings.get("noise") == 0.0:
                 continue
-            bound = None if public is None else _at_a_bound(mitigation)
+            told = getattr(mitigation, "at_a_bound", None)
+            bound = None if public is None or told is None else told()
             if bound is not None:
                 skipped.append({"name": mitigation.name, "why": bound})
                 continue
@@ -97,12 +98,6 @@ def build_candidates(
         built.append(mitigation)
     check_choice("release", settings.release, [mitigation.name for mitigation in built])
     return built, skipped
-
-
-def _at_a_bound(mitigation: Mitigation) -> str | None:
-    from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy
-
-    return mitigation.at_a_bound() if isinstance(mitigation, IndividualPrivacy) else None
 
 
 def _refused(mitigation: Mitigation, recipe: Recipe) -> str | None:
