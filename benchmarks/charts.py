@@ -100,7 +100,8 @@ def _axes(panel: Panel) -> list[str]:
     for tick in panel.y.ticks:
         y = PLOT_HEIGHT * (1 - panel.y.place(tick))
         out.append(f"<path d='M0 {y:.1f}H{PLOT_WIDTH}' stroke='#ddd'/>")
-        out.append(f"<text x='-6' y='{y + 4:.1f}' text-anchor='end'>{tick:g}</text>")
+        if panel.y.label:
+            out.append(f"<text x='-6' y='{y + 4:.1f}' text-anchor='end'>{tick:g}</text>")
     for tick in panel.x.ticks:
         x = PLOT_WIDTH * panel.x.place(tick)
         out.append(f"<text x='{x:.1f}' y='{PLOT_HEIGHT + 16}' text-anchor='middle'>{tick:g}</text>")

@@ -145,6 +145,62 @@ def strength_chart() -> str:
     return chart(panels, 3)
 
 
+def peers_chart() -> str:
+    """Strength and speed beside other tools, for the README."""
+    sets = {"credit": BLUE, "adult": GREEN, "mnist": ORANGE, "diabetes130": RED}
+    gains = []
+    for name, colour in sets.items():
+        found = [
+            (k, row["attacks"]["learned-ratio"]["gain_tpr_0.01"])
+            for k, row in budgets(name)
+            if "gain_tpr_0.01" in row["attacks"]["learned-ratio"]
+        ]
+        gains.append(
+            Series(
+                name,
+                colour,
+                [(k, 100 * gain["value"]) for k, gain in found],
+                [(100 * gain["low"], 100 * gain["high"]) for _, gain in found],
+            )
+        )
+    models = Axis("shadow models", (4, 8, 16, 32, 64, 128), log=True)
+    strength = Panel(
+        "Members named beyond the better of LiRA, RMIA",
+        models,
+        Axis("points, at 1 % false alarms", (-1, 0, 1, 2, 3, 4)),
+        gains,
+    )
+    rows = results("linkage_peers")
+    faster = {
+        "DP-SGD step: Opacus, ghost mode": 1 / results("dp_step")["mlp"]["private_over_ghost"],
+        "exact ranks of vectors: faiss": results("ranks")["10000 x 10000"]["times_lethe"][
+            "faiss, 20 nearest"
+        ],
+        "many small private networks: Opacus": results("dp_stacked")["times_opacus"],
+        "nearest rows: Anonymeter": rows["synthetic"]["nearest"]["anonymeter"]["over_ours"],
+        "k, l, t of a table: pycanon": rows["checks"]["coarse"]["pycanon"]["over_ours_from_text"],
+        "linkage query: pandas": rows["scoreboard"]["over_numba"]["pandas"],
+    }
+    places = range(len(faster), 0, -1)
+    speed = Panel(
+        "Speed beside a named tool",
+        Axis("times as fast, in one run", (1, 10, 100, 1000, 10000), log=True),
+        Axis("", (0.5, len(faster) + 0.5)),
+        [
+            Series(
+                "Lethe beside the tool that is named",
+                BLUE,
+                list(zip(faster.values(), places, strict=True)),
+                line=False,
+                names=[
+                    f"{name} ({times:.{1 if times < 10 else 0}f})" for name, times in faster.items()
+                ],
+            )
+        ],
+    )
+    return chart([strength, speed], 2)
+
+
 def epsilon_validity() -> list[str]:
     """Bounds above the truth, and how much of the truth they reach."""
     worlds = list(results("epsilon_validity")["worlds"].values())
@@ -582,6 +638,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     )
 }  # fmt: skip
 CHARTS: dict[str, Callable[[], str]] = {
+    "peers": peers_chart,
     "strength": strength_chart,
     "frontier": frontier_chart,
     "attackers": attackers_chart,

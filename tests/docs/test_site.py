@@ -77,6 +77,16 @@ def test_examples_print_what_they_say(name, monkeypatch):
         assert printed(code, name) == said
 
 
+def test_the_five_lines_of_the_front_page_run(tmp_path, monkeypatch, capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    few = 'models=4, mitigations="removal", attack="lira-online", workers=1, quiet=True'
+    monkeypatch.chdir(tmp_path)
+    exec(code.replace("models=16", few), {})
+    assert {"risk.pdf", "report.html", "lethe-runs"} == {one.name for one in tmp_path.iterdir()}
+    told = capsys.readouterr().out
+    assert "Trained model: model" in told and "lira-online" in told
+
+
 @pytest.mark.slow  # half a minute; links, contents and names are checked above
 def test_the_site_builds_without_a_warning(tmp_path):
     """Headings that jump and docstrings that cannot be read are warnings, too."""
