@@ -15,6 +15,7 @@ import lethe
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.evidence.frame import MEASURED, rows
+from lethe.report import markdown, render
 from lethe.report.page import charts_of, figure_files, read
 
 COLUMNS = ["candidate", "attack", "metric", "fpr", "value", "low", "high", "n"]
@@ -215,14 +216,14 @@ def test_a_folder_without_findings_is_refused(tmp_path):
 def test_a_report_is_written_as_its_ending_says(tmp_path, monkeypatch):
     found = findings("table")
     assert found.report(str(tmp_path / "a.html")) == tmp_path / "a.html"
-    assert (tmp_path / "a.html").read_text() == lethe.render(found)
-    assert found.report(tmp_path / "a.md").read_text() == lethe.markdown([(found, None)])
+    assert (tmp_path / "a.html").read_text() == render(found)
+    assert found.report(tmp_path / "a.md").read_text() == markdown([(found, None)])
 
     def printed(page: Path, out: Path) -> None:
         out.write_bytes(page.read_bytes())
 
     monkeypatch.setattr("lethe.report.pdf.to_pdf", printed)
-    assert found.report(tmp_path / "a.pdf").read_text() == lethe.render(found)
+    assert found.report(tmp_path / "a.pdf").read_text() == render(found)
     with pytest.raises(InputError, match=r"\.html.*\.md.*\.pdf"):
         found.report(tmp_path / "a.docx")
 

@@ -63,7 +63,7 @@ def test_the_baseline_is_never_recommended(kind: str) -> None:
 
 def test_without_an_option_within_the_limit_the_cheapest_large_reduction_is_named() -> None:
     tried = first("table").cards[2]
-    assert tried.large == "No option within the utility limit"
+    assert tried.large == "No option lowers the risk within the loss of utility allowed"
     said = tried.lines[0]
     assert "coarser-2, 82 % to 27 %" in said and "100 % to 73 %" in said
 
@@ -88,7 +88,7 @@ def test_a_proof_is_named_where_the_option_carries_one() -> None:
     assert found.cards[3].large.endswith("measured, with a proof")
     assert any("epsilon 4, delta 1e-05, add/remove a person" in x for x in found.cards[3].lines)
     labels = {name: cells[0] for name, cells in found.options.rows}
-    assert labels[chosen] == "proven, recommended"
+    assert labels[chosen] == "proven: epsilon 4, recommended"
 
 
 def test_the_choice_widens_what_remains() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -169,15 +170,15 @@ class Frontier:
         """Lowest risk among the mitigations whose *upper* utility loss is within the margin.
 
         None where none of them is below the baseline: the release as it is is never recommended
-        for want of another. Equal risks go to the earlier candidate.
+        for want of another. Of equal risks the lower upper limit, then the earlier candidate.
         """
         before, admissible = self._baseline_risk(), set(self.admissible())
         allowed = [
-            (risk, at, candidate.name)
+            (risk, _high(candidate.risk), at, candidate.name)
             for at, (candidate, _, risk) in enumerate(self._points())
             if candidate.name in admissible and (before is None or risk < before)
         ]
-        return min(allowed)[2] if allowed else None
+        return min(allowed)[-1] if allowed else None
 
     def admissible(self) -> list[str]:
         """Mitigations whose upper utility loss is within the margin: the choice is among these."""
@@ -192,11 +193,12 @@ class Frontier:
     def cheapest_large_reduction(self) -> str | None:
         """The mitigation with the smallest utility loss of those that at least halve the risk.
 
-        What to look at where there is no operating point. None without such a mitigation.
+        Of equal losses the lowest risk, then the lowest upper limit. What to look at where there is
+        no operating point. None without such a mitigation.
         """
         before = self._baseline_risk()
         large = [
-            (candidate.utility_loss.value, at, candidate.name)
+            (candidate.utility_loss.value, risk, _high(candidate.risk), at, candidate.name)
             for at, (candidate, _, risk) in enumerate(self._points())
             if candidate is not self.candidates[0]
             and before is not None
@@ -204,8 +206,12 @@ class Frontier:
             and candidate.utility_loss is not None
             and candidate.utility_loss.value is not None
         ]
-        return min(large)[2] if large else None
+        return min(large)[-1] if large else None
 
     def _baseline_risk(self) -> float | None:
         risk = self.candidates[0].risk if self.candidates else None
         return risk.value if isinstance(risk, Estimate) else None
+
+
+def _high(risk: Measured) -> float:
+    return risk.high if isinstance(risk, Estimate) and risk.high is not None else math.inf

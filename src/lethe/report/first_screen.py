@@ -192,7 +192,7 @@ def first_screen(room: Room, manifest: Json, chart: Chart | None) -> First:
         outcome=outcome(document["verdict"]["outcome"], len(limits)),
         level=worst_severity([found.level]),
         headline=found.headline,
-        detail=[text for text in (found.detail, found.group, _limits(limits)) if text],
+        detail=[text for text in (found.detail, found.group, _limits(document)) if text],
         cards=[
             Card(say("card.released"), large, lines),
             Card(say("card.worst"), found.short, [*rest, found.group], found.level),
@@ -338,8 +338,8 @@ def options_table(room: Room) -> Table:
         high = (risk or {}).get("high")
         limit = "" if high is None else f"{high:.8g}"
         found.append(Mark(limit, one is best, one["name"] not in sheet))
-        label = say("label.proven" if proven_of(document, one["name"]) else "label.measured")
-        marks = [label] + [say("label.recommended")] * (one is best)
+        marks = [_label(proven_of(document, one["name"]))]
+        marks += [say("label.recommended")] * (one is best)
         cells: list[Cell | str] = [
             ", ".join(marks),
             share(risk),
@@ -357,6 +357,19 @@ def options_table(room: Room) -> Table:
         rows,
         marks=found,
     )
+
+
+def _label(proofs: Sequence[Json]) -> str:
+    """Whether an option is measured only, or what its best proof says."""
+    if not proofs:
+        return say("label.measured")
+    shares = [one["parameters"]["success"] for one in proofs if "success" in one["parameters"]]
+    if shares:
+        return say("label.proven.share", limit=share_words(min(shares)))
+    spent = [one["parameters"]["epsilon"] for one in proofs if "epsilon" in one["parameters"]]
+    if spent:
+        return say("label.proven.epsilon", epsilon=f"{min(spent):.3g}")
+    return say("label.proven")
 
 
 def risk_shown(room: Room, candidate: Json) -> Json | None:
@@ -412,13 +425,17 @@ def _source(document: Json, manifest: Json) -> list[str]:
     ]
 
 
-def _limits(rules: Sequence[Json]) -> str:
+def _limits(document: Json) -> str:
     """What the acceptance limits came to, in one sentence."""
+    rules = document["rules"]
     if not rules:
         return say("limits.none")
     by = [rule["outcome"] for rule in rules]
     if set(by) == {"pass"}:
-        return say("limits.met", n=len(by)) if len(by) > 1 else say("limits.met.one")
+        name = rules[0]["candidate"]
+        name = say("limits.as_is") if name == (baseline_of(document) or {}).get("name") else name
+        key = "limits.met" if len(by) > 1 else "limits.met.one"
+        return say(key, n=len(by), rule=rules[0]["rule"], name=name)
     said = []
     for code in ("fail", "not-enough-evidence", "not-tested"):
         if code in by:
@@ -495,9 +512,10 @@ def _remaining(room: Room) -> Card:
         value = share_sentence(found, room.chance)[0] or say("unmeasured")
         key = "remaining.proven" if proofs else "remaining.measured"
         large = say(key, value=value)
-        lines = [say("remaining.with", name=best["name"])]
+        key = "remaining.as_is" if best is baseline_of(document) else "remaining.with"
+        lines = [say(key, name=best["name"])]
         if found and "refused" not in found and (words := range_words(found)):
-            lines[0] = say("remaining.with.range", name=best["name"], range=words)
+            lines[0] = say(f"{key}.range", name=best["name"], range=words)
         lines += [f"{claim_of(one)}." for one in proofs[:1]]
     if words := given_risk(document):
         lines = [words, *lines]

@@ -191,12 +191,14 @@ class Ledger(Room):
         section = self.section
         spent, budget = self._amount(section["spent"]), self._amount(section["budget"])
         unit = say(f"ledger.unit.{section['unit']}")
+        whom = say(f"ledger.whom.{section['unit']}")
         key = "ledger.headline" if section["queries"] else "ledger.unasked"
+        detail = "ledger.detail.record" if section["unit"] == "record" else "ledger.detail"
         return Worst(
-            say(key, spent=spent, budget=budget, unit=unit, n=grouped(section["queries"])),
+            say(key, spent=spent, budget=budget, whom=whom, n=grouped(section["queries"])),
             say("ledger.short", spent=spent),
             say("ledger.by"),
-            say("ledger.detail", unit=unit, relation=section["relation"]),
+            say(detail, unit=unit, relation=section["relation"]),
             "",
         )
 
