@@ -204,7 +204,7 @@ def main() -> None:
         rows[name] = {"lines": lines_of(function), "seconds": seconds}
         rows[name] |= {"risk": {"value": value, "low": low, "high": high}}
         print(f"{name:40} {rows[name]['lines']:3} lines {seconds:6.1f} s", flush=True)
-    save(given.out, {"models": given.models, "rows": rows})
+    save({"models": given.models, "rows": rows}, given.out)
 
 
 if __name__ == "__main__":
