@@ -48,11 +48,17 @@ class RunFailed(LetheError, RuntimeError):
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """A hint such as `` Did you mean 'seed'?`` (with a leading space), or an empty string.
 
+    Choices that begin with the word come first, at most three of them.
+
     >>> did_you_mean("sed", ["seed", "models"])
     " Did you mean 'seed'?"
+    >>> did_you_mean("lira", ["lira-online", "lira-offline", "gap"])
+    " Did you mean 'lira-online' or 'lira-offline'?"
     """
-    close = difflib.get_close_matches(word, list(choices), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    listed = list(choices)
+    begun = [one for one in listed if len(word) > 1 and one.startswith(word)][:3]
+    close = begun or difflib.get_close_matches(word, listed, n=1)
+    return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def check_choice(name: str, value: str, choices: Iterable[str]) -> str:

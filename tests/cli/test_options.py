@@ -58,7 +58,8 @@ class Three:
 
 def test_a_file_may_give_one_where_several_are_meant_and_no_other_type() -> None:
     assert attribute_lines(Three)["ks"] == "sizes, which may be several."
-    made = options_for(Three, names={"ks": "sizes"}, leave=("share",))
+    heads = {"sizes": "Data", "name": "Data"}
+    made = options_for(Three, names={"ks": "sizes"}, leave=("share",), others=heads)
     assert given_in(made()) == {"sizes": None, "name": None}
     assert settings_of(Three, {"sizes": 3}, {"ks": "sizes"}).ks == (3,)
     for wrong in ({"ks": ["a"]}, {"share": "much"}):

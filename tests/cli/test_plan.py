@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from command import inside
 
+from lethe.cli import run
 from lethe.cli.plan_words import answer_words, duration, size
 from lethe.evidence.rules import parse_precision
 from lethe.membership.widths import Answer
@@ -64,3 +67,22 @@ def test_answers_in_words():
 def test_units():
     assert (duration(None), duration(0.5), duration(3599)) == ("-", "500 ms", "60.0 min")
     assert (size(999), size(1000), size(5e15)) == ("999 B", "1 kB", "5000 TB")
+
+
+def test_a_plan_recommends_and_says_what_to_type(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    few = "plan breast-cancer --rows 200 --pilot 8 --models 32 --attack lira-online --quiet"
+    assert run([*few.split(), "--mitigations", "none"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    told = re.fullmatch(
+        r"Recommended: (\d+) models.*: .+\. About .+, every chosen attack included\. "
+        r"(lethe audit model .+)",
+        last,
+    )
+    assert told, last
+    assert told[2].startswith(
+        "lethe audit model breast-cancer --rows 200 --attack lira-online --mitigations none"
+    )
+    assert ("--models" in told[2]) == (told[1] != "64")
+    (plan,) = Path("lethe-runs").glob("*/plan.json")
+    assert json.loads(plan.read_text())["recommended"]["models"] == int(told[1]) >= 64

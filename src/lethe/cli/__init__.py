@@ -6,6 +6,10 @@ import os
 import sys
 from collections.abc import Sequence
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cyclopts.exceptions import CycloptsError
 
 BUG = 70
 ASKED: ContextVar[Sequence[str]] = ContextVar("ASKED", default=())
@@ -43,9 +47,10 @@ def run(arguments: Sequence[str]) -> int:
     outer = ASKED.set(list(arguments))
     try:
         with watched():
-            code = app(given, exit_on_error=False, print_error=True, result_action="return_value")
+            code = app(given, exit_on_error=False, print_error=False, result_action="return_value")
         return int(code or 0)
-    except CycloptsError:
+    except CycloptsError as error:
+        _tell(_told(error), error, arguments)
         return 2
     except LetheError as error:
         _tell(str(error), error, arguments)
@@ -65,6 +70,20 @@ def run(arguments: Sequence[str]) -> int:
         return 141
     finally:
         ASKED.reset(outer)
+
+
+def _told(error: CycloptsError) -> str:
+    """What the parser refuses, as everything else is refused: what, why, and the way out."""
+    from cyclopts.exceptions import UnusedCliTokensError
+
+    words = " ".join(str(error).split()).replace("?.", "?")
+    if isinstance(error, UnusedCliTokensError):
+        words = (
+            f"{' '.join(map(repr, error.unused_tokens or ()))} stands where nothing more is taken"
+        )
+    command = " ".join(["lethe", *(error.command_chain or ())])
+    stop = "" if words[-1] in ".?" else "."
+    return f"{words}{stop} `{command} --help` lists what there is."
 
 
 def _tell(words: str, error: Exception, arguments: Sequence[str]) -> None:

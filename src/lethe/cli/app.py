@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from lethe.cli.commands import COMMANDS, installed_version
+from lethe.cli.commands import COMMANDS, installed_version, usage
 
 app = App(
     name="lethe",
@@ -18,4 +18,5 @@ app.version = installed_version
 app.register_install_completion_command()
 for _group in COMMANDS.values():
     for _command in _group:
-        app.command(_command.where, name=_command.name)
+        _top = {"usage": usage(_command.name, _command.examples)} if _command.examples else {}
+        app.command(_command.where, name=_command.name, **_top)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from lethe.cli.groups import grouped
 from lethe.cli.options import (
     AS_USUAL,
     RunOptions,
@@ -42,7 +43,7 @@ else:
     )
 
 
-@Parameter(name="*")
+@grouped
 @dataclass(frozen=True, kw_only=True)
 class HeadOptions:
     """What is done with the vectors.
@@ -60,7 +61,7 @@ class HeadOptions:
     layer: str | None = None
 
 
-@Parameter(name="*")
+@grouped
 @dataclass(frozen=True, kw_only=True)
 class NameOptions:
     """What the arrays or columns of the files are called.

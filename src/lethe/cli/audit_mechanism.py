@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from lethe.cli.groups import grouped
 from lethe.cli.options import (
     AS_USUAL,
     RunOptions,
@@ -33,7 +35,7 @@ else:
     TrialOptions = options_for(MechanismSettings, leave=("claim",))
 
 
-@Parameter(name="*")
+@partial(grouped, others={"epsilon": "Claim", "delta": "Claim"})
 @dataclass(frozen=True, kw_only=True)
 class ClaimOptions:
     """What is claimed, and on which inputs it is tried.

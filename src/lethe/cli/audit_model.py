@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from cyclopts import Parameter
+
+from lethe.cli.groups import heading_of
 from lethe.cli.options import (
     AS_USUAL,
     RunOptions,
@@ -134,7 +137,7 @@ def scores(
     file: Path | None = None,
     /,
     *,
-    signal: str | None = None,
+    signal: Annotated[str | None, Parameter(group=heading_of("signal"))] = None,
     settings: ScoreOptions = SCORES,
     run: RunOptions = AS_USUAL,
 ) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from lethe.cli.groups import grouped
 from lethe.cli.options import (
     AS_USUAL,
     RunOptions,
@@ -44,7 +45,12 @@ if TYPE_CHECKING:
     RecordOptions = RecordSettings
     SyntheticOptions = SyntheticSettings
 else:
-    TableOptions = options_for(TableSettings, names=_NAMES, leave=("schema", "ruled_out"))
+    TableOptions = options_for(
+        TableSettings,
+        names=_NAMES,
+        leave=("schema", "ruled_out"),
+        others={"epsilon": "Mitigations", "delta": "Mitigations"},
+    )
     RecordOptions = options_for(
         RecordSettings,
         names=_NAMES,
@@ -59,7 +65,7 @@ else:
 Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
 
 
-@Parameter(name="*")
+@grouped
 @dataclass(frozen=True, kw_only=True)
 class TableInput:
     """What a table holds.
@@ -89,7 +95,7 @@ class TableInput:
     memory: str | None = None
 
 
-@Parameter(name="*")
+@grouped
 @dataclass(frozen=True, kw_only=True)
 class RecordInput:
     """What a file of facts holds.
@@ -133,7 +139,7 @@ class RecordInput:
     memory: str | None = None
 
 
-@Parameter(name="*")
+@grouped
 @dataclass(frozen=True, kw_only=True)
 class SyntheticInput:
     """What synthetic rows are compared with.

@@ -16,18 +16,29 @@ class Command(NamedTuple):
         name: as it is typed.
         where: "module:attribute" of its function or App; imported when it is called.
         does: one line.
+        examples: of what is typed, for the top of its help.
     """
 
     name: str
     where: str
     does: str
+    examples: tuple[str, ...] = ()
 
 
 COMMANDS = {
     "Measure": [
         Command("demo", "lethe.cli.demo:demo", "All four releases on data that ship along."),
         Command("audit", "lethe.cli.audit:audit", "Measure a release; `lethe audit --help`."),
-        Command("plan", "lethe.cli.plan:plan", "Say what an audit would take and tell."),
+        Command(
+            "plan",
+            "lethe.cli.plan:plan",
+            "Say what an audit would take and tell.",
+            (
+                "lethe plan digits",
+                "lethe plan people.csv --label income --recipe mine.py:make --pilot 8",
+                "lethe plan digits --precision 'tpr@0.01 within 20%'",
+            ),
+        ),
         Command("shadow", "lethe.cli.shadow:shadow", "Train one chunk of models elsewhere."),
     ],
     "Defend and prove": [
@@ -35,7 +46,16 @@ COMMANDS = {
         Command("schema", "lethe.cli.register:schema", "Draft what a table's columns are."),
         Command("register", "lethe.cli.register:register", "Settle it, so that one may ask."),
         Command("budget", "lethe.cli.budget:budget", "The ledger that answers are paid from."),
-        Command("query", "lethe.cli.query:query", "Ask a table, with noise, within a budget."),
+        Command(
+            "query",
+            "lethe.cli.query:query",
+            "Ask a table, with noise, within a budget.",
+            (
+                "lethe query people.parquet 'count()' --epsilon 0.5 --budget b.db",
+                "lethe query people.parquet 'mean(age) in [18, 100]' --epsilon 1 --budget b.db",
+                "lethe query people.parquet 'count() where age >= 65' --epsilon 1 --budget b.db",
+            ),
+        ),
         Command("serve", "lethe.cli.serve:serve", "Answer over HTTP, within budgets."),
         Command("token", "lethe.cli.serve:token", "Let a person ask over HTTP."),
     ],
@@ -43,7 +63,14 @@ COMMANDS = {
         Command("report", "lethe.cli.report:report", "Render runs: HTML, PDF, Markdown."),
         Command("context", "lethe.cli.context:context", "Write the form that people fill in."),
         Command(
-            "check", "lethe.cli.check:check", "Judge finished runs by rules; the gate of a CI."
+            "check",
+            "lethe.cli.check:check",
+            "Judge finished runs by rules; the gate of a CI.",
+            (
+                "lethe check lethe-runs/digits-1a2b3c4d",
+                "lethe check run --rule 'tpr@0.001<=0.05' --junit privacy.xml",
+                "lethe check run --rules privacy.toml --json",
+            ),
         ),
         Command("diff", "lethe.cli.diff:diff", "What moved between two runs beyond its interval."),
         Command("forgotten", "lethe.cli.forgotten:forgotten", "Answer those who asked to go."),
@@ -76,6 +103,12 @@ TAIL = """Anywhere:
 Exit codes: 0 pass or no rule, 1 a rule fails, 2 wrong input, 3 not enough evidence,
 4 stopped but resumable, 70 a crash, 130 Ctrl-C.
 """
+
+
+def usage(name: str, examples: tuple[str, ...]) -> str:
+    """The top of a command's help: how it is typed, and what one would type."""
+    lines = "\n".join(f"  {line}" for line in examples)
+    return f"Usage: lethe {name} [ARGUMENTS] [OPTIONS]\n\nExamples:\n{lines}"
 
 
 def installed_version() -> str:

@@ -23,6 +23,7 @@ from typing import (
 
 from cyclopts import Parameter
 
+from lethe.cli.groups import grouped, heading_of
 from lethe.errors import InputError, check_known_keys
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def criteria_in(table: Mapping[str, Any], where: str) -> list[Criterion]:
     return [*found, *(Criterion(text) for text in listed if text not in known)]
 
 
-@Parameter(name="*")
+@grouped
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """Where options come from, and where results go.
@@ -104,6 +105,7 @@ def options_for(
     *,
     names: Mapping[str, str] | None = None,
     leave: Sequence[str] = (),
+    others: Mapping[str, str] | None = None,
 ) -> Any:
     """The options of a command, made of its settings: name, type, help and default of each.
 
@@ -113,6 +115,7 @@ def options_for(
         settings: a dataclass whose docstring has a line in ``Attributes:`` for each field.
         names: names of options that are not those of their field, by field.
         leave: fields that the command gets elsewhere.
+        others: headings of options that mean something else in this command.
 
     Returns:
         A frozen dataclass that cyclopts reads. A type checker is shown the settings in its place:
@@ -137,6 +140,7 @@ def options_for(
             help=shown[:1].upper() + shown[1:],
             consume_multiple=name not in REPEATED,
             negative=None if entry.default is True else (),
+            group=heading_of(name, others),
         )
         made.append((name, Annotated[hint | None, parameter], field(default=None)))
     options = make_dataclass(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from lethe.cli import ASKED
+from lethe.cli.groups import HEADINGS
 from lethe.cli.options import audit_settings, command_line, given_in, merged
 from lethe.cli.subject_options import DATA, PLAN, DataOptions, PlanOptions
 
 if TYPE_CHECKING:
     from lethe.membership.planning import Plan
+
+
+RULES, RUNNING = HEADINGS["Stopping and rules"], HEADINGS["Running"]
 
 
 def plan(
@@ -20,11 +26,11 @@ def plan(
     *,
     data: DataOptions = DATA,
     settings: PlanOptions = PLAN,
-    pilot: int | None = None,
-    precision: Annotated[list[str] | None, Parameter(negative=())] = None,
-    out: Path | None = None,
-    config: Path | None = None,
-    quiet: Annotated[bool, Parameter(negative=())] = False,
+    pilot: Annotated[int | None, Parameter(group=RULES)] = None,
+    precision: Annotated[list[str] | None, Parameter(negative=(), group=RULES)] = None,
+    out: Annotated[Path | None, Parameter(group=RUNNING)] = None,
+    config: Annotated[Path | None, Parameter(group=RUNNING)] = None,
+    quiet: Annotated[bool, Parameter(negative=(), group=RUNNING)] = False,
 ) -> int:
     """Train a few of an audit's models and say what the whole would take and tell.
 
@@ -77,17 +83,31 @@ def plan(
             asked,
         )
         run.write("plan.json", json.dumps(found.to_json(), indent=1).encode() + b"\n")
-    _print(found, chosen.models, folder)
+    _print(found, chosen.models, folder, _audit_of(target))
     return 0
 
 
-def _print(found: Plan, models: int, folder: Path) -> None:
+def _audit_of(target: str) -> str:
+    """The command of the audit with the same options, but for those of a plan alone."""
+    words, kept = iter(ASKED.get()), []
+    for word in words:
+        name, is_, _ = word.partition("=")
+        if name in ("--pilot", "--precision", "--models"):
+            if not is_:
+                next(words, None)
+        elif word not in ("plan", "--quiet"):
+            kept.append(word)
+    return shlex.join(["lethe", "audit", "model", *(kept or [target])])
+
+
+def _print(found: Plan, models: int, folder: Path, command: str) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from lethe.cli.plan_words import (
+        advice,
         answer_words,
         cost_cells,
         head_words,
@@ -95,6 +115,7 @@ def _print(found: Plan, models: int, folder: Path) -> None:
         width_cell,
         worth_cells,
     )
+    from lethe.membership.settings import AuditSettings
 
     console = Console(soft_wrap=True, highlight=False)
     for line in head_words(found):
@@ -118,3 +139,4 @@ def _print(found: Plan, models: int, folder: Path) -> None:
     console.print(
         Text(f"The pilot's {found.pilot} models are in {folder}; the audit goes on from them.")
     )
+    console.print(Text(advice(found, AuditSettings().models, command)))

@@ -85,6 +85,23 @@ def answer_words(found: Answer) -> str:
     return f"{found.asked}: about {found.models} models; with {found.sure} in 9 audits of 10."
 
 
+def advice(found: Plan, usual: int, command: str) -> str:
+    """What to do: a number of models, why, what it takes, and what to type.
+
+    Args:
+        usual: the number of models where nobody says one.
+        command: of the audit, as it would be typed.
+    """
+    models, why = found.recommended()
+    row = next((one for one in found.rows if one.models == models), None)
+    takes = (
+        "" if row is None else f" About {duration(row.all_seconds)}, every chosen attack included."
+    )
+    if models == usual:
+        return f"Recommended: {models} models, the default: {why}.{takes} {command}"
+    return f"Recommended: {models} models: {why}.{takes} {command} --models {models}"
+
+
 def duration(seconds: float | None) -> str:
     """Seconds in the unit that suits them.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from lethe.cli.groups import grouped
 from lethe.cli.options import options_for
 from lethe.membership.settings import AuditSettings
 
@@ -31,7 +32,7 @@ else:
     )
 
 
-@Parameter(name="*")
+@grouped
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
     """Data and recipe.
@@ -78,7 +79,7 @@ class DataOptions:
     workers: int | None = None
 
 
-@Parameter(name="*")
+@grouped
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
     """Where models are trained.
@@ -100,7 +101,7 @@ class EngineOptions:
     engine_option: Annotated[list[str] | None, Parameter(negative=())] = None
 
 
-@Parameter(name="*")
+@grouped
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
     """Texts and their encoder.

@@ -145,7 +145,7 @@ class RecordSettings(CommonSettings):
         pseudonyms: that each person's facts are dealt to in one candidate.
         sought: people of the auxiliary table that are looked for, at most.
         false_matches: share of people outside the release for whom some attacker may name a
-            record at the calibrated thresholds, see `lethe.linkage.records.attackers.share_out`.
+            record at the calibrated thresholds.
         pairs: also print who of an auxiliary table was named as whom, the first 20; personal data,
             so it needs keep_records.
     """

@@ -29,6 +29,7 @@ from lethe.membership.widths import (
     Answer,
     Foreseen,
     Ranking,
+    Width,
     Widths,
     answer,
     foresee_ranking,
@@ -165,6 +166,7 @@ PILOT = 16
 
 RATES = (0.01, 0.001)
 _GRID = (8, 16, 32, 64, 128, 256, 512, 1024)
+_ENOUGH, _LITTLE = 64, 0.1
 _RECORDS = (0.5, 1.0, 2.0, 4.0)
 
 
@@ -217,6 +219,29 @@ class Plan:
     answers: tuple[Answer, ...]  # to the precisions asked for
     notes: tuple[str, ...]  # what the reader must know beside the numbers
 
+    def recommended(self) -> tuple[int, str]:
+        """How many models to take, and why.
+
+        The fewest from which on twice as many narrow the interval by less than a tenth, and at
+        least 64, from which on LiRA gives each record its own variance; or what a precision that
+        was asked for takes.
+        """
+        wanted = [one.sure or one.models for one in self.answers]
+        if known := [models for models in wanted if models is not None]:
+            return max(known), "what the precision takes"
+        rows = [row for row in self.rows if row.models >= _ENOUGH]
+        for row, more in zip(rows, rows[1:], strict=False):
+            fpr = next((at for at in RATES if isinstance(row.widths[at], Width)), None)
+            if fpr is None:
+                return row.models, "no rate is resolved with these records"
+            now, then = row.widths[fpr], more.widths[fpr]
+            if isinstance(now, Width) and isinstance(then, Width):
+                gain = 1 - then.width / now.width
+                if gain < _LITTLE:
+                    points = f"{100 * now.width:.1f} points wide at {fpr:.0%} false alarms"
+                    return row.models, f"{points}; {more.models} would narrow that by {gain:.0%}"
+        return rows[-1].models, "more still narrow the interval"
+
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
@@ -236,6 +261,7 @@ class Plan:
                 for times, widths in self.by_records
             ],
             "answers": [one.to_json() for one in self.answers],
+            "recommended": dict(zip(("models", "why"), self.recommended(), strict=True)),
             "notes": list(self.notes),
         }
 
