@@ -19,7 +19,7 @@ SAYS = {
         r"^left: epsilon 0\.2$",
         r"^a cost of epsilon 0\.4 does not fit",
         r"^together they cost epsilon 20$",
-        r"'half_the_noise': (at least|fail)|half_the_noise",
+        r"The claim of 1-DP is wrong: epsilon is at least 1\.\d",
     ],
     "pipeline": [
         r"^An attacker recognises \d+ % of the patients in the training \(\d+ to \d+ %\)",
