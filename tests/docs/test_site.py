@@ -99,6 +99,6 @@ def test_the_site_builds_without_a_warning(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "How to read a report" in (tmp_path / "site" / "index.html").read_text()
-    assert "audit_model" in (tmp_path / "site" / "api.html").read_text()
+    assert "audit_vectors" in (tmp_path / "site" / "api.html").read_text()
     for report in (DOCS / "gallery").glob("*.html"):
         assert (tmp_path / "site" / "gallery" / report.name).read_bytes() == report.read_bytes()
