@@ -10,7 +10,7 @@ from doc_pages import DOCS
 
 charts = benchmark("charts")  # which pages imports
 pages = benchmark("pages")
-TEXTS = {path.name: path.read_text(encoding="utf-8") for path in DOCS.glob("benchmarks-*.md")}
+TEXTS = {path.name: path.read_text(encoding="utf-8") for path in DOCS.glob("*.md")}
 
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
