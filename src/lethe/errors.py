@@ -20,27 +20,56 @@ from types import ModuleType
 
 
 class LetheError(Exception):
-    """Base of all errors that Lethe raises on purpose."""
+    """Base of all errors that Lethe raises on purpose.
+
+    >>> [kind.__name__ for kind in LetheError.__subclasses__()]
+    ['InputError', 'NotMeasurable', 'RunFailed']
+    """
 
     exit_code = 2
 
 
 class InputError(LetheError, ValueError):
-    """An argument, file or setting breaks a rule; nothing was written."""
+    """An argument, file or setting breaks a rule; nothing was written.
+
+    >>> check_choice("task", "regresion", ["classification", "regression"])
+    Traceback (most recent call last):
+    ...
+    lethe.errors.InputError: task='regresion' must be one of 'classification', 'regression'. Did \
+you mean 'regression'?
+    """
 
 
 class MissingExtra(InputError, ImportError):
-    """An optional dependency is not installed."""
+    """An optional dependency is not installed.
+
+    >>> require("no_such_module", "train")
+    Traceback (most recent call last):
+    ...
+    lethe.errors.MissingExtra: no_such_module is not installed and is needed here; install it \
+with: pip install 'lethe-privacy[train]'
+    """
 
 
 class NotMeasurable(LetheError, ValueError):
-    """The sample is too small for the number asked for."""
+    """The sample is too small for the number asked for.
+
+    >>> from lethe.evidence.roc import check_resolvable
+    >>> check_resolvable(0.001, 500, 500)
+    Traceback (most recent call last):
+    ...
+    lethe.errors.NotMeasurable: fpr=0.001 needs at least 10000 non-members, got 500...
+    """
 
     exit_code = 3
 
 
 class RunFailed(LetheError, RuntimeError):
-    """A run stopped before its end; finished work is kept and the same command resumes it."""
+    """A run stopped before its end; finished work is kept and the same command resumes it.
+
+    >>> RunFailed("a worker died").exit_code
+    4
+    """
 
     exit_code = 4
 

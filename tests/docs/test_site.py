@@ -102,3 +102,15 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert "audit_vectors" in (tmp_path / "site" / "api.html").read_text()
     for report in (DOCS / "gallery").glob("*.html"):
         assert (tmp_path / "site" / "gallery" / report.name).read_bytes() == report.read_bytes()
+
+
+def test_every_public_name_has_an_example_that_is_run():
+    """In its own docstring or a method's, or in a script or page whose code the tests run."""
+    run = [*ROOT.glob("examples/*.py"), *ROOT.glob("notebooks/*.ipynb"), ROOT / "README.md"]
+    run += [DOCS / f"{name}.md" for name in ("bring-your-own-model", "private-training")]
+    elsewhere = "".join(path.read_text(encoding="utf-8") for path in run)
+    for name in lethe.__all__:
+        public = getattr(lethe, name)
+        own = [public, *(vars(public).values() if isinstance(public, type) else ())]
+        told = any(">>>" in (getattr(one, "__doc__", None) or "") for one in own)
+        assert told or re.search(rf"lethe(?:\.| import ){name}\b", elsewhere), name

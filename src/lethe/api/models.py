@@ -161,6 +161,13 @@ def audit_text(
         groups: (records,) the person of each text.
         ids: (records,) unique names.
         settings: of `AuditSettings`.
+
+    >>> texts = [f"fell off a {thing} {at}" for at in range(15) for thing in ("ladder", "roof")]
+    >>> codes = ["ladder" in text for text in texts]
+    >>> found = audit_text(texts, codes, models=4, mitigations="none", attack="loss-threshold",
+    ...                    save=False, quiet=True, workers=1)
+    >>> found.data["classes"]
+    ['False', 'True']
     """
     from lethe.cli.progress import Progress
     from lethe.cli.text_subject import CACHE

@@ -141,6 +141,13 @@ def audit_records(
         unit: of times that are numbers: ``days`` to ``nanoseconds``; ``auto`` tells by their size.
         keep: of several facts of a person about an item the ``first`` or ``last``.
         settings: of `RecordSettings`.
+
+    >>> import numpy as np
+    >>> who, rng = np.repeat(np.arange(30), 9), np.random.default_rng(0)
+    >>> films = {"who": who, "film": rng.integers(0, 200, 270)}
+    >>> found = audit_records(films, "who", "film", targets=20, save=False, quiet=True)
+    >>> found.candidates[0]["risk"]["value"] > 0.9
+    True
     """
     from lethe.data.given import columns_of
     from lethe.data.records import from_columns
@@ -193,6 +200,13 @@ def audit_synthetic(
         quasi: columns that an adversary may know of a person.
         sensitive: column that is guessed; None leaves inference out.
         settings: of `SyntheticSettings`.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> used, unused = ({"age": rng.integers(0, 5000, 300)} for _ in range(2))
+    >>> found = audit_synthetic(used, used, unused, "age", save=False, quiet=True)
+    >>> found.candidates[0]["risk"]["low"] > 0.5
+    True
     """
     from lethe.data.given import columns_of
     from lethe.linkage import audit as linkage

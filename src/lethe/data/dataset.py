@@ -40,6 +40,11 @@ class Dataset:
     Raises:
         InputError: a shape or dtype is wrong, a feature is NaN or infinite, the labels
             are all the same, or an id stands twice.
+
+    >>> features, labels = np.eye(4, dtype=np.float32), np.array([0, 0, 1, 1])
+    >>> ids, names = np.array(list("abcd")), ("a", "b", "c", "d")
+    >>> Dataset("four", features, labels, ("no", "yes"), ids, names, "by hand").task
+    'classification'
     """
 
     name: str

@@ -282,6 +282,10 @@ def infer_schema(path: str | Path | File, table: str | None = None) -> Schema:
 
     Raises:
         InputError: the file cannot be read, or has no column that can be declared.
+
+    >>> from lethe.data.shipped import FILMS
+    >>> infer_schema(FILMS)["rating"].type
+    'whole'
     """
     file = _file(path, table)
     with raw(file) as (base, source, types):

@@ -72,7 +72,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Stands where an Estimate would be when the sample cannot carry the number."""
+    """Stands where an Estimate would be when the sample cannot carry the number.
+
+    >>> print(Refusal("fpr=0.001 needs at least 1000 distinct records"))
+    not measurable: fpr=0.001 needs at least 1000 distinct records
+    """
 
     reason: str
 

@@ -290,6 +290,18 @@ def plan(
 
     Raises:
         InputError: a setting, or a precision of a metric that cannot be foreseen.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from lethe.data.tables import load
+    >>> from lethe.membership.audit import open_run
+    >>> from lethe.training.recipe import SklearnRecipe
+    >>> data, recipe = load("breast-cancer", rows=200), SklearnRecipe(GaussianNB())
+    >>> settings = AuditSettings(mitigations=("none",), attack=("loss-threshold",))
+    >>> with TemporaryDirectory() as place, open_run(place, data, recipe, settings) as run:
+    ...     found = plan(data, recipe, settings, run, workers=1, pilot=8)
+    >>> found.recommended()[0] >= 64
+    True
     """
     asked = check_asked(pilot, precision)
     # As rules of the audit, so that the rates they name are measured.

@@ -345,6 +345,10 @@ class SklearnRecipe:
 
     Raises:
         InputError: it is neither.
+
+    >>> from sklearn.linear_model import Ridge
+    >>> SklearnRecipe(Ridge()).task
+    'regression'
     """
 
     estimator: Any
