@@ -56,6 +56,11 @@ class Findings:
         table: of released rows: anonymity, linkage or synthetic risks; left out elsewhere.
         queries: of released answers: budgets and what was spent (`ledger`), tests of a mechanism
             (`mechanism`); left out elsewhere.
+
+    >>> from lethe import audit_table
+    >>> found = audit_table({"age": [30, 30, 41, 52]}, "age", save=False, quiet=True)
+    >>> found.subject["release"], found.candidates[0]["unique"]["value"]
+    ('table', 0.5)
     """
 
     subject: Json
