@@ -97,7 +97,7 @@ def test_four_models_work_with_wide_intervals(few):
 
 def test_fewer_than_four_models_are_refused(made, tmp_path):
     np.savez(tmp_path / "s.npz", signals=made.signals[:3], members=made.members[:3])
-    with pytest.raises(InputError, match="at least 4 models, got 3"):
+    with pytest.raises(InputError, match="one model or at least 4, got 3"):
         Shadows.from_file(tmp_path / "s.npz")
 
 

@@ -174,8 +174,8 @@ def score_targets(
     Raises:
         InputError: as `score`; or the records are not the same.
     """
-    for models in (references, targets):
-        check_attacks(names, Available.of(models))
+    check_attacks(names, Available.of(references))
+    check_attacks(names, replace(Available.of(targets), references=not references.alone))
     if not np.array_equal(references.ids, targets.ids):
         raise InputError("targets and reference models must be scored on the same records.")
     rule = variance_rule(variance, references.models)
