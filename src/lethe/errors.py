@@ -22,8 +22,11 @@ from types import ModuleType
 class LetheError(Exception):
     """Base of all errors that Lethe raises on purpose.
 
-    >>> [kind.__name__ for kind in LetheError.__subclasses__()]
-    ['InputError', 'NotMeasurable', 'RunFailed']
+    >>> try:
+    ...     check_at_least("models", 2, 4)
+    ... except LetheError as error:
+    ...     print(error, "Exit code:", error.exit_code)
+    models=2 must be at least 4. Exit code: 2
     """
 
     exit_code = 2
