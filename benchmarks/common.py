@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from baselines import machine
 
+from lethe.training.chunks import Spec, chunk_jobs, train_chunk
 from lethe.training.engines import settled_layout
 from lethe.training.engines.processes import run_in_processes
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import Layout, Recipe, TorchRecipe, Treatment
-from lethe.training.shadows import Shadows, Spec, chunk_jobs, train_chunk
+from lethe.training.shadows import Shadows
 
 RESULTS = Path(__file__).parent / "results"
 WORKERS = 2

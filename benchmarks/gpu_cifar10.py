@@ -26,12 +26,13 @@ import numpy as np
 from common import RESULTS, load, save
 
 from lethe.data.tables import load as load_data
+from lethe.training.chunks import Spec, chunk_jobs, chunk_width, train_chunk
 from lethe.training.engines import settled_layout, train_in_processes
 from lethe.training.environment import default_workers
 from lethe.training.folder import RunFolder
 from lethe.training.models import load_recipe
 from lethe.training.recipe import TorchRecipe, Treatment
-from lethe.training.shadows import Shadows, Spec, chunk_jobs, chunk_width, train_chunk
+from lethe.training.shadows import Shadows
 
 RECIPE = Path(__file__).parents[1] / "examples" / "cifar10" / "recipe.py"
 

@@ -20,10 +20,11 @@ from common import RESULTS, WORKERS, load, save, warm
 from stacked_training import spec_of
 from workloads import WORKLOADS, workload
 
+from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, train_chunk
 from lethe.training.design import membership, model_seed
 from lethe.training.engines.processes import run_in_processes
 from lethe.training.outputs import outputs_of
-from lethe.training.shadows import ChunkJob, Shadows, Spec, chunk_jobs, train_chunk
+from lethe.training.shadows import Shadows
 
 
 def train_alone(job: ChunkJob) -> int:

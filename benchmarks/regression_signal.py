@@ -25,8 +25,9 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from lethe.data.shipped import diabetes
 from lethe.membership.measure import risk_change, run_attacks
+from lethe.training.chunks import chunk_jobs, chunk_width, train_chunk
 from lethe.training.recipe import SklearnRecipe
-from lethe.training.shadows import Shadows, chunk_jobs, chunk_width, train_chunk
+from lethe.training.shadows import Shadows
 
 ESTIMATORS = {
     "forest": RandomForestRegressor(50, n_jobs=1),

@@ -34,8 +34,8 @@ DEFAULT_OUT = Path(__file__).parent / "results" / "scale.json"
 
 def audit_jobs(folder: Path, models: int, records: int) -> list[Any]:
     """The chunks of a synthetic audit, `records` of them in the pool."""
+    from lethe.training.chunks import Spec, chunk_jobs
     from lethe.training.recipe import CallableRecipe, Treatment
-    from lethe.training.shadows import Spec, chunk_jobs
 
     everybody = records + round(HELD_PER_RECORD * records)
     pool = np.zeros(everybody, bool)

@@ -25,8 +25,8 @@ from baselines import LOOPS, fresh, machine
 from common import engine, spec_with, torch_recipe
 from workloads import WORKLOADS, Workload, workload
 
+from lethe.training.chunks import Spec
 from lethe.training.models import mlp
-from lethe.training.shadows import Spec
 
 
 def spec_of(job: Workload) -> Spec:

@@ -127,3 +127,14 @@ def test_help_says_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["audit", "text", "--help"]) == 0
     said = capsys.readouterr().out
     assert "--text" in said and "--fine-tune" in said and "autocoder" in said
+
+
+def test_texts_of_another_state_are_held_out(ask: Ask, place: Path) -> None:
+    more = ["--models", "4", "--mitigations", "none", "--holdout-by", "state=NY", "--out", "states"]
+    assert ask(*more) == 0
+    found = json.loads((place / "states" / "findings.json").read_bytes())
+    assert found["data"]["external"]["by"] == "state = NY"
+    plain = found["candidates"][0]
+    assert plain["drift"]["loss"]["value"] is not None
+    assert plain["utility"]["n"] == 4 * found["data"]["external"]["records"]
+    assert plain["f1"]["held_out"] == found["data"]["external"]["records"]

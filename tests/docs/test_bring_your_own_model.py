@@ -12,10 +12,11 @@ from doc_pages import files, page
 
 from lethe.cli import main
 from lethe.data.tables import load
+from lethe.training.chunks import Spec, chunk_jobs, train_chunk
 from lethe.training.engines.processes import run_in_processes, stop_processes
 from lethe.training.models import load_recipe
 from lethe.training.recipe import Treatment
-from lethe.training.shadows import Shadows, Spec, chunk_jobs, train_chunk
+from lethe.training.shadows import Shadows
 
 PAGE = page("bring-your-own-model.md")
 FILES = files(PAGE)

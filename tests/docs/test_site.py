@@ -82,9 +82,10 @@ def test_the_five_lines_of_the_front_page_run(tmp_path, monkeypatch, capsys):
     few = 'models=4, mitigations="removal", attack="lira-online", workers=1, quiet=True'
     monkeypatch.chdir(tmp_path)
     exec(code.replace("models=16", few), {})
-    assert {"risk.pdf", "report.html", "lethe-runs"} == {one.name for one in tmp_path.iterdir()}
-    told = capsys.readouterr().out
-    assert "Trained model: model" in told and "lira-online" in told
+    written = {one.name for one in tmp_path.iterdir()}
+    assert written == {"risk.pdf", "numbers.csv", "report.html", "lethe-runs"}
+    assert "Trained model: model" in capsys.readouterr().out
+    assert "lira-online" in (tmp_path / "numbers.csv").read_text()
 
 
 @pytest.mark.slow  # half a minute; links, contents and names are checked above

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -222,3 +223,16 @@ def test_candidate_to_json():
     }
     paired = candidate("a", 0.5, 0.5, loss(0.25)).to_json()
     assert paired["utility_loss"] == loss(0.25).to_json()
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.floats(-3, 3), st.floats(0, 2)), max_size=6))
+def test_nothing_is_recommended_for_what_chance_did(listed):
+    """The lowest risk of those whose paired change of risk has its upper limit below 0."""
+    kept = about(0.0, 0.0)
+    rows = [candidate("base", 0.5, 6.0)] + [
+        replace(candidate(f"c{at}", 0.5, risk, kept), risk_change=about(change, half))
+        for at, (risk, change, half) in enumerate(listed)
+    ]
+    chosen = Frontier(rows).operating_point()
+    shown = [(risk, at) for at, (risk, change, half) in enumerate(listed) if change + half < 0]
+    assert chosen == (f"c{min(shown)[1]}" if shown else None)

@@ -15,10 +15,10 @@ import torch
 from PIL import Image
 
 from lethe.data.tables import load
+from lethe.training.chunks import Spec
 from lethe.training.loop import default_layout, train_models
 from lethe.training.models import load_recipe
 from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work
-from lethe.training.shadows import Spec
 
 FOLDER = Path(__file__).parents[2] / "examples" / "cifar10"
 RNG = np.random.default_rng(0)

@@ -54,7 +54,7 @@ def signals(
     sd_out: float = 1.0,
 ) -> Float:
     """record effect + model effect + gap where IN + noise."""
-    rng = np.random.default_rng([seed, 8])
+    rng = np.random.default_rng([*np.atleast_1d(seed), 8])
     models, records = members.shape
     noise = rng.normal(size=(models, records)) * np.where(members, sd_in, sd_out)
     return (

@@ -14,7 +14,9 @@ from lethe.membership.attacks import learned
 from lethe.membership.attacks.attack import Attack, Available
 from lethe.membership.attacks.registry import ATTACKS, AUTO, choose_attacks
 from lethe.membership.audit import audit_scores
+from lethe.membership.checks import null_audit
 from lethe.membership.leave_one_out import scored_cells
+from lethe.membership.power import exchanged, planted
 from lethe.membership.scoring import score, score_targets
 from lethe.membership.settings import AuditSettings
 from lethe.training.shadows import Shadows
@@ -29,7 +31,13 @@ def audit(members, seed=0, gap=0.0, held=HELD) -> Shadows:
     rng = np.random.default_rng([seed, 31])
     own = shadows(members, signals(members, seed, gap))
     outside = rng.normal(size=held) + rng.normal(0, 1, (len(members), held))
-    return replace(own, population=outside.astype(np.float32), correct=own.signals > 0)
+    copies = np.stack([signals(members, [seed, at], gap) for at in (1, 2)], axis=2)
+    return replace(
+        own,
+        population=outside.astype(np.float32),
+        correct=own.signals > 0,
+        queries=copies.astype(np.float32),
+    )
 
 
 @pytest.mark.parametrize("models", [4, 5, 6, 8])
@@ -66,13 +74,7 @@ def test_the_order_of_records_decides_nothing_that_is_not_drawn(name):
     members = paired(6, 300, 4)
     whole = audit(members, 4, 1.0)
     order = np.random.default_rng(0).permutation(300)
-    mixed = replace(
-        whole,
-        signals=whole.signals[:, order],
-        members=whole.members[:, order],
-        ids=whole.ids[order],
-        correct=whole.correct[:, order],
-    )
+    mixed = whole.of_records(order)
     before, after = score(whole, (name,))[name], score(mixed, (name,))[name]
     if name == "learned-ratio":
         assert np.corrcoef(before[:, order].ravel(), after.ravel())[0, 1] > 0.8
@@ -102,17 +104,7 @@ def test_a_targets_own_membership_is_not_used(name):
 def test_given_targets_are_attacked_with_all_references():
     members = paired(40, 1200, 6)
     whole = audit(members, 6, gaps(1200, 6, 1.5))
-
-    def rows(chosen):
-        return replace(
-            whole,
-            signals=whole.signals[chosen],
-            members=whole.members[chosen],
-            population=whole.population[chosen],
-            correct=whole.correct[chosen],
-        )
-
-    references, targets = rows(slice(0, 24)), rows(slice(24, None))
+    references, targets = whole.select(slice(0, 24)), whole.select(slice(24, None))
     found = score_targets(references, targets, NAMES)
     assert list(found) == list(NAMES)
     for name, table in found.items():
@@ -237,3 +229,25 @@ def test_a_new_attack_is_one_function_and_one_line_of_the_registry(monkeypatch):
         assert described["distance"]["title"] == "Above OUT"
     table = score(whole, ("distance",))["distance"]
     assert auc(members, table) > 0.56
+
+
+@pytest.mark.parametrize("people", [1, 3])
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_that_knows_of_membership_is_left_by_the_null_audit(name, people):
+    """Of models that tell much, too: an attack must not be voided for what was left of it."""
+    members = paired(16, 600 // people, 7).repeat(people, axis=1)
+    leaky = audit(members, 7, 2.0)
+    if people > 1:
+        leaky = replace(leaky, groups=np.arange(members.shape[1]) // people)
+    assert auc(members, score(leaky, (name,))[name]) > 0.6
+    assert null_audit(leaky, name, 3).status == "pass"
+    alike = exchanged(leaky, 3)
+    assert alike.queries is not None and alike.correct is not None
+    for target in range(16):
+        other = leaky.partner[target]
+        swapped = alike.signals[target] != leaky.signals[target]
+        assert (alike.queries[target][swapped] == leaky.queries[other][swapped]).all()
+        assert (alike.queries[target][~swapped] == leaky.queries[target][~swapped]).all()
+    moved = planted(alike, 1.0)
+    gone = (moved.queries - alike.queries)[:, :, 0] - (moved.signals - alike.signals)
+    assert np.abs(gone).max() < 1e-5

@@ -87,6 +87,8 @@ def audit_of(members, kind, seed, people=1):
         population=SIGNALS[kind](rng, (models, HELD)).astype(np.float32),
         features=inputs,
         population_features=outside,
+        # Drawn last, so that what the others see is as it was.
+        queries=SIGNALS[kind](rng, (*phi.shape, 2)).astype(np.float32),
     )
 
 

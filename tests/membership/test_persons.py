@@ -17,8 +17,8 @@ from lethe.membership.document import guarantee_of
 from lethe.membership.persons import WAYS, check_several, person_scores, standardised
 from lethe.membership.scoring import score_all
 from lethe.mitigations.dp_sgd.candidate import PrivateTraining
+from lethe.training.chunks import Spec
 from lethe.training.recipe import TorchRecipe, Treatment
-from lethe.training.shadows import Spec
 
 
 def test_by_hand() -> None:

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from simulated import audit, gaps, paired, shadows, signals
 
 from lethe.errors import InputError
-from lethe.evidence.estimate import Estimate
 from lethe.membership.document import exposed_records
 from lethe.membership.exposure import expose, vulnerability
 from lethe.membership.multiplicity import discoveries, holm_adjusted, holm_levels
-from lethe.membership.onion import compare_onion, removal_weights, to_remove
 from lethe.membership.records import (
     flags,
     rank_intervals,
@@ -244,41 +242,3 @@ def test_the_file_keeps_its_columns_and_gets_the_new_ones(tmp_path, monkeypatch)
         assert row["nearest_own"] and row["why"] and row["wrong_outside"] == ""
     write_records(Folder(), measured, None)
     assert "nearest_own" not in (tmp_path / "records.csv").read_text().splitlines()[0]
-
-
-# --- the onion
-
-
-def test_removing_the_top_brings_others_to_the_surface() -> None:
-    members = paired(32, 400, 5)
-    gap = np.where(np.arange(400) < 4, 6.0, 0.0)
-    before = shadows(members, signals(members, 5, gap))
-    gone = to_remove(before)
-    assert gone.tolist() == [0, 1, 2, 3]
-    risen = np.where(np.isin(np.arange(400), range(4, 24)), 4.0, 0.0)
-    after = shadows(members, signals(members, 6, risen))
-    found = compare_onion(before, after, gone)
-    assert found.others == 396 and 15 <= found.newly <= 24
-    assert isinstance(found.change, Estimate) and found.change.low > 0
-    assert found.to_json()["removed"] == 4
-    still = compare_onion(before, shadows(members, signals(members, 7, gap)), gone)
-    assert still.newly <= 2
-    pool = np.arange(500) >= 100
-    weights = removal_weights(gone, pool)
-    assert np.flatnonzero(weights == 0).tolist() == [100, 101, 102, 103] and weights.sum() == 496
-
-
-def test_whole_persons_are_removed_and_too_little_is_refused() -> None:
-    people = np.repeat(np.arange(40), 5)
-    members = paired(16, 40, 1)[:, people]
-    gap = np.where(np.arange(200) == 17, 9.0, 0.0)
-    made = shadows(members, signals(members, 1, gap), groups=people)
-    assert to_remove(made, 0.005).tolist() == [15, 16, 17, 18, 19]
-    with pytest.raises(InputError, match="at least 8"):
-        to_remove(made.first(4))
-    with pytest.raises(InputError, match="ask less"):
-        to_remove(made, 0.99)
-    with pytest.raises(InputError, match="same splits"):
-        compare_onion(made, made.first(8), np.array([1]))
-    with pytest.raises(InputError, match="no record that stayed"):
-        compare_onion(made, made, np.arange(200))

@@ -23,10 +23,11 @@ from lethe.membership.audit import audit_model, baseline_spec
 from lethe.membership.checks import drift
 from lethe.membership.settings import AuditSettings
 from lethe.report import render
+from lethe.training.chunks import chunk_jobs, train_chunk
 from lethe.training.folder import RunFolder
 from lethe.training.models import default_recipe
 from lethe.training.recipe import CallableRecipe, SklearnRecipe
-from lethe.training.shadows import Shadows, chunk_jobs, train_chunk
+from lethe.training.shadows import Shadows
 
 FOREST = SklearnRecipe(RandomForestRegressor(10, min_samples_leaf=2))
 QUICK = ("lira-online", "loss-threshold")

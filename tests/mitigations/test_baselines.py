@@ -18,6 +18,7 @@ from lethe.evidence.roc import auc, rate_at, roc
 from lethe.membership.scoring import score
 from lethe.mitigations.baselines import cheap_baselines, default_decay, output_limits
 from lethe.training.answers import LabelOnly, Rounding, Temperature
+from lethe.training.chunks import Spec, chunk_jobs, train_chunk
 from lethe.training.design import holdout, membership, model_seed
 from lethe.training.loop import train_models
 from lethe.training.recipe import (
@@ -28,7 +29,7 @@ from lethe.training.recipe import (
     Treatment,
     Work,
 )
-from lethe.training.shadows import Shadows, Spec, chunk_jobs, train_chunk
+from lethe.training.shadows import Shadows
 
 NONE = np.ones(1, np.float32)
 NAMES = ["l2", "label-smoothing", "mixup", "model-averaging"]

@@ -189,7 +189,7 @@ def test_the_frontier_draws_the_numbers_of_the_document():
 
 @pytest.mark.parametrize("asked", [(), ("rock",)])
 def test_an_unknown_chart_is_told_which_there_are(asked):
-    with pytest.raises(InputError, match="'frontier', 'roc', 't-scores', 'classes'"):
+    with pytest.raises(InputError, match="'frontier', 'roc', 'exposure', "):
         findings("model").plot(*asked)
 
 

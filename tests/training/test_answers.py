@@ -29,6 +29,7 @@ from lethe.training.answers import (
     tempered,
     vote_logits,
 )
+from lethe.training.chunks import Spec, chunk_jobs, train_chunk
 from lethe.training.outputs import outputs_of, prepared
 from lethe.training.recipe import (
     CallableRecipe,
@@ -38,7 +39,6 @@ from lethe.training.recipe import (
     Treatment,
     Work,
 )
-from lethe.training.shadows import Spec, chunk_jobs, train_chunk
 from lethe.training.signals import signal_from_logits, signal_from_probabilities
 
 RNG = np.random.default_rng(0)

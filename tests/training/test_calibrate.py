@@ -13,12 +13,12 @@ from torch import nn
 
 from lethe.training import calibrate as module
 from lethe.training.calibrate import Trial, calibrate, half_of_memory
+from lethe.training.chunks import Spec
 from lethe.training.engines import settled_layout
 from lethe.training.folder import RunFolder
 from lethe.training.loop import default_layout
 from lethe.training.networks import layers
 from lethe.training.recipe import Layout, SklearnRecipe, TorchRecipe, Treatment
-from lethe.training.shadows import Spec
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(60, 16)).astype(np.float32)

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from lethe.errors import InputError
+from lethe.training.chunks import Spec, chunk_jobs, train_chunk
 from lethe.training.design import check_models, holdout, membership, model_seed, partners
 from lethe.training.recipe import TorchRecipe, Treatment
-from lethe.training.shadows import Shadows, Spec, chunk_jobs, train_chunk
+from lethe.training.shadows import Shadows
 
 
 @given(st.integers(2, 32), st.integers(2, 41), st.integers(0, 2**32))

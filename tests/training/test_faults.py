@@ -19,10 +19,10 @@ import psutil
 import pytest
 
 from lethe.errors import RunFailed
+from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, train_chunk
 from lethe.training.engines.processes import run_in_processes, stop_processes
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import CallableRecipe, Treatment
-from lethe.training.shadows import ChunkJob, Spec, chunk_jobs, train_chunk
 from lethe.training.shards import shard_path
 
 MODELS, WIDTH = 12, 2
@@ -76,7 +76,7 @@ from test_faults import jobs_in
 from lethe.errors import LetheError
 from lethe.training.engines.processes import run_in_processes
 from lethe.training.folder import RunFolder
-from lethe.training.shadows import train_chunk
+from lethe.training.chunks import train_chunk
 try:
     with RunFolder(Path({folder!r}), "audit") as run:
         print("open", flush=True)

@@ -23,9 +23,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from lethe.errors import InputError
+from lethe.training.chunks import Spec, chunk_jobs
 from lethe.training.fingerprint import digest, hash_array, hash_json, hash_value, versions
 from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
-from lethe.training.shadows import Spec, chunk_jobs
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(12, 3)).astype(np.float32)
@@ -110,7 +110,7 @@ def test_the_number_of_models_and_the_chunk_width_do_not_change_it(tmp_path: Pat
 def test_library_versions_are_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before = spec().hash()
     monkeypatch.setattr(
-        "lethe.training.shadows.versions", lambda *names: {**versions(*names), "scipy": "0.0"}
+        "lethe.training.chunks.versions", lambda *names: {**versions(*names), "scipy": "0.0"}
     )
     assert "scipy" in spec().describe()["versions"]
     assert spec().hash() != before

@@ -13,10 +13,11 @@ import pytest
 import torch
 
 from lethe.errors import InputError
+from lethe.training.chunks import Spec, chunk_jobs, train_chunk
 from lethe.training.engines.processes import run_in_processes, stop_processes
 from lethe.training.models import default_recipe, load_callable, load_recipe, mlp
 from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
-from lethe.training.shadows import Shadows, Spec, chunk_jobs, train_chunk
+from lethe.training.shadows import Shadows
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +91,7 @@ def test_missing_files_modules_and_names_are_said(tmp_path: Path) -> None:
     reference = write(tmp_path, "def make_model():\n    pass\nRATE = 1\n")
     said = refusal(reference.replace(":make", ":make_modle"))
     assert "has no 'make_modle'. Did you mean 'make_model'?" in said
-    assert "is a int, expected a function" in refusal(reference.replace(":make", ":RATE"))
+    assert "is int, expected a TorchRecipe" in refusal(reference.replace(":make", ":RATE"))
 
 
 @pytest.mark.parametrize(

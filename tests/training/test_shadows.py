@@ -13,17 +13,11 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from lethe.errors import InputError, RunFailed
+from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, chunk_width, train_chunk
 from lethe.training.design import membership, model_seed
 from lethe.training.engines.processes import run_in_processes
 from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
-from lethe.training.shadows import (
-    ChunkJob,
-    Shadows,
-    Spec,
-    chunk_jobs,
-    chunk_width,
-    train_chunk,
-)
+from lethe.training.shadows import Shadows
 from lethe.training.shards import shard_path
 
 RNG = np.random.default_rng(0)
@@ -76,7 +70,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     ("models", "width"), [(4, 2), (6, 2), (8, 4), (16, 8), (64, 16), (256, 16)]
 )
 def test_chunk_width_is_even_and_leaves_work_for_two(models: int, width: int) -> None:
-    assert chunk_width(models) == width
+    assert chunk_width(models, TORCH) == width
+    assert chunk_width(models, SklearnRecipe(LogisticRegression())) == 2
 
 
 def test_the_last_chunk_may_be_narrower(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def audit(
     members: Any = None,
     groups: Any = None,
     ids: Any = None,
+    holdout_by: Any = None,
     name: str = "model",
     out: str | Path | None = None,
     save: bool = True,
@@ -51,10 +52,15 @@ def audit(
             tensor; or, without `y`, a torch Dataset or DataLoader of pairs, or what `lethe.load`
             read.
         y: (records,) classes as text, bools or whole numbers; numbers for a regression.
-        members: (records,) whether your fitted model was trained on each record. Only attacks that
-            compare it with no other model are run, which an attacker with more means exceeds.
+        members: (records,) whether your fitted model was trained on each record. Members and others
+            must be drawn at random from the same people: a split by date measures the date. Only
+            attacks that compare it with no other model are run, which an attacker with more means
+            exceeds.
         groups: (records,) the person of each record; nobody is trained on in part.
         ids: (records,) unique names of the records.
+        holdout_by: records of another time, site or group, that no model trains on and utility is
+            judged on: a condition on a column of `X`, such as "year>=2016", or (records,) bools.
+            Attacks do not see them, so that drift is not taken for a leak.
         name: what the report calls the model.
         out: folder of the run.
         save: leave the run folder with report, findings and shadow models.
@@ -76,8 +82,12 @@ def audit(
     from lethe.membership.settings import AuditSettings
 
     chosen = settings_from(AuditSettings, settings)
-    given = given_rows(X, y, task=_task_of(model), groups=groups, ids=ids, name=name)
+    given = given_rows(
+        X, y, task=_task_of(model), groups=groups, ids=ids, name=name, holdout_by=holdout_by
+    )
     if members is not None:
+        if holdout_by is not None:
+            raise InputError("holdout_by is for models that are trained; members= trains none.")
         return _fitted(model, given, members, chosen, out, save, quiet)
     data, recipe = given.data, recipe_of(model, given)
     bound = baseline_spec(data, recipe, chosen).hash()
@@ -144,6 +154,7 @@ def audit_text(
     encoder: str | Path | None = None,
     groups: Any = None,
     ids: Any = None,
+    holdout_by: Any = None,
     name: str = "texts",
     out: str | Path | None = None,
     save: bool = True,
@@ -160,6 +171,7 @@ def audit_text(
             downloaded.
         groups: (records,) the person of each text.
         ids: (records,) unique names.
+        holdout_by: (records,) bools, True for texts of another time, site or group; see `audit`.
         settings: of `AuditSettings`.
 
     >>> texts = [f"fell off a {thing} {at}" for at in range(15) for thing in ("ladder", "roof")]
@@ -190,6 +202,7 @@ def audit_text(
         codes,
         groups=groups,
         ids=ids,
+        holdout_by=holdout_by,
         name=name,
         out=out,
         save=save,

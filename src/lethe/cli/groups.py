@@ -17,8 +17,9 @@ _NAMES = {
     "Model": "recipe model fine_tune epochs models holdout holdout_by",
     "Claim": "rho mu",
     "Attacks": (
-        "attack variance onion metric averaged clean_gallery known later min_rows plays targets "
-        "phi facts time_error value_error false_matches pairs attacks distance most runs relation"
+        "attack variance augmented_queries onion metric averaged clean_gallery known later "
+        "min_rows plays targets phi facts time_error value_error false_matches pairs attacks "
+        "distance most runs relation"
     ),
     "Mitigations": (
         "mitigations noise noise_convention alpha beta sigma lift draws floor norm diameter "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from lethe.training.shadows import ChunkJob
+    from lethe.training.chunks import ChunkJob
 
 
 def shadow(
@@ -44,8 +44,8 @@ def shadow(
         The audit's recipe, if its file lies elsewhere on this machine.
     """
     from lethe.errors import InputError
+    from lethe.training.chunks import train_chunk
     from lethe.training.engines.processes import run_in_processes
-    from lethe.training.shadows import train_chunk
 
     if show == (index is not None):
         raise InputError("lethe shadow needs either --index CHUNK or --list.")
@@ -79,7 +79,7 @@ def _chunks(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
         raise InputError(
             f"{run} holds no audit.toml, so its audit was begun from Python, which alone knows "
             "data and recipe. Train its chunks from Python: "
-            "lethe.membership.by_hand.chunks_of and lethe.training.shadows.train_chunk."
+            "lethe.membership.by_hand.chunks_of and lethe.training.chunks.train_chunk."
         )
     asked = read_toml(run / "audit.toml")
     if asked.get("command") not in ("audit model", "audit text"):

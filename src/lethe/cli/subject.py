@@ -70,11 +70,11 @@ def load_subject(
     from dataclasses import replace
 
     from lethe.data.columns import missing
-    from lethe.data.tables import load
+    from lethe.data.tables import identifiers_of, load
     from lethe.training.models import default_recipe, load_recipe
     from lethe.training.recipe import SklearnRecipe
 
-    def read(gaps: str) -> Dataset:
+    def read(gaps: str, identifiers: str) -> Dataset:
         return load(
             target,
             options["label"],
@@ -86,17 +86,20 @@ def load_subject(
             task=options["task"],
             group=options["group"],
             slices=options["slices"] or (),
+            holdout_by=options["holdout_by"],
+            identifiers=identifiers,
         )
 
     if options["recipe"]:
-        data = read("impute")
+        data = read("impute", "leave-out")
         recipe = load_recipe(options["recipe"], data)
         if data.table is not None and isinstance(recipe, SklearnRecipe) and recipe.by_names():
             return data, replace(recipe, frame=_frame(data.table))
-        # Its gaps are its own; any other model gets numbers, and gaps in them are refused.
-        gaps = data.table is not None and any(missing(one).any() for one in data.table.values())
-        return (read("refuse") if gaps else data), recipe
-    data = read("refuse")
+        # Its gaps and texts are its own; any other model gets numbers, and both are refused.
+        table = data.table or {}
+        odd = any(missing(column).any() for column in table.values()) or identifiers_of(table)
+        return (read("refuse", "refuse") if odd else data), recipe
+    data = read("refuse", "refuse")
     return data, default_recipe(len(data), int(data.features[0].size), len(data.classes))
 
 

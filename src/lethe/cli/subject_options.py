@@ -26,7 +26,18 @@ else:
         AuditSettings,
         leave=(
             *("models", "margin", "holdout", "mitigations", "noise", "noise_convention", "alpha"),
-            *("beta", "until", "release", "epsilon", "delta", "clip", "dp_batch_size", "dp_epochs"),
+            *(
+                "queries",
+                "onion",
+                "beta",
+                "until",
+                "release",
+                "epsilon",
+                "delta",
+                "clip",
+                "dp_batch_size",
+                "dp_epochs",
+            ),
             *("dp_learning_rate", "dp_optimizer", "local_epsilon", "predictions"),
         ),
     )
@@ -44,9 +55,9 @@ class DataOptions:
     task
         What it predicts: "classification", a class, or "regression", a number. [classification]
     recipe
-        Your own model: file.py:name or module:name, a function that returns a recipe, or an
-        estimator of scikit-learn, XGBoost, LightGBM or skorch. [a small neural network; on texts a
-        linear head]
+        Your own model, file.py:name or module:name: a recipe, an estimator or pipeline of
+        scikit-learn, XGBoost, LightGBM or skorch, or a function that returns one. [a small neural
+        network, which says nothing of your model; on texts a linear head]
     id_column
         Column that names the records.
     group
@@ -61,6 +72,11 @@ class DataOptions:
         Columns to leave out.
     rows
         Use a random subset of this many records.
+    holdout_by
+        Condition on a column, such as "year>=2016", "joined>=2024-03-01" or "site=north,west": no
+        model trains on these records, and utility is judged on them, with what is lost against
+        random records. Members and others of the attacks stay random among the rest. The column
+        may also be named by --drop.
     missing
         Missing numbers: "refuse" or "impute"; missing texts: "refuse" or "leave-out". [refuse]
     workers
@@ -75,6 +91,7 @@ class DataOptions:
     slices: Annotated[list[str] | None, Parameter(name="--slice", negative=())] = None
     drop: Names = None
     rows: int | None = None
+    holdout_by: str | None = None
     missing: str | None = None
     workers: int | None = None
 

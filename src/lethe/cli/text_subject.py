@@ -57,6 +57,7 @@ def load_text_subject(
         group=options["group"],
         slices=options["slices"] or (),
         min_class_size=1 if smallest is None else smallest,
+        holdout_by=options["holdout_by"],
     )
     vectors = encode(encoder, found.texts, Path(options["embeddings"] or CACHE), say)
     data = found.dataset(vectors, encoder.name)

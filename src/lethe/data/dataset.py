@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.columns import Columns, as_text, check_column, is_text, list_names, missing
+from lethe.data.condition import Condition, External, checked
 from lethe.errors import InputError, check_at_least
 
 TASKS = ("classification", "regression")
@@ -36,6 +37,7 @@ class Dataset:
         slices: name to text (records,), groups of records to report the risk of.
         table: name to (records,), the features as a file has them, for models that encode them
             by themselves; None where there are no columns.
+        external: records that no model trains on and utility is judged on; None = random ones.
 
     Raises:
         InputError: a shape or dtype is wrong, a feature is NaN or infinite, the labels
@@ -58,12 +60,14 @@ class Dataset:
     groups: NDArray[np.str_] | None = None
     slices: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
     table: Mapping[str, NDArray[Any]] | None = None
+    external: External | None = None
 
     def __post_init__(self) -> None:
         self._check_shapes()
         self._check_features()
         self._check_ids()
         self._check_groups()
+        self._check_external()
         note = copies_note(self.features, self.labels, self.groups)
         if note:
             object.__setattr__(self, "notes", tuple(dict.fromkeys((*self.notes, note))))
@@ -183,6 +187,27 @@ class Dataset:
                 "Name these persons."
             )
 
+    def _check_external(self) -> None:
+        if self.external is None:
+            return
+        rows = self.external.rows
+        if rows.shape != self.labels.shape or rows.dtype != np.bool_:
+            raise InputError(
+                f"holdout_by of {self.name!r} has shape {rows.shape} and dtype {rows.dtype}, it "
+                f"must be ({len(self.labels)},) and bool: True for records that are held out."
+            )
+        checked(self.external, "name other records")
+        if len(np.unique(self.labels[~rows])) < 2:
+            raise InputError(
+                f"holdout_by={self.external.by!r} leaves records of one label to train on. Hold "
+                "out others."
+            )
+        if not self.classes and len(np.unique(self.labels[rows])) < 2:
+            raise InputError(
+                f"holdout_by={self.external.by!r} names records of one target, on which R² is not "
+                "defined. Hold out others."
+            )
+
 
 def check_unique_ids(name: str, ids: NDArray[Any]) -> None:
     """Refuse ids that stand twice or are empty."""
@@ -234,6 +259,7 @@ def subset(dataset: Dataset, rows: int | None, seed: int) -> Dataset:
         notes=(*dataset.notes, subset_note(len(chosen), len(dataset), seed)),
         groups=None if dataset.groups is None else dataset.groups[chosen],
         slices={name: values[chosen] for name, values in dataset.slices.items()},
+        external=dataset.external and dataset.external._replace(rows=dataset.external.rows[chosen]),
     )
 
 
@@ -328,6 +354,7 @@ class Chosen:
     groups: NDArray[np.str_] | None  # text (records,), or None
     slices: Mapping[str, NDArray[np.str_]]  # name to text (records,)
     notes: tuple[str, ...]  # what a reader should know of the choice
+    external: External | None  # those that no model trains on
 
 
 def choose_records(
@@ -341,6 +368,7 @@ def choose_records(
     rows: int | None,
     seed: int,
     among: NDArray[np.int64] | None = None,
+    holdout_by: str | None = None,
 ) -> Chosen:
     """Choose records of a file, and find their names, persons and slices.
 
@@ -352,6 +380,7 @@ def choose_records(
         slices: columns by which the risk is reported; they may be features too.
         rows: how many records at most; None = all.
         among: (candidates,) rows that may be chosen; None = all.
+        holdout_by: condition on a column; no model trains on records that meet it.
 
     Raises InputError: no such column, one with another task already, ids that are not unique, or a
         record without its person.
@@ -377,7 +406,13 @@ def choose_records(
         check_column("slice", name, columns, path)
         cuts[name] = _cut(columns[name][chosen])
     ids = row_names(chosen) if id_column is None else as_text(columns[id_column][chosen])
-    return Chosen(chosen, ids, groups, cuts, tuple(notes))
+    external = None
+    if holdout_by is not None:
+        condition = Condition.read(holdout_by)
+        check_column("holdout_by", condition.column, columns, path)
+        column = columns[condition.column]
+        external = condition.of({condition.column: column[chosen]}, str(path))
+    return Chosen(chosen, ids, groups, cuts, tuple(notes), external)
 
 
 def _persons(

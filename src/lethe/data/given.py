@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,12 +12,17 @@ from numpy.typing import NDArray
 
 from lethe.data.arrays import as_array
 from lethe.data.columns import Columns, as_text, is_text, list_names, read_columns
+from lethe.data.condition import Condition, External
 from lethe.data.dataset import Dataset, row_names
 from lethe.data.tables import Encoded, encode_number, encode_text, label_rows
 from lethe.errors import InputError
 
 _MOST_BYTES = 4 << 30  # of a sparse matrix that is written out
 _TEXTS = 0.5  # text with more distinct values than this share of rows names records
+
+
+NAMED = "a mark of your own"
+"""The condition of records that were handed over as bools."""
 
 
 class Given(NamedTuple):
@@ -42,6 +48,7 @@ def given_rows(
     groups: Any = None,
     ids: Any = None,
     name: str = "data",
+    holdout_by: Any = None,
 ) -> Given:
     """Records from what is in memory.
 
@@ -55,11 +62,15 @@ def given_rows(
         groups: (records,) the person of each record.
         ids: (records,) unique names of the records; by default their row numbers.
         name: what reports call it.
+        holdout_by: records that no model trains on: (records,) bools, or a condition on a column of
+            `features`, such as "year>=2016".
 
     Raises InputError: a length, type or value breaks a rule; the message says which.
     """
     if isinstance(features, Dataset) and labels is None:
-        return Given(features)
+        if holdout_by is None:
+            return Given(features)
+        return Given(replace(features, external=_external(features.table, holdout_by)))
     if labels is None:
         features, labels = _from_batches(features)
     target = column_of(labels, "y")
@@ -82,8 +93,27 @@ def given_rows(
         source="handed over in memory",
         notes=encoded.notes,
         groups=None if groups is None else as_text(column_of(groups, "groups")),
+        external=None if holdout_by is None else _external(features, holdout_by),
     )
     return Given(data, frame, shape)
+
+
+def _external(features: Any, holdout_by: Any) -> External:
+    if not isinstance(holdout_by, str):
+        rows = column_of(holdout_by, "holdout_by")
+        if rows.dtype != np.bool_:
+            raise InputError(
+                f"holdout_by holds {rows.dtype} values; hand over bools, True for records that no "
+                "model trains on, or a condition such as 'year>=2016'."
+            )
+        return External(NAMED, rows)
+    condition = Condition.read(holdout_by)
+    if getattr(features, "columns", None) is None and not isinstance(features, Mapping):
+        raise InputError(
+            f"holdout_by={holdout_by!r} is a condition, and X has no columns by name. Hand over "
+            "bools, such as holdout_by=(year >= 2016), one for each record."
+        )
+    return condition.of(columns_of(features, "X"), "X")
 
 
 def _features(features: Any) -> tuple[Any | None, Encoded, tuple[int, ...] | None]:

@@ -20,6 +20,7 @@ from lethe.data.columns import (
     missing,
     read_columns,
 )
+from lethe.data.condition import Condition, without_condition
 from lethe.data.dataset import IDENTICAL, TASKS, Dataset, by_content, choose_records
 from lethe.data.shipped import BUILTIN, builtin
 from lethe.errors import InputError, check_choice, did_you_mean
@@ -43,6 +44,8 @@ def load(
     task: str | None = None,
     group: str | None = None,
     slices: Sequence[str] = (),
+    holdout_by: str | None = None,
+    identifiers: str = "refuse",
 ) -> Dataset:
     """Load a built-in set by its name, or a file of records with a label.
 
@@ -64,6 +67,11 @@ def load(
             trained on a part of a person's records. Or "identical-records", by which exact copies
             of a record are kept together.
         slices: columns by which the risk is reported; they may be features too.
+        holdout_by: condition on a column, such as "year>=2016", "joined>=2024-03-01" or
+            "site=north,west": no model trains on these records, and utility is judged on them. The
+            column may be a feature, or in `drop`.
+        identifiers: what text that differs in most records does: "refuse" it, or "leave-out" of the
+            features (`table` keeps it).
 
     Returns:
         Numbers with mean 0 and standard deviation 1, text and bools as one feature a level, both
@@ -81,6 +89,7 @@ def load(
     person = None if group == IDENTICAL else group
     if name in BUILTIN:
         for_files = {"label": label, "id_column": id_column, "group": person}
+        for_files["holdout_by"] = holdout_by
         _check_complete(name, {**for_files, "drop": drop or None, "slice": list(slices) or None})
         data = builtin(name, rows, seed)
         if task is not None and check_choice("task", task, TASKS) != data.task:
@@ -95,7 +104,7 @@ def load(
         )
     check_choice("missing", missing, ("refuse", "impute"))
     task = check_choice("task", task or "classification", TASKS)
-    columns = read_columns(path, drop=drop)
+    columns = read_columns(path, drop=without_condition(drop, holdout_by))
     inputs = None
     if path.suffix.lower() in _ARCHIVES:
         if slices:
@@ -103,7 +112,7 @@ def load(
                 f"slice={slices[0]!r} is for tables; {path} is an archive. Save it as csv or "
                 "parquet."
             )
-        inputs, label, id_column = _arrays_of(path, columns, label, id_column, person)
+        inputs, label, id_column = _arrays_of(path, columns, label, id_column, person, holdout_by)
     label = _check_label(path, columns, label, drop)
     used = {label: "label"} if inputs is None else {label: "label", inputs: "features"}
     chosen = choose_records(
@@ -115,11 +124,12 @@ def load(
         slices=slices,
         rows=rows,
         seed=seed,
+        holdout_by=holdout_by,
     )
     labels, classes = label_rows(label, columns[label], task, chosen.rows)
-    rest = {name: v for name, v in columns.items() if name not in {*used, id_column, person}}
+    rest = {name: v for name, v in columns.items() if name not in {*used, id_column, person, *drop}}
     if inputs is None:
-        encoded = _encode_columns(path, rest, chosen.rows, missing)
+        encoded = _encode_columns(path, rest, chosen.rows, missing, identifiers)
     else:
         encoded = _encode_array(columns[inputs], chosen.rows, list(rest))
     data = Dataset(
@@ -135,19 +145,27 @@ def load(
         groups=chosen.groups,
         slices=chosen.slices,
         table=None if inputs else {name: column[chosen.rows] for name, column in rest.items()},
+        external=chosen.external,
     )
     return by_content(data) if group == IDENTICAL else data
 
 
 def _arrays_of(
-    path: Path, columns: Columns, label: str | None, id_column: str | None, person: str | None
+    path: Path,
+    columns: Columns,
+    label: str | None,
+    id_column: str | None,
+    person: str | None,
+    holdout_by: str | None,
 ) -> tuple[str, str, str | None]:
     """Names of an archive's features, labels and ids, whose arrays then have one row a record."""
     inputs = _find(path, columns, _FEATURES, "features")
     label = label or _find(path, columns, _LABELS, "labels")
     id_column = id_column or ("ids" if "ids" in columns else None)
     _check_features(path, inputs, columns[inputs])
-    for option, column in (("label", label), ("id_column", id_column), ("group", person)):
+    by = None if holdout_by is None else Condition.read(holdout_by).column
+    options = {"label": label, "id_column": id_column, "group": person, "holdout_by": by}
+    for option, column in options.items():
         if column is not None:
             check_column(option, column, columns, path)
             if column != inputs or option == "label":
@@ -315,22 +333,32 @@ def label_rows(
     return places, tuple(classes[code] for code in used)
 
 
-def check_no_identifiers(features: Columns) -> None:
-    """Refuse text columns that name records rather than describe them."""
-    identifiers = {}
-    for name, column in features.items():
-        distinct = len(set(column.tolist())) if is_text(column) else 0
-        if distinct > max(2, _IDENTIFIER_SHARE * len(column)):
-            identifiers[name] = distinct
-    if identifiers:
-        records = len(next(iter(features.values())))
-        listed = ", ".join(f"{name!r} has {count}" for name, count in identifiers.items())
-        out = " ".join(f"--drop {name!r}" for name in identifiers)
-        raise InputError(
-            f"text columns that differ in most of {records} records name them rather than "
-            f"describe them: {listed} distinct texts. Leave them out with {out}, or use one as "
-            "the id column."
-        )
+def identifiers_of(features: Mapping[str, NDArray[Any]]) -> dict[str, int]:
+    """Text columns that name records rather than describe them, with how many texts each has."""
+    counts = {
+        name: len(set(column.tolist())) for name, column in features.items() if is_text(column)
+    }
+    return {
+        name: distinct
+        for name, distinct in counts.items()
+        if distinct > max(2, _IDENTIFIER_SHARE * len(features[name]))
+    }
+
+
+def _told_identifiers(features: Columns) -> str:
+    """What is wrong with them, and the ways out; empty where nothing is."""
+    found = identifiers_of(features)
+    if not found:
+        return ""
+    records = len(next(iter(features.values())))
+    listed = ", ".join(f"{name!r} has {count}" for name, count in found.items())
+    out = " ".join(f"--drop {name!r}" for name in found)
+    unique = [name for name, count in found.items() if count == records]
+    ids = f", and use {unique[0]!r} as names of the records with --id-column" if unique else ""
+    return (
+        f"text columns that differ in most of {records} records name them rather than "
+        f"describe them: {listed} distinct texts. Leave them out with {out}{ids}."
+    )
 
 
 def encode_text(name: str, column: NDArray[Any]) -> Encoded:
@@ -431,11 +459,20 @@ def _encode_array(
     return Encoded(values, _feature_names(features.shape[1:]), tuple(notes))
 
 
-def _encode_columns(path: Path, columns: Columns, chosen: NDArray[np.int64], gaps: str) -> Encoded:
-    check_no_identifiers(columns)
+def _encode_columns(
+    path: Path, columns: Columns, chosen: NDArray[np.int64], gaps: str, identifiers: str
+) -> Encoded:
     features = {name: values[chosen] for name, values in columns.items()}
-    if gaps == "refuse":
-        _refuse_gaps(path, features)
+    left = {} if identifiers == "refuse" else identifiers_of(columns)
+    wrong = [
+        "" if identifiers == "leave-out" else _told_identifiers(columns),
+        _told_gaps(path, features) if gaps == "refuse" else "",
+    ]
+    if any(wrong):
+        raise InputError(" Also: ".join(text for text in wrong if text))
+    features = {name: values for name, values in features.items() if name not in left}
+    if not features:
+        raise InputError(_told_identifiers(columns))
     parts = [
         (encode_text if is_text(values) or values.dtype.kind == "b" else encode_number)(
             name, values
@@ -451,18 +488,19 @@ def _encode_columns(path: Path, columns: Columns, chosen: NDArray[np.int64], gap
     return Encoded(np.concatenate([part.values for part in parts], axis=1), names, tuple(notes))
 
 
-def _refuse_gaps(path: Path, features: Columns) -> None:
+def _told_gaps(path: Path, features: Columns) -> str:
     """A gap in a number has no value that could be assumed without being asked."""
     gaps = {
         name: int(missing(values).sum())
         for name, values in features.items()
         if not is_text(values) and missing(values).any()
     }
-    if gaps:
-        records = len(next(iter(features.values())))
-        listed = ", ".join(f"{name!r} in {count}" for name, count in list(gaps.items())[:5])
-        more = f" and {len(gaps) - 5} more columns" if len(gaps) > 5 else ""
-        raise InputError(
-            f"{path} has missing numbers: {listed}{more} of {records} records. Set them to the "
-            f"median and mark them with --missing impute, or leave columns out with --drop NAME."
-        )
+    if not gaps:
+        return ""
+    records = len(next(iter(features.values())))
+    listed = ", ".join(f"{name!r} in {count}" for name, count in list(gaps.items())[:5])
+    more = f" and {len(gaps) - 5} more columns" if len(gaps) > 5 else ""
+    return (
+        f"{path} has missing numbers: {listed}{more} of {records} records. Set them to the "
+        "median and mark them with --missing impute, or leave columns out with --drop NAME."
+    )

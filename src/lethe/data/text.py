@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from lethe.data.columns import Columns, check_column, is_text, list_names, read_columns
+from lethe.data.condition import External, without_condition
 from lethe.data.dataset import Dataset, choose_records
 from lethe.data.tables import label_rows
 from lethe.errors import InputError, check_at_least, check_choice, require
@@ -45,6 +46,7 @@ class Narratives:
     notes: tuple[str, ...]
     groups: NDArray[np.str_] | None
     slices: Mapping[str, NDArray[np.str_]]
+    external: External | None = None
 
     def __len__(self) -> int:
         """Number of texts."""
@@ -63,6 +65,7 @@ class Narratives:
             notes=self.notes,
             groups=self.groups,
             slices=self.slices,
+            external=self.external,
         )
 
 
@@ -79,6 +82,7 @@ def load_narratives(
     group: str | None = None,
     slices: Sequence[str] = (),
     min_class_size: int = 1,
+    holdout_by: str | None = None,
 ) -> Narratives:
     """Read the texts and codes of a table; all other columns are left out.
 
@@ -93,6 +97,7 @@ def load_narratives(
         group: column that names the person of each record.
         slices: columns by which the risk is reported.
         min_class_size: classes with fewer records become one class "other (rare)"; 1 keeps all.
+        holdout_by: condition on a column; no model trains on records that meet it.
 
     Raises:
         InputError: a column is not there, holds no text, or a record has none.
@@ -106,7 +111,7 @@ def load_narratives(
             f"{path} has the extension {path.suffix!r}; texts are read from .csv or .parquet. "
             "Save it as one of these."
         )
-    columns = read_columns(path, drop=drop)
+    columns = read_columns(path, drop=without_condition(drop, holdout_by))
     text, label = _named("text", text, columns, path), _named("label", label, columns, path)
     if text == label:
         raise InputError(f"text={text!r} is also the label. Choose another column.")
@@ -121,6 +126,7 @@ def load_narratives(
         rows=rows,
         seed=seed,
         among=there,
+        holdout_by=holdout_by,
     )
     places = np.searchsorted(there, chosen.rows)
     codes, classes = label_rows(label, columns[label][there], "classification", places)
@@ -136,6 +142,7 @@ def load_narratives(
         notes=(*notes, *merged, *_repeated(taken), *chosen.notes),
         groups=chosen.groups,
         slices=chosen.slices,
+        external=chosen.external,
     )
 
 

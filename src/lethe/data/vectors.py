@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from lethe.data.columns import (
     list_names,
     missing,
 )
+from lethe.data.condition import moment, times_of, utc
 from lethe.errors import InputError, did_you_mean
 
 ARRAYS = ("representations", "user_ids", "labels", "period", "features")
@@ -380,13 +381,13 @@ class Cut:
     @property
     def instant(self) -> datetime:
         """When it is; with a zone only if the text has one."""
-        moment = _moment(self.text)
-        if moment is None:
+        found = moment(self.text)
+        if found is None:
             raise InputError(
                 f"from={self.text!r} is no date. Write year-month-day, such as 2024-03-01, with a "
                 "time as in 2024-03-01T12:00, or a plain year."
             )
-        return moment
+        return found
 
     def periods(
         self, when: NDArray[Any], where: str, zoned: bool
@@ -400,44 +401,15 @@ class Cut:
 
         Raises InputError: no dates, a zone on one side alone, or all rows on one side.
         """
+        instant = self.instant
         ways = (
             "Save dates as 2024-03-01, or leave out --from and name two values with --known and "
             "--later."
         )
-        instant = self.instant
-        if is_text(when):
-            texts = set(as_text(when).tolist())
-            moments = {text: _moment(text) for text in texts}
-            odd = sorted(text for text, moment in moments.items() if moment is None)
-            if odd:
-                raise InputError(f"{where} has {odd[0]!r}, which is no date. {ways}")
-            known = [moment for moment in moments.values() if moment is not None]
-            if len({moment.tzinfo is None for moment in known}) > 1:
-                raise InputError(f"{where} has times with and without a zone. {ways}")
-            zoned = known[0].tzinfo is not None
-            plain = {text: _utc(moment) for text, moment in moments.items() if moment is not None}
-            times = np.array([plain[text] for text in as_text(when).tolist()], "datetime64[us]")
-        elif when.dtype.kind == "M":
-            times = when.astype("datetime64[us]")
-        elif when.dtype.kind in "iuf" and bool(((when >= 1000) & (when <= 9999)).all()):
-            if instant != datetime(instant.year, 1, 1):
-                raise InputError(
-                    f"{where} holds plain years, and from={self.text!r} is within one. Give a "
-                    f"year, such as {instant.year}."
-                )
-            times = (when.astype(np.int64) - 1970).astype("datetime64[Y]").astype("datetime64[us]")
-        else:
-            raise InputError(f"{where} has {when[0]!r}, which is neither a date nor a year. {ways}")
-        if instant.tzinfo is not None and not zoned:
-            raise InputError(
-                f"from={self.text!r} has a zone and the times of {where} have none. Leave the zone "
-                "out."
-            )
-        later = times >= np.datetime64(_utc(instant), "us")
+        times, zoned = times_of(when, instant, where, f"from={self.text!r}", zoned, ways)
+        later = times >= np.datetime64(utc(instant), "us")
         if later.all() or not later.any():
-            first, last = (
-                str(moment.astype("datetime64[D]")) for moment in (times.min(), times.max())
-            )
+            first, last = (str(time.astype("datetime64[D]")) for time in (times.min(), times.max()))
             raise InputError(
                 f"from={self.text!r} leaves no row {'before' if later.all() else 'after'} it: "
                 f"{where} runs from {first} to {last}. Give a date between."
@@ -445,17 +417,3 @@ class Cut:
         assumed = zoned and instant.tzinfo is None
         note = f"Times have a zone: {self.text} is taken as the time of UTC."
         return np.where(later, self.later, self.before), (note,) if assumed else ()
-
-
-def _moment(text: str) -> datetime | None:
-    """The time that a text says, midnight where it has a date alone; None if it says none."""
-    bare = text.strip()
-    try:
-        return datetime.fromisoformat(f"{bare}-01-01" if re.fullmatch(r"\d{4}", bare) else bare)
-    except ValueError:
-        return None
-
-
-def _utc(moment: datetime) -> datetime:
-    """Without a zone, as the time of UTC where it had one."""
-    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)

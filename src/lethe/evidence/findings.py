@@ -147,7 +147,8 @@ class Findings:
         """A chart of the report as a matplotlib figure.
 
         Args:
-            name: such as ``frontier`` or ``roc``; which there are depends on the release.
+            name: such as ``frontier``, ``roc``, ``exposure``, ``groups``, ``classes`` of a model,
+                ``sweep`` of vectors, ``facts`` of records; which there are depends on the release.
 
         Raises:
             InputError: no chart of that name; the message lists those there are.

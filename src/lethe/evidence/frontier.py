@@ -105,6 +105,12 @@ def equivalence(loss: Estimate, margin: float) -> str:
     return "unclear"
 
 
+def _lowered(candidate: Candidate) -> bool:
+    """Whether the risk is shown to be lower, where its change has limits."""
+    change = candidate.risk_change
+    return change is None or change.high is None or change.high < 0
+
+
 @dataclass(frozen=True)
 class Frontier:
     """Which candidates are worth a look, and which one a rule fixed before the run takes.
@@ -169,14 +175,17 @@ class Frontier:
     def operating_point(self) -> str | None:
         """Lowest risk among the mitigations whose *upper* utility loss is within the margin.
 
-        None where none of them is below the baseline: the release as it is is never recommended
-        for want of another. Of equal risks the lower upper limit, then the earlier candidate.
+        None where none of them is shown to be below the baseline (the upper limit of the paired
+        change of risk, where there is one): the release as it is is never recommended for want of
+        another, nor an option for what chance did to it. Of equal risks the lower upper limit, then
+        the earlier candidate.
         """
         before, admissible = self._baseline_risk(), set(self.admissible())
         allowed = [
             (risk, _high(candidate.risk), at, candidate.name)
             for at, (candidate, _, risk) in enumerate(self._points())
             if candidate.name in admissible and (before is None or risk < before)
+            if _lowered(candidate)
         ]
         return min(allowed)[-1] if allowed else None
 

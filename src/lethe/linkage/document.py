@@ -105,8 +105,8 @@ class RowsSubject(Subject):
             utility=utility,
             risk=risk,
             operating_rule=(
-                f"lowest risk among the candidates that lose at most {settings.margin:g} of "
-                "utility."
+                "lowest risk among the candidates that are shown to lower it and lose at most "
+                f"{settings.margin:g} of utility."
             ),
             margin=settings.margin,
             skipped=[{"name": name, "why": why} for name, why in self.study.skipped.items()],

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,6 +31,7 @@ from lethe.membership.candidate import best_stop, headline, measure
 from lethe.membership.candidates import build_candidates, stops_asked
 from lethe.membership.document import Measurement, ModelSubject, evidence
 from lethe.membership.exposure import expose
+from lethe.membership.onion import onion
 from lethe.membership.persons import person_level
 from lethe.membership.records import write_records
 from lethe.membership.settings import AuditSettings
@@ -37,19 +39,14 @@ from lethe.membership.slices import who_bears
 from lethe.membership.stopping import FIRST_LOOK, Stop, grow
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import BASELINE, EarlyStopping, exponential_weights
+from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, chunk_width, train_chunk
 from lethe.training.design import holdout, strata
 from lethe.training.engines import Engine, settled_layout, train_in_processes
+from lethe.training.engines.processes import run_in_processes
 from lethe.training.environment import default_workers, on_one_thread
-from lethe.training.folder import RunFolder, SettledRun
+from lethe.training.folder import RunFolder, SettledRun, write_personal
 from lethe.training.recipe import Recipe, TorchRecipe, Treatment
-from lethe.training.shadows import (
-    ChunkJob,
-    Shadows,
-    Spec,
-    chunk_jobs,
-    chunk_width,
-    train_chunk,
-)
+from lethe.training.shadows import Shadows
 
 # Weights of single records that come from held-out records, settled once for a run.
 
@@ -137,17 +134,22 @@ def baseline_spec(data: Dataset, recipe: Recipe, settings: AuditSettings) -> Spe
     people = None
     if data.groups is not None:
         people = np.unique(data.groups, return_inverse=True)[1].astype(np.int64)
-    held = holdout(strata(data.labels), settings.holdout, settings.seed, people)
+    external = None if data.external is None else data.external.rows
+    inside = np.flatnonzero(~external) if external is not None else np.arange(len(data.labels))
+    own = None if people is None else people[inside]
+    chosen = holdout(strata(data.labels[inside]), settings.holdout, settings.seed, own)
     return Spec(
         data.features,
         data.labels,
         len(data.classes),
-        ~held,
+        np.isin(np.arange(len(data.labels)), inside[~chosen]),
         recipe,
         Treatment(),
         settings.seed,
         people,
         settings.predictions,
+        external,
+        settings.augmented_queries if isinstance(recipe, TorchRecipe) and recipe.augment else 0,
     )
 
 
@@ -174,7 +176,8 @@ def audit_model(
     """Attack a model's training, mitigate, attack each mitigation adaptively, and compare.
 
     Args:
-        data: all records; a stratified share is held out to measure utility.
+        data: all records; a stratified share is held out to measure utility, or those of another
+            time, site or group, see `Dataset.external`; these no attack sees.
         recipe: how one model is trained.
         settings: see `AuditSettings`.
         folder: an open run folder; finished shadow models in it are not trained again.
@@ -200,21 +203,16 @@ def audit_model(
     built, skipped = build_candidates(settings, recipe, extra, public)
     here = workers or default_workers()
     further = [one for one in built[1:] if not isinstance(one, EarlyStopping)]
-    options = 1 + len(further)
+    options = 1 + len(further) + settings.onion
     train = Trainer(
         spec, settings, folder, show, here, data.ids, engine=engine, memory=memory, options=options
     )
-    times = "up to " if settings.until else ""
-    total = options * settings.models
-    all_trained = len(built) == options
-    told = "options" if all_trained else f"of {len(built)} options (early-stopping costs none)"
-    show.say(f"{options} {told} x {times}{settings.models} models = {total} trainings")
+    show.say(_plan_words(len(built), len(further), settings))
 
     first, stop = train.baseline()
     if stop.rules:
         show.say(stop.words())
     show.say(headline(first, settings))
-    first = _with_groups(first, _columns(data, spec), settings)
     if settings.keep_records:
         own = data.features[spec.pool]
         write_records(folder, first, data.classes, own, settings.variance, settings.seed)
@@ -222,39 +220,86 @@ def audit_model(
     scores, models_behind = _settled_exposure(folder, spec, first.shadows)
     weights = targeted_weights(scores, spec, settings)
     shadows = train(further, weights, stop.reached)
-    measured = [first]
-    for mitigation in built[1:]:
-        show.say(f"attacking {mitigation.name}")
-        if isinstance(mitigation, EarlyStopping):
-            plain = train.jobs(BASELINE, weights, stop.reached, train.width())
-            cut = functools.partial(train.cut, plain)
-            measured.append(best_stop(mitigation, cut, first, settings, weights))
-            continue
-        measured.append(
-            measure(
-                shadows[mitigation.name],
-                mitigation,
-                first,
-                settings,
-                mitigation.treatment(weights, spec.pool).weights,
-                weights,
-            )
-        )
+    jobs = _attacks_to_run(train, built, shadows, first, weights, _columns(data, spec))
+    found = _measured(jobs, first.shadows, here, show)
+    first = found.pop(BASELINE.name)
+    measured = [first, *(replace(one, before=first) for one in found.values())]
+    if settings.onion:
+        measured[0] = _peeled(train, first, models_behind, 1 + len(further))
     how: dict[str, Any] = {"weights_from_models": models_behind}
     if stop.rules:
         how["stopped"] = stop.to_json()
     return ModelSubject(data.name, measured, skipped, settings, data, spec, how).findings()
 
 
+def _plan_words(options: int, trained: int, settings: AuditSettings) -> str:
+    """What is going to be trained: options with the baseline, of them `trained` beside it."""
+    told = f"{1 + trained} option" + "s" * bool(trained)
+    if options > 1 + trained:
+        told = f"{1 + trained} of {options} options (early-stopping costs none)"
+    if settings.onion:
+        told = f"({told} + {settings.onion} round{'s' * (settings.onion > 1)} of removal)"
+    times = "up to " if settings.until else ""
+    total = (1 + trained + settings.onion) * settings.models
+    return f"{told} x {times}{settings.models} models = {total} trainings"
+
+
+def _attacks_to_run(
+    train: Trainer,
+    built: Sequence[Mitigation],
+    shadows: Mapping[str, Shadows],
+    first: Measurement,
+    weights: NDArray[np.float32],
+    columns: dict[str, NDArray[Any]],
+) -> dict[str, Callable[[], Measurement]]:
+    """What is to be measured of each option: of the baseline, who bears its risk."""
+    settings = train.settings
+    jobs: dict[str, Callable[[], Measurement]] = {
+        BASELINE.name: functools.partial(_with_groups, first, columns, settings)
+    }
+    for mitigation in built[1:]:
+        if isinstance(mitigation, EarlyStopping):
+            plain = train.jobs(BASELINE, weights, first.shadows.models, train.width())
+            stops = {epochs: train.cut(plain, epochs) for epochs in mitigation.stops}
+            jobs[mitigation.name] = functools.partial(
+                best_stop, mitigation, stops.__getitem__, first, settings, weights
+            )
+            continue
+        applied = mitigation.treatment(weights, train.spec.pool).weights
+        how = mitigation, first, settings, applied, weights
+        jobs[mitigation.name] = functools.partial(measure, shadows[mitigation.name], *how)
+    return jobs
+
+
+def _peeled(train: Trainer, first: Measurement, models_behind: int, earlier: int) -> Measurement:
+    """The baseline with the rounds of the onion; who was exposed in each goes to the run folder.
+
+    Args:
+        models_behind: of the plain models, those that records are chosen on.
+        earlier: options that were trained before.
+    """
+    done, models = itertools.count(earlier), first.shadows.models
+
+    def without(removal: Mitigation, weights: NDArray[np.float32]) -> Shadows:
+        return train([removal], weights, models, next(done))[removal.name]
+
+    settings, pool = train.settings, train.spec.pool
+    layers, exposed = onion(first, settings, pool, without, models_behind, train.show.say)
+    if settings.keep_records:
+        write_personal(train.folder, exposed, "onion")
+    return replace(first, onion=layers)
+
+
 def _available(spec: Spec) -> Available:
     """What attacks will find, to refuse one before anything is trained."""
     return Available(
         spec.task,
-        population=int((~spec.pool).sum()),
+        population=int(spec.unseen.sum()),
         predicted_labels=spec.task == "classification",
         features=True,
         population_features=True,
         references=True,
+        queries=spec.queries > 0,
     )
 
 
@@ -264,6 +309,39 @@ def _columns(data: Dataset, spec: Spec) -> dict[str, NDArray[Any]]:
     if data.classes:
         columns["class"] = np.array(data.classes)[data.labels.astype(np.int64)][spec.pool]
     return columns | {name: values[spec.pool] for name, values in data.slices.items()}
+
+
+MOST_CELLS = 1 << 25
+"""Signals of one candidate, beyond which candidates are attacked one after the other: several
+tables of them at once may not fit."""
+
+
+def _measured(
+    jobs: Mapping[str, Callable[[], Measurement]], plain: Shadows, workers: int, show: Show
+) -> dict[str, Measurement]:
+    """What each job gives, in the order of the jobs; on all workers where the memory bears it.
+
+    Even one worker is a process of its own, as in training: the same kernels, the same digits.
+    """
+    if plain.signals.size > MOST_CELLS:
+        found = {}
+        for name, job in jobs.items():
+            show.say(f"attacking {name}")
+            found[name] = job()
+        return found
+    if len(jobs) > 1:
+        show.say(f"attacking {len(jobs) - 1} options, and reading who bears the risk")
+    listed = sorted(jobs.items(), key=lambda item: item[0] != "early-stopping")  # the longest
+    done: dict[str, Measurement] = {}
+    for name, result in run_in_processes(listed, _carried_out, workers, show.say):
+        done[name] = result
+        show.say(f"attacked {name}")
+    return {name: done[name] for name in jobs}
+
+
+def _carried_out(job: tuple[str, Callable[[], Measurement]]) -> tuple[str, Measurement]:
+    name, work = job
+    return name, replace(work(), before=None)
 
 
 def _with_groups(
@@ -290,7 +368,7 @@ def audit_scores(
 
     Args:
         name: of the subject.
-        shadows: see `Shadows.from_file`.
+        shadows: see `lethe.training.shadows.read_models`.
         settings: those on mitigations are not used.
         folder: an open run folder, needed to keep the table of records.
         targets: models to attack, all of `shadows` being their references; by default every
@@ -323,7 +401,8 @@ class Trainer:
     def width(self) -> int:
         """Models a chunk, narrow enough that the first look at a width keeps two workers busy."""
         most = self.settings.models
-        narrow = chunk_width(min(most, FIRST_LOOK) if self.settings.until else most)
+        looked = min(most, FIRST_LOOK) if self.settings.until else most
+        narrow = chunk_width(looked, self.spec.recipe)
         return int(self.folder.settle("chunk_width", narrow))
 
     def baseline(self) -> tuple[Measurement, Stop]:
@@ -367,8 +446,13 @@ class Trainer:
         return self._with_features(Shadows.from_shards(plain, self.ids, epochs))
 
     def __call__(
-        self, candidates: Sequence[Mitigation], weights: NDArray[np.float32], models: int
+        self,
+        candidates: Sequence[Mitigation],
+        weights: NDArray[np.float32],
+        models: int,
+        earlier: int = 1,
     ) -> dict[str, Shadows]:
+        """The models of some candidates; `earlier` options of the job were trained before."""
         width = self.width()
         if not candidates:
             return {}
@@ -379,8 +463,8 @@ class Trainer:
         what = candidates[0].name if len(candidates) == 1 else f"{len(candidates)} mitigations"
         plain = [one.name for one in candidates] == [BASELINE.name]
         # Of the whole job: the baseline comes first, and everything else when it is there.
-        before = 0 if plain else models
-        whole = self.options * models if plain else before + total
+        before = 0 if plain else earlier * models
+        whole = max(self.options * models, before + total)
 
         def tell(done: int) -> None:
             self.show.models(before + done, whole, what)
@@ -407,7 +491,7 @@ class Trainer:
         if not read_records(self.settings.attack):
             return shadows
         inputs = np.asarray(self.spec.features)
-        own, outside = inputs[self.spec.pool], inputs[~self.spec.pool]
+        own, outside = inputs[self.spec.pool], inputs[self.spec.unseen]
         return replace(shadows, features=own, population_features=outside)
 
 

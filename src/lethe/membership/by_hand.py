@@ -6,6 +6,7 @@ import functools
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lethe.data.dataset import Dataset
 from lethe.errors import InputError, check_choice
@@ -18,11 +19,15 @@ from lethe.membership.audit import (
     targeted_weights,
 )
 from lethe.membership.candidates import build_candidates
+from lethe.membership.onion import removal, to_remove
 from lethe.membership.settings import AuditSettings
+from lethe.mitigations.mitigation import Mitigation
+from lethe.mitigations.obfuscation import BASELINE
+from lethe.training.chunks import ChunkJob
 from lethe.training.engines import settled_layout
 from lethe.training.folder import SettledRun
 from lethe.training.recipe import Recipe
-from lethe.training.shadows import ChunkJob
+from lethe.training.shadows import Shadows
 
 
 def chunks_of(
@@ -47,10 +52,13 @@ def chunks_of(
     public = functools.partial(settled_public_weights, run, spec, settings)
     offered, _ = build_candidates(settings, recipe, (), public)
     built = {mitigation.name: mitigation for mitigation in offered}
-    mitigation = built[check_choice("candidate", candidate, built)]
+    rounds = [f"onion-{number}" for number in range(1, settings.onion + 1)]
+    check_choice("candidate", candidate, [*built, *rounds])
+    mitigation = built.get(candidate)
     weights = np.ones(len(spec.labels), np.float32)
-    if mitigation.needs_weights:
-        models = run.manifest.get("weights_from_models")
+    train = Trainer(spec, settings, run, Silent(), 1, data.ids)
+    models = run.manifest.get("weights_from_models")
+    if mitigation is None or mitigation.needs_weights:
         path = run.path / "exposure.safetensors"
         t = models and read_exposure(path, spec.hash(), int(models), int(spec.pool.sum()))
         if t is None:
@@ -60,7 +68,25 @@ def chunks_of(
                 "command again, then come back."
             )
         weights = targeted_weights(t, spec, settings)
-    train = Trainer(spec, settings, run, Silent(), 1, data.ids)
+    if mitigation is None:
+        mitigation, weights = _round(train, rounds.index(candidate) + 1, int(models or 0))
     layout = settled_layout(run, spec, workers=1)
     jobs = train.jobs(mitigation, weights, settings.models, train.width())
     return [replace(job, layout=layout) for job in jobs]
+
+
+def _round(train: Trainer, number: int, chosen_on: int) -> tuple[Mitigation, NDArray[np.float32]]:
+    """What a round of the onion trains with, from the rounds before it, which must be complete."""
+
+    def there(mitigation: Mitigation, weights: NDArray[np.float32]) -> Shadows:
+        jobs = train.jobs(mitigation, weights, train.settings.models, train.width())
+        return Shadows.from_shards(jobs, train.ids)
+
+    everyone = np.ones(len(train.spec.labels), np.float32)
+    before, gone = there(BASELINE, everyone), np.zeros(0, np.intp)
+    for at in range(1, number + 1):
+        gone = to_remove(before.first(chosen_on), gone=gone)
+        mitigation, weights = removal(at, gone, train.spec.pool)
+        if at < number:
+            before = there(mitigation, weights)
+    return mitigation, weights

@@ -26,7 +26,7 @@ from lethe.membership.measure import (
     strongest_metric,
 )
 from lethe.membership.settings import AuditSettings
-from lethe.membership.utility import train_utility, utility, utility_loss, utility_name
+from lethe.membership.utility import drift, train_utility, utility, utility_loss, utility_name
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import BASELINE, EarlyStopping
 from lethe.training.environment import on_one_thread
@@ -93,6 +93,7 @@ def measure(
         checks=checks,
         utility=utility(shadows, confidence),
         train_utility=train_utility(shadows, confidence),
+        drift=drift(shadows, confidence),
         risk=strongest_metric(results, fpr),
         utility_loss=None if before is None else loss_among(shadows, before, confidence, among),
         risk_change=None if change is None else bonferroni(change, confidence, among, "stops"),
@@ -118,6 +119,8 @@ def headline(measured: Measurement, settings: AuditSettings) -> str:
     where = "AUC" if measured.risk_fpr is None else f"TPR at {measured.risk_fpr:g} FPR"
     name = utility_name(measured.shadows.task)
     merit = "" if measured.utility is None else f", {name} {measured.utility}"
+    if measured.drift is not None:
+        merit += f"; on random records {measured.drift.near}"
     return f"baseline: {where} {measured.risk} ({measured.best}){merit}"
 
 

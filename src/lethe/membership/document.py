@@ -30,11 +30,12 @@ from lethe.membership.measure import (
 )
 from lethe.membership.settings import AuditSettings
 from lethe.membership.text_tables import f1_tables
-from lethe.membership.utility import per_class, utility_name
+from lethe.membership.utility import Drift, per_class, utility_name
 from lethe.mitigations.mitigation import Mitigation
+from lethe.training.chunks import Spec
 from lethe.training.fingerprint import hash_array
 from lethe.training.recipe import TorchRecipe
-from lethe.training.shadows import ONE_MODEL, Shadows, Spec
+from lethe.training.shadows import ONE_MODEL, Shadows
 from lethe.training.users_code import parameter_count
 
 # The words of a membership audit: threat model, attacks, limits, verdict.
@@ -79,7 +80,8 @@ def risk_name(fpr: float | None) -> str:
 def operating_rule(margin: float) -> str:
     """The rule, fixed before the run, that names the candidate to take."""
     return (
-        "lowest risk among the candidates whose utility loss has an upper limit of at most "
+        "lowest risk among the candidates shown to lower it (the paired change has an upper limit "
+        "below 0) whose utility loss has an upper limit of at most "
         f"{margin:g}"
     )
 
@@ -111,7 +113,8 @@ def threat_model(shadows: Shadows) -> dict[str, str]:
         else "the training recipe, the mitigation and its weights, and other records of the same "
         "population",
         "access": f"{answers} for chosen records; one query a record",
-        "budget": "no model beside the target"
+        "budget": "no model beside the target; members and others count as drawn at random from "
+        "the same people"
         if shadows.alone
         else f"{shadows.models} shadow models trained like the target",
         "unit": "one record"
@@ -206,8 +209,8 @@ def verdict_words(verdict: Verdict, fpr: float | None) -> list[str]:
     elif len(candidates) > 1:
         cheapest = frontier.cheapest_large_reduction()
         words.append(
-            f"No mitigation lowered the risk with a utility loss proven to stay within {margin:g}."
-            + (f" The cheapest that halves it is '{cheapest}'." if cheapest else "")
+            "No mitigation was shown to lower the risk with a utility loss proven to stay within "
+            f"{margin:g}." + (f" The cheapest that halves it is '{cheapest}'." if cheapest else "")
         )
     proven = _proven(candidates)
     words.append(
@@ -292,6 +295,8 @@ class Measurement:
     train_utility: Estimate | None  # the same on training records; None if unknown
     risk: Measured  # of the strongest attack
     utility_loss: Estimate | None = None  # against the baseline, paired
+    drift: Drift | None = None  # on records of another time, site or group
+    onion: Sequence[Mapping[str, Any]] = ()  # rounds of removing the most exposed
     risk_change: Estimate | None = None  # against the baseline, paired
     moved: tuple[Measured, int, int] | None = None
     weights: NDArray[np.float32] | None = None  # (N,) weights that were trained with
@@ -411,6 +416,10 @@ def _candidate(
         details["vulnerability"]["baseline_records_t"] = tracked.to_json()
     if one.train_utility is not None:
         details["train_utility"] = one.train_utility.to_json()
+    if one.onion:
+        details["onion"] = list(one.onion)
+    if one.drift is not None:
+        details["drift"] = one.drift.to_json()
     if classes:
         before = None if one.before is None else one.before.shadows
         known = one.utility is not None
@@ -511,6 +520,11 @@ def _data(shadows: Shadows, data: Dataset | None, spec: Spec | None) -> dict[str
             notes=list(data.notes),
             fingerprint=hash_array(np.asarray(data.features)),
         )
+        if data.external is not None:
+            document["external"] = {
+                "by": data.external.by,
+                "records": int(data.external.rows.sum()),
+            }
         if data.classes:
             counts = np.bincount(data.labels.astype(np.int64), minlength=len(data.classes))
             document.update(classes=list(data.classes), class_counts=counts.tolist())

@@ -1,11 +1,12 @@
 """The privacy onion: remove the most exposed, audit again, and see who comes to the surface.
 
 Carlini et al. (NeurIPS 2022, "The privacy onion effect"): records that were safe become exposed.
-The given share is chosen on one half of the models, the rest tested on the other.
+A round's records are chosen on one half of the models, what their removal did is read on the other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,99 +14,203 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_between
-from lethe.evidence.estimate import Measured
+from lethe.evidence.estimate import Measured, Refusal
+from lethe.membership.document import Measurement
 from lethe.membership.exposure import (
     TOP_SHARE,
+    Exposure,
+    expose,
     mean_change,
     most_exposed,
     newly_exposed,
     vulnerability,
 )
+from lethe.membership.measure import run_attacks
+from lethe.membership.settings import AuditSettings
+from lethe.mitigations.obfuscation import Obfuscation
 from lethe.training.shadows import Shadows
+
+Weights = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Onion:
-    """What removal did to the records that stayed."""
+class Layer:
+    """What one removal did to the records that stayed.
 
-    removed: NDArray[np.intp]  # rows that were removed
-    change: Measured  # mean change of t of the others, positive = more exposed
-    newly: int  # how many of the others became more exposed, false discoveries held at 5 %
-    others: int  # how many others there are
+    Attributes:
+        removed: (n,) rows that were removed, in this round and before, ascending.
+        stayed: the models that were trained without them, on the other records.
+        exposure: of the other records.
+        change: mean change of t of the others since the round before, positive = more exposed.
+        newly: how many of them became more exposed, false discoveries held at 5 %.
+    """
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, without naming a record."""
-        return {
-            "removed": len(self.removed),
-            "mean_change": self.change.to_json(),
-            "newly_exposed": self.newly,
-            "others": self.others,
-        }
+    removed: NDArray[np.intp]
+    stayed: Shadows
+    exposure: Exposure
+    change: Measured
+    newly: int
 
 
-def to_remove(shadows: Shadows, share: float = TOP_SHARE, half: bool = True) -> NDArray[np.intp]:
-    """Rows of the most exposed share of the records, in ascending order.
+def to_remove(
+    shadows: Shadows, share: float = TOP_SHARE, gone: Sequence[int] | NDArray[np.intp] = ()
+) -> NDArray[np.intp]:
+    """Rows of the most exposed records, and of those that are gone already, in ascending order.
 
     Chosen on the first half of the models (whole pairs); of persons, all records.
 
     Args:
-        share: of the records, in (0, 1).
-        half: choose on one half; False takes all models, when nothing is reported on them.
+        share: of all records, in (0, 1).
+        gone: rows that were removed before.
 
     Raises InputError: fewer than four pairs of models, or nothing would remain.
     """
     check_between("share", share, 0, 1, open_low=True, open_high=True)
-    chosen_on = shadows
-    if half:
-        if len(np.unique(shadows.pairs)) < 4:
-            raise InputError(
-                f"models={shadows.models} are too few to choose records on one half of them; "
-                "use at least 8."
-            )
-        chosen_on = shadows.halves()[0]
-    rows = most_exposed(vulnerability(chosen_on.signals, chosen_on.members).t, share)
+    if len(np.unique(shadows.pairs)) < 4:
+        raise InputError(
+            f"models={shadows.models} are too few to choose records on one half of them; use at "
+            "least 8."
+        )
+    half = shadows.halves()[0]
+    t = vulnerability(half.signals, half.members).t
+    t[np.asarray(gone, np.intp)] = np.nan
+    left = max(int(np.isfinite(t).sum()), 1)
+    rows = most_exposed(t, min(share * shadows.records / left, 1.0))
     if shadows.groups is not None:
         rows = np.flatnonzero(np.isin(shadows.groups, shadows.groups[rows]))
+    rows = np.union1d(rows, np.asarray(gone, np.intp)).astype(np.intp)
     if len(rows) >= shadows.records - 1:
         raise InputError(
             f"share={share} removes {len(rows)} of {shadows.records} records; ask less."
         )
-    return np.sort(rows)
+    return rows
 
 
-def removal_weights(removed: NDArray[np.intp], pool: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """(all records,) weight 0 for the removed, 1 for the others: `Treatment(weights, remove=True)`.
+def removal(
+    number: int, removed: NDArray[np.intp], pool: NDArray[np.bool_]
+) -> tuple[Obfuscation, Weights]:
+    """How the models of a round are trained, and its weights: 0 for the removed, 1 for the others.
 
     Args:
+        number: of the round, from 1.
         removed: rows among the records that can be members.
         pool: (all records,) True where a record can be a member.
     """
     weights = np.ones(len(pool), np.float32)
     weights[np.flatnonzero(pool)[removed]] = 0.0
-    return weights
+    title = f"the {len(removed)} most exposed records removed"
+    how = {"weights": "drop", "drop_below": 0.5}
+    return Obfuscation(f"onion-{number}", title, how, needs_weights=True), weights
 
 
-def compare_onion(
-    before: Shadows, after: Shadows, removed: NDArray[np.intp], confidence: float = 0.95
-) -> Onion:
-    """How the exposure of the records that stayed changed.
+def peel(
+    plain: Shadows,
+    rounds: int,
+    pool: NDArray[np.bool_],
+    train: Callable[[Obfuscation, Weights], Shadows],
+    confidence: float = 0.95,
+    chosen_on: int | None = None,
+) -> Iterator[Layer]:
+    """Remove the most exposed 1 % of the records, train again without them, and so on.
 
     Args:
-        after: shadow models trained without the removed records, in the same splits.
+        plain: the models of everybody.
+        rounds: how often.
+        pool: (all records,) True where a record can be a member.
+        train: the models of a round, in the same splits.
+        chosen_on: models that records are chosen on, the first of them; all by default.
+    """
+    before, gone = plain, np.zeros(0, np.intp)
+    for number in range(1, rounds + 1):
+        gone = to_remove(before.first(chosen_on or before.models), gone=gone)
+        after = train(*removal(number, gone, pool))
+        yield compared(before, after, gone, confidence)
+        before = after
 
-    Raises InputError: the two audits differ in splits, or no other record has a t-score.
+
+def onion(
+    first: Measurement,
+    settings: AuditSettings,
+    pool: NDArray[np.bool_],
+    train: Callable[[Obfuscation, Weights], Shadows],
+    chosen_on: int,
+    say: Callable[[str], None],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rounds of an audit, and who is most exposed in each.
+
+    Args:
+        first: of the plain models.
+        pool, train, chosen_on: see `peel`.
+        say: told of each round.
+
+    Returns: A row a round, for the findings; and a row for each record that is among the most
+        exposed 1 % of a round, which is personal data.
+    """
+    confidence = settings.confidence
+    rows, names = [], _most_exposed(0, first.shadows, first.exposure, confidence)
+    layers = peel(first.shadows, settings.onion, pool, train, confidence, chosen_on)
+    for number, layer in enumerate(layers, start=1):
+        # The attack was chosen on the plain models, so nothing is picked here.
+        tried = (first.best,), settings.fprs(), confidence, settings.variance, settings.seed
+        risk = run_attacks(layer.stayed, *tried)[first.best].metric(first.risk_fpr)
+        names += _most_exposed(number, layer.stayed, layer.exposure, confidence)
+        top = layer.exposure.top_t
+        rows.append(
+            {
+                "removed": len(layer.removed),
+                "stayed": layer.stayed.records,
+                "attack": first.best,
+                "risk": risk.to_json(),
+                "top_t": top.to_json(),
+                "change": layer.change.to_json(),
+                "newly_exposed": layer.newly,
+            }
+        )
+        say(
+            f"onion {number}: {len(layer.removed)} records removed; {layer.newly} of the others "
+            f"became more exposed, the 1 % most exposed of them have a mean t of {top}"
+        )
+    return rows, names
+
+
+def _most_exposed(
+    number: int, shadows: Shadows, exposure: Exposure, confidence: float
+) -> list[dict[str, Any]]:
+    ranked = exposure.ranked(confidence)
+    return [
+        {
+            "round": number,
+            "id": str(shadows.ids[row]),
+            "t": float(ranked.t[row]),
+            "low": float(ranked.low[row]),
+            "high": float(ranked.high[row]),
+        }
+        for row in ranked.order[: max(1, round(TOP_SHARE * shadows.records))]
+    ]
+
+
+def compared(
+    before: Shadows, after: Shadows, removed: NDArray[np.intp], confidence: float = 0.95
+) -> Layer:
+    """What a removal did to the records that stayed, read on the second half of the models.
+
+    Args:
+        before: the models of the round before.
+        after: models trained without the removed records, in the same splits.
+
+    Raises InputError: the two differ in splits.
     """
     if before.members.shape != after.members.shape or (before.members != after.members).any():
         raise InputError("before and after must have the same splits; use the same seed and K.")
-    old = vulnerability(before.signals, before.members)
-    new = vulnerability(after.signals, after.members)
     others = np.setdiff1d(np.arange(before.records), removed)
-    others = others[np.isfinite(old.t[others]) & np.isfinite(new.t[others])]
-    if len(others) == 0:
-        raise InputError("no record that stayed has a t-score before and after.")
-    return Onion(
-        removed,
-        mean_change(after, before, others, confidence),
-        newly_exposed(new, old, others),
-        len(others),
-    )
+    stayed = after.of_records(others)
+    # The first half chose who is removed: there the others look safer than they are.
+    old, new = before.of_records(others).halves()[1], stayed.halves()[1]
+    rows = np.arange(len(others))
+    known = [vulnerability(one.signals, one.members) for one in (old, new)]
+    rows = rows[np.isfinite(known[0].t) & np.isfinite(known[1].t)]
+    change: Measured = Refusal("no record that stayed has a t-score before and after")
+    if len(rows) and old.models >= 6:
+        change = mean_change(new, old, rows, confidence)
+    newly = newly_exposed(known[1], known[0], rows) if len(rows) else 0
+    return Layer(removed, stayed, expose(stayed, confidence=confidence), change, newly)

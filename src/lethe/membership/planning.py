@@ -35,11 +35,11 @@ from lethe.membership.widths import (
     foresee_ranking,
 )
 from lethe.mitigations.obfuscation import BASELINE, EarlyStopping
+from lethe.training.chunks import ChunkJob, train_chunk
 from lethe.training.design import check_models
 from lethe.training.environment import default_workers
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import Recipe, TorchRecipe
-from lethe.training.shadows import ChunkJob, train_chunk
 from lethe.training.shards import shard_path
 
 # A pilot: the first few shadow models of an audit, timed and weighed.

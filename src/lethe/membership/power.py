@@ -84,13 +84,13 @@ def exchanged(shadows: Shadows, seed: int) -> Shadows:
     Within each complementary pair a coin for every record decides which model gets which signal;
     without pairs a record's signals are shuffled over the models, of one model over the records.
 
-    Returns: The same but for signals and right predictions, which go together.
+    Returns: The same but for signals, queries and right predictions, which go together.
     """
     rng = np.random.default_rng([seed, 7])
     if shadows.alone:
         order = rng.permutation(shadows.records)
-        right = None if shadows.correct is None else shadows.correct[:, order]
-        return replace(shadows, signals=shadows.signals[:, order], correct=right)
+        mixed = shadows.of_records(order)
+        return replace(shadows, signals=mixed.signals, correct=mixed.correct, queries=mixed.queries)
     source = np.repeat(np.arange(shadows.models)[:, None], shadows.records, axis=1)
     partner = shadows.partner
     if len(scorable_targets(shadows.members)) < shadows.models or (partner >= 0).all():
@@ -99,15 +99,7 @@ def exchanged(shadows: Shadows, seed: int) -> Shadows:
             source[model, swap], source[partner[model], swap] = partner[model], model
     else:
         source = rng.permuted(source, axis=0)
-
-    def mixed(table: NDArray[Any] | None) -> NDArray[Any] | None:
-        return None if table is None else np.take_along_axis(table, source, axis=0)
-
-    return replace(
-        shadows,
-        signals=np.take_along_axis(shadows.signals, source, axis=0),
-        correct=mixed(shadows.correct),
-    )
+    return shadows.answered_by(source)
 
 
 def planted(shadows: Shadows, t: float, share: float = 1.0, seed: int = 0) -> Shadows:
@@ -128,8 +120,9 @@ def planted(shadows: Shadows, t: float, share: float = 1.0, seed: int = 0) -> Sh
     chosen[order[: max(1, round(share * shadows.records))]] = True
     spread = shadows.signals.std(axis=0, ddof=1, dtype=np.float64)
     spread *= 1 + 1 / (4 * (shadows.models - 1))  # the mean of sd is below the true one
-    shift = np.where(chosen, t * math.sqrt(2) * spread, 0.0).astype(np.float32)
-    return replace(shadows, signals=shadows.signals + shift * shadows.members)
+    shift = np.where(chosen, t * math.sqrt(2) * spread, 0.0).astype(np.float32) * shadows.members
+    queries = None if shadows.queries is None else shadows.queries + shift[:, :, None]
+    return replace(shadows, signals=shadows.signals + shift, queries=queries)
 
 
 def minimum_detectable_auc(
@@ -244,12 +237,12 @@ def weakness(result: AttackRates) -> str:
 def _exchanged(shadows: Shadows, seed: int) -> Shadows:
     """`exchanged` with one coin for all records of a person, who stay alike."""
     if shadows.groups is None:
-        return replace(shadows, signals=exchanged(shadows, seed).signals)
+        return exchanged(shadows, seed)
     _, first, person = np.unique(shadows.groups, return_index=True, return_inverse=True)
     numbers = np.arange(shadows.models, dtype=np.float32)[:, None].repeat(len(first), axis=1)
     people = Shadows(numbers, shadows.members[:, first], shadows.ids[first])
     source = exchanged(people, seed).signals.astype(np.intp)[:, person]
-    return replace(shadows, signals=np.take_along_axis(shadows.signals, source, axis=0))
+    return shadows.answered_by(source)
 
 
 def part_of(shadows: Shadows, seed: int, most: int = _CELLS) -> Shadows:
@@ -265,21 +258,7 @@ def part_of(shadows: Shadows, seed: int, most: int = _CELLS) -> Shadows:
     _, person, sizes = np.unique(record_clusters(shadows), return_inverse=True, return_counts=True)
     order = np.random.default_rng([seed, 29]).permutation(len(sizes))
     kept = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), wanted)))]
-    rows = np.flatnonzero(np.isin(person, kept))
-
-    def cut(column: NDArray[Any] | None) -> NDArray[Any] | None:
-        return None if column is None else column[rows]
-
-    return replace(
-        shadows,
-        signals=shadows.signals[:, rows],
-        members=shadows.members[:, rows],
-        ids=shadows.ids[rows],
-        labels=cut(shadows.labels),
-        groups=cut(shadows.groups),
-        correct=None if shadows.correct is None else shadows.correct[:, rows],
-        features=cut(shadows.features),
-    )
+    return shadows.of_records(np.flatnonzero(np.isin(person, kept)))
 
 
 def _next_level(tried: list[tuple[float, float, float]], base: float) -> float:

@@ -10,9 +10,13 @@ from lethe.evidence.rules import Precision, Rule, parse_precision, parse_rule
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.lira import VARIANCES
 from lethe.membership.attacks.registry import ATTACKS, choose_attacks
+from lethe.membership.exposure import MINIMUM_MODELS
 from lethe.membership.measure import FPRS
 from lethe.mitigations.obfuscation import NOISE_CONVENTIONS, standard_mitigations
 from lethe.training.design import check_models
+
+MOST_ROUNDS = 10
+MOST_QUERIES = 64
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,8 @@ class AuditSettings:
         seed: of everything random.
         confidence: of all intervals.
         margin: loss of accuracy, or of R², that counts as none.
-        holdout: share of the records kept from all training, to measure accuracy or R².
+        holdout: share of the records, drawn at random, that no model trains on, to measure accuracy
+            or R²; see holdout_by for a date or site.
         mitigations: names of the mitigations to compare. Standard: uniform-noise, weighted,
             weighted-noise, removal, equal-mean-weight, early-stopping. Cheap: l2, label-smoothing,
             mixup, model-averaging. What is answered: temperature, rounding, label-only. With
@@ -38,10 +43,12 @@ class AuditSettings:
             draw a record.
         alpha: targeted weights are exp(-alpha t + beta), cut to [0, 1].
         beta: see alpha.
-        attack: names of the attacks to run: lira-online, lira-offline, lira-hierarchical,
-            bavaria-n, bavaria-t, bavaria-offline, rmia-online, rmia-offline, base-online,
-            base-offline, attack-r, learned-ratio, loss-threshold, gap, quantile; or all; or auto,
-            the strongest ones and a blind baseline.
+        attack: names of the attacks to run: lira-online, lira-offline, lira-queries,
+            lira-hierarchical, bavaria-n, bavaria-t, bavaria-offline, rmia-online, rmia-offline,
+            base-online, base-offline, attack-r, learned-ratio, loss-threshold, gap, quantile; or
+            all; or auto, the strongest ones and a blind baseline.
+        augmented_queries: changed copies of each record that models are asked about too, where the
+            recipe augments its pictures; lira-queries reads them. 0 for none.
         variance: variance rule of LiRA: auto, pooled, pooled-total, per-record or shrunken.
         gate: rule that sets the exit code, such as "tpr@0.001<=0.05"; may be repeated. Metrics:
             tpr@FPR, tau@FPR, auc, top-t, utility-loss, and width(...) of each.
@@ -51,6 +58,9 @@ class AuditSettings:
             Whatever number of models that takes, the audit is valid, and goes on if you ask for
             more.
         release: candidate that the rules judge.
+        onion: rounds of removing the 1 % most exposed records, training again without them, and
+            seeing who is exposed next; each costs as many trainings as a mitigation. From 16 models
+            on.
         keep_records: keep the table of exposed records in the run folder; it is personal data.
         epsilon: train privately too (DP-SGD), with this epsilon; may be repeated.
         delta: of the private training: well below 1/records, such as 1e-5. It has no default.
@@ -78,10 +88,12 @@ class AuditSettings:
     alpha: float = 2.0
     beta: float = 2.0
     attack: tuple[str, ...] = ("auto",)
+    augmented_queries: int = 8
     variance: str = "auto"
     gate: tuple[str, ...] = ()
     until: tuple[str, ...] = ()
     release: str = "baseline"
+    onion: int = 0
     keep_records: bool = False
     epsilon: tuple[float, ...] = ()
     delta: float | None = None
@@ -100,6 +112,13 @@ class AuditSettings:
         for name in ("margin", "noise", "alpha", "beta"):
             check_between(name, getattr(self, name), 0, float("inf"), open_high=True)
         check_between("holdout", self.holdout, 0, 0.9, open_low=True)
+        check_between("augmented_queries", self.augmented_queries, 0, MOST_QUERIES)
+        check_between("onion", self.onion, 0, MOST_ROUNDS)
+        if self.onion and self.models < MINIMUM_MODELS:
+            raise InputError(
+                f"onion={self.onion} needs at least {MINIMUM_MODELS} models, of which one half "
+                f"chooses whom to remove and the other says what that did; models={self.models}."
+            )
         check_choice("noise_convention", self.noise_convention, NOISE_CONVENTIONS)
         check_choice("variance", self.variance, VARIANCES)
         if not self.attack or len(set(self.attack) & {"auto", "all"}) and len(self.attack) > 1:

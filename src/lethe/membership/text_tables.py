@@ -34,6 +34,7 @@ def f1_tables(shadows: Shadows, before: Shadows | None, confidence: float) -> di
     Returns: Plain values for the findings; None where predictions were not kept or nothing is held
         out.
     """
+    shadows, before = shadows.judged, None if before is None else before.judged
     found, truth = shadows.population_predicted, shadows.population_labels
     if found is None or truth is None or shadows.labels is None or not len(truth):
         return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,22 @@ from lethe.training.shadows import Shadows
 Merit = NDArray[np.bool_] | NDArray[np.floating]
 
 
+class Drift(NamedTuple):
+    """How much worse models are on records of another time, site or group.
+
+    Attributes:
+        near: utility on held-out records drawn at random from those that models train on.
+        loss: that utility minus the one on the other records; positive = worse there.
+    """
+
+    near: Estimate
+    loss: Estimate
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"random": self.near.to_json(), "loss": self.loss.to_json()}
+
+
 def utility_name(task: str | None) -> str:
     """What utility is called: ``R²`` in regression, else ``accuracy``."""
     return "R²" if task == "regression" else "accuracy"
@@ -22,11 +39,41 @@ def utility_name(task: str | None) -> str:
 
 def utility(shadows: Shadows, confidence: float) -> Estimate | None:
     """Accuracy, or R², on held-out records; None without any."""
-    table = _held_out(shadows)
-    people = _people(shadows.population_groups, shadows.population.shape[1])
+    judged = shadows.judged
+    table = _held_out(judged)
+    people = _people(judged.population_groups, judged.population.shape[1])
     if table is None or not _several(people):
         return None
     return _mean(table, shadows.pairs, people, confidence)
+
+
+def drift(shadows: Shadows, confidence: float) -> Drift | None:
+    """What the models lose on records of another time, site or group; None without such records.
+
+    Records of both kinds are judged by the same models, and no model trained on either: so the
+    difference holds what the models share, and a person with records of both kinds counts once.
+    """
+    if shadows.external is None:
+        return None
+    near, far = _held_out(shadows), _held_out(shadows.external)
+    own = utility(replace(shadows, external=None), confidence)
+    if near is None or far is None or own is None:
+        return None
+    both = near.shape[1] + far.shape[1]
+    # The mean of this table is the difference of the two means, and its spread the difference's.
+    means = float(near.mean(dtype=np.float64)), float(far.mean(dtype=np.float64))
+    table = np.concatenate(
+        [
+            (near - means[0]) * (both / near.shape[1]),
+            (means[1] - far) * (both / far.shape[1]),
+        ],
+        axis=1,
+    )
+    table += means[0] - means[1]
+    people = _people_of_both(shadows, near.shape[1], far.shape[1])
+    most = 1.0 if near.dtype == np.bool_ else np.inf
+    lost = mean_estimate(table, shadows.pairs, people, confidence, -most, most)
+    return Drift(own, lost)
 
 
 def train_utility(shadows: Shadows, confidence: float) -> Estimate | None:
@@ -50,6 +97,7 @@ def utility_loss(
     after: Shadows, before: Shadows, confidence: float, rows: NDArray[np.bool_] | None = None
 ) -> Estimate | None:
     """Utility before minus after on the same held-out records and splits; positive = worse."""
+    after, before = after.judged, before.judged
     new, old = _held_out(after), _held_out(before)
     if new is None or old is None:
         return None
@@ -64,6 +112,7 @@ def utility_loss(
 
 def class_utility(shadows: Shadows, rows: NDArray[np.bool_], confidence: float) -> Measured:
     """Accuracy on some of the held-out records."""
+    shadows = shadows.judged
     table = _held_out(shadows)
     if table is None or int(rows.sum()) < 2:
         return Refusal(f"{int(rows.sum())} held-out records; at least 2 are needed")
@@ -81,7 +130,7 @@ def per_class(
     Args:
         before: of the baseline; None for the baseline itself.
     """
-    labels, members = shadows.population_labels, shadows.labels
+    labels, members = shadows.judged.population_labels, shadows.labels
     if labels is None or members is None:
         return []
     rows = []
@@ -102,6 +151,15 @@ def per_class(
 def _people(groups: NDArray[Any] | None, records: int) -> NDArray[Any]:
     """(records,) label of each record's person, or of the record itself."""
     return np.arange(records) if groups is None else groups
+
+
+def _people_of_both(shadows: Shadows, near: int, far: int) -> NDArray[Any]:
+    """(near + far,) the person of each record, the same on both sides."""
+    assert shadows.external is not None
+    here, there = shadows.population_groups, shadows.external.population_groups
+    if here is None or there is None:
+        return np.arange(near + far)
+    return np.concatenate([here, there])
 
 
 def _several(people: NDArray[Any]) -> bool:

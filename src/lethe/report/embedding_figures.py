@@ -42,11 +42,11 @@ def decay(model: Json) -> Figure | None:
             logarithmic=True,
         )
     strongest = [_shares(worst(level), chance["1"]) for level in levels]
-    band(axes, places, strongest, "muted", "solid", say("chart.decay.strongest"), logarithmic=True)
+    band(axes, places, strongest, "muted", "solid", say("chart.sweep.strongest"), logarithmic=True)
     axes.axhline(chance["1"], color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
-    _end_label(axes, places[-1], chance["1"], say("chart.decay.chance"))
+    _end_label(axes, places[-1], chance["1"], say("chart.sweep.chance"))
     _log_shares(axes)
-    axes.set_ylabel(say("chart.decay.y"))
+    axes.set_ylabel(say("chart.sweep.y"))
     legend(axes, "lower left")
     return figure
 
@@ -247,7 +247,7 @@ def _heat(cells: Sequence[Json], key: str) -> Figure:
 
 
 NAMED: Mapping[str, Callable[[Json], Figure | None]] = {
-    "decay": decay,
+    "sweep": decay,
     "proof": proof,
     "utility": utility,
     "certified": certified,

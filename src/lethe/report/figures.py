@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
@@ -101,7 +102,7 @@ def t_chart(baseline: Json | None, other: Json | None) -> Chart | None:
         legend(axes, "upper right")
         return figure
 
-    return chart(say("chart.ts"), "t-scores", "t-", say("chart.ts"), draw)
+    return chart(say("chart.ts"), "exposure", "t-", say("chart.ts"), draw)
 
 
 def class_chart(before: Json, after: Json | None) -> Chart | None:
@@ -111,38 +112,81 @@ def class_chart(before: Json, after: Json | None) -> Chart | None:
         before: the baseline, with ``per_class``.
         after: the candidate that the audit puts forward, if it is another one.
     """
-    import numpy as np
-
-    rows = _class_rows(before, after)
+    rows = [(name, [first, second]) for name, first, second in _class_rows(before, after)]
     if not rows:
         return None
-    left = 18 + 6.2 * max(min(len(name), 24) for name, _, _ in rows)
-
-    def draw(slots: Slots) -> Figure:
-        figure, axes = new_axes(520.0, 78 + 21.0 * len(rows), (left, 14, 28, 36))
-        places = np.arange(len(rows))
-        for colour, marker, shift in (("before", "s", -0.15), ("after", "o", 0.15)):
-            for place, (_, first, second) in zip(places, rows, strict=True):
-                one = first if colour == "before" else second
-                if one is None:
-                    continue
-                height = place + (shift if after is not None else 0)
-                ends = [one["value"] if one[s] is None else one[s] for s in ("low", "high")]
-                axes.plot(ends, [height, height], color=COLOURS[colour], lw=1.3, alpha=0.75)
-                name = (before if colour == "before" else after or {})["name"]
-                label = "" if place else slots.put(name)
-                axes.plot(
-                    [one["value"]], [height], marker, ms=5, color=COLOURS[colour], label=label
-                )
-        axes.set_yticks(places, [slots.put(name) for name, _, _ in rows])
-        axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.set_xlabel(say("chart.classes.x"))
-        axes.spines["left"].set_visible(False)
-        axes.tick_params(axis="y", length=0)
-        legend_above(axes)
-        return figure
-
+    series = [("before", "s", before["name"]), ("after", "o", (after or {}).get("name", ""))]
+    draw = partial(
+        _intervals,
+        rows,
+        series if after is not None else series[:1],
+        along=say("chart.classes.x"),
+    )
     return chart(say("chart.classes"), "classes", "class-", say("chart.classes.label"), draw)
+
+
+def group_chart(candidate: Json | None) -> Chart | None:
+    """Members recognised in each group, with intervals; the most exposed on top.
+
+    Args:
+        candidate: with ``slices``, a list of columns with their groups.
+    """
+    found = [
+        (f"{entry['column']} {row['name']}", row["tpr"])
+        for entry in (candidate or {}).get("slices") or ()
+        for row in entry.get("slices", ())
+        if row["tpr"].get("value") is not None
+    ]
+    if candidate is None or not found:
+        return None
+    found.sort(key=lambda row: -row[1]["value"])
+    rows = [(name, [rate]) for name, rate in found[:_MOST_CLASSES]]
+    series = [("before", "s", candidate["name"])]
+    draw = partial(_intervals, rows, series, along=say("chart.groups.x"), shares=True)
+    return chart(say("chart.groups"), "groups", "group-", say("chart.groups.label"), draw)
+
+
+def _intervals(
+    rows: Sequence[tuple[str, Sequence[Json | None]]],
+    series: Sequence[tuple[str, str, str]],
+    slots: Slots,
+    *,
+    along: str,
+    shares: bool = False,
+) -> Figure:
+    """One line a row, the first on top, with a dot and its interval for each series.
+
+    Args:
+        rows: name, and an estimate for each series.
+        series: colour, marker, name for the legend.
+        along: label of the axis.
+        shares: whether values are shares, to be written in percent.
+    """
+    import numpy as np
+
+    left = 18 + 6.2 * max(min(len(name), 24) for name, _ in rows)
+    figure, axes = new_axes(520.0, 78 + 21.0 * len(rows), (left, 14, 28, 36))
+    places = np.arange(len(rows))
+    for at, (colour, marker, name) in enumerate(series):
+        shift = 0.3 * at - 0.15 if len(series) > 1 else 0.0
+        for place, (_, estimates) in zip(places, rows, strict=True):
+            one = estimates[at]
+            if one is None:
+                continue
+            ends = [one["value"] if one[s] is None else one[s] for s in ("low", "high")]
+            height = place + shift
+            axes.plot(ends, [height, height], color=COLOURS[colour], lw=1.3, alpha=0.75)
+            label = "" if place else slots.put(name)
+            axes.plot([one["value"]], [height], marker, ms=5, color=COLOURS[colour], label=label)
+    axes.set_yticks(places, [slots.put(name) for name, _ in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    if shares:
+        axes.xaxis.set_major_formatter(lambda value, _: percent(value))
+    axes.set_xlabel(along)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    legend_above(axes)
+    return figure
 
 
 def _class_rows(before: Json, after: Json | None) -> list[tuple[str, Any, Any]]:

@@ -453,7 +453,7 @@ def _tried(room: Room) -> Card:
     count = say("tried.count", n=len(options)) if len(options) > 1 else say("tried.count.one")
     if best is not None:
         lost = best["utility_loss"]
-        key = "tried.costs" if lost["value"] > 0 else "tried.free"
+        key = "tried.costs" if lost["value"] >= 0 else "tried.gains"
         lines = [say(key, loss=utility.loss(lost)), count]
         return Card(say("card.tried"), f"{best['name']}: {_value(room, best)}", lines)
     if other is not None and base is not None:

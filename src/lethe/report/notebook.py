@@ -130,6 +130,10 @@ def figure(findings: Findings, name: str) -> Figure:
     listed = {chart.name: chart for chart in charts_of(findings)}
     if not listed:
         raise InputError("this report has no chart; its numbers are in to_frame().")
+    # Charts of one encoder of several are numbered; of the only one the number may be left out.
+    numbered = [known for known in listed if known == f"1-{name}"]
+    if numbered and not any(known.startswith("2-") for known in listed):
+        name = numbered[0]
     return listed[check_choice("name", name, listed)].draw()
 
 

@@ -119,6 +119,13 @@ def plain(value: Any) -> str:
     return str(value)
 
 
+_LEAST = 1e-12
+"""Percent, below which a share is no longer written out."""
+
+_NOTHING = 1e-6
+"""A lower limit below it is written as 0."""
+
+
 def share_words(share: float, digits: int = 2) -> str:
     """A share as percent with two digits for text, three for tables.
 
@@ -134,6 +141,8 @@ def share_words(share: float, digits: int = 2) -> str:
         text = f"{hundred:.1f}"
         if text == "100.0":
             return sign + say("over", value="99.9 %")
+    elif hundred < _LEAST:
+        return sign + say("under", value=f"{_LEAST:.0e} %")
     elif hundred < 1e-4:
         text = f"{hundred:.1e}"
     else:
@@ -147,6 +156,8 @@ def range_words(quantity: Mapping[str, Any], digits: int = 2) -> str:
 
     >>> range_words({"value": 0.075, "low": 0.0629, "high": 0.0854})
     '6.3 to 8.5 %'
+    >>> range_words({"value": 0.01, "low": 4e-7, "high": 0.17})
+    '0 to 17 %'
     """
     value, low, high = (quantity[key] for key in ("value", "low", "high"))
     if low is None and high is None or low == value == high:
@@ -155,6 +166,8 @@ def range_words(quantity: Mapping[str, Any], digits: int = 2) -> str:
         return say("at_most", value=share_words(high, digits))
     if high is None:
         return say("at_least", value=share_words(low, digits))
+    # A lower limit that is next to nothing says nothing more than 0 does.
+    low = 0.0 if 0 < low < _NOTHING else low
     first, last = share_words(low, digits), share_words(high, digits)
     return say("range", low=first.removesuffix(" %"), high=last)
 

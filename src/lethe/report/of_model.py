@@ -7,7 +7,7 @@ from typing import Any
 
 from lethe.report.catalogue import say
 from lethe.report.epsilons import epsilon_chart
-from lethe.report.figures import class_chart, roc_chart, t_chart
+from lethe.report.figures import class_chart, group_chart, roc_chart, t_chart
 from lethe.report.first_screen import (
     Room,
     Utility,
@@ -151,12 +151,29 @@ class Model(Room):
             parts.append(
                 Table(say("t.table"), [say("options.option"), *map(say, heads)], rows, note)
             )
+        parts += self._onion()
         parts += self._groups()
         parts += self._listed()
         group = self._group(self.base)[0] if self.base else ""
         return Section(
             "exposed", say("exposed.title"), group or say("model.no_group"), parts, say("nav.who")
         )
+
+    def _onion(self) -> list[Part]:
+        base: Json = self.base or {}
+        rows: list[Row] = []
+        for place, one in enumerate(base.get("onion") or (), start=1):
+            counts = [Cell("estimate", grouped(one[key])) for key in ("removed", "stayed")]
+            risk = share(one["risk"]) if self.fpr else plain_auc(one["risk"])
+            newly = Cell("estimate", grouped(one["newly_exposed"]))
+            cells: list[Cell | str] = [*counts, risk, amount(one["top_t"]), newly]
+            rows.append((str(place), [*cells, amount(one["change"])]))
+        if not rows:
+            return []
+        told = ("round", "removed", "stayed"), ("top", "newly", "change")
+        before, after = ([say(f"onion.{key}") for key in keys] for keys in told)
+        heads = [*before, say(self.risk_head), *after]
+        return [Table(say("onion.table"), heads, rows, say("onion.note"))]
 
     def _groups(self) -> list[Part]:
         base: Json = self.base or {}
@@ -174,7 +191,8 @@ class Model(Room):
             parts.append(Table(say("persons.table"), heads, [(found["attack"], cells)], note))
         tables: list[Part] = [_slice(entry) for entry in base.get("slices") or ()]
         if tables:
-            parts.append(Folded(say("slices.title"), [Words(say("slices.note")), *tables]))
+            shown = [*_some(group_chart(base)), Words(say("slices.note")), *tables]
+            parts.append(Folded(say("slices.title"), shown))
         return parts
 
     def _listed(self) -> list[Part]:
@@ -202,7 +220,7 @@ class Model(Room):
         return personal(say("exposed.list"), say("exposed.personal"), heads, rows)
 
     def options(self) -> Sequence[Part]:
-        parts: list[Part] = []
+        parts: list[Part] = self._drift()
         listed = [one for one in self.document["candidates"] if one.get("moved")]
         if listed:
             heads = [say(f"moved.{key}") for key in ("records", "change", "newly", "words")]
@@ -228,6 +246,21 @@ class Model(Room):
                 chart = epsilon_chart(one["name"], one["epsilons"], at)
                 parts.append(Folded(say("epsilons.title", name=one["name"]), chart))
         return parts
+
+    def _drift(self) -> list[Part]:
+        """What utility is judged on, where it is not on records drawn at random."""
+        external = self.document["data"].get("external")
+        if external is None or self.base is None or "drift" not in self.base:
+            return []
+        found, utility = self.base["drift"], Utility(self.document)
+        words = say(
+            "options.drift",
+            by=external["by"],
+            n=grouped(external["records"]),
+            random=utility.words(found["random"]["value"]),
+            loss=utility.loss(found["loss"]),
+        )
+        return [Words(words)]
 
     def _stops(self, candidate: Json) -> Part:
         utility, stops = Utility(self.document), candidate["stops"]

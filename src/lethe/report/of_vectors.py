@@ -91,7 +91,7 @@ class Vectors(Room):
     def attacks(self) -> Sequence[Part]:
         parts: list[Part] = []
         for model, charts in zip(self.models, self.charts, strict=True):
-            parts += [chart for name, chart in charts.items() if name == "decay"]
+            parts += [chart for name, chart in charts.items() if name == "sweep"]
             parts.append(Folded(self._title("vectors.attacks", model), self._tables(model)))
         if len(self.models) > 1:
             parts.insert(0, self._side_by_side())

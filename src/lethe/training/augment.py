@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,14 @@ class Augment:
         if self.cutout:
             x = x * self._hole(row, column)[:, None]
         return x.reshape(images.shape)
+
+    def copies(self, images: Tensor, count: int, seed: int) -> Iterator[Tensor]:
+        """All records, changed at random as training changes them, `count` times; by the seed."""
+        import torch
+
+        for at in range(count):
+            drawn = self.draw(np.random.default_rng([seed, 41, at]), 1, len(images))[0]
+            yield self.apply(images, torch.from_numpy(drawn).to(images.device))
 
     def _hole(self, row: Tensor, column: Tensor) -> Tensor:
         """(n, height, width) 0 inside the square, 1 elsewhere; it may hang over the edge."""

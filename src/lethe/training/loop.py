@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -153,10 +153,17 @@ class Records:
     truth: Tensor  # (N,) class codes, or float32 targets with mean 0 and standard deviation 1
     centre: float = 0.0  # added to predictions of targets
     scale: float = 1.0  # predictions of targets are multiplied by it
+    copies: Callable[[Tensor], Iterator[Tensor]] | None = None  # what else models are asked about
 
     def answers(self, network: Network, loss: str) -> Tensor:
-        """(K, N, C) logits of every record, or (K, N, 1) predictions in the target's units."""
+        """(K, N, C) logits of every record, or (K, N, 1) predictions in the target's units.
+
+        After them those of every copy.
+        """
         outputs = all_outputs(network, self.inputs)
+        if self.copies is not None:
+            more = (all_outputs(network, copy) for copy in self.copies(self.inputs))
+            outputs = torch.cat([outputs, *more], dim=1)
         return outputs * self.scale + self.centre if loss == "squared-error" else outputs
 
 
@@ -211,6 +218,7 @@ def train_models(work: Work, stops: Stops | None = None) -> Iterator[NDArray[np.
         return
     check_treatment(recipe, treatment)
     records = load_records(recipe, work.features, work.labels, work.pool, layout.device)
+    records = replace(records, copies=asked_copies(work))
     course, kept = plan(
         len(work.labels),
         int(work.pool.sum()),
@@ -225,6 +233,14 @@ def train_models(work: Work, stops: Stops | None = None) -> Iterator[NDArray[np.
         stack = _Stack(recipe, records, members, course, treatment, seeds)
         own = None if stops is None else Stops(stops.epochs, _shifted(stops.take, first))
         yield from stack.train(layout, own)
+
+
+def asked_copies(work: Work) -> Callable[[Tensor], Iterator[Tensor]] | None:
+    """What models are asked about beside the records; None where nothing."""
+    augment = getattr(work.recipe, "augment", None)
+    if not work.queries or augment is None:
+        return None
+    return lambda inputs: augment.copies(inputs, work.queries, work.query_seed)
 
 
 def _shifted(take: Take, first: int) -> Take:

@@ -71,6 +71,14 @@ def load_callable(reference: str) -> Callable[..., Any]:
 
     Raises InputError: not of that form, no such file or module, or no such name in it.
     """
+    found: Callable[..., Any] = _named(reference)
+    if not callable(found):
+        raise InputError(f"{reference} is a {type(found).__name__}, expected a function.")
+    return found
+
+
+def _named(reference: str) -> Any:
+    """What stands there under the name."""
     place, _, name = reference.rpartition(":")
     if not place or not name:
         raise InputError(f"recipe {reference!r} must be file.py:name or package.module:name.")
@@ -78,10 +86,7 @@ def load_callable(reference: str) -> Callable[..., Any]:
     if not hasattr(module, name):
         public = [key for key, value in vars(module).items() if callable(value)]
         raise InputError(f"{place} has no {name!r}.{did_you_mean(name, public)}")
-    found: Callable[..., Any] = getattr(module, name)
-    if not callable(found):
-        raise InputError(f"{reference} is a {type(found).__name__}, expected a function.")
-    return found
+    return getattr(module, name)
 
 
 def _load_module(name: str) -> Any:
@@ -138,21 +143,24 @@ def _by_name(module: ModuleType) -> tuple[Callable[[str], ModuleType], tuple[str
 def load_recipe(reference: str, data: Any) -> Recipe:
     """Build the user's recipe.
 
-    The function is called with the data set if it asks for an argument: one without a default,
-    or one named `data`. It returns a recipe, or an estimator with scikit-learn's interface.
+    It is a recipe, an estimator with scikit-learn's interface, or a function that returns one. The
+    function is called with the data set if it asks for an argument: one without a default, or one
+    named `data`.
 
     Args:
         reference: ``file.py:name`` or ``package.module:name``.
     """
-    make = load_callable(reference)
-    with users_code(reference):
-        made = make(data) if _wants_data(make) else make()
+    made = _named(reference)
+    if callable(made) and (isinstance(made, type) or not hasattr(made, "get_params")):
+        with users_code(reference):
+            made = made(data) if _wants_data(made) else made()
     if isinstance(made, (TorchRecipe, SklearnRecipe, CallableRecipe)):
         return made
     if hasattr(made, "fit") and hasattr(made, "get_params"):
         return SklearnRecipe(made)
     raise InputError(
-        f"{reference} returned {type(made).__name__}, expected a TorchRecipe, SklearnRecipe, "
+        f"{reference} {'returned' if callable(_named(reference)) else 'is'} "
+        f"{type(made).__name__}, expected a TorchRecipe, SklearnRecipe, "
         "CallableRecipe or an estimator with scikit-learn's interface, as XGBoost, LightGBM and "
         f"skorch have it. {_way_out(made)}"
     )

@@ -45,9 +45,9 @@ def outputs_of(
             kind that is yielded, and limited by nothing.
 
     Yields:
-        (N, C) outputs of each model in order, and their kind: ``logits``, ``probabilities`` or
-        ``prediction``. Where the treatment limits what is answered they are what an attacker
-        learns from the answers, see `lethe.training.answers`.
+        (N + queries N, C) outputs of each model in order, see `Work.queries`, and their kind:
+        ``logits``, ``probabilities`` or ``prediction``. Where the treatment limits what is answered
+        they are what an attacker learns from the answers, see `lethe.training.answers`.
 
     Raises InputError: the recipe refuses the treatment.
     """
@@ -61,7 +61,12 @@ def outputs_of(
     if answer.needs_copies:
         work = _with_more_records(work, answer.queries(np.asarray(work.features)))
     for outputs, kind in _full_outputs(work):
-        yield answer.observation(outputs.reshape(-1, records, outputs.shape[1]), kind)
+        classes = outputs.shape[1]
+        told = [
+            answer.observation(asked.reshape(-1, records, classes), kind)
+            for asked in np.split(outputs, 1 + work.queries)
+        ]
+        yield np.concatenate([one for one, _ in told]), told[0][1]
 
 
 def _with_more_records(work: Work, copies: NDArray[np.floating]) -> Work:

@@ -526,6 +526,9 @@ class Work:
 
     Attributes:
         layout: how models of a torch recipe are held; None for what its structure suggests.
+        queries: changed copies of each record that models of a recipe with augmentation are asked
+            about too, the same of every model by `query_seed`; outputs are then (N + queries N, C),
+            copy after copy.
     """
 
     recipe: Recipe  # how a model is built, and how it would be trained without a method
@@ -537,6 +540,8 @@ class Work:
     seeds: Sequence[int]  # K model seeds; a model depends on its own alone
     layout: Layout | None = None
     classes: int = 0  # number of classes, for estimators, whose rows may lack one
+    queries: int = 0
+    query_seed: int = 0
 
 
 class Method(Protocol):

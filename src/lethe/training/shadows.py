@@ -1,9 +1,9 @@
-"""Shadow models: train what is missing, and look at what is there."""
+"""What trained shadow models say of records, and of whom each was trained."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,243 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, RunFailed
-from lethe.training.batches import Stops
-from lethe.training.design import membership, model_seed, partners
-from lethe.training.fingerprint import hash_array, hash_json, versions
-from lethe.training.outputs import outputs_of
-from lethe.training.recipe import Layout, Recipe, Treatment, Work
+from lethe.training.chunks import ChunkJob
+from lethe.training.design import partners
 from lethe.training.scores_file import ScoreTable, read_scores
-from lethe.training.shards import Shard, read_shard, shard_path, write_shard
+from lethe.training.shards import shard_path
 from lethe.training.signals import (
     codes_of_copies,
     merit_of_signal,
-    signal_from_logits,
-    signal_from_predictions,
-    signal_from_probabilities,
     target_sd,
 )
-
-FORMAT = 3
-"""Raised when the same spec would give other numbers than before."""
-
-
-@dataclass(frozen=True)
-class Spec:
-    """Everything that decides the numbers of a set of shadow models, except how many there are.
-
-    Attributes:
-        labels: (N,) int64 class codes, or float64 targets in regression.
-        groups: (N,) int64 code of each record's person, or None when each record is its own;
-            models train on whole persons.
-        predictions: keep the class that each model names for each record, as F1 needs it.
-    """
-
-    features: NDArray[np.floating]  # (N, ...) inputs of all records
-    labels: NDArray[np.int64] | NDArray[np.float64]
-    classes: int  # number of classes; 0 in regression
-    pool: NDArray[np.bool_]  # (N,) True where a record can be a member; the others are held out
-    recipe: Recipe  # how one model is trained
-    treatment: Treatment  # the mitigation
-    seed: int  # of the audit
-    groups: NDArray[np.int64] | None = None
-    predictions: bool = False
-
-    def __post_init__(self) -> None:
-        if self.recipe.task != self.task:
-            way_out = {
-                "regression": "return a regressor, TorchRecipe(..., loss='squared-error') or "
-                "CallableRecipe(..., outputs='prediction')",
-                "classification": "say --task regression, or return a classifier",
-            }[self.task]
-            raise InputError(
-                f"the recipe is for {self.recipe.task} and the data are for {self.task}: {way_out}."
-            )
-
-    @property
-    def task(self) -> str:
-        """``classification`` or ``regression``."""
-        return "classification" if self.classes else "regression"
-
-    def describe(self) -> dict[str, Any]:
-        """Plain values that stand for the spec; any change of any field changes them."""
-        return {
-            "format": FORMAT,
-            "features": hash_array(np.asarray(self.features)),
-            "labels": hash_array(self.labels),
-            "classes": self.classes,
-            "pool": hash_array(self.pool),
-            "groups": None if self.groups is None else hash_array(self.groups),
-            "recipe": self.recipe.describe(),
-            "code": self.recipe.code_hash(),
-            "treatment": self.treatment.describe(),
-            "seed": self.seed,
-            "versions": versions("numpy", "scipy", "torch", "scikit-learn"),
-            # Only where asked for: models of earlier runs keep their name.
-            **({"predictions": True} if self.predictions else {}),
-        }
-
-    def work(
-        self, members: NDArray[np.bool_], seeds: Sequence[int], layout: Layout | None = None
-    ) -> Work:
-        """Some of the models: the rows of `members` (K, N) that each trains on, and its seed."""
-        return Work(
-            self.recipe,
-            self.features,
-            np.array(self.labels),
-            members,
-            self.pool,
-            self.treatment,
-            seeds,
-            layout,
-            self.classes,
-        )
-
-    def hash(self) -> str:
-        """Content hash of the spec."""
-        return hash_json(self.describe())
-
-
-@dataclass(frozen=True)
-class ChunkJob:
-    """The unit of work: train some models, write one file; nothing to do when it is there.
-
-    `stops` are epochs on the way to ask the models at; they are not part of the spec, because they
-    change no number of the full training.
-    """
-
-    spec: Spec
-    spec_hash: str
-    folder: Path
-    chunk: int
-    first: int
-    models: int
-    layout: Layout | None = None
-    stops: tuple[int, ...] = ()
-
-    def finished(self) -> Shard | None:
-        """The shard, if a valid one exists."""
-        return read_shard(
-            shard_path(self.folder, self.chunk),
-            self.spec_hash,
-            self.first,
-            self.models,
-            len(self.spec.labels),
-            self.stops,
-        )
-
-
-def chunk_width(models: int) -> int:
-    """Models a chunk: enough to stack well, few enough that two workers share small audits."""
-    return max(2, min(16, models // 2 // 2 * 2))
-
-
-def chunk_jobs(
-    spec: Spec,
-    folder: Path,
-    models: int,
-    width: int,
-    layout: Layout | None = None,
-    stops: tuple[int, ...] = (),
-) -> list[ChunkJob]:
-    """The jobs for models 0..models-1; only the last may be narrower than `width`."""
-    name = spec.hash()
-    return [
-        ChunkJob(spec, name, folder, chunk, first, min(width, models - first), layout, stops)
-        for chunk, first in enumerate(range(0, models, width))
-    ]
-
-
-def train_chunk(job: ChunkJob) -> int:
-    """Train a chunk's models unless they are there; returns how many were trained.
-
-    Raises InputError: a model gave NaN; the message names model and record.
-    """
-    if job.finished() is not None:
-        return 0
-    spec = job.spec
-    labels = np.array(spec.labels)
-    pool = np.flatnonzero(spec.pool)
-    members = np.zeros((job.models, len(labels)), dtype=bool)
-    last = job.first + job.models
-    people = None if spec.groups is None else np.array(spec.groups)[pool]
-    design = membership(last + last % 2, len(pool), spec.seed, people)
-    members[:, pool] = design[job.first : last]
-    seeds = [model_seed(spec.seed, index) for index in range(job.first, last)]
-    held = ~spec.pool
-    convert = _signal_maker(labels, held)
-    # One table a stop, and the full training's last.
-    shape = (len(job.stops) + 1, *members.shape)
-    signals = np.empty(shape, np.float32)
-    correct = None if spec.task == "regression" else np.empty(shape, np.uint8)
-    predicted = None
-    if correct is not None and spec.predictions:
-        predicted = np.empty(shape, np.int32)
-
-    def take(model: int, place: int, outputs: NDArray[np.floating], kind: str) -> None:
-        try:
-            signals[place, model] = convert(outputs, kind)
-        except InputError as error:
-            when = f" after epoch {job.stops[place]}" if place < len(job.stops) else ""
-            raise InputError(f"shadow model {job.first + model}{when}: {error}") from None
-        if correct is not None:
-            answers = outputs.argmax(axis=1)
-            correct[place, model] = answers == labels
-            if predicted is not None:
-                predicted[place, model] = answers
-
-    asked = None
-    if job.stops:
-        own_kind = "prediction" if spec.task == "regression" else "logits"
-        asked = Stops(job.stops, lambda model, place, answer: take(model, place, answer, own_kind))
-    trained = outputs_of(spec.work(members, seeds, job.layout), asked)
-    for at, (outputs, kind) in enumerate(trained):
-        take(at, len(job.stops), outputs, kind)
-    shard = _shard(job, signals, members, correct, predicted, seeds)
-    write_shard(shard_path(job.folder, job.chunk), shard, job.spec_hash)
-    return job.models
-
-
-def _shard(
-    job: ChunkJob,
-    signals: NDArray[np.float32],
-    members: NDArray[np.bool_],
-    correct: NDArray[np.uint8] | None,
-    predicted: NDArray[np.int32] | None,
-    seeds: list[int],
-) -> Shard:
-    """What is kept of (stops + 1, models, records) tables; the full training is the last."""
-    held = ~job.spec.pool
-    merit = merit_of_signal(signals[-1]) if correct is None else correct[-1]
-    utility = merit[:, held].mean(axis=1) if held.any() else np.zeros(job.models)
-    shard = Shard(
-        job.first,
-        signals[-1],
-        members.astype(np.uint8),
-        None if correct is None else correct[-1],
-        utility.astype(np.float32),
-        np.array(seeds, np.int64),
-        None if predicted is None else predicted[-1],
-    )
-    if not job.stops:
-        return shard
-    return replace(
-        shard,
-        stops=np.array(job.stops, np.int64),
-        stop_signals=signals[:-1],
-        stop_correct=None if correct is None else correct[:-1],
-        stop_predicted=None if predicted is None else predicted[:-1],
-    )
-
-
-def _signal_maker(
-    labels: NDArray[Any], held: NDArray[np.bool_]
-) -> Callable[[NDArray[np.floating], str], NDArray[np.float32]]:
-    """The signal of a model's outputs of some kind."""
-    if labels.dtype.kind == "f":
-        sd = target_sd(labels, held)
-        return lambda outputs, kind: signal_from_predictions(outputs, labels, sd)
-    makers = {"logits": signal_from_logits, "probabilities": signal_from_probabilities}
-    return lambda outputs, kind: makers[kind](outputs, labels)
 
 
 @dataclass(frozen=True)
@@ -273,6 +45,9 @@ class Shadows:
         in_sd: whether a regression's errors are in standard deviations of the target, so that
             they give R²; not known of errors from a file.
         population_predicted: (K, H) int32 class that each model names, or None.
+        external: the same models with records of another time, site or group in place of the
+            population; None where there are none. Utility is judged on them, no attack sees them.
+        queries: (K, N, A) float32 phi of changed copies of each record, or None.
     """
 
     signals: NDArray[np.float32]
@@ -291,6 +66,23 @@ class Shadows:
     population_features: NDArray[np.floating] | None = None
     in_sd: bool = True
     population_predicted: NDArray[np.int32] | None = None
+    external: Shadows | None = None
+    queries: NDArray[np.float32] | None = None
+
+    @property
+    def every_query(self) -> NDArray[np.float32]:
+        """(K, N, 1 + A) signals of each record and of its changed copies."""
+        own = self.signals[:, :, None]
+        return own if self.queries is None else np.concatenate([own, self.queries], axis=2)
+
+    def with_query(self, query: int) -> Shadows:
+        """The same with one of `every_query` as the signal."""
+        return replace(self, signals=np.ascontiguousarray(self.every_query[:, :, query]))
+
+    @property
+    def judged(self) -> Shadows:
+        """With the records that utility is judged on as its population."""
+        return self if self.external is None else self.external
 
     @property
     def merit(self) -> NDArray[np.bool_] | NDArray[np.float32] | None:
@@ -364,6 +156,47 @@ class Shadows:
             population=self.population[rows] if self.population.size else self.population,
             population_correct=cut(self.population_correct),
             population_predicted=cut(self.population_predicted),
+            queries=cut(self.queries),
+            external=None if self.external is None else self.external.select(rows),
+        )
+
+    def of_records(self, rows: NDArray[np.intp]) -> Shadows:
+        """The same models on some of the records that can be members."""
+
+        def cut(column: NDArray[Any] | None) -> NDArray[Any] | None:
+            return None if column is None else column[rows]
+
+        return replace(
+            self,
+            signals=self.signals[:, rows],
+            members=self.members[:, rows],
+            ids=self.ids[rows],
+            labels=cut(self.labels),
+            groups=cut(self.groups),
+            correct=None if self.correct is None else self.correct[:, rows],
+            features=cut(self.features),
+            queries=None if self.queries is None else self.queries[:, rows],
+            external=None if self.external is None else self.external.of_records(rows),
+        )
+
+    def answered_by(self, source: NDArray[np.intp]) -> Shadows:
+        """What models say of each record, taken from other models; membership stays as it is.
+
+        Args:
+            source: (K, N) model whose signal, queries and prediction each cell gets.
+        """
+
+        def mixed(table: Any) -> Any:
+            if table is None:
+                return None
+            wide = source if table.ndim == 2 else source[:, :, None]
+            return np.take_along_axis(table, wide, axis=0)
+
+        return replace(
+            self,
+            signals=mixed(self.signals),
+            correct=mixed(self.correct),
+            queries=mixed(self.queries),
         )
 
     def halves(self) -> tuple[Shadows, Shadows]:
@@ -377,20 +210,6 @@ class Shadows:
             raise InputError("selection and report need at least 2 pairs of models.")
         chosen = np.isin(self.pairs, order[: len(order) // 2])
         return self.select(np.flatnonzero(chosen)), self.select(np.flatnonzero(~chosen))
-
-    @classmethod
-    def from_file(cls, path: Path | str, signal: str = "logit") -> Shadows:
-        """Read signals and membership from npz, safetensors, parquet or csv.
-
-        Records that no model was trained on become the population. Models that the file marks as
-        targets are left out, see `read_models`.
-
-        Args:
-            path: see the guide on score files for the two layouts, wide and long.
-            signal: what the numbers are: ``logit`` (phi itself), ``prob``, ``loss`` or
-                ``squared-error``.
-        """
-        return read_models(path, signal)[0]
 
     @classmethod
     def from_shards(
@@ -414,11 +233,15 @@ class Shadows:
         elif spec.predictions:
             kinds["predicted"] = np.int32
         # Each number goes straight to its place: tables of all records would double the memory.
-        sides = [np.flatnonzero(spec.pool), np.flatnonzero(~spec.pool)]
+        external = np.zeros(len(spec.pool), bool) if spec.external is None else spec.external
+        sides = [np.flatnonzero(side) for side in (spec.pool, spec.unseen, external)]
         tables: list[dict[str, NDArray[Any]]] = [
             {name: np.empty((models, len(side)), kind) for name, kind in kinds.items()}
             for side in sides
         ]
+        queries = None
+        if spec.queries:
+            queries = np.empty((models, len(sides[0]), spec.queries), np.float32)
         for job in jobs:
             shard = job.finished()
             if shard is None:
@@ -432,22 +255,38 @@ class Shadows:
             for side, gathered in zip(sides, tables, strict=True):
                 for name, table in gathered.items():
                     table[rows] = getattr(shard, name)[:, side]
+            if queries is not None and shard.queries is not None:
+                queries[rows] = shard.queries[:, :, sides[0]].transpose(0, 2, 1)
         pool, groups = spec.pool, spec.groups
-        inside, outside = tables
-        return cls(
+        inside, outside, elsewhere = tables
+
+        def held(side: NDArray[np.intp], table: dict[str, NDArray[Any]]) -> dict[str, Any]:
+            return {
+                "population": table["signals"],
+                "population_correct": table.get("correct"),
+                "population_labels": spec.labels[side],
+                "population_groups": None if groups is None else groups[side],
+                "population_predicted": table.get("predicted"),
+            }
+
+        made = cls(
             inside["signals"],
             inside["members"],
             ids[pool],
             spec.labels[pool],
             None if groups is None else groups[pool],
             inside.get("correct"),
-            outside["signals"],
-            outside.get("correct"),
-            spec.labels[~pool],
             task=spec.task,
-            population_groups=None if groups is None else groups[~pool],
-            population_predicted=outside.get("predicted"),
+            queries=queries,
+            **held(sides[1], outside),
         )
+        if spec.external is None:
+            return made
+        if spec.task == "regression":  # R² is a share of the variance of the records it is of
+            targets = spec.labels.astype(np.float64)
+            units = target_sd(targets, spec.unseen) / target_sd(targets, external)
+            elsewhere["signals"] *= np.float32(units)
+        return replace(made, external=replace(made, **held(sides[2], elsewhere)))
 
 
 def read_models(path: Path | str, signal: str = "logit") -> tuple[Shadows, Shadows | None]:

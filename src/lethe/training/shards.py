@@ -6,7 +6,9 @@ holds the hash of the spec, the first model's number and a digest of the content
 no `correct`: its signals say how good the predictions are. Where the spec asks for it there is
 `predicted` int32 (models, records), the class that each model names. Where models were asked
 on the way there are `stops` int64 (stops,), the epochs, and `stop_signals`, `stop_correct` and
-`stop_predicted` (stops, models, records) like those of the full training.
+`stop_predicted` (stops, models, records) like those of the full training. Where models were asked
+about changed copies of each record there are `queries` float32 (models, copies, records), and
+`stop_queries` likewise.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "stop_signals": np.dtype(np.float32),
     "stop_correct": np.dtype(np.uint8),
     "stop_predicted": np.dtype(np.int32),
+    "queries": np.dtype(np.float32),
+    "stop_queries": np.dtype(np.float32),
 }
 _OPTIONAL = ("correct", "predicted")
 
@@ -49,6 +53,8 @@ class Shard:
         predicted: (models, N) int32 predicted class; None where nobody asked for it.
         stops: (S,) int64 epochs at which models were asked on the way; None if they were not.
         stop_signals: (S, models, N) float32 `signals` of trainings cut there.
+        queries: (models, A, N) float32 phi of changed copies of each record; None where models were
+            not asked about any.
     """
 
     first: int  # number of the first model
@@ -62,6 +68,8 @@ class Shard:
     stop_signals: NDArray[np.float32] | None = None
     stop_correct: NDArray[np.uint8] | None = None  # (S, models, N) uint8 `correct` there
     stop_predicted: NDArray[np.int32] | None = None  # (S, models, N) int32 `predicted` there
+    queries: NDArray[np.float32] | None = None
+    stop_queries: NDArray[np.float32] | None = None  # (S, models, A, N) float32 `queries` there
 
     def at(self, epochs: int) -> Shard:
         """The same models with their training cut after so many epochs; `stops` must name it."""
@@ -72,6 +80,7 @@ class Shard:
             signals=self.stop_signals[place],
             correct=None if self.stop_correct is None else self.stop_correct[place],
             predicted=None if self.stop_predicted is None else self.stop_predicted[place],
+            queries=None if self.stop_queries is None else self.stop_queries[place],
         )
 
 
@@ -125,6 +134,11 @@ def read_shard(
         shapes |= {
             f"stop_{name}": (kept.size, *wide) for name in _OPTIONAL if f"stop_{name}" in arrays
         }
+    if "queries" in arrays:
+        asked = arrays["queries"].shape[1:2]
+        shapes |= {"queries": (models, *asked, records)}
+        if kept.size:
+            shapes |= {"stop_queries": (kept.size, models, *asked, records)}
     if any(
         name not in arrays or arrays[name].shape != shape or arrays[name].dtype != _TYPES[name]
         for name, shape in shapes.items()

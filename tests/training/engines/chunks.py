@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from lethe.training.chunks import ChunkJob, Spec, chunk_jobs
 from lethe.training.recipe import CallableRecipe, TorchRecipe, Treatment
-from lethe.training.shadows import ChunkJob, Spec, chunk_jobs
 
 MODELS, WIDTH = 10, 4
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from chunks import contents, jobs_in
 
+from lethe.training.chunks import train_chunk
 from lethe.training.engines.processes import run_in_processes, stop_processes
-from lethe.training.shadows import train_chunk
 
 
 @pytest.fixture(scope="session")

@@ -19,9 +19,9 @@ import pytest
 from chunks import contents, jobs_in
 
 from lethe.errors import InputError
+from lethe.training.chunks import ChunkJob, train_chunk
 from lethe.training.engines import choose_engine
 from lethe.training.engines.processes import run_in_processes, stop_processes
-from lethe.training.shadows import ChunkJob, train_chunk
 from lethe.training.shards import shard_path
 
 ENGINES = {
@@ -155,7 +155,7 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from chunks import jobs_in
 from lethe.training.engines import choose_engine
-from lethe.training.shadows import train_chunk
+from lethe.training.chunks import train_chunk
 folder = Path({folder!r})
 engine = choose_engine("ray", folder, None, ["address={address}"])
 print(sum(engine(jobs_in(folder), train_chunk)))

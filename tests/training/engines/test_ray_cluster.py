@@ -6,8 +6,8 @@ import pytest
 from chunks import contents, jobs_in
 
 from lethe.errors import InputError, RunFailed
+from lethe.training.chunks import train_chunk
 from lethe.training.engines.ray_cluster import Elsewhere, RayEngine, receive
-from lethe.training.shadows import train_chunk
 
 
 def test_the_store_keeps_what_is_trained(tmp_path, expected) -> None:

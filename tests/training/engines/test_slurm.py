@@ -8,8 +8,8 @@ import pytest
 from chunks import jobs_in
 
 from lethe.errors import RunFailed
+from lethe.training.chunks import ChunkJob, train_chunk
 from lethe.training.engines.slurm import SlurmEngine
-from lethe.training.shadows import ChunkJob, train_chunk
 
 
 def wrong(job: ChunkJob) -> int:

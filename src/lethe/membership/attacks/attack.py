@@ -115,6 +115,7 @@ class Available:
     features: bool  # whether the records themselves are there
     population_features: bool  # whether those of the population are
     references: bool  # whether there are models beside the one that is attacked
+    queries: bool = False  # whether models were asked about changed copies of each record
 
     @staticmethod
     def of(shadows: Shadows) -> Available:
@@ -126,6 +127,7 @@ class Available:
             shadows.features is not None,
             shadows.population_features is not None,
             not shadows.alone,
+            shadows.queries is not None,
         )
 
 
@@ -133,6 +135,7 @@ _NEEDED = {
     "predicted_labels": "the predicted labels",
     "features": "the records themselves",
     "population_features": "the held-out records themselves",
+    "queries": "answers on changed copies of each record, as a recipe with augmentation gives",
 }
 
 
@@ -247,6 +250,7 @@ def signals_alone(shadows: Shadows, columns: NDArray[np.intp]) -> Shadows:
         Shadows(shadows.signals[:, columns], shadows.members[:, columns], shadows.ids[columns]),
         population=shadows.population,
         task=shadows.task,
+        queries=None if shadows.queries is None else shadows.queries[:, columns],
     )
 
 

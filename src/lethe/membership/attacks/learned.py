@@ -89,9 +89,9 @@ def learn(cases: Float, member: NDArray[np.bool_], rising: list[int], seed: int)
         drawn = np.random.default_rng([seed, 17]).permutation(len(cases))[:_CASES]
         cases, member = cases[drawn], member[drawn]
     trees = HistGradientBoostingClassifier(
-        max_iter=100,
-        learning_rate=0.12,
-        max_leaf_nodes=8,
+        max_iter=60,
+        learning_rate=0.2,
+        max_leaf_nodes=6,
         min_samples_leaf=max(20, min(200, len(cases) // 100)),
         l2_regularization=1.0,
         monotonic_cst=rising,

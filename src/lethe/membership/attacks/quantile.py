@@ -3,27 +3,30 @@
 Bertran et al., NeurIPS 2023 ("Scalable membership inference attacks via quantile regression",
 section 3), the Gaussian variant: a regression of phi on known non-members gives the mean and the
 standard deviation that phi would have if the record were none.
+
+Both are kernel ridge regressions. Kernels are of the records alone, so one decomposition serves all
+models under attack, and what leaving a record out would do is known without fitting again
+(Golub, Heath, Wahba, Technometrics 21, 1979): it chooses width and ridge of each model by itself.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, check_choice, require
+from lethe.errors import InputError
 from lethe.membership.attacks.attack import Attack, Trial, check_table, check_varies
 from lethe.training.environment import one_thread
-from lethe.training.users_code import build_module
-
-LEARNERS = ("boosting", "net")
 
 FEWEST = 50
 """Non-members below which no distribution is fitted."""
+
+MOST = 2000
+"""Non-members that a kernel is made of; of more a random part is taken."""
 
 WIDEST = 256
 """Columns up to which the features are taken as they are."""
@@ -33,75 +36,11 @@ COMPONENTS = 64
 
 MOST_TARGETS = 8
 
+_WIDTHS = (0.35, 0.7, 1.4, 2.8)  # of the kernel, in median distances between records
+_RIDGES = tuple(10.0 ** np.arange(-3, 2.01, 0.5))
+_CELLS = 1 << 24  # kernel entries at a time
+
 Float = NDArray[np.float64]
-Heads = Callable[[NDArray[np.floating]], tuple[Float, Float]]
-
-
-@dataclass(frozen=True)
-class QuantileModel:
-    """The distribution of a non-member's signal, given the record."""
-
-    heads: Heads  # (n, D) inputs to (n,) means and (n,) standard deviations > 0
-
-    def score(self, features: NDArray[np.floating], phi: NDArray[np.floating]) -> Float:
-        """Standard deviations that phi lies above what a non-member would have.
-
-        Args:
-            phi: (n,) their signals under the attacked model.
-
-        Returns: (n,) higher = member, comparable over records and models.
-        """
-        check_table("phi", phi, ("records",))
-        mean, deviation = self.heads(_flat("features", features, len(phi)))
-        return np.asarray((np.asarray(phi, np.float64) - mean) / deviation)
-
-
-def fit_quantile(
-    features_out: NDArray[np.floating],
-    phi_out: NDArray[np.floating],
-    learner: str = "boosting",
-    seed: int = 0,
-) -> QuantileModel:
-    """Fit the signal's distribution on records that the model did not train on.
-
-    ``boosting`` is two histogram gradient boostings of scikit-learn: of the mean, and of the
-    squared residuals of five cross-fitted means. ``net`` is a perceptron with both heads, by
-    likelihood and with early stopping. Inputs of more than 256 columns are replaced by their
-    first 64 principal components among `features_out`.
-
-    Assumes: the records of `features_out` are no members and like those to be scored.
-
-    Args:
-        features_out: (H, ...) of non-members, finite; labels belong in, see `with_labels`.
-        phi_out: (H,) their signals, H >= 50; those farther from the median than twice the
-            range of the middle 90 % are moved there.
-        learner: ``boosting`` or ``net`` (needs torch).
-        seed: of the folds, the components and the net.
-
-    Raises InputError: shapes differ, a number is not finite, fewer than 50 records, or all signals
-        are the same.
-    """
-    check_choice("learner", learner, LEARNERS)
-    check_table("phi_out", phi_out, ("records",))
-    check_varies("phi_out", phi_out)
-    if len(phi_out) < FEWEST:
-        raise InputError(
-            f"phi_out holds {len(phi_out)} non-members; a quantile regression needs at least "
-            f"{FEWEST}: hold out more records."
-        )
-    inputs = _flat("features_out", features_out, len(phi_out))
-    narrow = _narrower(inputs, seed)
-    signal = _without_extremes(np.asarray(phi_out, np.float64))
-    centre, spread = float(signal.mean()), float(signal.std())
-    fit = _boosted_heads if learner == "boosting" else fit_normal_net
-    heads = fit(narrow(inputs), (signal - centre) / spread, seed)
-
-    def rescaled(features: NDArray[np.floating]) -> tuple[Float, Float]:
-        _check_columns(features, inputs.shape[1])
-        mean, deviation = heads(narrow(features))
-        return centre + spread * mean, spread * deviation
-
-    return QuantileModel(rescaled)
 
 
 def quantile_scores(
@@ -112,23 +51,30 @@ def quantile_scores(
     labels: NDArray[Any] | None = None,
     population_labels: NDArray[Any] | None = None,
     targets: Sequence[int] | None = None,
-    learner: str = "boosting",
-    seed: int = 0,
     population_members: NDArray[np.bool_] | None = None,
+    seed: int = 0,
 ) -> Float:
-    """Attack some models, each by itself, with what it says about records that no model saw.
+    """Standard deviations that each signal lies above what a non-member's would be.
+
+    Inputs of more than 256 columns are replaced by their first 64 principal components.
+
+    Assumes: the population are no members and like the records to be scored.
 
     Args:
-        population: (K, H) phi of records that are members of no model.
+        signals: (K, N) phi, finite.
+        population: (K, H) phi of records that are members of no model, H >= 50; those farther from
+            the median than twice the range of the middle 90 % are moved there.
+        features: (N, ...) the records, finite.
         population_features: (H, ...) of the others.
+        labels: (N,) class codes, or targets of a regression, which join the features.
         population_labels: (H,) the same of the others; both or neither.
-        targets: models to attack; None for up to 8, evenly spaced.
-        seed: see `fit_quantile`; the target's number is added to it.
+        targets: models to attack, each by itself; up to 8 of them by default.
         population_members: (K, H) membership where known, to be refused if any is True.
+        seed: of the components, and of the part of a large population.
 
-    Returns: (K, N) higher = member; NaN in the rows of models that are not attacked.
-    Raises InputError: shapes differ, a number is not finite, a population point is a member, a
-        target is no model or stands twice, or what `fit_quantile` refuses.
+    Returns: (K, N) higher = member, comparable over records and models; NaN for other models.
+    Raises InputError: shapes differ, a number is not finite, a population point is a member, fewer
+        than 50 of them, or all signals of a model are the same.
     """
     check_table("signals", signals, ("models", "records"))
     check_table("population", population, ("models", "population points"))
@@ -141,21 +87,132 @@ def quantile_scores(
     chosen = evenly_spaced(models) if targets is None else [int(target) for target in targets]
     if len(set(chosen)) < max(len(chosen), 1) or not set(chosen) <= set(range(models)):
         raise InputError(f"targets={chosen} must be distinct models from 0 to {models - 1}.")
+    if others < FEWEST:
+        raise InputError(
+            f"population holds {others} non-members; a quantile regression needs at least "
+            f"{FEWEST}: hold out more records."
+        )
+    for target in chosen:
+        check_varies(f"population of model {target}", population[target])
     inside = _flat("features", features, records)
     outside = _flat("population_features", population_features, others)
     _check_columns(inside, outside.shape[1])
-    narrow = _narrower(outside, seed)  # before labels join: they must not drown among pixels
-    inside, outside = narrow(inside), narrow(outside)
     if (labels is None) != (population_labels is None):
         raise InputError("labels and population_labels must both be given, or neither.")
-    if labels is not None and population_labels is not None:
-        inside, outside = with_labels(inside, labels, outside, population_labels)
     score = np.full(signals.shape, np.nan)
-    with one_thread():
-        for target in chosen:
-            model = fit_quantile(outside, population[target], learner, seed + target)
-            score[target] = model.score(inside, signals[target])
+    with one_thread(None):
+        components = 0
+        if outside.shape[1] > WIDEST:  # before labels join: they must not drown among pixels
+            inside, outside = _components(inside, outside, seed)
+            components = outside.shape[1]
+        if labels is not None and population_labels is not None:
+            inside, outside = with_labels(inside, labels, outside, population_labels)
+        part = np.arange(others)
+        if others > MOST:
+            part = np.sort(np.random.default_rng([seed, 47]).permutation(others)[:MOST])
+        kernels = _Kernels.of(outside[part], components)
+        signal = _without_extremes(np.asarray(population[chosen], np.float64))[:, part]
+        mean, deviation = kernels.distributions(signal, inside)
+        score[chosen] = (np.asarray(signals[chosen], np.float64) - mean) / deviation
     return score
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """Gaussian kernels of some widths between records, decomposed.
+
+    Attributes:
+        inputs: (H, D) records in units of their columns.
+        centre, unit: (D,) of these columns.
+        median: squared distance between two of the records.
+        parts: eigenvalues (H,) and eigenvectors (H, H) for each width.
+    """
+
+    inputs: Float
+    centre: Float
+    unit: Float
+    median: float
+    parts: tuple[tuple[Float, Float], ...]
+
+    @classmethod
+    def of(cls, inputs: NDArray[np.floating], components: int) -> _Kernels:
+        """Of records whose first `components` columns are principal components, in one unit."""
+        table = np.asarray(inputs, np.float64)
+        centre, unit = table.mean(axis=0), table.std(axis=0)
+        unit[:components] = unit[:components].max(initial=0.0)
+        unit = np.where(unit > 1e-9, unit, 1.0)
+        table = (table - centre) / unit
+        apart = _squared_distances(table, table)
+        median = float(np.median(apart[np.triu_indices(len(table), 1)])) or 1.0
+        parts = []
+        for width in _WIDTHS:
+            values, vectors = np.linalg.eigh(np.exp(-apart / (2 * width**2 * median)))
+            parts.append((np.maximum(values, 0.0), vectors))
+        return cls(table, centre, unit, median, tuple(parts))
+
+    def distributions(self, signal: Float, rows: NDArray[np.floating]) -> tuple[Float, Float]:
+        """Mean and standard deviation of a non-member's signal at some records.
+
+        The logarithm of a squared residual is regressed, so that deviations are positive; their
+        level is the one at which the residuals of left-out records have variance 1.
+
+        Args:
+            signal: (T, H) of the records that the kernels are of.
+            rows: (N, D).
+
+        Returns: (T, N) each.
+        """
+        mean, left_out = self._fit(signal)
+        square = (signal - left_out) ** 2
+        usual = square.mean(axis=1, keepdims=True)
+        logs = np.log(np.maximum(square, 1e-3 * usual))
+        spread, expected = self._fit(logs)
+        level = np.log((square / np.exp(expected)).mean(axis=1, keepdims=True))
+        low, high = logs.min(axis=1, keepdims=True), logs.max(axis=1, keepdims=True)
+        found = np.clip(self._at(rows, spread), low, high)
+        return self._at(rows, mean), np.exp((found + level) / 2)
+
+    def _fit(self, targets: Float) -> tuple[tuple[Float, NDArray[np.intp], Float], Float]:
+        """Each row of (T, H) by itself: its regression, and what it is when left out (T, H).
+
+        A regression is weights (T, H), the number of its width (T,), and what is added (T, 1).
+        """
+        added = targets.mean(axis=1, keepdims=True)
+        least = np.full(len(targets), np.inf)
+        weights, left = np.zeros_like(targets), np.zeros_like(targets)
+        widths = np.zeros(len(targets), np.intp)
+        for number, (values, vectors) in enumerate(self.parts):
+            along, square = (targets - added) @ vectors, vectors**2
+            for ridge in _RIDGES:
+                inverse = 1 / (values + ridge)
+                alpha = (along * inverse) @ vectors.T
+                wrong = alpha / (square @ inverse)
+                error = (wrong**2).mean(axis=1)
+                better = error < least
+                least[better], widths[better] = error[better], number
+                weights[better], left[better] = alpha[better], wrong[better]
+        return (weights, widths, added), targets - left
+
+    def _at(
+        self, rows: NDArray[np.floating], regression: tuple[Float, NDArray[np.intp], Float]
+    ) -> Float:
+        """(T, N) predictions; rows far from all records are taken to be at ten units."""
+        weights, widths, added = regression
+        found = np.empty((len(weights), len(rows)))
+        step = max(1, _CELLS // len(self.inputs))
+        for start in range(0, len(rows), step):
+            block = slice(start, start + step)
+            table = (np.asarray(rows[block], np.float64) - self.centre) / self.unit
+            apart = _squared_distances(np.clip(table, -10, 10), self.inputs)
+            for number in np.unique(widths):
+                kernel = np.exp(-apart / (2 * _WIDTHS[number] ** 2 * self.median))
+                found[widths == number, block] = weights[widths == number] @ kernel.T
+        return found + added
+
+
+def _squared_distances(one: Float, other: Float) -> Float:
+    found = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1) - 2 * one @ other.T
+    return np.asarray(np.maximum(found, 0.0))
 
 
 def evenly_spaced(models: int, most: int = MOST_TARGETS) -> list[int]:
@@ -168,9 +225,9 @@ def evenly_spaced(models: int, most: int = MOST_TARGETS) -> list[int]:
 
 
 def with_labels(
-    features: Float,
+    features: NDArray[np.floating],
     labels: NDArray[Any],
-    population_features: Float,
+    population_features: NDArray[np.floating],
     population_labels: NDArray[Any],
 ) -> tuple[Float, Float]:
     """Labels as further columns: one for each class, or the number itself in regression.
@@ -194,48 +251,23 @@ def with_labels(
     return first, second
 
 
-def _boosted_heads(inputs: Float, signal: Float, seed: int) -> Heads:
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    def boosting(loss: str, rounds: int, leaves: int) -> Any:
-        return HistGradientBoostingRegressor(
-            loss=loss,
-            learning_rate=0.05,
-            max_iter=rounds,
-            max_leaf_nodes=leaves,
-            min_samples_leaf=min(20, len(signal) // 10),
-            early_stopping=False,
-            random_state=seed,
-        )
-
-    # Residuals of the rows a mean was fitted on would make the deviations too small.
-    part = np.random.default_rng([seed, 47]).permutation(len(signal)) % 5
-    square = np.empty_like(signal)
-    for own in range(5):
-        mean = boosting("squared_error", 120, 16).fit(inputs[part != own], signal[part != own])
-        square[part == own] = (signal[part == own] - mean.predict(inputs[part == own])) ** 2
-    centre = boosting("squared_error", 120, 16).fit(inputs, signal)
-    # Gamma deviance with a log link is the likelihood of a normal variance.
-    spread = boosting("gamma", 60, 8).fit(inputs, np.maximum(square, 1e-3 * square.mean()))
-    return lambda rows: (centre.predict(rows), np.sqrt(spread.predict(rows)))
-
-
-def _narrower(inputs: NDArray[np.floating], seed: int) -> Callable[[NDArray[np.floating]], Float]:
-    """Float64, and the principal components of wide inputs."""
-    if inputs.shape[1] <= WIDEST:
-        return lambda rows: np.asarray(rows, np.float64)
+def _components(
+    inside: NDArray[np.floating], outside: NDArray[np.floating], seed: int
+) -> tuple[Float, Float]:
+    """Principal components of wide inputs, found on `outside`."""
     from sklearn.decomposition import PCA
 
-    count = min(COMPONENTS, len(inputs) - 1)
-    components = PCA(count, svd_solver="randomized", random_state=seed).fit(inputs)
-    return lambda rows: np.asarray(components.transform(rows), np.float64)
+    count = min(COMPONENTS, len(outside) - 1)
+    found = PCA(count, svd_solver="randomized", random_state=seed).fit(outside)
+    first, second = (np.asarray(found.transform(rows), np.float64) for rows in (inside, outside))
+    return first, second
 
 
 def _without_extremes(signal: Float) -> Float:
-    low, middle, high = np.quantile(signal, [0.05, 0.5, 0.95])
-    if low == high:
-        return signal
-    return np.clip(signal, middle - 2 * (high - low), middle + 2 * (high - low))
+    """(T, H) with each row's extremes moved in."""
+    low, middle, high = np.quantile(signal, [0.05, 0.5, 0.95], axis=1, keepdims=True)
+    reach = np.where(low == high, np.inf, 2 * (high - low))
+    return np.clip(signal, middle - reach, middle + reach)
 
 
 def _check_columns(features: NDArray[np.floating], columns: int) -> None:
@@ -267,86 +299,6 @@ def _refuse_members(members: NDArray[np.bool_], shape: tuple[int, ...]) -> None:
             f"population point {wrong[0][1]} is a member of model {wrong[0][0]}; population points "
             "must be OUT of every model: hold them out of the training."
         )
-
-
-HIDDEN = 64
-BATCH = 256
-EPOCHS = 300
-PATIENCE = 25
-VALIDATION = 0.2
-RATE = 3e-3
-DECAY = 1e-3
-
-
-def fit_normal_net(
-    inputs: Float, signal: Float, seed: int
-) -> Callable[[NDArray[np.floating]], tuple[Float, Float]]:
-    """Fit mean and log deviation by the normal likelihood, with early stopping.
-
-    Two hidden layers of 64 units; inputs are standardised; a fifth of the rows decides when to
-    stop, after 25 epochs without a better likelihood, and the best state is taken.
-
-    Args:
-        inputs: (n, D).
-        signal: (n,) with a mean of about 0 and a deviation of about 1.
-        seed: of the split, the first weights and the batches.
-
-    Returns: A function of (m, D) inputs that gives (m,) means and (m,) deviations, in [0.02, 50].
-    """
-    torch = require("torch", "train")
-    centre, spread = inputs.mean(axis=0), inputs.std(axis=0)
-    spread = np.where(spread > 1e-9, spread, 1.0)
-
-    def tensor(table: NDArray[np.floating]) -> Any:
-        return torch.from_numpy(np.ascontiguousarray(table, np.float32))
-
-    def standard(rows: NDArray[np.floating]) -> Any:
-        # Rows far from all that were fitted would be extrapolated without end.
-        return tensor(np.clip((rows - centre) / spread, -10, 10))
-
-    def make() -> Any:
-        return torch.nn.Sequential(
-            torch.nn.Linear(inputs.shape[1], HIDDEN),
-            torch.nn.ReLU(),
-            torch.nn.Linear(HIDDEN, HIDDEN),
-            torch.nn.ReLU(),
-            torch.nn.Linear(HIDDEN, 2),
-        )
-
-    def loss(rows: Any, truth: Any) -> Any:
-        mean, log_sd = net(rows).unbind(1)
-        log_sd = log_sd.clamp(-4, 4)
-        return (log_sd + 0.5 * ((truth - mean) * torch.exp(-log_sd)) ** 2).mean()
-
-    rng = np.random.default_rng([seed, 53])
-    order = rng.permutation(len(signal))
-    held, used = np.split(order, [max(1, round(VALIDATION * len(signal)))])
-    net = build_module(make, seed)
-    rows, truth = standard(inputs), tensor(signal)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=DECAY)
-    best, waited, kept = np.inf, 0, copy.deepcopy(net.state_dict())
-    with torch.enable_grad():
-        for _ in range(EPOCHS):
-            for batch in np.array_split(rng.permutation(used), -(-len(used) // BATCH)):
-                optimizer.zero_grad()
-                loss(rows[batch], truth[batch]).backward()
-                optimizer.step()
-            with torch.no_grad():
-                now = float(loss(rows[held], truth[held]))
-            waited += 1
-            if now < best:
-                best, waited, kept = now, 0, copy.deepcopy(net.state_dict())
-            if waited >= PATIENCE:
-                break
-    net.load_state_dict(kept)
-
-    def heads(new: NDArray[np.floating]) -> tuple[Float, Float]:
-        with torch.no_grad():
-            mean, log_sd = net(standard(new)).unbind(1)
-            sd = torch.exp(log_sd.clamp(-4, 4))
-        return mean.numpy().astype(np.float64), sd.numpy().astype(np.float64)
-
-    return heads
 
 
 def _regressed(trial: Trial) -> Float:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lethe.errors import InputError, check_choice
-from lethe.membership.attacks import learned, lira, quantile, rmia, simple
+from lethe.membership.attacks import learned, lira, quantile, queries, rmia, simple
 from lethe.membership.attacks.attack import Attack, Available
 
 ATTACKS: dict[str, Attack] = {
     attack.name: attack
     for family in (
         lira.ATTACKS,
+        queries.ATTACKS,
         lira.BAVARIA,
         rmia.ATTACKS,
         learned.ATTACKS,
@@ -21,7 +22,10 @@ ATTACKS: dict[str, Attack] = {
     for attack in family
 }
 
-AUTO = ("lira-online", "lira-offline", "rmia-offline", "learned-ratio", "loss-threshold")
+AUTO = (
+    *("lira-online", "lira-offline", "lira-queries", "rmia-offline", "learned-ratio"),
+    "loss-threshold",
+)
 """What ``--attack auto`` runs: see the table of docs/attacks.md."""
 
 SIMPLE = ("lira-online", "lira-offline", "loss-threshold")

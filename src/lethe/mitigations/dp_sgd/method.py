@@ -22,7 +22,13 @@ from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.mitigations.clipping.plan import ClippingPlan, plan_clipping
 from lethe.mitigations.clipping.selfcheck import clip_factors
 from lethe.training.batches import augment_stream, dropout_seed, factor, generator
-from lethe.training.loop import Records, default_layout, load_records, make_network
+from lethe.training.loop import (
+    Records,
+    asked_copies,
+    default_layout,
+    load_records,
+    make_network,
+)
 from lethe.training.networks.autograd import Alone
 from lethe.training.networks.chain import Chain, quiet_numpy
 from lethe.training.networks.parameters import Network, Noise, Optimizer, loss_slope
@@ -289,7 +295,8 @@ def _load(work: Work, recipe: TorchRecipe, layout: Layout) -> Records:
                 "be told: hold out two or more."
             )
     features = scaled_by_held_out(work.features, work.pool)
-    return load_records(recipe, features, work.labels, scaled_by, layout.device)
+    records = load_records(recipe, features, work.labels, scaled_by, layout.device)
+    return replace(records, copies=asked_copies(work))
 
 
 class _Stack:

@@ -23,11 +23,11 @@ from lethe.errors import (
     check_known_keys,
     require,
 )
+from lethe.training.chunks import ChunkJob, Spec
 from lethe.training.engines.processes import run_in_processes
 from lethe.training.environment import default_workers
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import Layout, TorchRecipe
-from lethe.training.shadows import ChunkJob, Spec
 
 ENGINES: dict[str, dict[str, type]] = {
     "processes": {},

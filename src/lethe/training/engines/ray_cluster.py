@@ -11,9 +11,9 @@ from typing import Any
 
 from lethe.errors import InputError, LetheError, RunFailed, require
 from lethe.files import write_whole
+from lethe.training.chunks import ChunkJob
 from lethe.training.engines.parcels import Parcel, Sender
 from lethe.training.environment import ONE_THREAD, worker_environment
-from lethe.training.shadows import ChunkJob
 from lethe.training.shards import shard_path
 
 # Chunks trained where the run folder is out of reach: the shard comes back as bytes or by a store.

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, LetheError, RunFailed, require
+from lethe.training.chunks import ChunkJob
 from lethe.training.engines.parcels import Parcel, Sender
 from lethe.training.environment import ONE_THREAD, with_environment, worker_environment
-from lethe.training.shadows import ChunkJob
 
 RESTARTS = 2
 """Times in a row that lost jobs are submitted again although none was finished in between."""

@@ -1,0 +1,275 @@
+"""The models to train: what decides their numbers, in pieces of which each is one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError
+from lethe.training.batches import Stops
+from lethe.training.design import membership, model_seed
+from lethe.training.fingerprint import hash_array, hash_json, versions
+from lethe.training.outputs import outputs_of
+from lethe.training.recipe import Layout, Recipe, TorchRecipe, Treatment, Work
+from lethe.training.shards import Shard, read_shard, shard_path, write_shard
+from lethe.training.signals import (
+    merit_of_signal,
+    signal_from_logits,
+    signal_from_predictions,
+    signal_from_probabilities,
+    target_sd,
+)
+
+FORMAT = 3
+"""Raised when the same spec would give other numbers than before."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Everything that decides the numbers of a set of shadow models, except how many there are.
+
+    Attributes:
+        labels: (N,) int64 class codes, or float64 targets in regression.
+        groups: (N,) int64 code of each record's person, or None when each record is its own;
+            models train on whole persons.
+        predictions: keep the class that each model names for each record, as F1 needs it.
+        external: (N,) True for records of another time, site or group, all outside the pool; None
+            where there are none. Attacks do not see them.
+        queries: changed copies of each record that models are asked about too, see `Work`.
+    """
+
+    features: NDArray[np.floating]  # (N, ...) inputs of all records
+    labels: NDArray[np.int64] | NDArray[np.float64]
+    classes: int  # number of classes; 0 in regression
+    pool: NDArray[np.bool_]  # (N,) True where a record can be a member; the others are held out
+    recipe: Recipe  # how one model is trained
+    treatment: Treatment  # the mitigation
+    seed: int  # of the audit
+    groups: NDArray[np.int64] | None = None
+    predictions: bool = False
+    external: NDArray[np.bool_] | None = None
+    queries: int = 0
+
+    def __post_init__(self) -> None:
+        if self.recipe.task != self.task:
+            way_out = {
+                "regression": "return a regressor, TorchRecipe(..., loss='squared-error') or "
+                "CallableRecipe(..., outputs='prediction')",
+                "classification": "say --task regression, or return a classifier",
+            }[self.task]
+            raise InputError(
+                f"the recipe is for {self.recipe.task} and the data are for {self.task}: {way_out}."
+            )
+
+    @property
+    def unseen(self) -> NDArray[np.bool_]:
+        """(N,) records that no model trains on, drawn as those that models train on are."""
+        return ~self.pool if self.external is None else ~self.pool & ~self.external
+
+    @property
+    def task(self) -> str:
+        """``classification`` or ``regression``."""
+        return "classification" if self.classes else "regression"
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values that stand for the spec; any change of any field changes them."""
+        return {
+            "format": FORMAT,
+            "features": hash_array(np.asarray(self.features)),
+            "labels": hash_array(self.labels),
+            "classes": self.classes,
+            "pool": hash_array(self.pool),
+            "groups": None if self.groups is None else hash_array(self.groups),
+            "recipe": self.recipe.describe(),
+            "code": self.recipe.code_hash(),
+            "treatment": self.treatment.describe(),
+            "seed": self.seed,
+            "versions": versions("numpy", "scipy", "torch", "scikit-learn"),
+            # Only where asked for: models of earlier runs keep their name.
+            **({"predictions": True} if self.predictions else {}),
+            **({} if self.external is None else {"external": hash_array(self.external)}),
+            **({"queries": self.queries} if self.queries else {}),
+        }
+
+    def work(
+        self, members: NDArray[np.bool_], seeds: Sequence[int], layout: Layout | None = None
+    ) -> Work:
+        """Some of the models: the rows of `members` (K, N) that each trains on, and its seed."""
+        return Work(
+            self.recipe,
+            self.features,
+            np.array(self.labels),
+            members,
+            self.pool,
+            self.treatment,
+            seeds,
+            layout,
+            self.classes,
+            self.queries,
+            self.seed,
+        )
+
+    def hash(self) -> str:
+        """Content hash of the spec."""
+        return hash_json(self.describe())
+
+
+@dataclass(frozen=True)
+class ChunkJob:
+    """The unit of work: train some models, write one file; nothing to do when it is there.
+
+    `stops` are epochs on the way to ask the models at; they are not part of the spec, because they
+    change no number of the full training.
+    """
+
+    spec: Spec
+    spec_hash: str
+    folder: Path
+    chunk: int
+    first: int
+    models: int
+    layout: Layout | None = None
+    stops: tuple[int, ...] = ()
+
+    def finished(self) -> Shard | None:
+        """The shard, if a valid one exists."""
+        return read_shard(
+            shard_path(self.folder, self.chunk),
+            self.spec_hash,
+            self.first,
+            self.models,
+            len(self.spec.labels),
+            self.stops,
+        )
+
+
+def chunk_width(models: int, recipe: Recipe) -> int:
+    """Models a chunk: enough to stack well, few enough that two workers share small audits.
+
+    Models that are trained one by one gain nothing from company: a pair of them is kept at once,
+    and progress is seen.
+    """
+    return max(2, min(16, models // 2 // 2 * 2)) if isinstance(recipe, TorchRecipe) else 2
+
+
+def chunk_jobs(
+    spec: Spec,
+    folder: Path,
+    models: int,
+    width: int,
+    layout: Layout | None = None,
+    stops: tuple[int, ...] = (),
+) -> list[ChunkJob]:
+    """The jobs for models 0..models-1; only the last may be narrower than `width`."""
+    name = spec.hash()
+    return [
+        ChunkJob(spec, name, folder, chunk, first, min(width, models - first), layout, stops)
+        for chunk, first in enumerate(range(0, models, width))
+    ]
+
+
+def train_chunk(job: ChunkJob) -> int:
+    """Train a chunk's models unless they are there; returns how many were trained.
+
+    Raises InputError: a model gave NaN; the message names model and record.
+    """
+    if job.finished() is not None:
+        return 0
+    spec = job.spec
+    labels = np.array(spec.labels)
+    pool = np.flatnonzero(spec.pool)
+    members = np.zeros((job.models, len(labels)), dtype=bool)
+    last = job.first + job.models
+    people = None if spec.groups is None else np.array(spec.groups)[pool]
+    design = membership(last + last % 2, len(pool), spec.seed, people)
+    members[:, pool] = design[job.first : last]
+    seeds = [model_seed(spec.seed, index) for index in range(job.first, last)]
+    held = spec.unseen
+    convert = _signal_maker(labels, held)
+    # One table a stop, and the full training's last.
+    shape = (len(job.stops) + 1, *members.shape)
+    signals = np.empty(shape, np.float32)
+    correct = None if spec.task == "regression" else np.empty(shape, np.uint8)
+    predicted = None
+    if correct is not None and spec.predictions:
+        predicted = np.empty(shape, np.int32)
+    queries = None
+    if spec.queries:
+        queries = np.empty((*shape[:2], spec.queries, shape[2]), np.float32)
+
+    def take(model: int, place: int, outputs: NDArray[np.floating], kind: str) -> None:
+        try:
+            outputs, *copies = np.split(outputs, 1 + spec.queries)
+            signals[place, model] = convert(outputs, kind)
+            if queries is not None:
+                queries[place, model] = [convert(copy, kind) for copy in copies]
+        except InputError as error:
+            when = f" after epoch {job.stops[place]}" if place < len(job.stops) else ""
+            raise InputError(f"shadow model {job.first + model}{when}: {error}") from None
+        if correct is not None:
+            answers = outputs.argmax(axis=1)
+            correct[place, model] = answers == labels
+            if predicted is not None:
+                predicted[place, model] = answers
+
+    asked = None
+    if job.stops:
+        own_kind = "prediction" if spec.task == "regression" else "logits"
+        asked = Stops(job.stops, lambda model, place, answer: take(model, place, answer, own_kind))
+    trained = outputs_of(spec.work(members, seeds, job.layout), asked)
+    for at, (outputs, kind) in enumerate(trained):
+        take(at, len(job.stops), outputs, kind)
+    shard = _shard(job, signals, members, correct, predicted, queries, seeds)
+    write_shard(shard_path(job.folder, job.chunk), shard, job.spec_hash)
+    return job.models
+
+
+def _shard(
+    job: ChunkJob,
+    signals: NDArray[np.float32],
+    members: NDArray[np.bool_],
+    correct: NDArray[np.uint8] | None,
+    predicted: NDArray[np.int32] | None,
+    queries: NDArray[np.float32] | None,
+    seeds: list[int],
+) -> Shard:
+    """What is kept of (stops + 1, models, records) tables; the full training is the last."""
+    held = job.spec.unseen
+    merit = merit_of_signal(signals[-1]) if correct is None else correct[-1]
+    utility = merit[:, held].mean(axis=1) if held.any() else np.zeros(job.models)
+    shard = Shard(
+        job.first,
+        signals[-1],
+        members.astype(np.uint8),
+        None if correct is None else correct[-1],
+        utility.astype(np.float32),
+        np.array(seeds, np.int64),
+        None if predicted is None else predicted[-1],
+        queries=None if queries is None else queries[-1],
+    )
+    if not job.stops:
+        return shard
+    return replace(
+        shard,
+        stops=np.array(job.stops, np.int64),
+        stop_signals=signals[:-1],
+        stop_correct=None if correct is None else correct[:-1],
+        stop_predicted=None if predicted is None else predicted[:-1],
+        stop_queries=None if queries is None else queries[:-1],
+    )
+
+
+def _signal_maker(
+    labels: NDArray[Any], held: NDArray[np.bool_]
+) -> Callable[[NDArray[np.floating], str], NDArray[np.float32]]:
+    """The signal of a model's outputs of some kind."""
+    if labels.dtype.kind == "f":
+        sd = target_sd(labels, held)
+        return lambda outputs, kind: signal_from_predictions(outputs, labels, sd)
+    makers = {"logits": signal_from_logits, "probabilities": signal_from_probabilities}
+    return lambda outputs, kind: makers[kind](outputs, labels)
