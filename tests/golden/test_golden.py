@@ -18,6 +18,7 @@ from lethe.evidence.findings import Findings, schema
 
 HERE = Path(__file__).parent
 ROUNDING = 1e-5  # processors add up in another order; documents keep 8 digits
+ONE_SCORE = 5e-4  # of two scores that a rounding apart change places, a point of a curve may move
 
 
 @pytest.fixture(scope="module", params=EVERYWHERE)
@@ -29,7 +30,9 @@ def audit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_the_document_is_the_one_that_was_read(audit: tuple[str, Any]) -> None:
     kind, found = audit
     stored = json.loads((HERE / f"{kind}.json").read_text())
-    assert differences(stored, found, ROUNDING)[:20] == []
+    changed = differences(stored, found, ROUNDING)
+    moved = set(differences(stored, found, ONE_SCORE))
+    assert [one for one in changed if ".roc." not in one or one in moved][:20] == []
 
 
 def test_the_document_fits_its_schema_and_is_read_back(audit: tuple[str, Any]) -> None:

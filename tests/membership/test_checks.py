@@ -27,10 +27,10 @@ from lethe.membership.checks import (
     WARN,
     beats_baseline,
     coverage,
-    drift,
     null_audit,
     self_checked,
     ties,
+    trained_alike,
 )
 from lethe.membership.measure import run_attacks
 from lethe.membership.power import exchanged
@@ -152,23 +152,23 @@ def test_few_signals_are_not_tied():
     assert check.status == PASS and "0.00%" in check.detail
 
 
-def test_drift():
+def test_a_model_that_is_not_trained_alike_stands_out():
     rng = np.random.default_rng(0)
     members = paired(16, 40)
     correct = rng.random((16, 200)) < 0.9
     honest = shadows(members, signals(members), correct)
-    assert drift(honest).status == PASS
+    assert trained_alike(honest).status == PASS
     correct[5] = rng.random(200) < 0.5
-    check = drift(shadows(members, signals(members), correct))
+    check = trained_alike(shadows(members, signals(members), correct))
     assert check.status == FAIL and "models 5 stand out" in check.detail
-    assert drift(audit(4, 10)) is None
+    assert trained_alike(audit(4, 10)) is None
     perfect = shadows(members, signals(members), np.ones((16, 200), bool))
-    assert drift(perfect).status == PASS
+    assert trained_alike(perfect).status == PASS
     # One mistake where the others make none is chance, and must not void the audit.
     for held_out in (10, 30, 200):
         nearly = np.ones((16, held_out), bool)
         nearly[0, 0] = False
-        assert drift(shadows(members, signals(members), nearly)).status == PASS
+        assert trained_alike(shadows(members, signals(members), nearly)).status == PASS
 
 
 def test_beats_baseline():

@@ -20,7 +20,7 @@ from lethe.data.shipped import diabetes, digits
 from lethe.errors import InputError
 from lethe.evidence.findings import schema
 from lethe.membership.audit import audit_model, baseline_spec
-from lethe.membership.checks import drift
+from lethe.membership.checks import trained_alike
 from lethe.membership.settings import AuditSettings
 from lethe.report import render
 from lethe.training.chunks import chunk_jobs, train_chunk
@@ -140,7 +140,7 @@ def test_a_broken_model_stands_out_in_r_squared(broken, status):
     targets, held = rng.normal(size=160), np.arange(160) < 120
     wrong = 0.3 * rng.normal(size=(8, 160))
     wrong[3] *= broken
-    check = drift(regression(paired(8, 40), targets, targets + wrong, held))
+    check = trained_alike(regression(paired(8, 40), targets, targets + wrong, held))
     assert check is not None and (check.name, check.status) == ("R² drift", status)
     assert ("models 3 stand out" in check.detail) == (status == "fail")
 

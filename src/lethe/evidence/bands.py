@@ -74,7 +74,7 @@ def joint_confidence(
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     root = _root(two_way_correlation(replicates, places))
     single = float(ndtri((1 + confidence) / 2))
-    if root.shape[1] == 0:
+    if not root.any():
         return confidence
     rng = np.random.default_rng([seed, 17])
     deviation = np.abs(rng.standard_normal((_DRAWS, root.shape[1])) @ root.T).max(axis=1)
@@ -130,7 +130,6 @@ def _semidefinite(matrix: Float) -> Float:
 
 
 def _root(matrix: Float) -> Float:
-    """A matrix whose product with its transpose is `matrix`; without columns that are 0."""
+    """The symmetric root: others turn with the signs of eigenvectors, which processors choose."""
     value, vector = np.linalg.eigh(matrix)
-    kept = value > 1e-12
-    return np.asarray(vector[:, kept] * np.sqrt(value[kept]))
+    return np.asarray((vector * np.sqrt(np.where(value > 1e-12, value, 0.0))) @ vector.T)

@@ -91,7 +91,7 @@ def family_confidence(confidence: float, size: int) -> float:
     return 1 - (1 - confidence) / size
 
 
-def bonferroni(estimate: Estimate, confidence: float, size: int, what: str) -> Estimate:
+def labelled_as_family(estimate: Estimate, confidence: float, size: int, what: str) -> Estimate:
     """An estimate made at `family_confidence(confidence, size)`, labelled with `confidence`."""
     if size < 2:
         return estimate

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.guarantee import empirical_only
-from lethe.evidence.risk import AttackResult, bonferroni, family_confidence
+from lethe.evidence.risk import AttackResult, family_confidence, labelled_as_family
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.checks import self_checked
@@ -96,7 +96,9 @@ def measure(
         drift=drift(shadows, confidence),
         risk=strongest_metric(results, fpr),
         utility_loss=None if before is None else loss_among(shadows, before, confidence, among),
-        risk_change=None if change is None else bonferroni(change, confidence, among, "stops"),
+        risk_change=None
+        if change is None
+        else labelled_as_family(change, confidence, among, "stops"),
         moved=moved,
         weights=applied,
         targeted=targeted,
@@ -111,7 +113,7 @@ def loss_among(
     """The utility loss, with limits that hold for `among` releases at once (Bonferroni)."""
     level = family_confidence(confidence, among)
     loss = utility_loss(shadows, before.shadows, level)
-    return None if loss is None else bonferroni(loss, confidence, among, "stops")
+    return None if loss is None else labelled_as_family(loss, confidence, among, "stops")
 
 
 def headline(measured: Measurement, settings: AuditSettings) -> str:

@@ -204,7 +204,7 @@ def duplicates(shadows: Shadows) -> Check:
     )
 
 
-def drift(shadows: Shadows) -> Check | None:
+def trained_alike(shadows: Shadows) -> Check | None:
     """Targets and their references must be trained alike: no model may stand out in utility."""
     table = shadows.population_merit
     if table is None or table.size == 0:
@@ -327,7 +327,7 @@ def self_checked(
         # Of an attack that reads neither membership nor other models there is nothing to find.
         if name not in audits and not ATTACKS[name].reference_free:
             audit(name, few)
-    stable = drift(shadows)
+    stable = trained_alike(shadows)
     if stable is not None and stable.status == FAIL:
         why = f"{stable.name}: {stable.detail}"
         checked = {name: replace(found, failed=why) for name, found in checked.items()}

@@ -10,7 +10,7 @@ rows are held.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -94,12 +94,16 @@ def scorable_targets(members: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def leave_one_out(
-    signals: NDArray[np.floating], members: NDArray[np.bool_], seed: int = 0
+    signals: NDArray[np.floating],
+    members: NDArray[np.bool_],
+    seed: int = 0,
+    targets: Container[int] | None = None,
 ) -> Iterator[References]:
     """References for every scorable target in turn.
 
     Args:
         seed: of the counterparts drawn in a design without complements.
+        targets: only these; the same references as if all were asked for.
 
     Raises InputError: shapes differ, or a signal is not finite.
     """
@@ -108,9 +112,12 @@ def leave_one_out(
     rows = _Centred(signals, design.usable)
     sums = _Sums.of(rows, design.members, design.counted)
     for place, target in enumerate(design.usable):
+        counterpart = design.counterpart(place)  # drawn for every target, in order
+        if targets is not None and int(target) not in targets:
+            continue
         inside, outside = sums.without(
             rows[place],
-            rows[design.counterpart(place)],
+            rows[counterpart],
             design.members[place],
             design.counted[place],
             rows.centre,

@@ -15,7 +15,7 @@ from lethe.errors import NotMeasurable
 from lethe.evidence import risk as risks
 from lethe.evidence.bands import simultaneous_band
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.risk import bonferroni, family_confidence
+from lethe.evidence.risk import family_confidence, labelled_as_family
 from lethe.evidence.roc import Roc, auc_of, check_resolvable, rate_at, roc, smallest_fpr, tau_of
 from lethe.evidence.twoway import (
     Replicates,
@@ -222,7 +222,7 @@ def _measure(
             continue
         point = rate_at(curve, fpr)
         rate = _share(point.tpr, curve, replicates, 1 + place, records, level)
-        tpr[fpr] = bonferroni(rate, confidence, family, "results")
+        tpr[fpr] = labelled_as_family(rate, confidence, family, "results")
         realised[fpr] = point.realised_fpr
     auc = symmetric_estimate(
         auc_of(curve),
@@ -235,7 +235,7 @@ def _measure(
     )
     return AttackRates(
         name,
-        bonferroni(auc, confidence, family, "results"),
+        labelled_as_family(auc, confidence, family, "results"),
         tpr,
         realised,
         _curve(curve, grid, replicates, 1 + len(fprs), records, confidence),
@@ -371,7 +371,7 @@ def _among(result: AttackRates, fpr: float | None, family: int) -> Measured:
         records = result.replicates.clusters[1]
         wide = share_estimate(metric.value, spread, metric.n, records, level)
     wide = replace(wide, method=metric.method)
-    return bonferroni(wide, metric.confidence, family, "results")
+    return labelled_as_family(wide, metric.confidence, family, "results")
 
 
 def risk_change(

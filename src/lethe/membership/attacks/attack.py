@@ -6,7 +6,7 @@ are references.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -255,19 +255,25 @@ def signals_alone(shadows: Shadows, columns: NDArray[np.intp]) -> Shadows:
 
 
 def each_left_out(
-    shadows: Shadows, seed: int = 0, probabilities: bool = True
+    shadows: Shadows,
+    seed: int = 0,
+    probabilities: bool = True,
+    targets: Container[int] | None = None,
 ) -> Iterator[Knowledge]:
     """Every scorable shadow model as the target; see `leave_one_out` for what is left out with it.
 
     Args:
         probabilities: whether the means of sigmoid(phi) are wanted.
+        targets: only these, where not all are wanted.
     """
     signals, members = shadows.signals, shadows.members
     means = _left_out_means(shadows.population, members) if probabilities else None
     # Equal seeds leave out equal models, so both walk over the same references.
-    chances = leave_one_out(expit(signals), members, seed) if probabilities else None
+    chances = None
+    if probabilities:
+        chances = leave_one_out(expit(signals), members, seed, targets)
     empty = np.zeros(0)
-    for found in leave_one_out(signals, members, seed):
+    for found in leave_one_out(signals, members, seed, targets):
         p_in = p_out = empty
         if chances is not None:
             chance = next(chances)

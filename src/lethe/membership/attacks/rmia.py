@@ -208,10 +208,11 @@ def _choice(form: _Form) -> Callable[[Shadows, int], Float]:
         order = rng.permutation(np.unique(shadows.pairs))
         first = np.isin(shadows.pairs, order[: len(order) // 2])
         tried = [rng.permutation(np.flatnonzero(half))[:_TARGETS] for half in (first, ~first)]
-        scores: dict[int, list[Float]] = {}
-        for known in each_left_out(part, seed):
-            if any(known.target in half for half in tried):
-                scores[known.target] = [form(known, a) for a in _CHOICES]
+        wanted = {int(target) for half in tried for target in half}
+        scores = {
+            known.target: [form(known, a) for a in _CHOICES]
+            for known in each_left_out(part, seed, targets=wanted)
+        }
         best = [_best([int(k) for k in half if int(k) in scores], scores, part) for half in tried]
         return np.where(first, best[1], best[0])
 
