@@ -212,7 +212,7 @@ def test_perfect_useless_and_inverted_attack():
 
 @pytest.mark.parametrize("t", [0.0, 0.5, 1.0, 2.0])
 def test_two_equal_normals_follow_the_formula(t):
-    """AUC = Phi(t) and TPR at FPR f = Phi(sqrt2 t - z_{1-f}) (protocols 5.2, 6)."""
+    """AUC = Phi(t) and TPR at FPR f = Phi(sqrt2 t - z_{1-f})."""
     n = 100_000
     rng = np.random.default_rng(round(10 * t))
     member = np.repeat([True, False], [n, n])
@@ -228,7 +228,7 @@ def test_two_equal_normals_follow_the_formula(t):
 
 
 @pytest.mark.parametrize(
-    # Table of protocols 5.2, 6.
+    # From tables of the normal distribution.
     ("t", "area", "tpr"),
     [
         (0.5, 0.691, (0.009, 0.053, 0.28)),

@@ -26,7 +26,7 @@ PHI = np.array([3.0, 0.5, -2.0])
 
 
 def by_hand(own, everything, alpha):
-    """Posterior (kappa, alpha, beta, location), as in protocols 2.6."""
+    """Posterior (kappa, alpha, beta, location)."""
     prior, spread = np.mean(everything), np.var(everything, ddof=1)
     n, mean = len(own), np.mean(own)
     beta0 = spread * (alpha - 1) if alpha > 1 else spread

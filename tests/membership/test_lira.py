@@ -46,7 +46,7 @@ def test_offline_by_hand():
 
 
 def test_offline_is_finite_and_ordered_far_in_both_tails():
-    """log Phi, not Phi: scores beyond 8.3 deviations would tie (protocols 5.1, 2)."""
+    """log Phi, not Phi: scores beyond 8.3 deviations would tie."""
     ask = references([0.0] * 4, [0.0] * 4, [6.0] * 4, [6.0] * 4)
     score = lira_offline(np.array([-1e4, -60.0, 0.0, 9.0]), ask, "pooled")
     assert np.isfinite(score).all() and (np.diff(score) > 0).all()

@@ -173,7 +173,7 @@ def test_seed_of_the_bootstrap_moves_limits_and_not_values():
 
 def test_tau_by_hand():
     tau = tau_of(estimate(0.181, 0.1, 0.3), 0.001)
-    assert tau.value == pytest.approx(5.2, abs=0.01)  # the report's baseline, protocols 2.3
+    assert tau.value == pytest.approx(5.2, abs=0.01)  # the report's baseline
     assert tau.low == pytest.approx(math.log(100)) and tau.high == pytest.approx(math.log(300))
 
 

@@ -16,7 +16,8 @@ from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.evidence.frame import MEASURED, rows
 from lethe.report import markdown, render
-from lethe.report.page import charts_of, figure_files, read
+from lethe.report.page import charts_of, read
+from lethe.report.page import files as files_of_page
 
 COLUMNS = ["candidate", "attack", "metric", "fpr", "value", "low", "high", "n"]
 HOSTILE = "<script>alert(1)</script>\x1b[2J\nx"
@@ -197,7 +198,7 @@ def test_saved_findings_are_those_that_were_read(kind, tmp_path):
     found = findings(kind)
     assert found.save(str(tmp_path / "run")) == tmp_path / "run"
     files = {str(f.relative_to(tmp_path / "run")) for f in (tmp_path / "run").rglob("*.*")}
-    assert files == {"findings.json", "report.html", *dict(figure_files(found))}
+    assert files == {"findings.json", *dict(files_of_page(found))}
     for place in (tmp_path / "run", str(tmp_path / "run"), tmp_path / "run" / "findings.json"):
         assert Findings.load(place).to_bytes() == found.to_bytes()
 

@@ -20,7 +20,7 @@ from lethe.errors import InputError, RunFailed
 from lethe.evidence.findings import Findings, schema
 from lethe.report import CONTEXT_FIELDS, NOT_PROVIDED, markdown, render, render_several, show, write
 from lethe.report.catalogue import say
-from lethe.report.page import CONTENT_POLICY, apart, figure_files, read
+from lethe.report.page import CONTENT_POLICY, apart, files, read
 
 EVIL = "<script>alert(1)</script>\"'&$x$"
 VOID = {"meta", "link", "br", "input", "path", "line", "circle", "rect", "use"}
@@ -278,10 +278,11 @@ def test_very_many_options_and_classes_stay_small_and_say_what_is_left_out() -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_chart_is_a_file_that_stands_alone(kind: str) -> None:
-    files = dict(figure_files(findings(kind)))
-    charts = len(re.findall(r"<figcaption>", render(findings(kind))))
-    assert len(files) == charts
-    for name, data in files.items():
+    found = dict(files(findings(kind)))
+    page = render(findings(kind))
+    assert found.pop("report.html").decode() == page
+    assert len(found) == len(re.findall(r"<figcaption>", page))
+    for name, data in found.items():
         text = data.decode()
         assert name.startswith("figures/") and text.startswith("<svg") and "var(--" not in text
         assert 'xmlns="http://www.w3.org/2000/svg"' in text.split(">", 1)[0]

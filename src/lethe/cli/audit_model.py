@@ -110,11 +110,16 @@ def _trained(command: str, target: str, options: dict[str, Any], run: RunOptions
     from lethe.data.dataset import copies_note
     from lethe.membership.audit import audit_model
     from lethe.training.engines import check_engine, choose_engine
+    from lethe.training.engines.processes import preload
+    from lethe.training.environment import default_workers
     from lethe.training.folder import RunFolder
 
     settings = audit_settings(options)
     where, details, workers = options["engine"], options["engine_option"] or (), options["workers"]
     check_engine(where, details)
+    if command == "audit model" and where in (None, "processes") and not options["recipe"]:
+        # Half of what a small audit takes is torch being imported, here and in the workers.
+        preload(("lethe.training.chunks", "lethe.training.calibrate"), workers or default_workers())
     with Progress(run.quiet) as progress:
         found = find_subject(target, options, settings, progress.say)
         with RunFolder(found.folder, found.name, command_line()) as folder:

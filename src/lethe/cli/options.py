@@ -361,8 +361,7 @@ def finish(findings: Findings, run: RunFolder, context: Path | None, as_json: bo
 def documents(findings: Findings, run: RunFolder, context: Path | None = None) -> Findings:
     """Write findings, report and figures of a run; the findings with what people said of it."""
     from lethe.assess.judged import stamped
-    from lethe.report import write
-    from lethe.report.page import figure_files
+    from lethe.report.page import files
 
     beside = run.path / "context.toml"
     if context is not None or beside.is_file():
@@ -371,7 +370,6 @@ def documents(findings: Findings, run: RunFolder, context: Path | None = None) -
     findings = stamped(findings, criteria_of_run(run), fixed)
     run.write("findings.json", findings.to_bytes())
     run.finished()
-    write(findings, run.path / "report.html", run.manifest)
-    for name, drawn in figure_files(findings):
-        run.write(name, drawn)
+    for name, content in files(findings, run.manifest):
+        run.write(name, content)
     return findings

@@ -321,13 +321,14 @@ def _measured(
 ) -> dict[str, Measurement]:
     """What each job gives, in the order of the jobs; on all workers where the memory bears it.
 
-    Even one worker is a process of its own, as in training: the same kernels, the same digits.
+    Several are always done in processes of their own, as in training: the same kernels, the same
+    digits, however many workers there are.
     """
-    if plain.signals.size > MOST_CELLS:
+    if len(jobs) == 1 or plain.signals.size > MOST_CELLS:
         found = {}
         for name, job in jobs.items():
-            show.say(f"attacking {name}")
-            found[name] = job()
+            show.say("reading who bears the risk" if name == BASELINE.name else f"attacking {name}")
+            found[name] = on_one_thread(job)()
         return found
     if len(jobs) > 1:
         show.say(f"attacking {len(jobs) - 1} options, and reading who bears the risk")

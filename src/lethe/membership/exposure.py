@@ -25,7 +25,9 @@ from lethe.training.shadows import Shadows
 # How exposed a record is: the t-score, its error, and what it means as an attack.
 #
 # t = (mu_in - mu_out) / sqrt(V_in + V_out) (Forgotten by Design, eq. 7). Under the Gaussian
-# model the AUC of thresholding phi on that record is exactly Phi(t) (protocols 5.2, 6).
+# model the AUC of thresholding phi on that record is exactly Phi(t): the AUC is
+# the chance that a signal IN exceeds one OUT, and their difference is normal with mean
+# mu_in - mu_out and variance V_in + V_out.
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,9 @@ def vulnerability(
 ) -> Vulnerability:
     """t-scores with their standard errors.
 
-    se = sqrt((2 + t^2 (V_in^2 + V_out^2)/(V_in + V_out)^2)/K) when each side has K/2 models
-    (protocols 5.2, 8). A variance counts as at least 1e-6 of the side's pooled one; a record whose
-    signals are all the same has no score.
+    se = sqrt((2 + t^2 (V_in^2 + V_out^2)/(V_in + V_out)^2)/K) when each side has K/2 models: the
+    delta method on two means and two variances of normal signals. A variance counts as at least
+    1e-6 of the side's pooled one; a record whose signals are all the same has no score.
 
     Args:
         signals: (K, N) phi.

@@ -106,7 +106,7 @@ def planted(shadows: Shadows, t: float, share: float = 1.0, seed: int = 0) -> Sh
     """The same models with a known effect: the IN signals of some records are shifted.
 
     By t sqrt(2) of the record's spread over the models, so that a record with equal spread IN and
-    OUT has exactly this t (protocols 5.2, 6). Records without spread stay as they are.
+    OUT has exactly this t (see `exposure`). Records without spread stay as they are.
 
     Args:
         shadows: models that know nothing of membership, such as `exchanged` makes.

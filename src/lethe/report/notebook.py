@@ -14,7 +14,7 @@ from lethe.evidence.findings import Findings
 from lethe.files import write_whole
 from lethe.report.catalogue import say
 from lethe.report.first_screen import First, first_screen
-from lethe.report.page import charts_of, figure_files, read, render, write
+from lethe.report.page import charts_of, files, read, render, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -162,7 +162,6 @@ def save(findings: Findings, folder: Path) -> Path:
             "Give another folder."
         )
     write_whole(folder / "findings.json", findings.to_bytes())
-    write(findings, folder / "report.html")
-    for name, drawn in figure_files(findings):
+    for name, drawn in files(findings):
         write_whole(folder / name, drawn)
     return folder

@@ -136,7 +136,10 @@ def render_several(runs: Runs, title: str | None = None) -> str:
     """
     if not runs:
         raise InputError("a report needs at least one run.")
-    releases = [read(findings, manifest) for findings, manifest in runs]
+    return _page([read(findings, manifest) for findings, manifest in runs], title)
+
+
+def _page(releases: Sequence[Release], title: str | None = None) -> str:
     environment, first = _environment(), releases[0].first
     name = title or first.name
     if len(releases) == 1:
@@ -229,23 +232,30 @@ def write(findings: Findings, path: Path, manifest: Mapping[str, Any] | None = N
     write_whole(path, render(findings, manifest).encode())
 
 
-def charts_of(findings: Findings) -> list[Chart]:
-    """Every chart of the page, that of the first screen first."""
-    release = read(findings)
-    first = [release.first.chart] if release.first.chart is not None else []
-    return [*first, *charts(release.sections)]
-
-
-def figure_files(findings: Findings) -> Iterator[tuple[str, bytes]]:
-    """Every chart of the page as an SVG file with colours, labels and legend of its own.
+def files(
+    findings: Findings, manifest: Mapping[str, Any] | None = None
+) -> Iterator[tuple[str, bytes]]:
+    """The page, and every chart of it as an SVG file with colours, labels and legend of its own.
 
     Returns:
-        names such as ``figures/frontier.svg``, and their bytes.
+        names such as ``report.html`` and ``figures/frontier.svg``, and their bytes.
     """
     from lethe.report.static_svg import on_paper
 
-    for chart in charts_of(findings):
+    release = read(findings, manifest)
+    yield "report.html", _page([release]).encode()
+    for chart in _charts(release):
         yield f"figures/{chart.name}.svg", on_paper(chart.svg).encode()
+
+
+def charts_of(findings: Findings) -> list[Chart]:
+    """Every chart of the page, that of the first screen first."""
+    return _charts(read(findings))
+
+
+def _charts(release: Release) -> list[Chart]:
+    first = [release.first.chart] if release.first.chart is not None else []
+    return [*first, *charts(release.sections)]
 
 
 def _whole(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import signal
 import sys
 import warnings
@@ -68,28 +69,54 @@ def _run_once(
     jobs: Sequence[tuple[int, Job]], work: Callable[[Job], Result], workers: int
 ) -> Generator[tuple[int, Result], None, None]:
     """Number and result of each job; raises what joblib does when a worker dies."""
-    from joblib import Parallel, delayed, parallel_config
-
     _renew_processes()
     with with_environment(worker_environment()):
-        with parallel_config(backend="loky", inner_max_num_threads=1):
-            # joblib would run a single worker's jobs here; two of which one idles will not.
-            parallel = Parallel(
-                n_jobs=max(2, workers),
-                return_as="generator_unordered",
-                batch_size=1,
-                pre_dispatch=2 * workers if workers > 1 else 1,
-            )
-            with _ctrl_c_held_back():
-                results = parallel(delayed(_numbered)(work, at, job) for at, job in jobs)
-            try:
-                for result in results:  # noqa: UP028 - that would close them with a warning
-                    yield result
-            finally:
-                # joblib warns of work that is not waited for; the caller who closes us knows.
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    results.close()
+        results = _given_out(jobs, work, workers)
+        try:
+            for result in results:  # noqa: UP028 - that would close them with a warning
+                yield result
+        finally:
+            # joblib warns of work that is not waited for; the caller who closes us knows.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                results.close()
+
+
+def _given_out(jobs: Sequence[tuple[int, Job]], work: Callable[[Job], Result], workers: int) -> Any:
+    """The generator of joblib, whose processes are started."""
+    from joblib import Parallel, delayed, parallel_config
+
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        # joblib would run a single worker's jobs here; two of which one idles will not.
+        parallel = Parallel(
+            n_jobs=max(2, workers),
+            return_as="generator_unordered",
+            batch_size=1,
+            pre_dispatch=2 * workers if workers > 1 else 1,
+        )
+        with _ctrl_c_held_back():
+            return parallel(delayed(_numbered)(work, at, job) for at, job in jobs)
+
+
+_preloading: Any = None
+
+
+def preload(modules: Sequence[str], workers: int) -> None:
+    """Start worker processes and let them import, while this process goes on.
+
+    Args:
+        modules: that the first job will need, such as those behind which torch stands.
+    """
+    global _preloading
+    _renew_processes()
+    with with_environment(worker_environment()):
+        jobs = [(at, tuple(modules)) for at in range(max(2, workers))]
+        _preloading = _given_out(jobs, _import_all, max(2, workers))
+
+
+def _import_all(modules: Sequence[str]) -> None:
+    for module in modules:
+        importlib.import_module(module)
 
 
 def _numbered(work: Callable[[Job], Result], at: int, job: Job) -> tuple[int, Result]:
@@ -121,7 +148,12 @@ def _renew_processes() -> None:
     They are kept between calls, and would write where this process was before, or could not find
     modules beside a recipe loaded since.
     """
-    global _started
+    global _started, _preloading
+    if _preloading is not None:
+        # Closing it would end the processes; whoever died is replaced when there is a job.
+        with contextlib.suppress(*_dead_worker()):
+            list(_preloading)
+        _preloading = None
     wanted = (Path.cwd(), list(sys.path))
     if _started is not None and _started != wanted:
         _executor().shutdown(wait=True)
