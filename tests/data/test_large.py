@@ -7,9 +7,11 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from lethe.data import large
 from lethe.data.columns import Columns, Grouped, encode, read_columns
@@ -171,6 +173,24 @@ def test_the_way_is_chosen_by_size_and_said(
     assert "read by DuckDB within 0.134 GB of memory: 20 rows, 2 of them" in notes[0]
     columns, notes = large.read_table(path, ["age"], memory="128MiB", whole="epsilon")
     assert isinstance(columns, dict) and "because --epsilon needs every row" in notes[0]
+
+
+def test_large_files_are_grouped_though_they_would_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("age,Age\n" + "30,1\n31,1\n" * 10)
+    monkeypatch.setattr(large, "_GROUPED", 0)
+    columns, notes = large.read_table(path, ["age", "Age"])
+    assert isinstance(columns, Grouped) and columns.times.tolist() == [10] * 2 and notes == ()
+    columns, _ = large.read_table(path, ["age"], whole="epsilon")
+    assert isinstance(columns, dict)
+    other = tmp_path / "people.parquet"
+    parquet.write_table(pa.table({"age": [30, 31], "Age": [1, 2]}), other)
+    columns, _ = large.read_table(other, ["age"])  # DuckDB does not tell them apart
+    assert isinstance(columns, dict)
+    with pytest.raises(InputError, match="'size' is not a column"):
+        large.read_table(path, ["size"])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.answers import answer_overlap, ask, count_overlap, error_of
+from lethe.linkage.answers import Original, answer_overlap, ask, count_overlap, error_of
 from lethe.linkage.table.anonymity import anonymity
 from lethe.linkage.table.recoding import coarsen, hierarchy, recode, released_columns
 
@@ -110,6 +110,25 @@ def test_counts_kept_is_the_overlap_of_the_tables(seed: int) -> None:
     assert 0 <= found <= kept.mean() + 1e-12
     whole = [np.arange(size) for size in levels]
     assert count_overlap(original, original, whole) == 1.0
+
+
+@given(st.integers(0, 10**6), st.booleans(), st.floats(0, 1))
+def test_rows_recoded_are_compared_as_any_release_is(
+    seed: int, grouped: bool, share: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    levels = rng.integers(1, 6, 3)
+    original = [rng.integers(0, size, 30) for size in levels]
+    times = rng.integers(1, 9, 30) if grouped else None
+    counted = Original(original, levels.tolist(), times)
+    for _ in range(2):  # what is remembered of the original serves every recoding
+        groups = [np.unique(rng.integers(0, n, n), return_inverse=True)[1] for n in levels]
+        kept = rng.random(30) < share
+        released = [group[column][kept] for group, column in zip(groups, original, strict=True)]
+        both = None if times is None else (times, times[kept])
+        assert counted.overlap(groups, kept) == count_overlap(
+            original, released, groups, times=both
+        )
 
 
 def test_counts_kept_by_hand() -> None:

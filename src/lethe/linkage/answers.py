@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -73,6 +75,64 @@ def count_overlap(
     return float(np.mean(found))
 
 
+@dataclass(frozen=True, eq=False)
+class Original:
+    """Counts of all pairs of columns, to compare many recodings of the same rows with."""
+
+    columns: Sequence[Codes]  # codes (n,) of each
+    levels: Sequence[int]  # how many values each has
+    times: Int | None = None  # (n,) how many equal rows each row stands for; None = one each
+
+    @cached_property
+    def _counted(self) -> list[tuple[tuple[int, ...], Int, Int]]:
+        return [
+            (table, *self._cells(table, self.columns, self.times))
+            for table in pairs_of_columns(len(self.columns))
+        ]
+
+    def _cells(
+        self, table: tuple[int, ...], columns: Sequence[Codes], times: Int | None
+    ) -> tuple[Int, Int]:
+        return _cells([columns[at] for at in table], [self.levels[at] for at in table], times)
+
+    def overlap(self, groups: Sequence[Codes], kept: NDArray[np.bool_]) -> float:
+        """`count_overlap` of some of the rows, recoded.
+
+        Args:
+            groups: (levels,) of each column: the group that stands for each value.
+            kept: (n,) whether the row is released.
+        """
+        whole = 2 * int(kept.sum()) > len(kept)
+        few = ~kept if whole else kept  # rows that have to be looked at once more
+        columns = [column[few] for column in self.columns]
+        times = None if self.times is None else self.times[few]
+        found = []
+        for table, cells, held in self._counted:
+            inside, number = self._cells(table, columns, times)
+            released = held.copy() if whole else np.zeros_like(held)
+            released[np.searchsorted(cells, inside)] += -number if whole else number
+            asked, share = _recoded(
+                cells, [self.levels[at] for at in table], [groups[at] for at in table]
+            )
+            _, place = np.unique(asked, return_inverse=True)
+            expected = np.bincount(place, released)[place] * share
+            found.append(float(np.minimum(held, expected).sum() / int(held.sum())))
+        return float(np.mean(found))
+
+
+def _recoded(
+    cells: Int, wide: Sequence[int], groups: Sequence[Codes]
+) -> tuple[Int, NDArray[np.float64]]:
+    """The joint group of each cell, and the share of the group's rows that is the cell's."""
+    levels = np.unravel_index(cells, wide)
+    most = [int(group.max()) + 1 for group in groups]
+    asked = _joint([group[level] for group, level in zip(groups, levels, strict=True)], most)
+    share = np.ones(len(cells))
+    for group, level in zip(groups, levels, strict=True):
+        share /= np.bincount(group)[group[level]]
+    return asked, share
+
+
 def _overlap(
     original: Sequence[Codes],
     released: Sequence[Codes],
@@ -89,11 +149,7 @@ def _overlap(
         most,
         None if times[1] is None else times[1][inside],
     )
-    levels = np.unravel_index(cells, wide)
-    asked = _joint([group[level] for group, level in zip(groups, levels, strict=True)], most)
-    share = np.ones(len(cells))
-    for group, level in zip(groups, levels, strict=True):
-        share /= np.bincount(group)[group[level]]
+    asked, share = _recoded(cells, wide, groups)
     expected = np.zeros(len(cells))
     if len(keys):
         at = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Measured
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
-from lethe.linkage.answers import answer_overlap, count_overlap
+from lethe.linkage.answers import Original, answer_overlap
 from lethe.linkage.codes import Int, counted
 from lethe.linkage.measurement import Measurement
 from lethe.linkage.settings import TableSettings
@@ -107,6 +108,16 @@ class Context:
     people: PopulationTable | None  # the population table; None without one
     use: Use | None  # a model as utility; None = counts or queries
     held_out: NDArray[np.bool_]  # (rows,) which rows the model is tested on
+
+    @cached_property
+    def original(self) -> Original:
+        """What counts of recoded rows are compared with."""
+        columns = [one.codes for one in self.hierarchies]
+        levels = [len(one.steps[0]) for one in self.hierarchies]
+        if self.secret is not None:
+            columns.append(self.secret)
+            levels.append(int(self.secret.max()) + 1)
+        return Original(columns, levels, self.table.times)
 
 
 def context_of(table: Table, settings: TableSettings) -> Context:
@@ -241,15 +252,10 @@ def _utility(context: Context, steps: Sequence[int], kept: NDArray[np.bool_]) ->
         released = released_columns(table.plain, hierarchies, steps, kept)
         value = answer_overlap(table.plain, released, settings.queries)
         return counted_utility(value, table.rows, settings.confidence, "released rows")
-    original = [one.codes for one in hierarchies]
-    codes = [one.at(step)[kept] for one, step in zip(hierarchies, steps, strict=True)]
     groups = [one.steps[step] for one, step in zip(hierarchies, steps, strict=True)]
     if context.secret is not None:
-        original.append(context.secret)
-        codes.append(context.secret[kept])
         groups.append(np.arange(int(context.secret.max()) + 1))
-    times = None if table.times is None else (table.times, table.times[kept])
-    value = count_overlap(original, codes, groups, times=times)
+    value = context.original.overlap(groups, kept)
     return counted_utility(value, table.rows, settings.confidence, "released rows")
 
 
