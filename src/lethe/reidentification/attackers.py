@@ -11,10 +11,12 @@ person-disjoint folds, fitted on the release as the adversary sees it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +35,10 @@ from lethe.reidentification.gallery import (
 )
 from lethe.reidentification.geometry import nearest
 from lethe.reidentification.ranks import Ranks, ranks
-from lethe.reidentification.vectors import Float
+from lethe.reidentification.vectors import Float, one_blas_thread
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 # What lies before an adversary, and metrics learned from the vectors of other people.
 
@@ -288,8 +293,8 @@ class Panel:
 
     attackers: tuple[Attacker, ...]  # which
     fold: NDArray[np.bool_]  # (G,) see `folds`
-    backend: str = "auto"  # see `ranks`; so are the workers
-    workers: int = 1  # see there
+    backend: str = "auto"  # see `ranks`
+    workers: int = 1  # attackers that run at the same time
 
     def seen(self, attacker: Attacker, sight: Sight, clean: Sight) -> Sight:
         """The release with what this attacker holds beside it."""
@@ -299,6 +304,13 @@ class Panel:
             return sight
         probes, owner = pooled(sight.probes, sight.owner, attacker.vectors)
         return replace(sight, probes=probes, owner=owner)
+
+    def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """What `work` gives for every item, in their order, on the panel's threads."""
+        if self.workers == 1:
+            return [work(item) for item in items]
+        with one_blas_thread(), ThreadPoolExecutor(self.workers) as threads:
+            return list(threads.map(work, items))
 
     def fits(self, attacker: Attacker, seen: Sight) -> tuple[Learned, ...]:
         """Metrics to attack fold False and fold True with, each learned on the other.
@@ -322,7 +334,6 @@ class Panel:
                 seen.owner[mine],
                 metric,
                 backend=self.backend,
-                workers=self.workers,
             )
             closer[mine], tied[mine] = found.closer, found.tied
             name, again = found.backend, again + found.decided_in_float64 * float(mine.mean())
@@ -405,51 +416,80 @@ def tallies(
     """
     users = len(clean.gallery)
     functions: dict[str, View | None] = {RELEASE: None, **views}
-    running = [
-        (view, attacker)
+
+    def through(sight: Sight) -> dict[str, Sight]:
+        return {view: _through(function, sight) for view, function in functions.items()}
+
+    held = through(clean)
+    runs = [
+        _Run(panel, held[view], Tally(attacker, view, np.zeros(users), np.zeros(users), 0))
         for view in functions
         for attacker in panel.attackers
         if view == RELEASE or attacker.projected
     ]
-    found = {key: Tally(key[1], key[0], np.zeros(users), np.zeros(users), 0) for key in running}
-    held = {view: _through(function, clean) for view, function in functions.items()}
-    fitted: dict[tuple[str, Attacker], tuple[Learned, ...]] = {}
-    guesses: dict[tuple[str, Attacker], Index] = {}
-    last: Sight | None = None
+    last, source = None, held
     for number, (learned_on, sight) in enumerate(draws):
-        looked = {view: _through(function, sight) for view, function in functions.items()}
         if learned_on is not last:
-            last, fitted = learned_on, {}
-            source = {view: _through(function, last) for view, function in functions.items()}
-        for key in list(running):
-            view, attacker = key
-            if attacker.vectors == 1 and single is not None and number >= single:
-                continue
-            try:
-                if key not in fitted:
-                    fitted[key] = panel.fits(
-                        attacker, panel.seen(attacker, source[view], held[view])
-                    )
-                seen = panel.seen(attacker, looked[view], held[view])
-                credit = first_credit(panel.rank(attacker, seen, fitted[key]))
-                if attacker.vectors != 1 and number < 2:
-                    guess = panel.named(attacker, seen, fitted[key])
-                    agreement = float((guess == guesses.get(key, -1)).mean())
-                    guesses[key] = guess
-            except (InputError, NotMeasurable) as error:
-                running.remove(key)
+            last, source = learned_on, through(learned_on)
+        asked = [
+            run for run in runs if run.attacker.vectors != 1 or single is None or number < single
+        ]
+        work = functools.partial(_attack_once, source=source, looked=through(sight))
+        for run, why in zip(asked, panel.each(work, asked), strict=True):
+            if why is not None:
+                runs.remove(run)
                 if skipped is not None:
-                    skipped[f"{attacker.name} on {view}"] = str(error)
-                continue
-            tally = found[key]
-            found[key] = replace(
-                tally,
-                hits=tally.hits + np.bincount(seen.owner, credit, minlength=users),
-                tries=tally.tries + np.bincount(seen.owner, minlength=users),
-                draws=tally.draws + 1,
-                agreement=agreement if attacker.vectors != 1 and number == 1 else tally.agreement,
-            )
-    return [found[key] for key in running]
+                    skipped[f"{run.attacker.name} on {run.tally.view}"] = why
+    return [run.tally for run in runs]
+
+
+@dataclass(eq=False)
+class _Run:
+    """One attacker in one view, draw after draw.
+
+    Attributes:
+        source: what `fits` were learned on.
+        guess: (P,) whom it named in the first draw, where that is looked at.
+    """
+
+    panel: Panel
+    held: Sight  # the release without noise
+    tally: Tally  # so far
+    source: Sight | None = None
+    fits: tuple[Learned, ...] = ()
+    guess: Index | None = None
+
+    @property
+    def attacker(self) -> Attacker:
+        return self.tally.attacker
+
+
+def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Sight]) -> str | None:
+    """Attack one more draw; why that cannot be, if it cannot."""
+    panel, attacker, tally = run.panel, run.attacker, run.tally
+    view, users = tally.view, len(tally.hits)
+    try:
+        if run.source is not source[view]:
+            run.source = source[view]
+            run.fits = panel.fits(attacker, panel.seen(attacker, source[view], run.held))
+        seen = panel.seen(attacker, looked[view], run.held)
+        credit = first_credit(panel.rank(attacker, seen, run.fits))
+        agreement = tally.agreement
+        if attacker.vectors != 1 and tally.draws < 2:
+            guess = panel.named(attacker, seen, run.fits)
+            if run.guess is not None:
+                agreement = float((guess == run.guess).mean())
+            run.guess = guess
+    except (InputError, NotMeasurable) as error:
+        return str(error)
+    run.tally = replace(
+        tally,
+        hits=tally.hits + np.bincount(seen.owner, credit, minlength=users),
+        tries=tally.tries + np.bincount(seen.owner, minlength=users),
+        draws=tally.draws + 1,
+        agreement=agreement,
+    )
+    return None
 
 
 def _through(view: View | None, sight: Sight) -> Sight:

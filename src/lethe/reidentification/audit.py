@@ -50,6 +50,7 @@ from lethe.reidentification.surface import Curve, operating_point
 from lethe.reidentification.sweep import Battery, Say, game_of, sample_of, sweep
 from lethe.reidentification.task import Task, TaskLevel, task_of
 from lethe.reidentification.vectors import effective_sigma
+from lethe.training.environment import on_one_thread
 from lethe.training.fingerprint import hash_array
 from lethe.training.folder import RunFolder, write_personal
 
@@ -397,6 +398,7 @@ def audit_released(
     return VectorsSubject(measured, settings).findings()
 
 
+@on_one_thread  # of linear algebra: attackers have threads of their own
 def measure(model: Released, settings: EmbeddingSettings, say: Say) -> ModelAudit:
     """One model, top to bottom."""
     split = split_of(model, settings)

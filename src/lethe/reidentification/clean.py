@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -322,6 +323,10 @@ def split_of(model: Released, settings: EmbeddingSettings) -> Split:
     return sampled(split, settings.max_people, settings.max_probes, settings.seed)
 
 
+Ran = tuple[Attack, Estimate | None]
+"""An attack, and its lift on permuted people where that is a control."""
+
+
 def attack_clean(model: Released, split: Split, panel: Panel, settings: EmbeddingSettings) -> Clean:
     """Every attack on the clean vectors, then the controls.
 
@@ -334,30 +339,36 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
     skipped: dict[str, str] = {}
     sure = family_confidence(settings.confidence, len(panel.attackers))
 
-    def run(attacker: Attacker, sight: Sight, *, control: bool) -> None:
+    def run(attacker: Attacker, sight: Sight, *, control: bool) -> Ran | Exception:
         seen = panel.seen(attacker, sight, sight)
         try:
             found = panel.rank(attacker, seen, panel.fits(attacker, seen))
-            attacks[attacker.name] = measure(
-                found, seen.owner, common=common, confidence=settings.confidence
-            )
-            if control:
-                permuted[attacker.name] = permuted_lift(panel, attacker, seen, settings.seed, sure)
+            attack = measure(found, seen.owner, common=common, confidence=settings.confidence)
+            if not control:
+                return attack, None
+            return attack, permuted_lift(panel, attacker, seen, settings.seed, sure)
         except (InputError, NotMeasurable) as error:
-            if attacker.name == settings.metric:
-                raise
-            skipped[attacker.name] = str(error)
+            return error
 
-    sight = sight_of(vectors, split)
-    for attacker in panel.attackers:
-        run(attacker, sight, control=True)
+    def run_all(attackers: Sequence[Attacker], sight: Sight, *, control: bool) -> None:
+        ran = panel.each(functools.partial(run, sight=sight, control=control), attackers)
+        for attacker, result in zip(attackers, ran, strict=True):
+            if not isinstance(result, Exception):
+                attacks[attacker.name], lift = result
+                if lift is not None:
+                    permuted[attacker.name] = lift
+            elif attacker.name == settings.metric:
+                raise result
+            else:
+                skipped[attacker.name] = str(result)
+
+    run_all(panel.attackers, sight_of(vectors, split), control=True)
     shared = None
     if model.features is None:
         skipped[RAW] = "the file has no features: no baseline of what goes into the encoder"
     else:
         inputs = sight_of(_standardised(model.features), split)
-        for attacker in INPUTS:
-            run(attacker, inputs, control=False)
+        run_all(INPUTS, inputs, control=False)
         shared = shared_inputs(model.features, model.user_ids)
     gallery = gallery_means(vectors, split)
     return Clean(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -132,10 +135,16 @@ _TORCH_ROWS, _TORCH_USERS = 4096, 16384
 _TORCH_PAIRS = 1 << 17  # decided in float64 at once
 
 
+_DEVICES = ("nvidiactl", "dxg", "kfd", "nvmap")  # of NVIDIA, Windows' Linux, AMD, Jetson
+
+
+@functools.cache
 def has_gpu() -> bool:
     """Whether torch is installed and sees a CUDA device."""
     if find_spec("torch") is None:
         return False
+    if sys.platform == "linux" and not any(Path("/dev", name).exists() for name in _DEVICES):
+        return False  # without the second that importing torch takes
     import torch
 
     return torch.cuda.is_available()

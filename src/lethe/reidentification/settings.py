@@ -9,6 +9,7 @@ from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.rules import EMBEDDING_METRICS, Rule, parse_rule
 from lethe.reidentification.surface import SIGMAS
 from lethe.reidentification.vectors import check_sigma
+from lethe.training.environment import default_workers
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class EmbeddingSettings:
         release: candidate that the rules judge, such as noise-1.
         keep_records: keep the table of exposed people in the run folder; it is personal data.
         backend: see `ranks`.
-        workers: threads that rank.
+        workers: threads that attack; 0 = all cores.
     """
 
     sigmas: tuple[float, ...] = SIGMAS
@@ -96,7 +97,7 @@ class EmbeddingSettings:
     release: str = "baseline"
     keep_records: bool = False
     backend: str = "auto"
-    workers: int = 1
+    workers: int = 0
 
     def __post_init__(self) -> None:
         for name in ("sigmas", "surface", "radius_sigmas"):
@@ -121,7 +122,7 @@ class EmbeddingSettings:
             ("radius_draws", 1),
             ("radius_points", 1),
             ("margin", 0),
-            ("workers", 1),
+            ("workers", 0),
         ):
             check_at_least(name, getattr(self, name), low)
         for draws in self.averaged:
@@ -139,6 +140,11 @@ class EmbeddingSettings:
                 f"known={self.known!r} and later={self.later!r}: name both periods, or neither."
             )
         self.rules()
+
+    @property
+    def threads(self) -> int:
+        """`workers`, or one a core."""
+        return self.workers or default_workers()
 
     def rules(self) -> list[Rule]:
         """The gate's rules, read."""

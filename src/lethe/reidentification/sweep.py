@@ -328,7 +328,7 @@ def gallery_hits(settings: EmbeddingSettings, metric: str | None = None) -> Atta
             sample.owner,
             metric or settings.metric,
             backend=settings.backend,
-            workers=settings.workers,
+            workers=settings.threads,
         )
         return hits_of(sample.users)(found.closer[None], found.tied[None], sample.owner)
 
@@ -353,7 +353,7 @@ def fast_batch(sample: Sample, settings: EmbeddingSettings) -> Batch | None:
     if backend != "numba" or len(sample.probes) * sample.users < _WORTH_COMPILING:
         return None
     return pooled_attack(
-        gallery_hits(settings), hits_of(sample.users), settings.metric, settings.workers
+        gallery_hits(settings), hits_of(sample.users), settings.metric, settings.threads
     )
 
 
@@ -453,7 +453,7 @@ class Battery:
             and (a.vectors < most or a.vectors == 1 or asked.vectors == a.vectors)
         )
         fold = folds(len(self.split.users), asked.seed)
-        return Panel(chosen, fold, asked.backend, asked.workers)
+        return Panel(chosen, fold, asked.backend, asked.threads)
 
     def on_noise(self, level: Level) -> Level:
         """A level of isotropic noise with what all attackers find there.
