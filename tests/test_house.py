@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,11 @@ def test_imports_stay_light():
     assert done.stdout.split() == []
 
 
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text()).body
+
+
 def undocumented(path):
     """What is public and has no docstring, found without importing.
 
@@ -70,7 +76,7 @@ def undocumented(path):
         PACKAGE / "assess" / "run.py",
         PACKAGE / "report" / "first_screen.py",
     ):
-        owners += ast.parse(base.read_text()).body if base.exists() else []
+        owners += parsed(base) if base.exists() else []
     if not ast.get_docstring(tree):
         yield "the module"
     kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

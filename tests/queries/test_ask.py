@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,40 @@ def test_a_question_is_paid_for_once_and_then_free(people: Path, budget: Path) -
     other = ask(people, MEAN, epsilon=0.25, budget=budget)
     assert not other.stored and other.answers != first.answers
     assert spent(budget) == (750_000_000, 2, 2)
+
+
+def test_answers_are_shown_tabled_drawn_saved_and_reported(
+    people: Path, budget: Path, tmp_path: Path
+) -> None:
+    groups = "mean(age) in [18, 100] by county among ['Essex', 'Kent']"
+    reply = ask(people, groups, epsilon=0.5, budget=budget)
+    shown = repr(reply).splitlines()
+    assert (
+        shown[0].startswith("mean(age)") and len(shown) == 4 and shown[-1] == "  cost: epsilon 0.5"
+    )
+    frame = reply.to_frame()
+    assert list(frame.columns[:4]) == ["county", "value", "low", "high"]
+    assert frame["value"].tolist() == [row.value for row in reply.answers.rows]
+    (axes,) = reply.plot().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["Essex", "Kent"]
+    drawn = next(line for line in axes.lines if line.get_marker() == "o")
+    assert drawn.get_xdata().tolist() == frame["value"].tolist()
+    folder = reply.save(tmp_path / "kept")
+    assert json.loads((folder / "answers.json").read_text()) == reply.to_json()
+    assert lethe.Findings.load(folder).to_json() == reply.findings().to_json()
+    assert "epsilon" in reply.report(tmp_path / "report.html").read_text()
+    free = ask(people, "count()", epsilon=1.0, budget=None, no_budget=True)
+    assert free.save(tmp_path / "free").joinpath("answers.json").is_file()
+    assert "nothing was charged" in repr(free) and len(free.plot().axes) == 1
+    with pytest.raises(InputError, match="without a budget"):
+        free.report(tmp_path / "none.html")
+
+
+def test_a_group_of_the_name_of_a_number_is_kept_apart(people: Path) -> None:
+    reply = ask(people, "count()", epsilon=1.0, budget=None, no_budget=True)
+    row = replace(reply.answers.rows[0], key={"value": "Kent", "low": "x"})
+    frame = replace(reply, answers=replace(reply.answers, rows=(row,))).to_frame()
+    assert frame["value (group)"].tolist() == ["Kent"] and frame["value"].tolist() == [row.value]
 
 
 def test_the_same_question_of_another_analyst_is_paid_for(people: Path, budget: Path) -> None:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lethe.errors import InputError, RunFailed
+from lethe.errors import InputError, RunFailed, require
+from lethe.evidence.findings import Findings
+from lethe.files import write_whole
 from lethe.queries.answer import Answer, Answers
-from lethe.queries.charge import Charge
+from lethe.queries.charge import Charge, in_words
 from lethe.queries.ledger import words
 from lethe.queries.ledger.chain import guarantee_of
 from lethe.queries.ledger.contract import Mismatch, NotSpent
@@ -27,7 +30,12 @@ from lethe.queries.registration import find
 from lethe.queries.release import release
 from lethe.queries.table import Table, measure, opened
 
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
 ANALYST = "local"
+_SHOWN = 6
 FREE = "no budget: nobody counts what such answers add up to"
 
 
@@ -45,6 +53,7 @@ class Reply:
         charge: what it cost now; None where it was free.
         left: what the analyst can still spend of an own budget; None without one.
         stored: whether this is the stored answer of an earlier time.
+        paid_from: opens the budget, with the name of the data set in it; None without one.
     """
 
     answers: Answers
@@ -52,6 +61,94 @@ class Reply:
     charge: Charge | None
     left: Charge | None
     stored: bool
+    paid_from: tuple[Callable[[], Ledger], str] | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        """The question, its first answers, and what they cost."""
+        rows = self.answers.rows
+        lines = [f"{self.plan.query}  ({self.plan.privacy})"]
+        for row in rows[:_SHOWN]:
+            name = ", ".join(f"{column} {value}" for column, value in row.key.items())
+            limits = "" if row.low is None else f"  {row.low:.6g} to {row.high:.6g}"
+            value = f"{row.value:.6g}" if isinstance(row.value, float) else row.value
+            lines.append(f"  {name + ': ' if name else ''}{value}{limits}")
+        if len(rows) > _SHOWN:
+            lines.append(f"  and {len(rows) - _SHOWN} more: to_frame()")
+        cost = "nothing was charged" if self.charge is None else in_words(self.charge)
+        return "\n".join([*lines, f"  cost: {cost}"])
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The answers, one a row.
+
+        Returns:
+            the columns of the groups, then value, low and high (the error interval of the noise),
+            confidence, scale (of the noise) and mechanism; a group's column of such a name has
+            " (group)" behind it.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        names = ("value", "low", "high", "confidence", "scale", "mechanism")
+        listed = [
+            {f"{key} (group)" if key in names else key: cell for key, cell in row.key.items()}
+            | {name: getattr(row, name) for name in names}
+            for row in self.answers.rows
+        ]
+        columns = dict.fromkeys(key for row in listed for key in row if key not in names)
+        made: pandas.DataFrame = require("pandas", "pandas").DataFrame(
+            listed, columns=[*columns, *names]
+        )
+        return made
+
+    def plot(self) -> Figure:
+        """The numbers with their error intervals, a group a line, as a matplotlib figure.
+
+        Raises:
+            InputError: no answer is a number.
+        """
+        from matplotlib.figure import Figure
+
+        rows = [row for row in self.answers.rows if isinstance(row.value, (int, float))]
+        if not rows:
+            raise InputError("no answer is a number: to_frame() lists what there is.")
+        figure = Figure(figsize=(6, 1 + 0.3 * len(rows)), layout="constrained")
+        axes, places = figure.subplots(), range(len(rows))
+        for place, row in zip(places, rows, strict=True):
+            if row.low is not None and row.high is not None:
+                axes.plot([row.low, row.high], [place, place], color="#8894a0")
+        axes.plot([float(row.value) for row in rows], places, "o", color="#0b5394")
+        axes.set_yticks(places, [", ".join(map(str, row.key.values())) for row in rows])
+        axes.invert_yaxis()
+        axes.set_xlabel(f"{self.plan.query}\n95 % error interval of the noise")
+        return figure
+
+    def findings(self) -> Findings:
+        """What all answers from this budget add up to: to show, draw, report and save.
+
+        Raises:
+            InputError: it was asked without a budget.
+        """
+        from lethe.queries.ledger.document import findings_on
+
+        if self.paid_from is None:
+            raise InputError("asked without a budget: nobody counts what the answers add up to.")
+        ledger_of, dataset = self.paid_from
+        with contextlib.closing(ledger_of()) as ledger:
+            return findings_on(ledger, dataset)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the report on the budget; arguments and errors as of `Findings.report`."""
+        return self.findings().report(path)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the answers (answers.json) and the findings on the budget, where there is one."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.paid_from is not None:
+            self.findings().save(folder)
+        text = json.dumps(self.to_json(), indent=1, ensure_ascii=False)
+        write_whole(folder / "answers.json", f"{text}\n".encode())
+        return folder
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -139,7 +236,8 @@ def ask(
     ):
         plan = make_plan(asked, data.schema, privacy, rollback_assumption(ledger))
         name = dataset if dataset is not None else ledger.only_dataset()
-        return answer(data, plan, ledger, name, analyst, again=again)
+        reply = answer(data, plan, ledger, name, analyst, again=again)
+        return replace(reply, paid_from=(partial(open_ledger, budget, anchor), name))
 
 
 def answer(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ class Spec:
         external: (N,) True for records of another time, site or group, all outside the pool; None
             where there are none. Attacks do not see them.
         queries: changed copies of each record that models are asked about too, see `Work`.
+        hashes: of parts that were hashed, by their id; specs made from each other share it, so that
+            an audit reads its data and the code of its recipe once.
     """
 
     features: NDArray[np.floating]  # (N, ...) inputs of all records
@@ -54,6 +56,7 @@ class Spec:
     predictions: bool = False
     external: NDArray[np.bool_] | None = None
     queries: int = 0
+    hashes: dict[int, tuple[Any, str]] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.recipe.task != self.task:
@@ -80,13 +83,13 @@ class Spec:
         """Plain values that stand for the spec; any change of any field changes them."""
         return {
             "format": FORMAT,
-            "features": hash_array(np.asarray(self.features)),
-            "labels": hash_array(self.labels),
+            "features": self._once(self.features, lambda one: hash_array(np.asarray(one))),
+            "labels": self._once(self.labels, hash_array),
             "classes": self.classes,
-            "pool": hash_array(self.pool),
-            "groups": None if self.groups is None else hash_array(self.groups),
+            "pool": self._once(self.pool, hash_array),
+            "groups": None if self.groups is None else self._once(self.groups, hash_array),
             "recipe": self.recipe.describe(),
-            "code": self.recipe.code_hash(),
+            "code": self._once(self.recipe, lambda one: one.code_hash()),
             "treatment": self.treatment.describe(),
             "seed": self.seed,
             "versions": versions("numpy", "scipy", "torch", "scikit-learn"),
@@ -95,6 +98,13 @@ class Spec:
             **({} if self.external is None else {"external": hash_array(self.external)}),
             **({"queries": self.queries} if self.queries else {}),
         }
+
+    def _once(self, part: Any, hashed: Callable[[Any], str]) -> str:
+        """The hash of a part, computed at the first request."""
+        known = self.hashes.get(id(part))
+        if known is None or known[0] is not part:  # the id of what is gone may be given again
+            known = self.hashes[id(part)] = part, hashed(part)
+        return known[1]
 
     def work(
         self, members: NDArray[np.bool_], seeds: Sequence[int], layout: Layout | None = None

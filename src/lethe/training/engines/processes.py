@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from lethe.errors import RunFailed
@@ -95,7 +95,8 @@ def _given_out(jobs: Sequence[tuple[int, Job]], work: Callable[[Job], Result], w
             pre_dispatch=2 * workers if workers > 1 else 1,
         )
         with _ctrl_c_held_back():
-            return parallel(delayed(_numbered)(work, at, job) for at, job in jobs)
+            here = os.getcwd()
+            return parallel(delayed(_numbered)(work, at, job, here) for at, job in jobs)
 
 
 _preloading: Any = None
@@ -119,7 +120,8 @@ def _import_all(modules: Sequence[str]) -> None:
         importlib.import_module(module)
 
 
-def _numbered(work: Callable[[Job], Result], at: int, job: Job) -> tuple[int, Result]:
+def _numbered(work: Callable[[Job], Result], at: int, job: Job, folder: str) -> tuple[int, Result]:
+    os.chdir(folder)  # processes are kept between calls, and paths may be relative
     return at, work(job)
 
 
@@ -139,14 +141,13 @@ def _ctrl_c_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_started: tuple[Path, list[str]] | None = None
+_started: list[str] | None = None
 
 
 def _renew_processes() -> None:
-    """End idle workers that were started in another folder or with another import path.
+    """End idle workers that were started with another import path.
 
-    They are kept between calls, and would write where this process was before, or could not find
-    modules beside a recipe loaded since.
+    They are kept between calls, and could not find modules beside a recipe loaded since.
     """
     global _started, _preloading
     if _preloading is not None:
@@ -154,7 +155,7 @@ def _renew_processes() -> None:
         with contextlib.suppress(*_dead_worker()):
             list(_preloading)
         _preloading = None
-    wanted = (Path.cwd(), list(sys.path))
+    wanted = [os.path.abspath(folder) for folder in sys.path]  # "" is the folder one is in
     if _started is not None and _started != wanted:
         _executor().shutdown(wait=True)
     _started = wanted
