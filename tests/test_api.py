@@ -313,3 +313,27 @@ def test_a_pipeline_by_names_gets_the_columns_of_the_file(tmp_path, monkeypatch,
     assert run([*command[:-1], command[-1] + "make"]) == 0
     assert run([*command[:-1], command[-1] + "plain"]) == 2  # numbers with gaps are refused
     assert "missing" in capsys.readouterr().err
+
+
+def test_copies_for_a_pipeline_by_names_are_those_of_the_file(tmp_path, monkeypatch):
+    """A date that our encoding leaves out tells two people apart: their rows are no copies."""
+    from lethe.cli import run
+
+    monkeypatch.chdir(tmp_path)
+    half = {name: cells[:40] * 2 for name, cells in people().items() if name != "name"}
+    half["age"][3] = half["age"][43] = None
+    half["joined"] = [f"{1900 + row}-01-01" for row in range(80)]
+    pandas.DataFrame(half | {"sick": WORDS[:40].tolist() * 2}).to_csv("people.csv", index=False)
+    (tmp_path / "mine.py").write_text(BY_NAMES)
+    few = "--label sick --models 4 --mitigations none --attack loss-threshold --workers 1 --quiet"
+    command = ["audit", "model", "people.csv", *few.split(), "--recipe", "mine.py:make"]
+
+    def said(*more):
+        folder = "-".join(("run", *more))
+        assert run([*command, *more, "--out", folder]) == 0
+        return (tmp_path / folder / "findings.json").read_text()
+
+    assert "exact copies" not in said() and "set to the median" not in said()
+    assert "40 of 80 records are exact copies" in said("--drop", "joined")
+    assert "40 records have copies" in said("--drop", "joined", "--group", "identical-records")
+    assert "0 records have copies" in said("--group", "identical-records")

@@ -193,7 +193,9 @@ class Judged:
         if self.outcome == NOT_TESTED and self.rule.fpr is not None:
             found += f"; audit with --gate '{self.rule}' to have it"
         parts = [f"{self.rule.quantity} of {self.candidate} ({self.subject}) {found}."]
-        parts += [f"{text[:1].upper()}{text[1:]}." for text in (self.note, self.late) if text]
+        parts += [
+            f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in (self.note, self.late) if text
+        ]
         return " ".join(parts)
 
     @property

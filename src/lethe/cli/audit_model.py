@@ -125,7 +125,7 @@ def _trained(command: str, target: str, options: dict[str, Any], run: RunOptions
         with RunFolder(found.folder, found.name, command_line()) as folder:
             begin(folder, {"command": command, "target": target, **options})
             warn_models(options["models"], settings.models, progress.say)
-            copies = copies_note(found.data.features, found.data.labels, found.data.groups)
+            copies = copies_note(found.data.content, found.data.labels, found.data.groups)
             if copies:
                 progress.say(f"warning: {copies}")
             if options.get("fine_tune"):

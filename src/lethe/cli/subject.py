@@ -94,13 +94,28 @@ def load_subject(
         data = read("impute", "leave-out")
         recipe = load_recipe(options["recipe"], data)
         if data.table is not None and isinstance(recipe, SklearnRecipe) and recipe.by_names():
-            return data, replace(recipe, frame=_frame(data.table))
+            return _of_own_columns(data, options["group"]), replace(
+                recipe, frame=_frame(data.table)
+            )
         # Its gaps and texts are its own; any other model gets numbers, and both are refused.
         table = data.table or {}
         odd = any(missing(column).any() for column in table.values()) or identifiers_of(table)
         return (read("refuse", "refuse") if odd else data), recipe
     data = read("refuse", "refuse")
     return data, default_recipe(len(data), int(data.features[0].size), len(data.classes))
+
+
+def _of_own_columns(data: Dataset, group: str | None) -> Dataset:
+    """For a model that reads the file's columns: nothing is said of our encoding of them."""
+    from dataclasses import replace
+
+    from lethe.data.dataset import IDENTICAL, by_content, copies_note
+
+    encoding = copies_note(data.features, data.labels, data.groups)
+    ours = ("Column ", "Exact copies ")
+    said = [note for note in data.notes if not note.startswith(ours) and note != encoding]
+    own = replace(data, notes=tuple(said), own_columns=True)
+    return by_content(replace(own, groups=None)) if group == IDENTICAL else own
 
 
 def _frame(table: Mapping[str, Any]) -> Any:

@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.columns import Columns, as_text, check_column, is_text, list_names, missing
+from lethe.data.columns import (
+    Columns,
+    as_text,
+    check_column,
+    encode,
+    is_text,
+    list_names,
+    missing,
+)
 from lethe.data.condition import Condition, External, checked
 from lethe.errors import InputError, check_at_least
 
@@ -38,6 +46,7 @@ class Dataset:
         table: name to (records,), the features as a file has them, for models that encode them
             by themselves; None where there are no columns.
         external: records that no model trains on and utility is judged on; None = random ones.
+        own_columns: whether models read `table` and not `features`: then copies are those of it.
 
     Raises:
         InputError: a shape or dtype is wrong, a feature is NaN or infinite, the labels
@@ -61,6 +70,7 @@ class Dataset:
     slices: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
     table: Mapping[str, NDArray[Any]] | None = None
     external: External | None = None
+    own_columns: bool = False
 
     def __post_init__(self) -> None:
         self._check_shapes()
@@ -68,7 +78,7 @@ class Dataset:
         self._check_ids()
         self._check_groups()
         self._check_external()
-        note = copies_note(self.features, self.labels, self.groups)
+        note = copies_note(self.content, self.labels, self.groups)
         if note:
             object.__setattr__(self, "notes", tuple(dict.fromkeys((*self.notes, note))))
         if self.task == "regression":
@@ -86,6 +96,13 @@ class Dataset:
     def __len__(self) -> int:
         """Number of records."""
         return len(self.labels)
+
+    @property
+    def content(self) -> NDArray[Any]:
+        """(N, F) what models read of each record, as numbers: records are copies if it is equal."""
+        if not self.own_columns or not self.table:
+            return self.features
+        return np.column_stack([encode(column).codes for column in self.table.values()])
 
     @property
     def task(self) -> str:
@@ -265,8 +282,8 @@ def subset(dataset: Dataset, rows: int | None, seed: int) -> Dataset:
 
 def by_content(dataset: Dataset) -> Dataset:
     """The same with exact copies of a record (features and label) as one person."""
-    first = identical_records(dataset.features, dataset.labels)
-    named = copies_note(dataset.features, dataset.labels)
+    first = identical_records(dataset.content, dataset.labels)
+    named = copies_note(dataset.content, dataset.labels)
     several = int((np.bincount(first) > 1).sum())
     note = f"Exact copies of a record count as one person; {several} records have copies."
     notes = tuple(text for text in dataset.notes if text != named)
@@ -287,7 +304,7 @@ IDENTICAL = "identical-records"
 """Name of the groups that are made of copies, where no column has it."""
 
 
-def identical_records(features: NDArray[np.floating], labels: NDArray[Any]) -> NDArray[np.intp]:
+def identical_records(features: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
     """(N,) for each record the first with the same features and label.
 
     >>> identical_records(np.array([[1.0], [2.0], [1.0], [1.0]]), np.array([0, 0, 0, 1])).tolist()
@@ -303,7 +320,7 @@ def identical_records(features: NDArray[np.floating], labels: NDArray[Any]) -> N
 
 
 def copies_note(
-    features: NDArray[np.floating], labels: NDArray[Any], groups: NDArray[Any] | None = None
+    features: NDArray[Any], labels: NDArray[Any], groups: NDArray[Any] | None = None
 ) -> str | None:
     """What is said about records that stand several times; None where there are none.
 

@@ -139,6 +139,7 @@ def attack_curve(
     progress: Callable[[float, int], None] | None = None,
     batch: Batch | None = None,
     further: Callable[[Level], Level] | None = None,
+    judged: Callable[[int, int], None] | None = None,
 ) -> Curve:
     """Run an attack at every effective sigma, then closer around the thresholds.
 
@@ -160,6 +161,7 @@ def attack_curve(
         progress: called with (sigma, draws so far).
         batch: a faster way to the same hits as `attack` (see `sweep.pooled_attack`).
         further: adds what other attackers find at a level, so that thresholds look at the worst.
+        judged: called with (levels done, levels of this round) after each of those calls.
 
     Raises InputError: sigma < 0, no sigmas, or an attack that returns another shape.
     """
@@ -188,7 +190,14 @@ def attack_curve(
                 count.pools.append(float(np.mean(means[sigma])))
             number += len(one.shifts)
         found = [count.level() for count in counts]
-        return found if further is None else [further(level) for level in found]
+        if further is None:
+            return found
+        worst = []
+        for level in found:
+            worst.append(further(level))
+            if judged is not None:
+                judged(len(worst), len(found))
+        return worst
 
     levels = {level.sigma: level for level in measure(asked)}
     for _ in range(extra):

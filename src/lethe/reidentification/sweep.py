@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -244,6 +245,7 @@ LOGITS = "logits"
 """The view of one who reads of a vector what the model's linear head reads."""
 _CENTRE_ROWS = 20_000
 _WORTH_COMPILING = 1_000_000  # pairs of a probe and a user
+_SLOW = 5.0  # seconds from which on the reader is told how long the levels take
 
 Say = Callable[[str], None]
 
@@ -367,6 +369,16 @@ def sweep(battery: Battery, say: Say) -> Curve:
             told.add(sigma)
             say(f"noise {sigma:g}: attacked, {drawn} draws so far")
 
+    began: list[float] = []  # when the main attack was through, of the round in progress
+
+    def judged(done: int, levels: int) -> None:
+        now = time.perf_counter()
+        if done == 1:
+            began[:] = [now]
+        elif done < levels and now - began[0] > _SLOW:
+            left = (now - began[0]) / (done - 1) * (levels - done)
+            say(f"all attackers at {done} of {levels} levels; about {_long(left)} for the others")
+
     surface = [effective_sigma(s, m) for s in settings.surface for m in settings.averaged]
     return attack_curve(
         gallery_hits(settings),
@@ -382,7 +394,12 @@ def sweep(battery: Battery, say: Say) -> Curve:
         progress=progress,
         batch=fast_batch(sample, settings),
         further=battery.on_noise,
+        judged=judged,
     )
+
+
+def _long(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def level_at(battery: Battery, sigma: float) -> Level:
