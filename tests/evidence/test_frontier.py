@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Refusal
-from lethe.evidence.frontier import Candidate, Frontier, equivalence
+from lethe.evidence.frontier import Candidate, Frontier, _high, equivalence
 from lethe.evidence.guarantee import empirical_only
 from lethe.evidence.risk import AttackResult
 
@@ -236,3 +236,10 @@ def test_nothing_is_recommended_for_what_chance_did(listed):
     chosen = Frontier(rows).operating_point()
     shown = [(risk, at) for at, (risk, change, half) in enumerate(listed) if change + half < 0]
     assert chosen == (f"c{min(shown)[1]}" if shown else None)
+
+
+def test_a_risk_without_an_upper_limit_is_never_the_safer_of_two():
+    known = Estimate(0.1, 0.05, 0.2, 0.95, "method", 10)
+    assert _high(known) == 0.2
+    for open_above in (replace(known, high=None), Refusal("not measurable")):
+        assert _high(open_above) == math.inf

@@ -13,6 +13,7 @@ from torch import nn
 
 from lethe.errors import InputError
 from lethe.reidentification.radius import (
+    _levels,
     certified_accuracy,
     linear_radii,
     radius_cap,
@@ -229,3 +230,11 @@ def test_certified_accuracy_falls_with_distance_and_counts_people():
 def test_bad_input_is_refused_in_words(call, words):
     with pytest.raises(InputError, match=words):
         call()
+
+
+def test_alpha_is_shared_out_among_the_limits_that_must_hold_together():
+    """Classes chosen on other draws cost nothing; chosen on the same ones all are held at once."""
+    assert _levels(0.01, 5, True, "complement") == (0.01, None)
+    assert _levels(0.01, 5, False, "complement") == (0.002, None)
+    assert _levels(0.01, 5, True, "bounded") == pytest.approx((0.005, 0.005 / 4))
+    assert _levels(0.01, 5, False, "bounded") == pytest.approx((0.001, 0.001))
