@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 from scipy.stats import binom, norm
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.evidence.epsilon import CONSTANT, check_claim
+from lethe.evidence.epsilon import CONSTANT, NOTHING, check_claim
 from lethe.evidence.gdp import approximate_inverse, gaussian_inverse, gdp_epsilon, refuted
 from lethe.evidence.one_run import (
     FORMS,
@@ -309,3 +309,13 @@ def test_constant_scores_are_inconclusive_and_never_a_number_above_0(form):
         found = one_run_bound(np.zeros(60), coins, 1e-5, form=form, seed=repetition)
         assert found.low == 0 and found.note == CONSTANT and found.estimate.value is None
     assert check_claim(found, 0.1, 1e-5, gdp=True) == "consistent"
+
+
+def test_scores_that_know_nothing_are_said_to_show_nothing():
+    coins = np.arange(40) % 2 == 0
+    backwards = np.where(coins, 0.0, 1.0) + np.arange(40) / 100
+    for form in ("binomial", "gdp"):
+        found = one_run_bound(backwards, coins, 1e-5, form=form)
+        assert (found.low, found.note) == (0.0, NOTHING)
+    found = one_run_bound(1 - backwards, coins, 1e-5)
+    assert found.low > 0 and found.note == ""
