@@ -62,8 +62,21 @@ def test_one_command_does_not_import_the_others() -> None:
     assert "'lethe.cli.check'" in done.stderr and "'lethe.cli.audit'" not in done.stderr
 
 
-def test_an_error_is_one_line_and_debug_shows_where(tmp_path: Path) -> None:
-    asked = ("check", tmp_path / "none")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "none"),
+        ("audit", "model", "none.csv", "--label", "y"),
+        ("audit", "model", "rows.csv", "--label", "z"),
+        ("audit", "embeddings", "none.npz"),
+        ("audit", "table", "none.csv"),
+    ],
+    ids=" ".join,
+)
+def test_an_error_is_one_line_and_debug_shows_where(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "rows.csv").write_text("a,y\n1,0\n2,1\n")
+    files = [tmp_path / word if word.startswith(("none", "rows")) else word for word in words]
+    asked = (*files, "--out", tmp_path / "out") if words[0] == "audit" else files
     plain, debugged = command(*asked), command("--debug", *asked)
     assert plain.returncode == debugged.returncode == 2
     assert plain.stderr.startswith("lethe: ") and plain.stderr.count("\n") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -110,7 +111,7 @@ def _trained(command: str, target: str, options: dict[str, Any], run: RunOptions
     from lethe.data.dataset import copies_note
     from lethe.membership.audit import audit_model
     from lethe.training.engines import check_engine, choose_engine
-    from lethe.training.engines.processes import preload
+    from lethe.training.engines.processes import preloading
     from lethe.training.environment import default_workers
     from lethe.training.folder import RunFolder
 
@@ -119,8 +120,11 @@ def _trained(command: str, target: str, options: dict[str, Any], run: RunOptions
     check_engine(where, details)
     if command == "audit model" and where in (None, "processes") and not options["recipe"]:
         # Half of what a small audit takes is torch being imported, here and in the workers.
-        preload(("lethe.training.chunks", "lethe.training.calibrate"), workers or default_workers())
-    with Progress(run.quiet) as progress:
+        modules = ("lethe.training.chunks", "lethe.training.calibrate")
+        imported = preloading(modules, workers or default_workers())
+    else:
+        imported = contextlib.nullcontext()
+    with Progress(run.quiet) as progress, imported:
         found = find_subject(target, options, settings, progress.say)
         with RunFolder(found.folder, found.name, command_line()) as folder:
             begin(folder, {"command": command, "target": target, **options})

@@ -119,7 +119,8 @@ class Reply:
         axes.plot([float(row.value) for row in rows], places, "o", color="#0b5394")
         axes.set_yticks(places, [", ".join(map(str, row.key.values())) for row in rows])
         axes.invert_yaxis()
-        axes.set_xlabel(f"{self.plan.query}\n95 % error interval of the noise")
+        level = f"{100 * rows[0].confidence:g} %"
+        axes.set_xlabel(f"{self.plan.query}\n{level} error interval of the noise")
         return figure
 
     def findings(self) -> Findings:

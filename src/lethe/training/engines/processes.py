@@ -76,10 +76,14 @@ def _run_once(
             for result in results:  # noqa: UP028 - that would close them with a warning
                 yield result
         finally:
-            # joblib warns of work that is not waited for; the caller who closes us knows.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                results.close()
+            _close_quietly(results)
+
+
+def _close_quietly(results: Any) -> None:
+    """joblib would warn of work that is not waited for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results.close()
 
 
 def _given_out(jobs: Sequence[tuple[int, Job]], work: Callable[[Job], Result], workers: int) -> Any:
@@ -102,8 +106,11 @@ def _given_out(jobs: Sequence[tuple[int, Job]], work: Callable[[Job], Result], w
 _preloading: Any = None
 
 
-def preload(modules: Sequence[str], workers: int) -> None:
+@contextlib.contextmanager
+def preloading(modules: Sequence[str], workers: int) -> Iterator[None]:
     """Start worker processes and let them import, while this process goes on.
+
+    Workers that no job was given to, as after a wrong option, are ended when the context is left.
 
     Args:
         modules: that the first job will need, such as those behind which torch stands.
@@ -113,6 +120,13 @@ def preload(modules: Sequence[str], workers: int) -> None:
     with with_environment(worker_environment()):
         jobs = [(at, tuple(modules)) for at in range(max(2, workers))]
         _preloading = _given_out(jobs, _import_all, max(2, workers))
+    try:
+        yield
+    finally:
+        if _preloading is not None:
+            stop_processes()
+            _close_quietly(_preloading)
+            _preloading = None
 
 
 def _import_all(modules: Sequence[str]) -> None:
@@ -151,7 +165,7 @@ def _renew_processes() -> None:
     """
     global _started, _preloading
     if _preloading is not None:
-        # Closing it would end the processes; whoever died is replaced when there is a job.
+        # Closing it would end the processes; a worker that died is replaced when there is a job.
         with contextlib.suppress(*_dead_worker()):
             list(_preloading)
         _preloading = None
@@ -169,4 +183,5 @@ def stop_processes() -> None:
 def _executor() -> Any:
     from joblib.externals.loky import get_reusable_executor
 
-    return get_reusable_executor()
+    # Without `reuse` another one is made, after waiting for what the workers of this one do.
+    return get_reusable_executor(reuse=True, kill_workers=True)
