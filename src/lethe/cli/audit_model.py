@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -121,9 +121,9 @@ def _trained(command: str, target: str, options: dict[str, Any], run: RunOptions
     if command == "audit model" and where in (None, "processes") and not options["recipe"]:
         # Half of what a small audit takes is torch being imported, here and in the workers.
         modules = ("lethe.training.chunks", "lethe.training.calibrate")
-        imported = preloading(modules, workers or default_workers())
+        imported: AbstractContextManager[None] = preloading(modules, workers or default_workers())
     else:
-        imported = contextlib.nullcontext()
+        imported = nullcontext()
     with Progress(run.quiet) as progress, imported:
         found = find_subject(target, options, settings, progress.say)
         with RunFolder(found.folder, found.name, command_line()) as folder:
