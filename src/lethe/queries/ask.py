@@ -28,7 +28,7 @@ from lethe.queries.privacy import Privacy
 from lethe.queries.query import parse
 from lethe.queries.registration import find
 from lethe.queries.release import release
-from lethe.queries.table import Table, measure, opened
+from lethe.queries.table import Rows, measure, opened
 
 if TYPE_CHECKING:
     import pandas
@@ -186,7 +186,8 @@ def ask(
     """Ask a question about a table, with noise, and pay for it from a budget.
 
     Args:
-        path: registered data, or their keeper's file; see `lethe.register`.
+        path: registered data, or their keeper's file; see `lethe.register`. Data in PostgreSQL
+            are named by their keeper's file.
         query: such as ``mean(age) in [18, 100] by county``.
         budget: the ledger: a file that `lethe budget create` made, or ``postgresql://...``.
         epsilon: cost; alone it means Laplace noise.
@@ -228,7 +229,7 @@ def ask(
     if budget is None:
         with opened(registered, threads) as data:
             plan = make_plan(asked, data.schema, privacy)
-            if not registered.is_unchanged():
+            if not data.is_unchanged():
                 raise Mismatch(words.OTHER_DATA)
             return Reply(_answered(data, plan), plan, None, None, False)
     with (
@@ -242,7 +243,7 @@ def ask(
 
 
 def answer(
-    table: Table, plan: Plan, ledger: Ledger, dataset: str, analyst: str, *, again: bool = False
+    table: Rows, plan: Plan, ledger: Ledger, dataset: str, analyst: str, *, again: bool = False
 ) -> Reply:
     """Pay for a planned question and answer it, or give the stored answer; as `ask`.
 
@@ -251,7 +252,7 @@ def answer(
         RunFailed: paid for and not told.
     """
     status = ledger.status(dataset)
-    fingerprint = table.registered.fingerprint()
+    fingerprint = table.fingerprint()
     if not status.fingerprint:
         raise Mismatch(words.UNBOUND)
     if status.unit == "user" and plan.privacy.person is not None:
@@ -281,7 +282,7 @@ def answer(
     return Reply(answers, plan, receipt.charge, receipt.left, False)
 
 
-def _answered(table: Table, plan: Plan) -> Answers:
+def _answered(table: Rows, plan: Plan) -> Answers:
     """The answer, which is for nobody to see before it was paid for."""
     privacy = plan.privacy
     groups = measure(table, plan.query, privacy.person, privacy.rows or 1, salt=plan.key)

@@ -14,13 +14,18 @@ import hmac
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lethe.data.schema import Schema
 from lethe.data.source import File, in_place, misfits, write_typed
 from lethe.errors import InputError, RunFailed
 from lethe.files import write_for_owner
+
+if TYPE_CHECKING:
+    from lethe.queries.postgres_table import PostgresTable
 
 FORMAT = "lethe-keeper/1"
 SUFFIX = ".keeper"
@@ -39,6 +44,8 @@ class Registered:
         key: 32 random bytes; secret.
         keeper: the keeper's file.
         settled: `fingerprint` as it was when the data were registered.
+        url: of the PostgreSQL database where `table` is, without a password; None for a file, and
+            `rows` is nothing where there is one.
     """
 
     name: str
@@ -49,6 +56,7 @@ class Registered:
     key: bytes = field(repr=False)
     keeper: Path
     settled: str = ""
+    url: str | None = None
 
     @property
     def version(self) -> str:
@@ -77,8 +85,12 @@ class Registered:
         """The keyed hash of rows and schema that a ledger keeps; for comparison, never shown.
 
         Raises:
+            InputError: a table in PostgreSQL does not fit its schema any more.
             RunFailed: the rows cannot be read.
         """
+        if self.url is not None:
+            with _server_table(self) as table:
+                return table.fingerprint()
         facts = json.dumps([self.schema.canonical(), self.table, self.copied])
         return _fingerprint(self.key, str(self.rows), self.version, facts)
 
@@ -114,17 +126,22 @@ def register(
     *,
     prepared: Path | None = None,
     keeper: Path | None = None,
+    table: str | None = None,
 ) -> Registered:
-    """Read a file once, check it against its schema, and write the keeper's file.
+    """Read data once, check them against their schema, and write the keeper's file.
 
     A .parquet or .duckdb file is read in place; of a .csv file, and of a Parquet file whose cells
-    DuckDB cannot read without failing, a typed copy is made. Both are personal data.
+    DuckDB cannot read without failing, a typed copy is made. Both are personal data. The rows of a
+    table in PostgreSQL stay there.
 
     Args:
-        data: .parquet, .csv or .duckdb; as a `File` with its table, delimiter or encoding.
+        data: .parquet, .csv or .duckdb; as a `File` with its table, delimiter or encoding; or
+            ``postgresql://user@host/database``, without a password.
         schema: of its columns, or a file that holds it.
         prepared: place of the typed copy; beside the data by default.
-        keeper: place of the keeper's file; beside the data by default.
+        keeper: place of the keeper's file; beside the data by default, and for PostgreSQL in the
+            working folder, named after the table.
+        table: in PostgreSQL, as ``schema.table``.
 
     Returns:
         What was registered; what is already registered with the same content and schema as it is.
@@ -132,7 +149,14 @@ def register(
     Raises:
         InputError: the file is malformed or does not fit the schema, or other data or another
             schema are registered there. Nothing was written.
+        RunFailed: the server cannot be used.
     """
+    if is_url(data):
+        if prepared is not None:
+            raise InputError(f"--prepared={prepared}: rows in PostgreSQL stay there; leave it out.")
+        return _in_server(str(data), schema, table, keeper)
+    if table is not None:
+        raise InputError(f"table={table!r} is for PostgreSQL; give a .duckdb file as a File.")
     file = data if isinstance(data, File) else File(Path(data))
     schema = schema if isinstance(schema, Schema) else Schema.load(schema)
     place = keeper_of(file.path, file.table) if keeper is None else keeper
@@ -141,21 +165,13 @@ def register(
         raise InputError(
             f"--prepared={prepared}: {file.path} is read in place and needs no typed copy."
         )
-    if wrong := misfits(file, schema):
-        name, count = next(iter(wrong.items()))
-        raise InputError(
-            f"columns.{name}.missing=false, but {count} cell{'s' if count > 1 else ''} of the "
-            "file are missing or do not fit. Repair the file, or declare missing = true."
-        )
+    _must_fit(misfits(file, schema))
     rows = file.path if direct else prepared or file.path.with_name(f"{file.path.name}.rows")
     if place.exists():
         before = load(place)
         if before.schema == schema and _same(before, file, rows):
             return before
-        raise InputError(
-            f"{place} says that {before.name} is registered with another schema or content. "
-            f"`lethe budget forget-data {file.path}` forgets it, or name another --keeper."
-        )
+        raise _other(before, file.path)
     if not direct:
         write_typed(file, schema, rows)
     made = Registered(
@@ -168,24 +184,78 @@ def register(
         place,
     )
     made = replace(made, settled=made.fingerprint())
-    document = {
-        "format": FORMAT,
-        "name": made.name,
-        "rows": os.path.relpath(made.rows, place.resolve().parent),
-        "table": made.table,
-        "copied": made.copied,
-        "source": None if direct else _content(file.path, made.key),
-        "settled": made.settled,
-        "key": made.key.hex(),
-        "schema": schema.to_json(),
-    }
     try:
-        write_for_owner(place, (json.dumps(document, indent=1) + "\n").encode())
+        _write(made, None if direct else _content(file.path, made.key))
     except RunFailed:
         if made.copied:
             made.rows.unlink()
         raise
     return made
+
+
+def _in_server(
+    url: str, schema: Schema | str | Path, table: str | None, keeper: Path | None
+) -> Registered:
+    """As `register`, for a table in PostgreSQL."""
+    schema = schema if isinstance(schema, Schema) else Schema.load(schema)
+    place = keeper or Path(f"{table}{SUFFIX}")
+    key = secrets.token_bytes(32)
+    made = Registered(str(table), schema, Path(), table, False, key, place, url=url)
+    with _server_table(made) as rows:
+        _must_fit(rows.misfits())
+        made = replace(made, settled=rows.fingerprint())
+    if place.exists():
+        before = load(place)
+        same = (before.schema, before.url, before.table) == (schema, url, table)
+        if same and before.is_unchanged():
+            return before
+        raise _other(before, place)
+    _write(made, None)
+    return made
+
+
+def _server_table(registered: Registered) -> PostgresTable:
+    from lethe.queries.postgres_table import PostgresTable
+
+    return PostgresTable(registered)
+
+
+def is_url(data: object) -> bool:
+    """Whether data are named by the URL of a PostgreSQL database."""
+    return isinstance(data, str | Path) and str(data).startswith(("postgresql:/", "postgres:/"))
+
+
+def _must_fit(wrong: Mapping[str, int]) -> None:
+    for name, count in wrong.items():
+        raise InputError(
+            f"columns.{name}.missing=false, but {count} cell{'s' if count > 1 else ''} of the "
+            "data are missing or do not fit. Repair the data, or declare missing = true."
+        )
+
+
+def _other(before: Registered, data: Path) -> InputError:
+    return InputError(
+        f"{before.keeper} says that {before.name} is registered with another schema or content. "
+        f"`lethe budget forget-data {data}` forgets it, or name another --keeper."
+    )
+
+
+def _write(made: Registered, source: str | None) -> None:
+    """Write the keeper's file."""
+    inside = os.path.relpath(made.rows, made.keeper.resolve().parent)
+    document = {
+        "format": FORMAT,
+        "name": made.name,
+        "rows": inside if made.url is None else None,
+        **({} if made.url is None else {"url": made.url}),
+        "table": made.table,
+        "copied": made.copied,
+        "source": source,
+        "settled": made.settled,
+        "key": made.key.hex(),
+        "schema": made.schema.to_json(),
+    }
+    write_for_owner(made.keeper, (json.dumps(document, indent=1) + "\n").encode())
 
 
 def load(path: Path) -> Registered:
@@ -198,15 +268,17 @@ def load(path: Path) -> Registered:
         document = json.loads(path.read_bytes())
         if document["format"] != FORMAT:
             raise KeyError("format")
+        url = document.get("url")
         return Registered(
             str(document["name"]),
             Schema.of(document["schema"]["columns"], str(path)),
-            (path.resolve().parent / document["rows"]).resolve(),
+            (path.resolve().parent / document["rows"]).resolve() if url is None else Path(),
             document["table"],
             bool(document["copied"]),
             bytes.fromhex(document["key"]),
             path,
             str(document["settled"]),
+            url,
         )
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
@@ -223,6 +295,11 @@ def find(path: str | Path, table: str | None = None) -> Registered:
 
     Raises InputError: these data are not registered.
     """
+    if is_url(path):
+        raise InputError(
+            "a table in PostgreSQL is named by its keeper's file, which `lethe register URL "
+            "--table SCHEMA.TABLE --schema FILE` writes: SCHEMA.TABLE.keeper."
+        )
     given = Path(path)
     if given.suffix == SUFFIX and table is None:
         return load(given)
