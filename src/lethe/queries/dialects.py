@@ -116,6 +116,12 @@ def _rewritten(node: Any, schema: Schema, reals: set[str]) -> Any:
         return _cast(node, schema, reals)
     if isinstance(node, exp.Mul | exp.Div):
         return _times(node)
+    if isinstance(node, exp.Sub):
+        less = node.expression.unnest()
+        less = less.this if isinstance(less, exp.Neg) else less
+        if isinstance(less, exp.Literal) or _constant(less) is not None:
+            return node
+        raise _unknown(node)
     if isinstance(node, exp.Round):
         if node.args.get("decimals") is not None:
             raise _unknown(node)
@@ -134,6 +140,12 @@ def _cast(node: Any, schema: Schema, reals: set[str]) -> Any:
         pattern, with_point = (exp.Literal.string(part) for part in (r"^(-?[0-9]+)$", r"\1.0"))
         return exp.Anonymous(this="regexp_replace", expressions=[node.copy(), pattern, with_point])
     return node
+
+
+def _is_unit(node: Any) -> bool:
+    """Whether it is one of the steps u0, u1, ... of a row, which a layout keeps small."""
+    is_name = isinstance(node, _exp().Column) and not node.this.args.get("quoted")
+    return is_name and node.name[:1] == "u" and node.name[1:].isdecimal()
 
 
 def _constant(node: Any) -> float | None:
@@ -186,9 +198,7 @@ def _times(node: Any) -> Any:
     exp = _exp()
     factor = _constant(node.expression)
     if factor is None:
-        if isinstance(node, exp.Mul) and all(
-            isinstance(side, exp.Column) for side in (node.this, node.expression)
-        ):
+        if isinstance(node, exp.Mul) and _is_unit(node.this) and _is_unit(node.expression):
             return node
         raise _unknown(node)
     if not _FACTORS[0] < abs(factor) < _FACTORS[1]:

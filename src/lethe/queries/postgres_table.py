@@ -188,12 +188,13 @@ class PostgresTable:
                 f"({type(error).__name__}). Check the URL, the role and the network."
             ) from None
         encoding = base.info.parameter_status("server_encoding")
-        if base.info.server_version < OLDEST_SERVER or encoding != "UTF8":
+        version = base.info.server_version
+        if version < OLDEST_SERVER or encoding != "UTF8":
             base.close()
             raise InputError(
-                f"this database is of version {base.info.server_version // 10_000} with encoding "
-                f"{encoding}; questions need PostgreSQL {OLDEST_SERVER // 10_000} or newer and "
-                "UTF8. Copy the table into such a database."
+                f"this database is of version {version // 10_000} with encoding {encoding}; "
+                f"questions need PostgreSQL {OLDEST_SERVER // 10_000} or newer and UTF8. Copy the "
+                "table into such a database."
             )
         return base
 
