@@ -200,7 +200,8 @@ class PostgresTable:
 
     def _begin(self) -> None:
         self._base.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        for name, value in _SETTINGS.items():
+        newer = {"transaction_timeout": "0"} if self._base.info.server_version >= 170_000 else {}
+        for name, value in (_SETTINGS | newer).items():
             self._base.execute(f"SET LOCAL {name} = {_setting(name, value)}")
         errors = self._driver.errors
         try:
