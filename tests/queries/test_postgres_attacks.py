@@ -153,18 +153,18 @@ def test_neighbours_look_alike(
     def look_alike(data: st.DataObject) -> None:
         pair = data.draw(pairs().filter(fits))
         privacy, folder = Privacy(**pair.privacy), tmp_path_factory.mktemp("worlds")
-        worlds = [
-            World(server, pair, rows, folder, f"world_{at}") for at, rows in enumerate(pair.rows)
-        ]
-        for _ in range(15):
-            question = data.draw(questions(pair.schema))
-            first, second = (outcome(world, question, privacy) for world in worlds)  # type: ignore[arg-type]  # the same parts as its World
-            assert first.seen == second.seen, question
-            assert first.entries == second.entries, question
-            assert loss(first, second, privacy) <= 1 + 1e-9, question
-            answered.append(first.seen[0] == "answered")
-        for world in worlds:
-            world.close()
+        with contextlib.ExitStack() as stack:
+            worlds = []
+            for at, rows in enumerate(pair.rows):
+                worlds.append(World(server, pair, rows, folder, f"world_{at}"))
+                stack.callback(worlds[-1].close)
+            for _ in range(15):
+                question = data.draw(questions(pair.schema))
+                first, second = (outcome(world, question, privacy) for world in worlds)  # type: ignore[arg-type]  # the same parts as its World
+                assert first.seen == second.seen, question
+                assert first.entries == second.entries, question
+                assert loss(first, second, privacy) <= 1 + 1e-9, question
+                answered.append(first.seen[0] == "answered")
 
     look_alike()
     assert sum(answered) >= 3 * cases

@@ -165,7 +165,7 @@ def register(
         raise InputError(
             f"--prepared={prepared}: {file.path} is read in place and needs no typed copy."
         )
-    _must_fit(misfits(file, schema))
+    _must_fit("file", misfits(file, schema))
     rows = file.path if direct else prepared or file.path.with_name(f"{file.path.name}.rows")
     if place.exists():
         before = load(place)
@@ -202,7 +202,7 @@ def _in_server(
     key = secrets.token_bytes(32)
     made = Registered(str(table), schema, Path(), table, False, key, place, url=url)
     with _server_table(made) as rows:
-        _must_fit(rows.misfits())
+        _must_fit("table", rows.misfits())
         made = replace(made, settled=rows.fingerprint())
     if place.exists():
         before = load(place)
@@ -225,11 +225,11 @@ def is_url(data: object) -> bool:
     return isinstance(data, str | Path) and str(data).startswith(("postgresql:/", "postgres:/"))
 
 
-def _must_fit(wrong: Mapping[str, int]) -> None:
+def _must_fit(what: str, wrong: Mapping[str, int]) -> None:
     for name, count in wrong.items():
         raise InputError(
             f"columns.{name}.missing=false, but {count} cell{'s' if count > 1 else ''} of the "
-            "data are missing or do not fit. Repair the data, or declare missing = true."
+            f"{what} are missing or do not fit. Repair the {what}, or declare missing = true."
         )
 
 
