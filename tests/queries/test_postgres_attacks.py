@@ -662,6 +662,11 @@ def test_what_may_mean_something_else_is_not_translated(text: str) -> None:
         to_postgres(text, GOLDEN)
 
 
+def test_what_is_not_translated_is_no_refusal_after_a_payment(base: Any, data: Any) -> None:
+    with PostgresTable(data) as table, pytest.raises(RunFailed, match="not known to mean the same"):
+        table.run("SELECT sqrt(income) FROM rows")
+
+
 def test_parameters_keep_their_values_in_another_order() -> None:
     text = to_postgres(put("count() where who = 'x' by age among [1, 2]", "who"), GOLDEN)
     assert text.index("$3") < text.index("$1") < text.index("$2") and "?" not in text

@@ -174,6 +174,7 @@ STRANGE: dict[str, tuple[str, dict[str, Any], list[tuple[str, Any]]]] = {
     "bt": ("boolean", {"type": "text"}, [("t", "true"), ("f", "false")]),
     "bw": ("boolean", {"type": "whole"}, [("t", 1), ("f", 0)]),
     "bn": ("boolean", {"type": "number"}, [("t", 1.0), ("f", 0.0)]),
+    "id": ("uuid", {"type": "text"}, [("0" * 32, "00000000-0000-0000-0000-000000000000")]),
     "it": ("integer", {"type": "text"}, [("-2147483648", "-2147483648"), ("07", "7")]),
     "iw": (
         "bigint",

@@ -123,7 +123,10 @@ class PostgresTable:
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """As `lethe.queries.table.Table.run`; the statement is in DuckDB's words."""
-        text = to_postgres(sql, self.schema)
+        try:
+            text = to_postgres(sql, self.schema)
+        except InputError as error:  # which may be after a payment
+            raise RunFailed(str(error)) from None
         with self._quiet():
             return self._asked(f"WITH rows AS ({self._rows}) {text}", values)
 
@@ -289,6 +292,7 @@ _SOURCES = {
     **dict.fromkeys((25, 1042, 1043), "text"),
     1082: "date",
     1114: "timestamp",
+    2950: "uuid",
 }
 """By number in `pg_type`, the same on every server: types whose casts nobody can change."""
 _DAYS = "{x} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'"
@@ -316,6 +320,7 @@ _CASTS = {
     ("boolean", "text"): "CAST({x} AS text)",
     ("text", "text"): "CASE WHEN octet_length(CAST({x} AS text)) <= {longest} "
     "THEN CAST({x} AS text) END",
+    ("uuid", "text"): "CAST({x} AS text)",
     ("date", "date"): f"CASE WHEN {_DAYS} THEN CAST({{x}} - DATE '1970-01-01' AS bigint) END",
     ("date", "time"): f"CASE WHEN {_DAYS} THEN ({{x}} - DATE '1970-01-01') "
     f"* CAST('{DAY}' AS bigint) END",

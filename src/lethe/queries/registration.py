@@ -200,7 +200,7 @@ def _in_server(
     schema = schema if isinstance(schema, Schema) else Schema.load(schema)
     place = keeper or Path(f"{table}{SUFFIX}")
     key = secrets.token_bytes(32)
-    made = Registered(str(table), schema, Path(), table, False, key, place, url=url)
+    made = Registered(table or "", schema, Path(), table, False, key, place, url=url)
     with _server_table(made) as rows:
         _must_fit("table", rows.misfits())
         made = replace(made, settled=rows.fingerprint())
