@@ -650,6 +650,7 @@ def test_from_registration_to_the_answer(
     shown = capsys.readouterr().out
     assert PEOPLE in shown and "33.3% spent" in shown
     again = lethe.ask(keeper, MEAN, epsilon=1.0, budget=ledger)
+    assert any("database server" in one for one in again.answers.guarantee.assumptions)
     assert again.stored and again.answers.rows[0].value == told["rows"][0]["value"]
     assert run(["budget", "verify", ledger]) == 0
     with pytest.raises(InputError, match="registered with another schema or content"):

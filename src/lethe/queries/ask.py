@@ -228,7 +228,7 @@ def ask(
     registered = find(path, table)
     if budget is None:
         with opened(registered, threads) as data:
-            plan = make_plan(asked, data.schema, privacy)
+            plan = make_plan(asked, data.schema, privacy, registered.trusted())
             if not data.is_unchanged():
                 raise Mismatch(words.OTHER_DATA)
             return Reply(_answered(data, plan), plan, None, None, False)
@@ -236,7 +236,8 @@ def ask(
         opened(registered, threads) as data,
         contextlib.closing(open_ledger(budget, anchor)) as ledger,
     ):
-        plan = make_plan(asked, data.schema, privacy, rollback_assumption(ledger))
+        assumed = (*rollback_assumption(ledger), *registered.trusted())
+        plan = make_plan(asked, data.schema, privacy, assumed)
         name = dataset if dataset is not None else ledger.only_dataset()
         reply = answer(data, plan, ledger, name, analyst, again=again)
         return replace(reply, paid_from=(partial(open_ledger, budget, anchor), name))

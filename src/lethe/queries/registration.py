@@ -115,6 +115,15 @@ class Registered:
             found |= {"person": person, "rows": rows}
         return json.dumps(found, separators=(",", ":"))
 
+    def trusted(self) -> tuple[str, ...]:
+        """What guarantees of answers about these data rest on beside the schema's assumptions."""
+        if self.url is None:
+            return ()
+        return (
+            "the database server, its administrator, the table's owner and the role that reads are "
+            "honest, and others do not see what they see",
+        )
+
     def is_unchanged(self) -> bool:
         """Whether rows and schema are those that were registered."""
         return hmac.compare_digest(self.settled, self.fingerprint())
