@@ -45,6 +45,25 @@ def test_nothing_heavy_is_imported(code):
     assert done.stderr.strip().endswith("[]"), done.stderr
 
 
+def test_a_question_imports_no_more_than_its_noise_needs(tmp_path):
+    from lethe.cli import run
+
+    people = tmp_path / "people.csv"
+    people.write_text("age,county\n" + "30,Kent\n41,Essex\n" * 50)
+    assert run(["schema", str(people)]) == run(["register", str(people)]) == 0
+    code = (
+        "import sys; from lethe.cli import run; "
+        "cost = ['--no-budget', '--epsilon', '1', '--delta', '1e-6']; "
+        "assert run(['query', 'people.csv', 'mean(age) in [0, 99] by county', *cost]) == 0; "
+        "heavy = ('sklearn', 'pandas', 'scipy.stats', 'torch', 'matplotlib'); "
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, cwd=tmp_path
+    )
+    assert done.stdout.endswith("[]\n"), done.stdout + done.stderr
+
+
 def test_all_public_names_exist_and_no_other():
     assert sorted(lethe.__all__) == list(lethe.__all__) or set(lethe.__all__) == set(dir(lethe))
     for name in lethe.__all__:

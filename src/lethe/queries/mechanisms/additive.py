@@ -11,6 +11,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,14 @@ def opendp() -> Any:
 
     Raises MissingExtra: it is not installed.
     """
-    prelude = require("opendp.prelude", "queries")
-    prelude.enable_features("contrib")
-    return prelude
+    measurements = require("opendp.measurements", "queries")
+    # Its prelude has all of them and imports scikit-learn and pandas too, which takes a second.
+    modules = [
+        require(f"opendp.{one}", "queries") for one in ("domains", "measures", "metrics", "mod")
+    ]
+    known = {name: value for module in modules for name, value in vars(module).items()}
+    known["enable_features"]("contrib")
+    return SimpleNamespace(m=measurements, **known)
 
 
 def scalar(kind: str) -> tuple[Any, Any]:
