@@ -139,7 +139,8 @@ def private_step(
     """One step from the clipped sum, with or without the noise draw."""
     total, _ = plan.clipped_sum(batch, 1.0)
     with torch.no_grad():
-        spare = torch.empty(max(value.numel() for value in total.values()) if noise else 0)
+        most = max(value.numel() for value in total.values()) if noise else 0
+        spare = next(iter(total.values())).new_empty(most)
         for name, value in values.items():
             if noise:
                 total[name].add_(spare[: value.numel()].normal_().view_as(value))
