@@ -73,17 +73,17 @@ def questions(folder: Path, count: int) -> list[str]:
 
 
 LINES: dict[str, tuple[Callable[[Path, int], list[str]], tuple[int, ...]]] = {
-    "shadow models": (audit, (4, 16, 64, 128, 256, 512)),
+    "shadow models": (audit, (4, 16, 64, 256)),
     "records": (records, (1_000, 3_000, 10_000, 30_000, 100_000)),
     "people": (
         lambda folder, count: vectors(folder, count, 4 * count, ["--draws", "4"]),
-        (500, 1_000, 2_000, 4_000, 8_000),
+        (500, 1_000, 2_000, 4_000),
     ),
     "rows": (
         lambda folder, count: table(folder, count, "parquet"),
         (10_000, 100_000, 1_000_000, 10_000_000),
     ),
-    "questions": (questions, (10, 100, 1_000, 4_000)),
+    "questions": (questions, (10, 100, 1_000)),
 }
 
 

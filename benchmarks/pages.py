@@ -617,6 +617,30 @@ def ten_models() -> list[str]:
     return table(["model", "lines of Python", "seconds", "recognised, %"], rows)
 
 
+def run_all() -> list[str]:
+    """Whole commands beside the same before, and beside peers."""
+    rows = []
+    for name, row in results("run_all")["rows"].items():
+        mine = row["median"]["lethe"]
+        cells = [f"{mine['wall']:.1f}", f"{mine['cpu']:.0f}", f"{mine['peak']:.1f}"]
+        others = [f"{side} {times:.2g} x" for side, times in row["times_lethe"].items()]
+        loads = f"{min(row['load']):.1f} to {max(row['load']):.1f}"
+        rows.append([name, row["goal"] or "-", *cells, ", ".join(others), loads])
+    heads = ["command", "wanted", "s", "CPU s", "GB", "others take", "load"]
+    return table(heads, rows)
+
+
+def growth() -> list[str]:
+    """Seconds and memory as one quantity grows."""
+    rows = []
+    for name, line in results("growth")["lines"].items():
+        cells = [
+            f"{one['size']:,}: {one['wall']:.0f} s, {one['peak']:.1f} GB" for one in line["points"]
+        ]
+        rows.append([name, "; ".join(cells), f"{line['last_slope']:.1f}"])
+    return table(["what grows", "seconds and memory of the whole command", "last slope"], rows)
+
+
 def dp_step() -> list[str]:
     """One step of private training beside plain SGD and Opacus."""
     names = {
@@ -641,7 +665,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     for function in (
         study, strength_gain, strength_tpr, epsilon_validity, frontier, autocoder, attackers,
         sweep_coverage, linkage, quasi, synthetic_rows, query_errors, mechanisms,
-        query_speed, timing, exposure, references, dp_step, ten_models,
+        query_speed, timing, exposure, references, dp_step, ten_models, run_all, growth,
     )
 }  # fmt: skip
 CHARTS: dict[str, Callable[[], str]] = {
