@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lethe.errors import InputError, RunFailed
-from lethe.training.engines.processes import run_in_processes, stop_processes
+from lethe.training.engines.processes import preloading, run_in_processes, stop_processes
 from lethe.training.environment import default_workers
 
 
@@ -94,3 +97,54 @@ def test_default_workers_are_the_cores_at_hand(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert default_workers() == 1
+
+
+@pytest.fixture
+def thread_gets_no_time(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The thread that gives jobs out wakes up late, as on a busy machine; returns its errors."""
+    from joblib.externals.loky import process_executor
+
+    wait = process_executor._ExecutorManagerThread.wait_result_broken_or_wakeup
+
+    def late(self: Any) -> Any:
+        found = wait(self)
+        time.sleep(0.05)
+        return found
+
+    errors: list[str] = []
+    monkeypatch.setattr(
+        process_executor._ExecutorManagerThread, "wait_result_broken_or_wakeup", late
+    )
+    monkeypatch.setattr(threading, "excepthook", lambda what: errors.append(repr(what.exc_value)))
+    return errors
+
+
+def closed_early() -> None:
+    results = run_in_processes(range(40), double, 2)
+    next(results)
+    results.close()
+
+
+def left_at_once() -> None:
+    with preloading(["json"], 2):
+        pass
+
+
+def job_fails() -> None:
+    with pytest.raises(InputError):
+        list(run_in_processes(range(40), refuse, 2))
+
+
+@pytest.mark.parametrize("stop", [left_at_once, closed_early, job_fails, stop_processes])
+def test_ending_processes_with_jobs_still_waiting_breaks_no_thread(
+    stop: Callable[[], None], thread_gets_no_time: list[str]
+) -> None:
+    for _ in range(3):
+        assert sorted(run_in_processes(range(3), double, 2)) == [0, 2, 4]
+        time.sleep(0.2)  # until the thread waits for jobs again
+        stop()
+        for thread in threading.enumerate():
+            if "ExecutorManager" in thread.name:
+                thread.join(60)
+    assert thread_gets_no_time == []
+    assert sorted(run_in_processes(range(3), double, 2)) == [0, 2, 4]

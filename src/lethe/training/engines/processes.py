@@ -80,7 +80,7 @@ def _run_once(
 
 
 def _close_quietly(results: Any) -> None:
-    """joblib would warn of work that is not waited for."""
+    """End the processes and what they do; joblib would warn of work that is not waited for."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results.close()
@@ -100,7 +100,26 @@ def _given_out(jobs: Sequence[tuple[int, Job]], work: Callable[[Job], Result], w
         )
         with _ctrl_c_held_back():
             here = os.getcwd()
-            return parallel(delayed(_numbered)(work, at, job, here) for at, job in jobs)
+            results = parallel(delayed(_numbered)(work, at, job, here) for at, job in jobs)
+            _pass_over_dropped_jobs(_executor())
+            return results
+
+
+def _pass_over_dropped_jobs(pool: Any) -> None:
+    """Mend a race of loky 3.6, which drops the jobs still waiting when processes are to be ended.
+
+    Its thread that gives jobs out then finds the numbers of those, and dies of a KeyError.
+    """
+    waiting, take = pool._pending_work_items, type(pool._work_ids).get
+
+    def get(*how: Any, **named: Any) -> int:
+        while True:
+            number: int = take(numbers, *how, **named)  # raises queue.Empty
+            if number in waiting:
+                return number
+
+    numbers = pool._work_ids
+    numbers.get = get
 
 
 _preloading: Any = None
@@ -124,7 +143,6 @@ def preloading(modules: Sequence[str], workers: int) -> Iterator[None]:
         yield
     finally:
         if _preloading is not None:
-            stop_processes()
             _close_quietly(_preloading)
             _preloading = None
 
