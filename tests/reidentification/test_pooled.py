@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lethe.reidentification.pooled import _prepare, pooled_attack
 from lethe.reidentification.ranks import ranks
 from lethe.reidentification.smoothing import Sample, noise_pool, parts
 from lethe.reidentification.surface import attack_curve
-from lethe.reidentification.sweep import _prepare, pooled_attack
 
 
 def people(users=700, dimension=24, common=0.0, spread=1.0, seed=0):

@@ -27,6 +27,7 @@ from lethe.errors import InputError
 from lethe.reidentification.audit import audit_released
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
+from lethe.training.engines import choose_cluster
 from lethe.training.fingerprint import digest, hash_array
 
 _NAMES = {"sigmas": "sigma", "vectors": "joined"}
@@ -95,7 +96,26 @@ class NameOptions:
     table: Path | None = None
 
 
+@grouped
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """Where noise levels are attacked.
+
+    Parameters
+    ----------
+    engine
+        ray, a Ray of this machine's cores, or ray://HOST:PORT: one core a noise level. [processes:
+        the threads of this command]
+    engine_option
+        address=HOST:PORT, or address=auto on a node of a cluster.
+    """
+
+    engine: str | None = None
+    engine_option: Annotated[list[str] | None, Parameter(negative=())] = None
+
+
 HEADS, NAMES, VECTORS = HeadOptions(), NameOptions(), VectorOptions()
+CLUSTERS = ClusterOptions()
 
 
 def embeddings(
@@ -103,6 +123,7 @@ def embeddings(
     names: NameOptions = NAMES,
     heads: HeadOptions = HEADS,
     settings: VectorOptions = VECTORS,
+    clusters: ClusterOptions = CLUSTERS,
     run: RunOptions = AS_USUAL,
 ) -> int:
     """Audit vectors: whose is this one, what noise stops that, and what no attacker can do.
@@ -119,8 +140,9 @@ def embeddings(
     """
     named = subject_named(files, run.config, "audit embeddings")
     files = (Path(named),) if isinstance(named, str) else tuple(map(Path, named))
-    options = merged(run.config, {**given_in(names, heads, settings), "out": run.out})
+    options = merged(run.config, {**given_in(names, heads, settings, clusters), "out": run.out})
     chosen = settings_of(EmbeddingSettings, {**options, **_periods(options)}, _NAMES)
+    cluster = choose_cluster(options["engine"], chosen.threads, options["engine_option"] or ())
     models = read_models(files, options)
     name = models_name(models, chosen.seed)
     folder = run_folder(options["out"], files[0].stem, name)
@@ -128,7 +150,7 @@ def embeddings(
     with running(folder, name, command, run.quiet) as (there, progress):
         for note in (note for model in models for note in model.notes):
             progress.say(note)
-        findings = audit_released(models, chosen, progress.say, there)
+        findings = audit_released(models, chosen, progress.say, there, cluster)
         return finish(findings, there, run.context, run.as_json)
 
 

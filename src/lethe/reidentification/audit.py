@@ -47,7 +47,7 @@ from lethe.reidentification.section import (
 )
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.surface import Curve, operating_point
-from lethe.reidentification.sweep import Battery, Say, game_of, sample_of, sweep
+from lethe.reidentification.sweep import Battery, Cluster, Say, game_of, sample_of, sweep
 from lethe.reidentification.task import Task, TaskLevel, task_of
 from lethe.reidentification.vectors import effective_sigma
 from lethe.training.environment import on_one_thread
@@ -378,6 +378,7 @@ def audit_released(
     settings: EmbeddingSettings | None = None,
     say: Say | None = None,
     folder: RunFolder | None = None,
+    cluster: Cluster | None = None,
 ) -> Findings:
     """The same for several models of the same rows, side by side.
 
@@ -386,20 +387,23 @@ def audit_released(
         settings: see `audit_embeddings`.
         say: see there.
         folder: an open run folder, needed to keep the table of people.
+        cluster: where the noise levels are attacked; see `sweep`.
 
     Raises:
         InputError: rows of different people, beside what `audit_embeddings` raises.
     """
     settings = settings or EmbeddingSettings()
     check_same_people(models)
-    measured = [measure(model, settings, say or _silent) for model in models]
+    measured = [measure(model, settings, say or _silent, cluster) for model in models]
     if settings.keep_records and folder is not None:
         write_personal(folder, people(measured, settings))
     return VectorsSubject(measured, settings).findings()
 
 
 @on_one_thread  # of linear algebra: attackers have threads of their own
-def measure(model: Released, settings: EmbeddingSettings, say: Say) -> ModelAudit:
+def measure(
+    model: Released, settings: EmbeddingSettings, say: Say, cluster: Cluster | None = None
+) -> ModelAudit:
     """One model, top to bottom."""
     split = split_of(model, settings)
     say(f"{model.name}: {len(split.probe_rows)} probes of {len(split.users)} people")
@@ -408,7 +412,7 @@ def measure(model: Released, settings: EmbeddingSettings, say: Say) -> ModelAudi
 
     game = game_of(model, split)
     battery = replace(battery, invalid=clean.invalid)
-    curve = sweep(battery, say)
+    curve = sweep(battery, say, cluster)
     say(f"{model.name}: bounds on every attacker")
     bounds = {level.sigma: game.closed(level.sigma) for level in curve.levels}
 

@@ -140,6 +140,7 @@ def attack_curve(
     batch: Batch | None = None,
     further: Callable[[Level], Level] | None = None,
     judged: Callable[[int, int], None] | None = None,
+    elsewhere: Callable[[Sequence[float]], list[Level]] | None = None,
 ) -> Curve:
     """Run an attack at every effective sigma, then closer around the thresholds.
 
@@ -159,9 +160,10 @@ def attack_curve(
         confidence: two-sided, of each interval by itself.
         seed: of the noise: the same vectors at every sigma.
         progress: called with (sigma, draws so far).
-        batch: a faster way to the same hits as `attack` (see `sweep.pooled_attack`).
+        batch: a faster way to the same hits as `attack` (see `pooled.pooled_attack`).
         further: adds what other attackers find at a level, so that thresholds look at the worst.
         judged: called with (levels done, levels of this round) after each of those calls.
+        elsewhere: measures levels in place of all of the above, such as other machines.
 
     Raises InputError: sigma < 0, no sigmas, or an attack that returns another shape.
     """
@@ -174,6 +176,8 @@ def attack_curve(
     asked = sorted({_rounded(effective_sigma(s, m)) for s in sigmas for m in averaged})
 
     def measure(wanted: Sequence[float]) -> list[Level]:
+        if elsewhere is not None:
+            return elsewhere(wanted)
         counts = [_Count(sigma, sample, confidence) for sigma in wanted]
         number = 0
         for one in noise_pools(sample, draws, mode=mode, pools=pools, seed=seed):

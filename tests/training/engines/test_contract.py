@@ -5,6 +5,7 @@ All that need Ray are in this file: two processes of tests would start one each 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -15,12 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from chunks import contents, jobs_in
 
 from lethe.errors import InputError
+from lethe.reidentification.audit import audit_released
+from lethe.reidentification.released import Released
+from lethe.reidentification.settings import EmbeddingSettings
 from lethe.training.chunks import ChunkJob, train_chunk
-from lethe.training.engines import choose_engine
+from lethe.training.engines import choose_cluster, choose_engine
 from lethe.training.engines.processes import run_in_processes, stop_processes
 from lethe.training.shards import shard_path
 
@@ -138,6 +143,34 @@ def test_work_left_half_done_is_finished_by_any_engine(engine, tmp_path, expecte
     stop_processes()
     whole = {name: raw for name, raw in contents(jobs).items() if not name.endswith(".part")}
     assert whole == expected
+
+
+def killed_once(job: Any, work: Callable[[Any], Any], mark: Path) -> Any:
+    """The worker of the first noise level above 1 is killed once."""
+    if job[1] > 1:
+        with contextlib.suppress(FileExistsError):
+            mark.touch(exist_ok=False)
+            os.kill(os.getpid(), signal.SIGKILL)
+    return work(job)
+
+
+def test_noise_levels_on_ray_are_those_of_this_machine(ray_here, tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    people = np.arange(40).repeat(8)
+    vectors = rng.normal(size=(40, 6))[people] + 0.5 * rng.normal(size=(320, 6))
+    head = (rng.normal(size=6), 0.1)
+    model = Released("model", vectors, people, (vectors @ head[0] > 0).astype(int), head)
+    settings = EmbeddingSettings(sigmas=(0.5, 2.0), averaged=(1, 4), draws=4, plays=50)
+    on_ray, told = choose_cluster("ray", 2), []
+
+    def cluster(jobs: Any, work: Any) -> Any:
+        return on_ray(jobs, partial(killed_once, work=work, mark=tmp_path / "killed"))
+
+    here = audit_released([model], settings)
+    there = audit_released([model], settings, told.append, cluster=cluster)
+    assert there.to_bytes() == here.to_bytes()
+    assert (tmp_path / "killed").exists()
+    assert sum("all attackers; " in line for line in told) > 5
 
 
 @pytest.mark.slow

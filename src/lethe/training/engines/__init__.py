@@ -89,6 +89,33 @@ def choose_engine(
     return functools.partial(train_in_processes, workers=workers or default_workers(), say=say)
 
 
+def choose_cluster(name: str | None, workers: int, options: Iterable[str] = ()) -> Any:
+    """Where jobs that train nothing are done, such as noise levels; None on this machine's threads.
+
+    Args:
+        name: ``ray``, or ``ray://host:port``; None or ``processes`` is this machine.
+        workers: cores of a Ray that is started here.
+        options: ``address=...``.
+
+    Raises:
+        InputError: another engine, an unknown option.
+        MissingExtra: Ray is not installed.
+    """
+    chosen, given = check_engine(name, options)
+    if chosen == "processes":
+        return None
+    if chosen != "ray":
+        raise InputError(f"engine={name!r} trains models; noise levels are attacked by ray.")
+    if "store" in given:
+        raise InputError(
+            f"engine option store={given['store']!r} keeps shadow models; noise levels leave none. "
+            "Leave it out."
+        )
+    from lethe.training.engines.ray_cluster import RayEngine
+
+    return RayEngine(workers, **given).results
+
+
 def train_in_processes(
     jobs: Sequence[ChunkJob],
     work: Callable[[ChunkJob], int],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from lethe.errors import InputError, LetheError, RunFailed, require
 from lethe.files import write_whole
@@ -15,6 +17,9 @@ from lethe.training.chunks import ChunkJob
 from lethe.training.engines.parcels import Parcel, Sender
 from lethe.training.environment import ONE_THREAD, worker_environment
 from lethe.training.shards import shard_path
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
 
 # Chunks trained where the run folder is out of reach: the shard comes back as bytes or by a store.
 #
@@ -116,7 +121,7 @@ RETRIES = 2
 
 @dataclass(frozen=True)
 class RayEngine:
-    """Chunks as Ray tasks of one core each; shards come back to the run folder of this machine.
+    """Jobs as Ray tasks of one core each; shards come back to the run folder of this machine.
 
     Workers need no disk in common with this machine, but Lethe, the recipe's own modules and
     the same versions of all libraries.
@@ -139,10 +144,33 @@ class RayEngine:
             MissingExtra: Ray is not installed.
             RunFailed: no cluster at the address, or workers died again and again.
         """
+        if jobs and self.store is not None:
+            check_store(self.store)
+        done = self.results(jobs, Elsewhere(work, self.store), worker_environment())
+        with contextlib.closing(done):
+            for at, (trained, content) in done:
+                receive(jobs[at], content, self.store)
+                yield trained
+
+    def results(
+        self,
+        jobs: Sequence[Job],
+        work: Callable[[Job], Result],
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> Generator[tuple[int, Result], None, None]:
+        """Number and result of each job, as they come; large arrays are put there once for all.
+
+        Args:
+            jobs: any that can be pickled.
+            work: does one on one core, and may do it again when its worker died.
+            environment: variables of the workers, beside those that keep them on one thread.
+
+        Raises:
+            MissingExtra: Ray is not installed.
+            RunFailed: no cluster at the address, or workers died again and again.
+        """
         if not jobs:
             return
-        if self.store is not None:
-            check_store(self.store)
         ray = self._connect()
         arrays: list[Any] = []
 
@@ -150,31 +178,27 @@ class RayEngine:
             arrays.append(ray.put(array))
             return len(arrays) - 1
 
-        sender, far = Sender(keep), Elsewhere(work, self.store)
-        parcels = [sender.parcel(far, job) for job in jobs]
-        environment = {**ONE_THREAD, **worker_environment()}
+        sender = Sender(keep)
+        parcels = [sender.parcel(work, job) for job in jobs]
+        variables = {**ONE_THREAD, **environment}
         task = ray.remote(_task).options(
-            num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": environment}
+            num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": variables}
         )
-        running = {
-            task.remote(parcel, arrays): job for parcel, job in zip(parcels, jobs, strict=True)
-        }
+        running = {task.remote(parcel, arrays): at for at, parcel in enumerate(parcels)}
         try:
             while running:
                 (done,), _ = ray.wait(list(running), num_returns=1)
                 outcome = ray.get(done)
                 if isinstance(outcome, LetheError):
                     raise outcome
-                trained, content = outcome
-                receive(running.pop(done), content, self.store)
-                yield trained
+                yield running.pop(done), outcome
         except ray.exceptions.RayTaskError as error:
             raise error.as_instanceof_cause() from None
         except ray.exceptions.RayError as error:
             raise RunFailed(
                 f"Ray lost a worker {RETRIES + 1} times or the cluster itself "
-                f"({type(error).__name__}), most often for lack of memory; finished models are "
-                "kept. Run the same command again, with fewer --workers if it happens again."
+                f"({type(error).__name__}), most often for lack of memory; finished shadow models "
+                "are kept. Run the same command again, with fewer --workers if it happens again."
             ) from error
         finally:
             for left in running:
