@@ -193,6 +193,20 @@ def test_large_files_are_grouped_though_they_would_fit(
         large.read_table(path, ["size"])
 
 
+def test_parquet_is_grouped_by_its_rows_however_tightly_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "people.parquet"
+    parquet.write_table(pa.table({"age": [30, 31] * 10}), path)
+    for most, grouped in ((20, True), (21, False)):
+        monkeypatch.setattr(large, "_MANY_ROWS", most)
+        columns, _ = large.read_table(path, ["age"])
+        assert isinstance(columns, Grouped) is grouped
+    path.write_bytes(b"no parquet")
+    with pytest.raises(InputError, match=r"people\.parquet"):
+        large.read_table(path, ["age"])
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [("4GB", 4 * 10**9), ("1.5 gb", 15 * 10**8), ("512MiB", 2**29), ("1TiB", 2**40)],

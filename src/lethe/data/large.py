@@ -242,6 +242,8 @@ _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _LEAST_MEMORY = 2**27
 _GROUPED = 2**23
 """Bytes of a file from which equal rows are grouped, which takes a tenth of time and memory."""
+_MANY_ROWS = 2**18
+"""Rows of a Parquet file from which they are grouped, for such files are packed tightly."""
 _GROWTH = 20
 """Bytes of memory that one byte of a file is reckoned to take when it is read whole and audited.
 
@@ -293,6 +295,18 @@ def too_large(path: Path, limit: int) -> bool:
     return path.suffix.lower() in (".csv", ".parquet", *DUCKDB) and outgrows(path, limit)
 
 
+def _worth_grouping(path: Path) -> bool:
+    if too_large(path, _GROUPED * _GROWTH):
+        return True
+    if path.suffix.lower() != ".parquet" or not path.is_file():
+        return False
+    parquet, pa = require("pyarrow.parquet", "tables"), require("pyarrow", "tables")
+    try:
+        return int(parquet.read_metadata(path).num_rows) >= _MANY_ROWS
+    except (pa.ArrowException, OSError):  # read and refused as other damaged files are
+        return False
+
+
 def limit_of(memory: str | None) -> int:
     """Bytes that may be used: those of a size such as "4GB", or what is free."""
     if memory is None:
@@ -328,7 +342,7 @@ def read_table(
     """
     limit = limit_of(memory)
     if not too_large(path, limit):
-        if whole is None and columns is not None and too_large(path, _GROUPED * _GROWTH):
+        if whole is None and columns is not None and _worth_grouping(path):
             # What DuckDB does not take is read as it is, or refused there.
             with contextlib.suppress(InputError):
                 return read_grouped(path, columns, table, memory=limit), ()
