@@ -14,21 +14,11 @@ from sklearn.covariance import ledoit_wolf
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.rules import UNDECIDED
 from lethe.reidentification import attackers
-from lethe.reidentification.attackers import (
-    ALL,
-    ATTACKERS,
-    Panel,
-    allowed,
-    folds,
-    learn,
-    permuted_lift,
-    pooled,
-    sight_of,
-    tallies,
-)
+from lethe.reidentification.attackers import ATTACKERS, Panel, allowed, permuted_lift, tallies
 from lethe.reidentification.audit import VectorsSubject, _permuted, audit_embeddings, measure
 from lethe.reidentification.gallery import covariance_within, split_periods, split_rows
 from lethe.reidentification.released import Released
+from lethe.reidentification.sight import ALL, folds, learn, pooled, sight_of
 from lethe.reidentification.surface import operating_point
 from lethe.reidentification.task import task_of
 
