@@ -190,7 +190,7 @@ def _binned(mated: Float, non_mated: Float, by_rank: bool) -> tuple[Index, Index
 def _linked(a: Float, b: Float) -> float:
     """Sum of a (a - b) / (a + b) where a > b: 2 LR / (1 + LR) - 1 over mated scores."""
     more = a > b
-    return float((a[more] * (a[more] - b[more]) / (a[more] + b[more])).sum())
+    return min(1.0, float((a[more] * (a[more] - b[more]) / (a[more] + b[more])).sum()))
 
 
 @dataclass(frozen=True)
