@@ -23,6 +23,7 @@ from lethe.reidentification.gallery import Index
 from lethe.reidentification.sight import Sight
 from lethe.reidentification.vectors import Float
 from lethe.reidentification.verification import (
+    FPRS,
     Pairs,
     Verification,
     calibration,
@@ -114,6 +115,7 @@ class Scored:
                 for quantity, one in self.worst.items()
             },
             "skipped": dict(self.skipped),
+            **({"fprs": list(FPRS)} if any(v.missed for v in self.attackers.values()) else {}),
         }
 
 
