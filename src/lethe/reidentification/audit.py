@@ -17,15 +17,20 @@ from typing import Any
 import numpy as np
 
 from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
-from lethe.errors import NotMeasurable
-from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.rules import UNDECIDED, Ruling
 from lethe.reidentification.attackers import ATTACKERS
-from lethe.reidentification.attributes import People, people_of, refused
+from lethe.reidentification.beyond import (
+    asked_further,
+    attributes_of,
+    beyond,
+    further_checks,
+    verification_controls,
+)
 from lethe.reidentification.candidates import (
     RECOMMENDED,
     Evaluated,
@@ -36,7 +41,6 @@ from lethe.reidentification.candidates import (
 from lethe.reidentification.clean import attack_clean, split_of
 from lethe.reidentification.radius import study_radii
 from lethe.reidentification.released import Released, check_same_people
-from lethe.reidentification.scored import CURVES, Scorer, grouped, singling_out
 from lethe.reidentification.section import (
     attacks_run,
     limits,
@@ -52,8 +56,6 @@ from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.surface import Curve, operating_point
 from lethe.reidentification.sweep import Battery, Cluster, Say, game_of, sample_of, sweep
 from lethe.reidentification.task import Task, TaskLevel, task_of
-from lethe.reidentification.texts import retrieved
-from lethe.reidentification.two_releases import by_person, link_all
 from lethe.reidentification.vectors import effective_sigma
 from lethe.training.environment import on_one_thread
 from lethe.training.fingerprint import hash_array
@@ -149,7 +151,7 @@ class VectorsSubject(Subject):
                 "min_rows": settings.min_rows,
                 "gate": list(settings.gate),
                 **_limits_set(settings),
-                **_asked_further(settings),
+                **asked_further(settings),
             },
             libraries=("numpy", "scipy", "scikit-learn"),
             sections={
@@ -165,18 +167,6 @@ class VectorsSubject(Subject):
 def _limits_set(settings: EmbeddingSettings) -> dict[str, int]:
     limits = {"max_people": settings.max_people, "max_probes": settings.max_probes}
     return {name: most for name, most in limits.items() if most}
-
-
-def _asked_further(settings: EmbeddingSettings) -> Json:
-    """Settings of what is not always measured, where it was asked for."""
-    found: Json = {}
-    if settings.verification:
-        found["verification"] = True
-    if settings.score_norm:
-        found["score_norm"] = True
-    if settings.mitigations:
-        found["mitigations"] = list(settings.mitigations)
-    return found
 
 
 def _label(audit: ModelAudit, name: str, several: bool) -> str:
@@ -345,6 +335,7 @@ def _checks(audit: ModelAudit, several: bool, settings: EmbeddingSettings) -> li
             on,
         ),
     ]
+    checks += further_checks(on, audit.further)
     if clean.shared is not None:
         copied = bool(clean.shared.columns) and settings.known is None
         status = "warn" if copied else "pass"
@@ -451,7 +442,7 @@ def measure(
     radii = None if model.head is None else study_radii(model, settings)
 
     people, further = attributes_of(model, settings)
-    unsound, controls = _verification_controls(battery, settings, say)
+    unsound, controls = verification_controls(battery, settings, say)
     say(f"{model.name}: comparing mechanisms")
     context = Evaluation(
         battery, game, task, clean, settings, people=people, unsound={**clean.invalid, **unsound}
@@ -470,94 +461,8 @@ def measure(
         point,
         candidates,
         {**clean.skipped, **battery.skipped, **context.skipped},
-        {**further, **controls, **_beyond(model, other, battery, settings, say)},
+        {**further, **controls, **beyond(model, other, battery, settings, say)},
     )
-
-
-def attributes_of(
-    model: Released, settings: EmbeddingSettings
-) -> tuple[tuple[People, ...], dict[str, Any]]:
-    """Who has which value of each attribute, and what is said of those that cannot be attacked."""
-    ready, refusals = [], []
-    for name, values in model.attributes.items():
-        try:
-            ready.append(
-                people_of(name, values, model.user_ids, settings.seed, settings.confidence)
-            )
-        except NotMeasurable as error:
-            refusals.append(refused(name, error))
-    return tuple(ready), {"attributes_refused": refusals} if refusals else {}
-
-
-def _verification_controls(
-    battery: Battery, settings: EmbeddingSettings, say: Say
-) -> tuple[dict[str, str], dict[str, Any]]:
-    """Attackers who verify people under other names, with why; and what all gave there."""
-    if not settings.verification:
-        return {}, {}
-    say(f"{battery.model.name}: verification, its control under other names")
-    found = Scorer(battery.panel(noise=False), settings.confidence, settings.seed).controls(
-        battery.clean
-    )
-    failed = {
-        name: f"people claimed to be others are verified: EER {value:.3g}, below 0.5"
-        for name, (value, _, high) in found.items()
-        if high < 0.5
-    }
-    rows = [
-        {"name": name, "eer": value, "low": low, "high": high}
-        for name, (value, low, high) in found.items()
-    ]
-    return failed, {"verification_controls": rows}
-
-
-def _beyond(
-    model: Released,
-    other: Released | None,
-    battery: Battery,
-    settings: EmbeddingSettings,
-    say: Say,
-) -> dict[str, Any]:
-    """Singling out by size, clusters, a second release, and texts: where they were asked for."""
-    found: dict[str, Any] = {}
-    sure = settings.confidence
-    if settings.verification:
-        say(f"{model.name}: singling out by number of people and of vectors")
-        panel = battery.panel(noise=False)
-        found["singling_out"] = singling_out(panel, CURVES, battery.clean, sure).to_json()
-        try:
-            clusters = grouped(battery.clean, settings.seed, confidence=sure)
-            found["clusters"] = clusters.to_json()
-        except NotMeasurable as error:
-            found["clusters"] = Refusal(str(error)).to_json()
-    if other is not None:
-        say(f"{model.name} and {other.name}: linking two releases")
-        try:
-            both = by_person(
-                model.representations, model.user_ids, other.representations, other.user_ids
-            )
-            done, skipped = link_all(
-                *both, settings.known_share, confidence=sure, seed=settings.seed
-            )
-            found["two_releases"] = {
-                "other": other.name,
-                "people": len(both[0]),
-                "results": [one.to_json() for one in done],
-                "skipped": skipped,
-            }
-        except NotMeasurable as error:
-            found["two_releases"] = {"other": other.name, **Refusal(str(error)).to_json()}
-    if model.texts is not None:
-        say(f"{model.name}: texts behind the vectors")
-        texts = retrieved(
-            model.representations,
-            model.user_ids,
-            model.texts,
-            metric=settings.metric,
-            confidence=sure,
-        )
-        found["texts"] = texts.to_json()
-    return found
 
 
 def _utility(
