@@ -48,7 +48,8 @@ _GUESSES = 10_000  # probes on which the agreement of two draws is looked at
 _CHANCE_HITS = 100  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _TOGETHER = 200_000  # probes that are ranked at once
-_AT_ONCE = 8_000_000  # numbers of a table of scores
+_AT_ONCE = 1_000_000  # numbers of a table of scores
+_DENSE = 2  # noise draws of attackers who score every pair
 
 
 @dataclass(frozen=True)
@@ -356,6 +357,7 @@ def tallies(
         views: further functions of the release, affine in a row; on them only attackers that are
             `projected` run.
         single: draws that attackers of single vectors get, who have more probes; all by default.
+            Those that normalise scores get 2 at most.
         skipped: filled with name and reason of attackers who cannot run.
 
     Returns: One tally an attacker and view, the release's first, in their order.
@@ -378,7 +380,10 @@ def tallies(
         if learned_on is not last:
             last, source = learned_on, through(learned_on)
         asked = [
-            run for run in runs if run.attacker.vectors != 1 or single is None or number < single
+            run
+            for run in runs
+            if (run.attacker.vectors != 1 or single is None or number < single)
+            and (not run.attacker.normalised or number < _DENSE)
         ]
         work = functools.partial(_attack_once, source=source, looked=through(sight))
         for run, why in zip(asked, panel.each(work, asked), strict=True):

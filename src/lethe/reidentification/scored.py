@@ -31,7 +31,7 @@ from lethe.reidentification.verification import (
     verify,
 )
 
-PAIRS = 100_000
+PAIRS = 50_000
 """Non-mated pairs that are drawn, about; at most 50 a probe."""
 _MOST = 50
 METRICS = {
@@ -60,8 +60,10 @@ def pairs_of(
         InputError: zero vectors under cosine.
         NotMeasurable: too few people to learn from or to draw others from.
     """
-    claimed = seen.owner if owner is None else owner
-    fits = panel.fits(attacker, seen if owner is None else replace(seen, owner=owner))
+    if owner is not None:  # in every part: also which fold a probe belongs to
+        seen = replace(seen, owner=owner)
+    claimed = seen.owner
+    fits = panel.fits(attacker, seen)
     each = int(np.clip(PAIRS // len(claimed), 1, _MOST))
     whom = others(claimed, len(seen.gallery), each, seed)
     scores = panel.scores(attacker, seen, fits, np.concatenate([claimed[:, None], whom], axis=1))

@@ -216,8 +216,9 @@ def zebra(mated: ArrayLike, non_mated: ArrayLike) -> Disclosure:
     """
     left, right = _checked(mated, non_mated)
     a, b = _whole(left, right)
-    worst = _worst(a, b, len(left), len(right))
-    return Disclosure(_expected(*_pooled(a, b)), worst, tag_of(worst))
+    pooled = _pooled(a, b)
+    worst = _worst(*pooled, len(left), len(right))
+    return Disclosure(_expected(*pooled), worst, tag_of(worst))
 
 
 def tag_of(worst: float) -> str:
@@ -249,12 +250,15 @@ def _saved(ratio: Float) -> Float:
 
 
 def _worst(a: Float, b: Float, mated: int, non_mated: int) -> float:
-    """Largest |log10 ratio| with one imagined score of each kind below and above all others."""
+    """Largest |log10 ratio| with one imagined score of each kind below and above all others.
+
+    Args:
+        a: shares of blocks that are pooled already, as is `b`: what is pooled stays so.
+    """
     from scipy.optimize import isotonic_regression
 
-    kept = (a + b) > 0
-    left = np.concatenate([[1.0], a[kept] * mated, [1.0]])
-    right = np.concatenate([[1.0], b[kept] * non_mated, [1.0]])
+    left = np.concatenate([[1.0], a * mated, [1.0]])
+    right = np.concatenate([[1.0], b * non_mated, [1.0]])
     fit = isotonic_regression(left / (left + right), weights=left + right).x[1:-1]
     ratio = np.log(fit) - np.log1p(-fit) - math.log(mated / non_mated)
     found = float(np.abs(ratio).max() / math.log(10))
@@ -356,10 +360,8 @@ def verify(
             _min_cllr(*pooled),
             _linked(*binned),
             _expected(*pooled) / FULL,
-            _worst(a, b, int(round(wm.sum())), int(round(wn.sum()))),
-            0.0
-            if costs is None
-            else float((costs[0] @ wm / wm.sum() + costs[1] @ wn / wn.sum()) / 2),
+            _worst(*pooled, int(round(wm.sum())), int(round(wn.sum()))),
+            0.0 if costs is None else (_mean(costs[0], wm) + _mean(costs[1], wn)) / 2,
         ]
         missed, accepted = _errors(a, b)
         return found, np.interp(FPRS, accepted[::-1], missed[::-1]) if curve else np.empty(0)
@@ -404,6 +406,11 @@ def verify(
             for v, low, high in zip(line, *limits, strict=True)
         ),
     )
+
+
+def _mean(values: Float, weight: Float) -> float:
+    """Weighted mean, without the threads of a product of matrices."""
+    return float((values * weight).sum() / weight.sum())
 
 
 def _in_bits(one: Estimate) -> Estimate:
