@@ -528,7 +528,19 @@ def _shaped_limit(context: Evaluation, made: ShapedNoise) -> Limit:
     game = context.game
     white = replace(game.known, rows=made.whitened(game.known.rows))
     centres = tuple(made.whitened(centre[None])[0] for centre in game.centres)
-    return Game(white, centres).proofs(made.sigma, context.settings).best
+    best = Game(white, centres).proofs(made.sigma, context.settings).best
+    label = best.guarantee
+    return replace(
+        best,
+        guarantee=replace(
+            label,
+            assumptions=(
+                *label.assumptions,
+                "the shape of the noise is known to the attacker and the same for every row; "
+                "the limit is that of the coordinates in which it is isotropic",
+            ),
+        ),
+    )
 
 
 def _decoded_task(task: Task, made: Transform, released: Float) -> TaskLevel:
