@@ -84,6 +84,13 @@ def slow_ece(prior, mated, non_mated, ratio):
 def test_metrics_equal_those_written_the_slow_way(mated, non_mated):
     assert eer(mated, non_mated) == pytest.approx(slow_eer(mated, non_mated), abs=1e-12)
     ratio = slow_ratios(mated, non_mated)
+    # The hull's error is the least that a monotone calibration allows at the worst prior.
+    hull = max(
+        prior * np.mean([ratio[m] * prior < 1 - prior for m in mated])
+        + (1 - prior) * np.mean([ratio[n] * prior >= 1 - prior for n in non_mated])
+        for prior in np.linspace(0.005, 0.995, 199)
+    )
+    assert hull - 1e-9 <= eer(mated, non_mated, hull=True) <= hull + 0.01
     slow = slow_ece(0.5, mated, non_mated, ratio)
     assert min_cllr(mated, non_mated) == pytest.approx(slow, abs=1e-9)
     assert slow == pytest.approx(

@@ -76,17 +76,22 @@ def _whole(mated: ArrayLike, non_mated: ArrayLike) -> tuple[Float, Float]:
     return _runs(left, right).summed(np.ones(len(left)), np.ones(len(right)))
 
 
-def eer(mated: ArrayLike, non_mated: ArrayLike) -> float:
+def eer(mated: ArrayLike, non_mated: ArrayLike, hull: bool = False) -> float:
     """Equal error rate, in [0, 1]: where as many mated are refused as non-mated are accepted.
 
     The ROC is joined linearly between its points, equal scores by a diagonal; 0.5 is chance.
+
+    Args:
+        hull: on the convex hull of the ROC (ROCCH), as speaker recognition has it; it is never
+            above the other, and optimistic for the attacker where scores are few.
 
     Raises InputError: no score of a kind, or one that is not finite.
 
     >>> eer([2.0, 3.0, 4.0, 5.0], [0.0, 1.0, 2.5, -1.0])
     0.25
     """
-    return _eer(*_whole(mated, non_mated))
+    shares = _whole(mated, non_mated)
+    return _eer(*(_pooled(*shares) if hull else shares))
 
 
 def _errors(a: Float, b: Float) -> tuple[Float, Float]:
