@@ -161,6 +161,26 @@ def test_a_threat_model_rules_attackers_out():
 # ---------------------------------------------------------------- controls
 
 
+@pytest.mark.parametrize("decimals", [0, 1, 12])
+def test_whoever_the_owner_is_a_fixed_metric_is_ranked_once(decimals):
+    """With ties, and without: as ranking the probes anew for every permutation."""
+    vectors, owner, period = drifting()
+    sight = sight_of(np.round(vectors, decimals) + 0.0, split_periods(owner, period, 1, 2))
+    panel, rng = Panel(ATTACKERS, folds(300)), np.random.default_rng(0)
+    for attacker in ATTACKERS:
+        if attacker.metric in attackers.LEARNED:
+            continue
+        seen = panel.seen(attacker, sight, sight)
+        others = [rng.permutation(len(seen.gallery))[seen.owner] for _ in range(20)]
+        fits = panel.fits(attacker, seen)
+        slow = [
+            attackers.first_credit(panel.rank(attacker, replace(seen, owner=one), fits))
+            for one in others
+        ]
+        fast = attackers._credit_of_others(panel, attacker, seen, others)
+        np.testing.assert_array_equal(fast, np.stack(slow), err_msg=attacker.name)
+
+
 @pytest.mark.parametrize("pairs", [4e9, 1e6])
 def test_a_control_has_power_or_says_that_it_has_none(pairs, monkeypatch):
     """Item (n): one permutation of 300 people gave 0.71 [0.02, 3.98] and passed."""

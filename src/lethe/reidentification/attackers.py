@@ -477,19 +477,34 @@ def permuted_lift(
         seen, panel = seen.among(people), replace(panel, fold=panel.fold[people])
         users, trials = len(seen.gallery), len(seen.owner)
     others = [rng.permutation(users)[seen.owner] for _ in range(number)]
+    if attacker.metric not in LEARNED and not attacker.normalised:
+        credit = _credit_of_others(panel, attacker, seen, others)
+        return mean_of_pools((users * credit.mean(axis=1)).tolist(), confidence)
     lifts: list[float] = []
-    if attacker.metric in LEARNED:
-        for owner in others:
-            permuted = replace(seen, owner=owner)
-            found = panel.rank(attacker, permuted, panel.fits(attacker, permuted))
-            lifts.append(users * float(first_credit(found).mean()))
-    else:
-        fits, at_once = panel.fits(attacker, seen), max(1, _TOGETHER // trials)
-        for start in range(0, number, at_once):
-            some = others[start : start + at_once]
-            probes = np.tile(seen.probes, (len(some), 1))
-            found = panel.rank(
-                attacker, replace(seen, probes=probes, owner=np.concatenate(some)), fits
-            )
-            lifts += (users * first_credit(found).reshape(len(some), -1).mean(axis=1)).tolist()
+    for owner in others:
+        permuted = replace(seen, owner=owner)
+        found = panel.rank(attacker, permuted, panel.fits(attacker, permuted))
+        lifts.append(users * float(first_credit(found).mean()))
     return mean_of_pools(lifts, confidence)
+
+
+def _credit_of_others(
+    panel: Panel, attacker: Attacker, seen: Sight, others: Sequence[Index]
+) -> Float:
+    """(m, P) `first_credit` of a fixed metric with each of m owners (P,) of the probes.
+
+    Whom it names does not hang on who the owner is; probes with several nearest are ranked.
+    """
+    fits = panel.fits(attacker, seen)
+    named = panel.named(attacker, seen, fits)
+    found = panel.rank(attacker, replace(seen, owner=named), fits)
+    rest = np.flatnonzero((found.closer > 0) | (found.tied > 0))
+    credit = (np.stack(others) == named).astype(np.float64)
+    step = max(1, _TOGETHER // max(1, len(rest)))
+    for start in range(0, len(others) if len(rest) else 0, step):
+        some = [owner[rest] for owner in others[start : start + step]]
+        probes = np.tile(seen.probes[rest], (len(some), 1))
+        again = replace(seen, probes=probes, owner=np.concatenate(some))
+        ranked = first_credit(panel.rank(attacker, again, fits))
+        credit[start : start + step, rest] = ranked.reshape(len(some), -1)
+    return credit
