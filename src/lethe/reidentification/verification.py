@@ -356,37 +356,11 @@ def verify(
     people = len(np.unique(pairs.owner))
     if people < 5:
         raise NotMeasurable(f"an interval of verification needs 5 people or more, got {people}.")
-    edges = np.cumsum([len(pairs.owner), len(pairs.first)])
-    owner, first, second = np.split(place, edges)
-    runs, bins = _runs(mated, non_mated), _binned(mated, non_mated, True)
+    roles = np.split(place, np.cumsum([len(pairs.owner), len(pairs.first)]))
     costs = None if pairs.ratios is None else _costs(pairs.ratios)
-
-    def measured(wm: Float, wn: Float) -> tuple[list[float], Float]:
-        a, b = runs.summed(wm, wn)
-        pooled = _pooled(a, b)
-        binned = [np.bincount(bins[at], w, bins[2]) / w.sum() for at, w in ((0, wm), (1, wn))]
-        found = [
-            _eer(a, b),
-            _min_cllr(*pooled),
-            _linked(*binned),
-            _expected(*pooled) / FULL,
-            _worst(*pooled, int(round(wm.sum())), int(round(wn.sum()))),
-            0.0 if costs is None else (_mean(costs[0], wm) + _mean(costs[1], wn)) / 2,
-        ]
-        missed, accepted = _errors(a, b)
-        return found, np.interp(FPRS, accepted[::-1], missed[::-1]) if curve else np.empty(0)
-
-    value, line = measured(np.ones(len(mated)), np.ones(len(non_mated)))
-    rng = np.random.default_rng([seed, 90])
-    drawn: list[list[float]] = []
-    lines: list[Float] = []
-    while len(drawn) < replicates:
-        weight = np.bincount(rng.integers(0, len(names), len(names)), minlength=len(names))
-        wm, wn = weight[owner].astype(float), (weight[first] * weight[second]).astype(float)
-        if wm.any() and wn.any():
-            numbers, at = measured(wm, wn)
-            drawn.append(numbers)
-            lines.append(at)
+    metrics = _Metrics(_runs(mated, non_mated), _binned(mated, non_mated, True), costs, curve)
+    value, line = metrics.of(np.ones(len(mated)), np.ones(len(non_mated)))
+    drawn, lines = _replicated(metrics, roles, len(names), replicates, seed)
     spread = np.std(drawn, axis=0, ddof=1)
     degrees = min(people, replicates) - 1
     method = _METHOD.format(people=people)
@@ -400,18 +374,16 @@ def verify(
         ends = [end for one in (found, other) for end in (one.low, one.high) if end is not None]
         return replace(found, low=min(ends), high=max(ends))
 
-    half = np.random.default_rng([seed, 99]).permutation(len(names)) % 2 == 0
-    sides = [
-        ((half[owner] == side), (half[first] == side) & (half[second] == side))
-        for side in (False, True)
-    ]
-    least, linked, expected = _crossed(runs, bins, sides)
-
     def number(at: int) -> Estimate:
         half = float(stdtrit(degrees, (1 + confidence) / 2)) * float(spread[at])
         low, high = max(0.0, value[at] - half), value[at] + half
         return Estimate(value[at], low, high, confidence, method, len(mated))
 
+    side = np.random.default_rng([seed, 99]).permutation(len(names)) % 2
+    sides = [
+        (side[roles[0]] == one, (side[roles[1]] == one) & (side[roles[2]] == one)) for one in (0, 1)
+    ]
+    least, linked, expected = _crossed(metrics.runs, metrics.bins, sides)
     tails = (1 - confidence) / 2, (1 + confidence) / 2
     limits = np.quantile(lines, tails, axis=0) if curve else np.empty((2, 0))
     return Verification(
@@ -427,6 +399,53 @@ def verify(
             for v, low, high in zip(line, *limits, strict=True)
         ),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Metrics:
+    """All metrics of some scores, whatever their weights."""
+
+    runs: _Runs
+    bins: tuple[Index, Index, int]
+    costs: tuple[Float, Float] | None
+    curve: bool
+
+    def of(self, wm: Float, wn: Float) -> tuple[list[float], Float]:
+        """EER, minimum Cllr, D_sys, disclosure (a share), worst ratio, Cllr; and the DET curve."""
+        a, b = self.runs.summed(wm, wn)
+        pooled = _pooled(a, b)
+        left, right, number = self.bins
+        costs = self.costs
+        found = [
+            _eer(a, b),
+            _min_cllr(*pooled),
+            _linked(
+                np.bincount(left, wm, number) / wm.sum(), np.bincount(right, wn, number) / wn.sum()
+            ),
+            _expected(*pooled) / FULL,
+            _worst(*pooled, round(wm.sum()), round(wn.sum())),
+            0.0 if costs is None else (_mean(costs[0], wm) + _mean(costs[1], wn)) / 2,
+        ]
+        missed, accepted = _errors(a, b)
+        return found, np.interp(FPRS, accepted[::-1], missed[::-1]) if self.curve else np.empty(0)
+
+
+def _replicated(
+    metrics: _Metrics, roles: Sequence[Index], people: int, replicates: int, seed: int
+) -> tuple[list[list[float]], list[Float]]:
+    """Metrics and curves where people are drawn with return, owners and others alike."""
+    owner, first, second = roles
+    rng = np.random.default_rng([seed, 90])
+    drawn: list[list[float]] = []
+    lines: list[Float] = []
+    while len(drawn) < replicates:
+        weight = np.bincount(rng.integers(0, people, people), minlength=people).astype(float)
+        wm, wn = weight[owner], weight[first] * weight[second]
+        if wm.any() and wn.any():
+            numbers, at = metrics.of(wm, wn)
+            drawn.append(numbers)
+            lines.append(at)
+    return drawn, lines
 
 
 def _crossed(
