@@ -742,7 +742,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     for function in (
         study, strength_gain, strength_tpr, epsilon_validity, frontier, autocoder, attackers,
         sweep_coverage, linkage, quasi, synthetic_rows, query_errors, mechanisms,
-        query_speed, timing, exposure, references, dp_step, ten_models, run_all, growth, vector_options, verification_peers,
+        query_speed, timing, exposure, references, dp_step, ten_models, run_all, growth,
+        vector_options, verification_peers,
         ray_nodes,
     )
 }  # fmt: skip

@@ -82,6 +82,11 @@ def test_erasure_stops_what_is_linear_and_its_own_attacker_undoes_it():
     assert before.gain.low > 0.1
     assert after[LOGISTIC].balanced.value < 0.03
     assert after[BALANCE].balanced.low > 0.03  # who knows the defence does better
+    # The same where people have rows of different number: the sum is over rows.
+    more = np.concatenate([np.arange(len(owner)), np.flatnonzero(owner % 3 == 0)])
+    again = Erased.fitted(vectors[more], values[more], "sex")
+    uneven = people_of("sex", values[more], owner[more])
+    assert inferred(again.release(vectors[more]), uneven, BALANCE).balanced.low > 0.03
     seen = infer(made.release(vectors), known, erased=True)
     assert seen.strongest.startswith(BALANCE) and seen.gain.low > 0.03
 

@@ -99,6 +99,9 @@ def test_k_same_names_one_of_k_and_verifies_nearly_all(found):
 def test_rules_are_judged_and_judged_again_from_the_document(found):
     judged = {rule["rule"].partition(" ")[0]: rule for rule in found.rules}
     assert judged["eer"]["outcome"] == "fail" and judged["min-cllr"]["outcome"] == "pass"
+    # One of two attributes could not be attacked: a limit on the gain is not shown to be met.
+    assert judged["attribute-gain"]["outcome"] == "not-enough-evidence"
+    assert judged["attribute-gain"]["evidence"]["high"] is None
     assert set(OPTED) <= set(metrics_of(found))
     for one in found.candidates:
         assert set(OPTED) <= set(one["measures"])

@@ -53,6 +53,17 @@ class People:
         """Share of the largest class."""
         return float(np.bincount(self.place).max() / len(self.place))
 
+    def sums(self, rows: NDArray[Any]) -> Float:
+        """(p, c) sum over the rows of each person, about the mean of all rows, columns scaled."""
+        known = self.owner >= 0
+        table = np.asarray(rows, np.float64).reshape(len(rows), -1)[known]
+        table = table - table.mean(axis=0)
+        deviation = table.std(axis=0)
+        table /= np.where(deviation > 0, deviation, 1.0)
+        return np.stack(
+            [np.bincount(self.owner[known], column, len(self.place)) for column in table.T], axis=1
+        )
+
     def means(self, rows: NDArray[Any]) -> Float:
         """(p, c) mean of the rows (n, c) of each person, in units of its spread over people."""
         known = self.owner >= 0
@@ -156,11 +167,11 @@ def _network(x: Float, y: Index, new: Float, classes: int, seed: int) -> Float:
 def _balanced(x: Float, y: Index, new: Float, classes: int, seed: int) -> Float:
     """Values of the unknown people that make the whole uncorrelated with every coordinate.
 
-    LEACE leaves sum over all people of (mean row) (value less its mean) near 0; the known part of
+    LEACE leaves sum over all rows of (row less mean) (value less its mean) at 0; the known part of
     the sum is known, so the others must cancel it (least squares with a ridge).
     """
     found = np.zeros((len(new), classes))
-    share = np.bincount(y, minlength=classes) / len(y)
+    share = np.bincount(y, minlength=classes) / len(y)  # of people; sums of all rows are 0
     gram = new @ new.T + 0.05 * float(np.trace(new @ new.T)) / len(new) * np.eye(len(new))
     for kind in range(classes):
         owed = -x.T @ ((y == kind) - share[kind])
@@ -221,8 +232,12 @@ def inferred(
     seed: int = 0,
 ) -> Inferred:
     """One attack on released rows (n, c); intervals by people, with the folds as they are."""
-    chances = predicted(people.means(rows), people, attack, seed)
+    chances = predicted(_table_of(rows, people, attack), people, attack, seed)
     return outcome(attack, chances, people, confidence)
+
+
+def _table_of(rows: NDArray[Any], people: People, attack: str) -> Float:
+    return people.sums(rows) if attack == BALANCE else people.means(rows)
 
 
 def outcome(attack: str, chances: Float, people: People, confidence: float) -> Inferred:
@@ -350,7 +365,7 @@ def infer(
     names = (LOGISTIC, NETWORK, *((BALANCE,) if erased else ()))
     sure = family_confidence(confidence, 2 * len(names))
     table = people.means(rows)
-    chances = {name: predicted(table, people, name, seed) for name in names}
+    chances = {name: predicted(_table_of(rows, people, name), people, name, seed) for name in names}
     found = [outcome(name, chances[name], people, sure) for name in names]
     results = [
         AttackResult(f"{one.attack}{what}", estimate)

@@ -445,7 +445,14 @@ def measure(
     unsound, controls = verification_controls(battery, settings, say)
     say(f"{model.name}: comparing mechanisms")
     context = Evaluation(
-        battery, game, task, clean, settings, people=people, unsound={**clean.invalid, **unsound}
+        battery,
+        game,
+        task,
+        clean,
+        settings,
+        people=people,
+        untested=tuple(one["refused"] for one in further.get("attributes_refused", ())),
+        unsound={**clean.invalid, **unsound},
     )
     candidates = tuple(evaluate(context, curve, point.recommended))
     return ModelAudit(

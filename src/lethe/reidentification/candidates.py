@@ -102,6 +102,7 @@ class Evaluation:
     Attributes:
         skipped: name and reason of mechanisms that could not be evaluated; filled by `evaluate`.
         people: who has which value of each attribute that can be attacked.
+        untested: why other attributes cannot be: a rule on them cannot pass.
         unsound: attackers whose verification under permuted names is not chance, and why.
     """
 
@@ -112,6 +113,7 @@ class Evaluation:
     settings: EmbeddingSettings  # of the audit
     skipped: dict[str, str] = field(default_factory=dict)
     people: tuple[People, ...] = ()
+    untested: tuple[str, ...] = ()
     unsound: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -246,7 +248,7 @@ def evaluate(context: Evaluation, curve: Curve, recommended: float | None) -> It
 def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
     """A candidate with verification and attribute inference, where they were asked for."""
     release, settings = evaluated.release, context.settings
-    if release is None or not (settings.verification or context.people):
+    if release is None or not (settings.verification or context.people or context.untested):
         return evaluated
     rows = release.rows(settings.seed)
     details, measures = dict(evaluated.candidate.details), dict(evaluated.candidate.measures)
@@ -271,6 +273,12 @@ def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
         worse = measures.get("attribute-gain")
         if worse is None or _upper(seen.gain) > _upper(worse):
             measures["attribute-gain"] = seen.gain
+    if context.untested:
+        gain = measures.get("attribute-gain")
+        reason = Refusal("; ".join(context.untested))
+        measures["attribute-gain"] = (
+            replace(gain, high=None) if isinstance(gain, Estimate) else reason
+        )
     candidate = replace(evaluated.candidate, details=details, measures=measures)
     return replace(evaluated, candidate=candidate)
 

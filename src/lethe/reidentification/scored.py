@@ -20,7 +20,7 @@ from lethe.reidentification.attack import measure
 from lethe.reidentification.attackers import Attacker, Panel
 from lethe.reidentification.by_user import scaled
 from lethe.reidentification.gallery import Index
-from lethe.reidentification.sight import Sight
+from lethe.reidentification.sight import Sight, pooled
 from lethe.reidentification.vectors import Float
 from lethe.reidentification.verification import (
     FPRS,
@@ -244,7 +244,7 @@ class SinglingOut:
 
     Attributes:
         sizes: attacker, gallery size, and Top-1 expected in a random gallery of that size.
-        vectors: attacker, number of new vectors that are joined, Top-1.
+        vectors: attacker, number of new vectors that are joined, share of people named.
         enrolled: attacker, number of earlier vectors behind an enrolled mean, Top-1.
         matched: attacker, k, share of probes whose owner is among the k nearest.
     """
@@ -302,10 +302,10 @@ def singling_out(
         sizes.append((attacker.name, users, whole.top[1]))
         matched += [(attacker.name, k, share) for k, share in whole.top.items()]
         for number in (n for n in VECTORS if n <= int(tries.max())):
-            joined = replace(attacker, vectors=number)
-            seen = panel.seen(joined, sight, sight)
-            first = seen.owner.copy() if number > 1 else sight.owner
-            share = measure(ranked(joined, seen), first, top=(1,), confidence=confidence).top[1]
+            # One of each person too, so that all points count people alike.
+            probes, owner = pooled(sight.probes, sight.owner, number)
+            seen = replace(sight, probes=probes, owner=owner)
+            share = measure(ranked(attacker, seen), owner, top=(1,), confidence=confidence).top[1]
             vectors.append((attacker.name, number, share))
         for number in (n for n in VECTORS if n <= int(rows.max())):
             seen = _enrolled(sight, number)

@@ -8,7 +8,8 @@ disclosure (Nautsch et al. 2020). Higher score = more likely one person.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -336,6 +337,10 @@ def verify(
     exact type (Korn and Graubard 1998), so a metric of 0 is not certain. Calibration is not
     repeated.
 
+    Minimum Cllr, D_sys and expected disclosure fit the scores that they judge, and so show more
+    than there is. What is fitted on one half of the people and judged on the other shows less: the
+    limit on that side is of the latter, the value is the usual one.
+
     Args:
         replicates: bootstrap samples, at least 20.
         curve: also the DET curve.
@@ -351,59 +356,42 @@ def verify(
     people = len(np.unique(pairs.owner))
     if people < 5:
         raise NotMeasurable(f"an interval of verification needs 5 people or more, got {people}.")
-    edges = np.cumsum([len(pairs.owner), len(pairs.first)])
-    owner, first, second = np.split(place, edges)
-    runs, bins = _runs(mated, non_mated), _binned(mated, non_mated, True)
+    roles = np.split(place, np.cumsum([len(pairs.owner), len(pairs.first)]))
     costs = None if pairs.ratios is None else _costs(pairs.ratios)
-
-    def measured(wm: Float, wn: Float) -> tuple[list[float], Float]:
-        a, b = runs.summed(wm, wn)
-        pooled = _pooled(a, b)
-        binned = [np.bincount(bins[at], w, bins[2]) / w.sum() for at, w in ((0, wm), (1, wn))]
-        found = [
-            _eer(a, b),
-            _min_cllr(*pooled),
-            _linked(*binned),
-            _expected(*pooled) / FULL,
-            _worst(*pooled, int(round(wm.sum())), int(round(wn.sum()))),
-            0.0 if costs is None else (_mean(costs[0], wm) + _mean(costs[1], wn)) / 2,
-        ]
-        missed, accepted = _errors(a, b)
-        return found, np.interp(FPRS, accepted[::-1], missed[::-1]) if curve else np.empty(0)
-
-    value, line = measured(np.ones(len(mated)), np.ones(len(non_mated)))
-    rng = np.random.default_rng([seed, 90])
-    drawn: list[list[float]] = []
-    lines: list[Float] = []
-    while len(drawn) < replicates:
-        weight = np.bincount(rng.integers(0, len(names), len(names)), minlength=len(names))
-        wm, wn = weight[owner].astype(float), (weight[first] * weight[second]).astype(float)
-        if wm.any() and wn.any():
-            numbers, at = measured(wm, wn)
-            drawn.append(numbers)
-            lines.append(at)
+    metrics = _Metrics(_runs(mated, non_mated), _binned(mated, non_mated, True), costs, curve)
+    value, line = metrics.of(np.ones(len(mated)), np.ones(len(non_mated)))
+    drawn, lines = _replicated(metrics, roles, len(names), replicates, seed)
     spread = np.std(drawn, axis=0, ddof=1)
     degrees = min(people, replicates) - 1
     method = _METHOD.format(people=people)
 
-    def share(at: int) -> Estimate:
-        return clustered_share(
-            value[at], float(spread[at]) ** 2, degrees, len(mated), people, confidence, method
-        )
+    def share(at: int, apart: float | None = None) -> Estimate:
+        rest = float(spread[at]) ** 2, degrees, len(mated), people, confidence, method
+        found = clustered_share(value[at], *rest)
+        if apart is None:
+            return found
+        other = clustered_share(float(np.clip(apart, 0, 1)), *rest)
+        ends = [end for one in (found, other) for end in (one.low, one.high) if end is not None]
+        return replace(found, low=min(ends), high=max(ends))
 
     def number(at: int) -> Estimate:
         half = float(stdtrit(degrees, (1 + confidence) / 2)) * float(spread[at])
         low, high = max(0.0, value[at] - half), value[at] + half
         return Estimate(value[at], low, high, confidence, method, len(mated))
 
+    side = np.random.default_rng([seed, 99]).permutation(len(names)) % 2
+    sides = [
+        (side[roles[0]] == one, (side[roles[1]] == one) & (side[roles[2]] == one)) for one in (0, 1)
+    ]
+    least, linked, expected = _crossed(metrics.runs, metrics.bins, sides)
     tails = (1 - confidence) / 2, (1 + confidence) / 2
     limits = np.quantile(lines, tails, axis=0) if curve else np.empty((2, 0))
     return Verification(
         share(0),
         None if costs is None else number(5),
-        share(1),
-        share(2),
-        _in_bits(share(3)),
+        share(1, least),
+        share(2, linked),
+        _in_bits(share(3, expected)),
         number(4),
         tag_of(value[4]),
         tuple(
@@ -411,6 +399,95 @@ def verify(
             for v, low, high in zip(line, *limits, strict=True)
         ),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Metrics:
+    """All metrics of some scores, whatever their weights."""
+
+    runs: _Runs
+    bins: tuple[Index, Index, int]
+    costs: tuple[Float, Float] | None
+    curve: bool
+
+    def of(self, wm: Float, wn: Float) -> tuple[list[float], Float]:
+        """EER, minimum Cllr, D_sys, disclosure (a share), worst ratio, Cllr; and the DET curve."""
+        a, b = self.runs.summed(wm, wn)
+        pooled = _pooled(a, b)
+        left, right, number = self.bins
+        costs = self.costs
+        found = [
+            _eer(a, b),
+            _min_cllr(*pooled),
+            _linked(
+                np.bincount(left, wm, number) / wm.sum(), np.bincount(right, wn, number) / wn.sum()
+            ),
+            _expected(*pooled) / FULL,
+            _worst(*pooled, round(wm.sum()), round(wn.sum())),
+            0.0 if costs is None else (_mean(costs[0], wm) + _mean(costs[1], wn)) / 2,
+        ]
+        missed, accepted = _errors(a, b)
+        return found, np.interp(FPRS, accepted[::-1], missed[::-1]) if self.curve else np.empty(0)
+
+
+def _replicated(
+    metrics: _Metrics, roles: Sequence[Index], people: int, replicates: int, seed: int
+) -> tuple[list[list[float]], list[Float]]:
+    """Metrics and curves where people are drawn with return, owners and others alike."""
+    owner, first, second = roles
+    rng = np.random.default_rng([seed, 90])
+    drawn: list[list[float]] = []
+    lines: list[Float] = []
+    while len(drawn) < replicates:
+        weight = np.bincount(rng.integers(0, people, people), minlength=people).astype(float)
+        wm, wn = weight[owner], weight[first] * weight[second]
+        if wm.any() and wn.any():
+            numbers, at = metrics.of(wm, wn)
+            drawn.append(numbers)
+            lines.append(at)
+    return drawn, lines
+
+
+def _crossed(
+    runs: _Runs, bins: tuple[Index, Index, int], sides: Sequence[tuple[NDArray[np.bool_], ...]]
+) -> tuple[float | None, float | None, float | None]:
+    """Minimum Cllr, D_sys, expected disclosure (a share): fitted on one side, judged on the other.
+
+    Both ways, averaged. Each is linear in the shares that are judged, and at its best where it was
+    fitted on them: in expectation it shows no more than there is. None where a side has no pair of
+    a kind.
+    """
+    if not all(kind.any() for side in sides for kind in side):
+        return None, None, None
+    found = []
+    for fit, judged in (sides, sides[::-1]):
+        (am, an), (bm, bn) = (tuple(k.astype(float) for k in side) for side in (fit, judged))
+        ratio = _laplace_ratios(runs, am, an)
+        a, b = runs.summed(bm, bn)
+        cost = (a * np.logaddexp(0, -ratio) + b * np.logaddexp(0, ratio)).sum() / math.log(4)
+        saved = (a * _saved(ratio) + b * _saved(-ratio)).sum() / math.log(2)
+        p, r = (np.bincount(bins[0], w, bins[2]) / w.sum() for w in (am, bm))
+        q, s = (np.bincount(bins[1], w, bins[2]) / w.sum() for w in (an, bn))
+        both = np.where(p > q, p + q, 1.0)
+        slope = (p * p + 2 * p * q - q * q) / both**2 * r - 2 * p * p / both**2 * s
+        found.append((float(cost), float(slope[p > q].sum()), float(saved) / FULL))
+    least, linked, expected = (float(np.mean(one)) for one in zip(*found, strict=True))
+    return least, linked, expected
+
+
+def _laplace_ratios(runs: _Runs, mated: Float, non_mated: Float) -> Float:
+    """(runs,) natural log ratios of PAV with Laplace's rule; runs without a score have the last."""
+    from scipy.optimize import isotonic_regression
+
+    a = np.bincount(runs.mated, mated, runs.number)
+    b = np.bincount(runs.non_mated, non_mated, runs.number)
+    kept = (a + b) > 0
+    left = np.concatenate([[1.0], a[kept], [1.0]])
+    right = np.concatenate([[1.0], b[kept], [1.0]])
+    fit = isotonic_regression(left / (left + right), weights=left + right).x
+    place = np.cumsum(kept)  # 0: below all scores, the imagined ones
+    chance = fit[place]
+    return np.asarray(np.log(chance) - np.log1p(-chance) - math.log(a.sum() / b.sum()))
 
 
 def _mean(values: Float, weight: Float) -> float:
