@@ -511,9 +511,9 @@ def _transformed(context: Evaluation, name: str, sigma: float) -> Evaluated:
         projected=release.projected,
         views=views,
     )
-    limit, further = None, ()
+    limit = None
     if isinstance(made, KSame):
-        limit, further = made.exposed(context.game.known, context.split.users), ()
+        limit = made.exposed(context.game.known, context.split.users)
     elif isinstance(made, ShapedNoise):
         limit = _shaped_limit(context, made)
     return context.evaluated(
@@ -522,10 +522,9 @@ def _transformed(context: Evaluation, name: str, sigma: float) -> Evaluated:
         {key: _short(value) for key, value in made.settings.items()},
         judged,
         None if task is None else _decoded_task(task, made, first),
-        made.guarantee() if limit is None or isinstance(made, KSame) else limit.guarantee,
-        further
-        if limit is None
-        else (limit.guarantee if isinstance(made, KSame) else made.guarantee(),),
+        # With the chances that the attacks have; that of k-same has people equally likely.
+        made.guarantee() if limit is None else limit.guarantee,
+        () if limit is None else (made.guarantee(),),
         limit,
         release=release,
     )
