@@ -499,7 +499,7 @@ def _credit_of_others(
     named = panel.named(attacker, seen, fits)
     found = panel.rank(attacker, replace(seen, owner=named), fits)
     rest = np.flatnonzero((found.closer > 0) | (found.tied > 0))
-    credit = (np.stack(others) == named).astype(np.float64)
+    credit: Float = (np.stack(others) == named).astype(np.float64)
     step = max(1, _TOGETHER // max(1, len(rest)))
     for start in range(0, len(others) if len(rest) else 0, step):
         some = [owner[rest] for owner in others[start : start + step]]

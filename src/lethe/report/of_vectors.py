@@ -27,7 +27,7 @@ from lethe.report.numbers import (
 )
 from lethe.report.of_model import plain_auc
 from lethe.report.sections import Chart, Facts, Folded, Part, Row, Section, Table, Words, personal
-from lethe.report.vectors_further import further_charts, further_parts, of_candidates
+from lethe.report.vectors_further import also_found, further_charts, further_parts, of_candidates
 
 Json = Mapping[str, Any]
 
@@ -86,6 +86,7 @@ class Vectors(Room):
             say("vectors.by", attack=_attacker(source)),
             ", ".join(said) + "." if said else "",
             level,
+            also_found(self.models, candidate),
         )
 
     def released(self) -> tuple[str, list[str]]:

@@ -15,6 +15,7 @@ from lethe.report.numbers import (
     grouped,
     number,
     percent,
+    range_words,
     rate,
     share,
     share_words,
@@ -193,6 +194,34 @@ def further_parts(model: Json, mine: Sequence[Json], charts: Mapping[str, Chart]
     parts += _two_releases(model)
     parts += _texts(model)
     return parts
+
+
+def also_found(models: Sequence[Json], candidate: Json) -> str:
+    """What else was shown, in sentences: links to another release, attributes; may be empty."""
+    said = []
+    for model in models:
+        linked = (model.get("two_releases") or {}).get("results") or ()
+        shown = [one for one in linked if one["lift"]["low"] > 1]
+        if shown:
+            half = max(one["top_1"]["low"] for one in shown) / 2
+            # Of much the same success that which takes the least to know.
+            best = min(
+                (one for one in shown if one["top_1"]["low"] >= half),
+                key=lambda one: (one["share"], -one["top_1"]["low"]),
+            )
+            other, known = model["two_releases"]["other"], share_words(best["share"])
+            found = _with_limits(best["top_1"])
+            said.append(say("also.linked", share=found, other=other, known=known))
+    for one in candidate.get("attributes") or ():
+        if (one["gain"].get("low") or 0) > 0:
+            gain = _with_limits(one["gain"])
+            said.append(say("also.attribute", name=one["name"], gain=gain))
+    return " ".join(said)
+
+
+def _with_limits(found: Json) -> str:
+    """Such as 98.8 % (97.9 to 99.4 %)."""
+    return f"{share_words(found['value'])} ({range_words(found)})"
 
 
 def _options(mine: Sequence[Json]) -> Table:
