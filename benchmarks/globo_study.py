@@ -44,10 +44,11 @@ from training import SETTINGS, export, held_out, represent, save_head, train
 
 from lethe.evidence.estimate import Estimate
 from lethe.reidentification.attack import Attack, measure
-from lethe.reidentification.attackers import Panel, allowed, folds, permuted_lift, sight_of
+from lethe.reidentification.attackers import Panel, allowed, permuted_lift
 from lethe.reidentification.gallery import Split, split_periods, split_rows
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
+from lethe.reidentification.sight import folds, sight_of
 from lethe.reidentification.sweep import Battery, sample_of, sweep
 from lethe.reidentification.utility import expected_auc
 

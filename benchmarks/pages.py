@@ -329,6 +329,50 @@ def attackers() -> list[str]:
     return table(["lift at sigma", *(f"{row['sigma']:g}" for row in levels)], rows)
 
 
+def vector_options() -> list[str]:
+    """What each option costs, and what is left to attackers of vectors of news readers."""
+    rows = []
+    for one in results("vectors_further_globo")["options"]:
+        worst, gain = one["worst"], one["attributes"][0]
+        cosine = one["lifts"].get("cosine on release") or one["lifts"].get("l2 on release")
+        rows.append(
+            [
+                one["option"],
+                limits(one["utility"], 1, 3),
+                _lift(cosine),
+                _lift(one["lift"]),
+                one["strongest"],
+                limits(worst["eer"][1]),
+                limits(worst["d-sys"][1], 1, 2),
+                limits(worst["disclosure"][1], 1, 3),
+                limits(gain["gain"]),
+            ]
+        )
+    heads = ["option", "AUC", "lift, cosine", "lift, strongest", "who", "EER, %", "D_sys", "bits"]
+    return table([*heads, "device, gain in points"], rows)
+
+
+def verification_peers() -> list[str]:
+    """The same scores by three implementations."""
+    found = results("verification_peers")
+    ours, legal = found["lethe"], found["voice-anonymization-legal-eval"]
+    rows = []
+    for name, words in (("gauss", "N(3, 2), N(0, 1)"), ("people", "500 people")):
+        theirs = found["zebra"][name]
+        for key, what, other in (
+            ("rocch_eer", "ROCCH-EER", legal[name]["rocch_eer"]),
+            ("min_cllr", "minimum Cllr", None),
+            ("expected", "expected disclosure", None),
+            ("worst", "worst ratio (log10)", None),
+        ):
+            cells = [ours[name][key], other, theirs[key]]
+            rows.append([f"{words}: {what}", *("–" if x is None else f"{x:.6f}" for x in cells)])
+    for size, share in ours["linkability"].items():
+        peer = legal["linkability"][size]
+        rows.append([f"500 people: Top-1 among {size}", f"{share:.6f}", f"{peer:.6f}", "–"])
+    return table(["", "Lethe", "legal-eval 2.1.0", "ZEBRA toolkit"], rows)
+
+
 def _lift(found: Sequence[float]) -> str:
     value, low, high = (f"{x:.0f}" if x >= 10 else f"{x:.1f}" for x in found)
     return f"{value} ({low} to {high})"
@@ -699,6 +743,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         study, strength_gain, strength_tpr, epsilon_validity, frontier, autocoder, attackers,
         sweep_coverage, linkage, quasi, synthetic_rows, query_errors, mechanisms,
         query_speed, timing, exposure, references, dp_step, ten_models, run_all, growth,
+        vector_options, verification_peers,
         ray_nodes,
     )
 }  # fmt: skip

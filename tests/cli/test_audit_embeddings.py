@@ -270,3 +270,49 @@ def test_random_subsets_are_said(formats, tmp_path, asked, words):
         assert "drawn at random from 40" in document["subject"]["summary"]
     if "--max-probes" in given:
         assert data["probes_drawn_from"] > data["probes"] == given["--max-probes"]
+
+
+ENCODER = """
+import numpy as np
+
+def encode(texts):
+    return np.array([[float(len(text)), 1, 0, 0, 0, 0] for text in texts])
+"""
+
+
+def test_attributes_texts_another_release_and_further_options(tmp_path, capsys):
+    people = population(users=110)
+    owner = np.unique(people["user_ids"], return_inverse=True)[1]
+    centre = np.array([people["representations"][owner == g, 1].mean() for g in range(110)])
+    more = {
+        "sex": np.where(centre[owner] > 0, "f", "m"),
+        "note": np.array(["x" * (row % 30) for row in range(len(owner))]),
+    }
+    file, head = save(tmp_path, **people, **more)
+    np.savez(
+        tmp_path / "v2.npz",
+        representations=people["representations"] * 2 + 1,
+        user_ids=people["user_ids"],
+    )
+    (tmp_path / "mine.py").write_text(ENCODER)
+    (tmp_path / "list.txt").write_text("xyz\n\nxyzzy\n")
+    asked = ["audit", "embeddings", str(file), "--head", str(head), "--quiet", *FAST]
+    asked += ["--attribute", "sex", "--other", str(tmp_path / "v2.npz"), "--known-share", "0.2"]
+    asked += ["--mitigations", "leace", "k-same-5", "--gate", "attribute-gain<=0.02"]
+    texts = ["--texts", "note"]
+    assert run([*asked, *texts, "--out", str(tmp_path / "run")]) == 2
+    assert "--encoder file.py:name" in capsys.readouterr().err
+    texts += ["--encoder", f"{tmp_path / 'mine.py'}:encode", "--candidates"]
+    assert run([*asked, *texts, str(tmp_path / "list.txt"), "--out", str(tmp_path / "run")]) == 1
+    document = json.loads((tmp_path / "run" / "findings.json").read_bytes())
+    jsonschema.validate(document, schema())
+    model = document["representations"]["models"][0]
+    assert model["texts"]["texts"] == 32
+    linked = {one["name"]: one["top_1"]["value"] for one in model["two_releases"]["results"]}
+    assert linked["procrustes"] > 0.9
+    names = {one["name"] for one in document["candidates"]}
+    assert {"leace", "k-same-5"} <= names
+    assert all(one["attributes"] for one in document["candidates"])
+    assert "verification" not in document["candidates"][0]
+    assert run([*asked[:-2], "--attribute", "gender", "--out", str(tmp_path / "two")]) == 2
+    assert "gender" in capsys.readouterr().err

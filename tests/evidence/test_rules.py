@@ -54,7 +54,6 @@ def test_good_forms(text, rule):
         "",
         "tpr@0.01",
         "tpr@0.01 < 0.05",
-        "tpr@0.01 >= 0.05",
         "0.05 >= tpr@0.01",
         "TPR@0.1<=1",
         "width(tpr@0.01 <= 0.05",

@@ -41,6 +41,7 @@ SAYS = {
         r"^baseline +lift +1[0-4]\d\.",
         r"^noise-16 .*, task 0\.5\d, identification-bound$",
         r"^recommended: ",
+        r"^k-same-5 +EER +\d+ %, Top-1 +20 %",
     ],
 }
 LEAVES = {"pipeline": ["course-of-diabetes.html"]}

@@ -14,21 +14,11 @@ from sklearn.covariance import ledoit_wolf
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.rules import UNDECIDED
 from lethe.reidentification import attackers
-from lethe.reidentification.attackers import (
-    ALL,
-    ATTACKERS,
-    Panel,
-    allowed,
-    folds,
-    learn,
-    permuted_lift,
-    pooled,
-    sight_of,
-    tallies,
-)
+from lethe.reidentification.attackers import ATTACKERS, Panel, allowed, permuted_lift, tallies
 from lethe.reidentification.audit import VectorsSubject, _permuted, audit_embeddings, measure
 from lethe.reidentification.gallery import covariance_within, split_periods, split_rows
 from lethe.reidentification.released import Released
+from lethe.reidentification.sight import ALL, folds, learn, pooled, sight_of
 from lethe.reidentification.surface import operating_point
 from lethe.reidentification.task import task_of
 
@@ -169,6 +159,26 @@ def test_a_threat_model_rules_attackers_out():
 
 
 # ---------------------------------------------------------------- controls
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 12])
+def test_whoever_the_owner_is_a_fixed_metric_is_ranked_once(decimals):
+    """With ties, and without: as ranking the probes anew for every permutation."""
+    vectors, owner, period = drifting()
+    sight = sight_of(np.round(vectors, decimals) + 0.0, split_periods(owner, period, 1, 2))
+    panel, rng = Panel(ATTACKERS, folds(300)), np.random.default_rng(0)
+    for attacker in ATTACKERS:
+        if attacker.metric in attackers.LEARNED:
+            continue
+        seen = panel.seen(attacker, sight, sight)
+        others = [rng.permutation(len(seen.gallery))[seen.owner] for _ in range(20)]
+        fits = panel.fits(attacker, seen)
+        slow = [
+            attackers.first_credit(panel.rank(attacker, replace(seen, owner=one), fits))
+            for one in others
+        ]
+        fast = attackers._credit_of_others(panel, attacker, seen, others)
+        np.testing.assert_array_equal(fast, np.stack(slow), err_msg=attacker.name)
 
 
 @pytest.mark.parametrize("pairs", [4e9, 1e6])

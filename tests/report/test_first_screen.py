@@ -143,3 +143,11 @@ def test_the_recommended_option_has_one_interval_wherever_it_stands() -> None:
     assert found.options.marks[1].limit == "0.2345"
     (point,) = (one for one in points(Model(plain)) if one.name == chosen["name"])
     assert point.risk == (0.0456, 0.1234, 0.2345)
+
+
+def test_an_option_shows_the_proof_of_what_was_measured_and_not_the_smallest():
+    """A limit for people who are equally likely stood over rates of people who are not."""
+    from lethe.report.first_screen import _label
+
+    own, other = ({"parameters": {"success": share}} for share in (0.3, 0.2))
+    assert _label([own, other]) == "proven: at most 30 %"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lethe.data.columns import Columns
     from lethe.evidence.findings import Findings
     from lethe.queries.mechanism_audit.neighbours import Pair
+    from lethe.reidentification.texts import Texts
 
 
 def audit_vectors(
@@ -23,6 +24,9 @@ def audit_vectors(
     head: Any = None,
     features: Any = None,
     period: Any = None,
+    attributes: Mapping[str, Any] | None = None,
+    other: tuple[Any, Any] | None = None,
+    texts: Texts | None = None,
     name: str = "vectors",
     out: str | Path | None = None,
     save: bool = True,
@@ -38,6 +42,9 @@ def audit_vectors(
         head: (w, b), (W, b), a torch module or a function from (rows, dimensions) to logits.
         features: (rows, p) what goes into the model: do people stand out there already?
         period: (rows,) period of each row, for the settings `known` and `later`.
+        attributes: by name (rows,) values of what may be inferred of a person.
+        other: vectors and users of a second release about the same people, to be linked.
+        texts: the text behind each row, and their encoder.
         settings: of `EmbeddingSettings`.
 
     >>> import numpy as np
@@ -53,11 +60,15 @@ def audit_vectors(
     from lethe.reidentification.settings import EmbeddingSettings
 
     chosen = settings_from(EmbeddingSettings, settings)
-    model = Released(name, vectors, users, labels, head, period, features)
+    model = Released(
+        name, vectors, users, labels, head, period, features, (), attributes or {}, texts
+    )
+    second = None if other is None else Released(f"{name}, other", *other)
     arrays = (model.representations, model.user_ids, model.labels, model.features, model.period)
-    bound = content(*arrays, seed=chosen.seed)
+    more = () if second is None else (second.representations, second.user_ids)
+    bound = content(*arrays, *more, *model.attributes.values(), seed=chosen.seed)
     with run("audit_vectors", name, bound, chosen, out, save, quiet) as (folder, progress):
-        found = audit_released([model], chosen, progress.say, folder)
+        found = audit_released([model], chosen, progress.say, folder, other=second)
         return documents(found, folder, progress, save)
 
 

@@ -168,7 +168,7 @@ def measures_of(findings: Findings, candidate: Mapping[str, Any]) -> dict[str, Q
         candidate: one of its candidates.
     """
     found = {
-        rule.quantity: Quantity(evidence_of(findings, candidate, rule), True)
+        rule.quantity: Quantity(evidence_of(findings, candidate, rule), not rule.at_least)
         for rule in _rules_of(findings, candidate)
     }
     risk = Quantity(measured_of(candidate.get("risk")), True)

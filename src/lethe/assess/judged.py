@@ -285,7 +285,7 @@ def metric_of(text: str) -> str:
     'tpr'
     """
     inner = text.strip().removeprefix("width(").lstrip()
-    return inner[: next((at for at, c in enumerate(inner) if c in " @)<"), len(inner))]
+    return inner[: next((at for at, c in enumerate(inner) if c in " @)<>"), len(inner))]
 
 
 def _judged(

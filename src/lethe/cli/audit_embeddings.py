@@ -27,8 +27,11 @@ from lethe.errors import InputError
 from lethe.reidentification.audit import audit_released
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
+from lethe.reidentification.texts import Texts
 from lethe.training.engines import choose_cluster
 from lethe.training.fingerprint import digest, hash_array
+from lethe.training.models import load_callable
+from lethe.training.users_code import users_code
 
 _NAMES = {"sigmas": "sigma", "vectors": "joined"}
 if TYPE_CHECKING:
@@ -56,10 +59,21 @@ class HeadOptions:
         order.
     layer
         Name of the head's layer, in a checkpoint that has several.
+    encoder
+        file.py:name or package.module:name of the function that made the vectors of texts: from a
+        list of texts to vectors.
+    candidates
+        File of further texts that may be behind a vector, one a line.
+    other
+        A second release about the same people: a file as the first, with the same names. Those who
+        are known in both (--known-share) show how one lies in the other.
     """
 
     head: Annotated[list[Path] | None, Parameter(negative=())] = None
     layer: str | None = None
+    encoder: str | None = None
+    candidates: Path | None = None
+    other: Path | None = None
 
 
 @grouped
@@ -86,6 +100,10 @@ class NameOptions:
     table
         Table of the same rows in the same order that holds user, label and period, for vectors in a
         file of their own: csv, parquet, feather.
+    attribute
+        Column of what may be inferred of a person, such as sex or age group; may be repeated.
+    texts
+        Column of the text behind each row, to be found among all of them; needs --encoder.
     """
 
     vectors: str | None = None
@@ -94,6 +112,8 @@ class NameOptions:
     period: str | None = None
     from_date: Annotated[str | None, Parameter(name="--from")] = None
     table: Path | None = None
+    attribute: Annotated[list[str] | None, Parameter(negative=())] = None
+    texts: str | None = None
 
 
 @grouped
@@ -114,6 +134,8 @@ class ClusterOptions:
     engine_option: Annotated[list[str] | None, Parameter(negative=())] = None
 
 
+_PLAIN: dict[str, Any] = {"head": None, "attribute": None, "texts": None, "table": None}
+"""Options of the first file that a second release is read without."""
 HEADS, NAMES, VECTORS = HeadOptions(), NameOptions(), VectorOptions()
 CLUSTERS = ClusterOptions()
 
@@ -144,13 +166,18 @@ def embeddings(
     chosen = settings_of(EmbeddingSettings, {**options, **_periods(options)}, _NAMES)
     cluster = choose_cluster(options["engine"], chosen.threads, options["engine_option"] or ())
     models = read_models(files, options)
-    name = models_name(models, chosen.seed)
+    other = (
+        None
+        if options["other"] is None
+        else read_models([Path(options["other"])], {**options, **_PLAIN})[0]
+    )
+    name = models_name([*models, *([] if other is None else [other])], chosen.seed)
     folder = run_folder(options["out"], files[0].stem, name)
     command = {"command": "audit embeddings", "file": list(files), **options}
     with running(folder, name, command, run.quiet) as (there, progress):
         for note in (note for model in models for note in model.notes):
             progress.say(note)
-        findings = audit_released(models, chosen, progress.say, there, cluster)
+        findings = audit_released(models, chosen, progress.say, there, cluster, other)
         return finish(findings, there, run.context, run.as_json)
 
 
@@ -169,7 +196,7 @@ def _periods(options: Mapping[str, Any]) -> dict[str, str]:
 
 def _names(options: Mapping[str, Any]) -> Names:
     """What the arrays are called; a file of options may hold anything."""
-    for name in ("vectors", "user", "label", "period"):
+    for name in ("vectors", "user", "label", "period", "texts"):
         if not isinstance(options[name], str | None):
             way = f" Vectors known to be of one person are joined={options[name]}."
             raise InputError(
@@ -184,6 +211,12 @@ def _names(options: Mapping[str, Any]) -> Names:
         options["period"],
         None if date is None else Cut(str(date)),
         None if table is None else Path(table),
+        tuple(
+            [options["attribute"]]
+            if isinstance(options["attribute"], str)
+            else options["attribute"] or ()
+        ),
+        options["texts"],
     )
 
 
@@ -221,9 +254,36 @@ def read_models(files: Sequence[Path], options: Mapping[str, Any]) -> list[Relea
                 read.period,
                 read.features,
                 read.notes,
+                read.attributes,
+                _texts(read.texts, options),
             )
         )
     return models
+
+
+def _texts(of_rows: Any, options: Mapping[str, Any]) -> Texts | None:
+    """The texts behind the rows, with the function that encodes them."""
+    if of_rows is None:
+        return None
+    if options["encoder"] is None:
+        raise InputError(
+            f"texts={options['texts']!r} needs the function that made the vectors of texts: "
+            "--encoder file.py:name."
+        )
+    encode = load_callable(options["encoder"])
+    more: list[str] = []
+    if options["candidates"] is not None:
+        try:
+            text = Path(options["candidates"]).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"candidates={options['candidates']}: {error}.") from error
+        more = [line for line in text.splitlines() if line.strip()]
+
+    def encoded(texts: Sequence[str]) -> Any:
+        with users_code("encoder"):
+            return encode(list(texts))
+
+    return Texts(of_rows.tolist(), encoded, more)
 
 
 def models_name(models: Sequence[Released], seed: int) -> str:
@@ -231,7 +291,10 @@ def models_name(models: Sequence[Released], seed: int) -> str:
     hashes = [
         hash_array(array)
         for model in models
-        for array in (model.representations, model.user_ids, model.labels, model.features)
+        for array in (
+            *(model.representations, model.user_ids, model.labels, model.features),
+            *model.attributes.values(),
+        )
         if array is not None
     ]
     return digest(*hashes, str(seed))

@@ -11,6 +11,7 @@ _NAMES = {
     "Data": (
         "label task id_column group slices drop rows missing text min_class_size embeddings "
         "vectors user period from_date table joined max_people max_probes features head layer "
+        "attribute texts encoder candidates other "
         "quasi sensitive population people schema inside person item value time unit keep "
         "aux aux_columns truth original control linked signal bounds size beyond neighbours"
     ),
@@ -19,7 +20,7 @@ _NAMES = {
     "Attacks": (
         "attack variance augmented_queries onion metric averaged clean_gallery known later "
         "min_rows plays targets phi facts time_error value_error false_matches pairs attacks "
-        "distance most runs relation"
+        "distance most runs relation verification score_norm known_share"
     ),
     "Mitigations": (
         "mitigations noise noise_convention alpha beta sigma lift draws floor norm diameter "

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,8 @@ class Embeddings:
     period: NDArray[Any] | None = None  # (n,) text or numbers, or None
     features: NDArray[np.floating[Any]] | None = None
     notes: tuple[str, ...] = ()  # what was left out, chosen or converted
+    attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # text (n,) by name
+    texts: NDArray[Any] | None = None  # (n,) text
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class Names:
         period: period of each row; None: `period`, where there is one.
         cut: date that makes two periods of it, see `Cut`.
         table: file of the same rows, in the same order, that holds user, label and period.
+        attributes: columns of what may be inferred of a person.
+        texts: column of the text behind each row.
     """
 
     vectors: str | None = None
@@ -76,6 +80,8 @@ class Names:
     period: str | None = None
     cut: Cut | None = None
     table: Path | None = None
+    attributes: tuple[str, ...] = ()
+    texts: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +157,12 @@ def read_embeddings(path: str | Path, names: Names = Names()) -> Embeddings:  # 
             f"from={names.cut.text!r} cuts a column of dates, and {where} has no 'period'. Name "
             f"the column with --period. It has {list_names(people)}."
         )
+    attributes = {}
+    for one in names.attributes:
+        found = column(one, one, "attribute")
+        assert found is not None
+        attributes[one] = _values(where, one, found[2])
+    behind = None if names.texts is None else column(names.texts, names.texts, "texts")
     features = None
     if "features" in held and "features" not in used:
         features = _table(path, "features", as_array(held["features"], f"{path}: features"))
@@ -170,6 +182,8 @@ def read_embeddings(path: str | Path, names: Names = Names()) -> Embeddings:  # 
         when,
         features,
         notes,
+        attributes,
+        None if behind is None else _values(where, behind[1], behind[2]),
     )
 
 
@@ -323,6 +337,13 @@ def _table(path: Path, name: str, given: NDArray[Any]) -> NDArray[np.floating[An
             f"{int(np.argmax(bad))}. Compute them again, or remove these rows."
         )
     return np.asarray(table)
+
+
+def _values(path: Path, name: str, given: NDArray[Any]) -> NDArray[Any]:
+    """Values as text; what is missing is empty."""
+    if given.ndim != 1:
+        raise InputError(f"{path}: {name} has shape {given.shape}; give one value for each row.")
+    return np.where(missing(given), "", as_text(given))
 
 
 def _ids(path: Path, name: str, given: NDArray[Any]) -> NDArray[Any]:

@@ -1,7 +1,8 @@
 """Decision rules, one grammar for `--gate`, `--rule`, `--until` and `[rules]`.
 
 ``METRIC[@FPR] <= X`` or ``width(METRIC[@FPR]) <= X``. A rule passes when the *upper* limit
-meets it, fails when the *lower* limit breaks it, and otherwise there is not enough evidence.
+meets it, fails when the *lower* limit breaks it, and otherwise there is not enough evidence. Of
+metrics where more is safer (`AT_LEAST`) the rule is ``METRIC >= X``, and the limits change places.
 """
 
 from __future__ import annotations
@@ -52,8 +53,15 @@ EMBEDDING_METRICS = {
     "lift": "Top-1 of the strongest attacker over chance",
     "top-1": "share of vectors or people that the strongest attacker identifies",
     "bound": "upper limit on Top-1 of every attacker who sees one released vector",
+    "eer": "equal error rate of the strongest verification",
+    "min-cllr": "least Cllr of the strongest verification",
+    "d-sys": "system linkability of the strongest verification",
+    "disclosure": "ZEBRA's expected disclosure of the strongest verification, bits",
+    "attribute-gain": "what the strongest attack on an attribute gains over a guess",
     "utility-loss": "utility (AUC, or accuracy) lost against the baseline",
 }
+OPTED = ("eer", "min-cllr", "d-sys", "disclosure", "attribute-gain")
+"""Metrics of representations that are measured only where verification or an attribute is asked."""
 TABLE_METRICS = {
     "prosecutor": "highest chance to find the row of a person who is in the table, 1 / k",
     "marketer": "share of rows that a linkage of everybody gets right",
@@ -100,13 +108,15 @@ METRICS_OF = {
 }
 """The metrics of each kind of audit; that of a mechanism has `MECHANISM_METRICS`."""
 AT_FPR = ("tpr", "tau")
-_CHANCE = {"auc": 0.5, "tau": 0.0, "lift": 1.0}
+_CHANCE = {"auc": 0.5, "tau": 0.0, "lift": 1.0, "eer": 0.5, "min-cllr": 1.0}
+AT_LEAST = ("eer", "min-cllr")
+"""Metrics of which more is safer: their rules read ``>=``."""
 """What a random guess reaches, whatever was audited; of tpr it is the FPR itself."""
 PASS, FAIL, UNDECIDED, NOT_TESTED = "pass", "fail", "not-enough-evidence", "not-tested"
 
 _RULE = re.compile(
     r"^\s*(?P<width>width\()?\s*(?P<metric>[a-z][a-z0-9-]*)\s*(?:@\s*(?P<fpr>[^\s)<]+))?\s*"
-    r"(?P<close>\))?\s*<=\s*(?P<limit>\S+)\s*$"
+    r"(?P<close>\))?\s*(?P<sign>[<>]=)\s*(?P<limit>\S+)\s*$"
 )
 
 
@@ -120,13 +130,18 @@ class Rule:
     on_width: bool = False
 
     @property
+    def at_least(self) -> bool:
+        """Whether the metric must stay above the limit, not below."""
+        return self.metric in AT_LEAST and not self.on_width
+
+    @property
     def quantity(self) -> str:
         """The metric as written in a rule, such as ``tpr@0.001``."""
         return self.metric if self.fpr is None else f"{self.metric}@{_show(self.fpr)}"
 
     def __str__(self) -> str:
         left = f"width({self.quantity})" if self.on_width else self.quantity
-        return f"{left} <= {_show(self.limit)}"
+        return f"{left} {'>=' if self.at_least else '<='} {_show(self.limit)}"
 
 
 @dataclass(frozen=True)
@@ -192,10 +207,22 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
     if fpr is not None:
         check_between("FPR of a rule", fpr, 0, 1, open_low=True, open_high=True)
     limit = _number(found["limit"], "limit", text)
+    sign = ">=" if metric in AT_LEAST and not found["width"] else "<="
+    if found["sign"] != sign:
+        safer = "more" if sign == ">=" else "less"
+        raise InputError(
+            f"rule {text!r}: {safer} of it is safer; write '{text.replace(found['sign'], sign)}'."
+        )
     if not math.isfinite(limit):
         raise InputError(f"limit {found['limit']!r} in rule {text!r} must be finite.")
     chance = fpr if metric == "tpr" else _CHANCE.get(metric)
-    if chance is not None and limit < chance and not found["width"]:
+    if metric in AT_LEAST and not found["width"]:
+        if chance is not None and limit > chance:
+            raise InputError(
+                f"limit {limit:g} of rule {text!r} lies above what a random guess leaves, "
+                f"{chance:g}: nothing could pass. Set one below it."
+            )
+    elif chance is not None and limit < chance and not found["width"]:
         raise InputError(
             f"limit {limit:g} of rule {text!r} lies below what a random guess reaches, "
             f"{chance:g}: nothing could pass. Set one above it."
@@ -213,6 +240,11 @@ def judge(rule: Rule, evidence: Measured | None) -> str:
         if evidence.width is None:
             return UNDECIDED
         return PASS if evidence.width <= rule.limit else UNDECIDED
+    if rule.at_least:
+        if evidence.low is not None and evidence.low >= rule.limit:
+            return PASS
+        broken = evidence.high is not None and evidence.high < rule.limit
+        return FAIL if broken else UNDECIDED
     if evidence.high is not None and evidence.high <= rule.limit:
         return PASS
     if evidence.low is not None and evidence.low > rule.limit:

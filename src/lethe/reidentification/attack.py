@@ -212,7 +212,7 @@ def measure(
         median_rank=_median(found.rank, place, confidence),
         percentile=average((found.rank - 1) / (size - 1), 0, 1),
         bits=average(bits, 0, float(np.log2(size)), shift=chance.bits),
-        common={other: share(_alone_among(size, other)) for other in common},
+        common={other: share(alone_among(size, other)) for other in common},
         always=clopper_pearson(int((first >= 1 - 1e-12).sum()), len(people), confidence),
         never=clopper_pearson(int((first <= 1e-12).sum()), len(people), confidence),
         chance=chance,
@@ -250,7 +250,7 @@ def over_ties(
     return np.asarray(np.where(tied == 0, values[closer], mean), dtype=np.float64)
 
 
-def _alone_among(users: int, smaller: int) -> Float:
+def alone_among(users: int, smaller: int) -> Float:
     """(users,) chance that none of b closer users is among `smaller` - 1 drawn of the others.
 
     C(G - 1 - b, m) / C(G - 1, m) with m = smaller - 1.

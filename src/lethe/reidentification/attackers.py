@@ -4,9 +4,7 @@ An attacker enrols people by the mean of their earlier vectors and looks up whos
 new one. What differs (distance, learned metric, noise-free enrolment, vectors known to be of one
 person) is knowledge of the adversary, in `Attacker.knows`; a function of the release is a view.
 
-Learned metrics: Hatch, Kajarekar and Stolcke 2006 (within-class covariance normalisation), Ioffe
-2006 with Garcia-Romero and Espy-Wilson 2011 (probabilistic linear discriminant analysis), in two
-person-disjoint folds, fitted on the release as the adversary sees it.
+Metrics are learned in two person-disjoint folds, on the release as the adversary sees it.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,189 +24,14 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import RELEASE
 from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
-from lethe.reidentification.gallery import (
-    Index,
-    Split,
-    covariance_within,
-    inverse_root,
-    means,
-    whitening_of,
-)
+from lethe.reidentification.gallery import Index
 from lethe.reidentification.geometry import nearest
 from lethe.reidentification.ranks import Ranks, ranks
+from lethe.reidentification.sight import ALL, LEARNED, Learned, Sight, learn, pooled, whitened
 from lethe.reidentification.vectors import Float, one_blas_thread
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-# What lies before an adversary, and metrics learned from the vectors of other people.
-
-LEARNED = ("within-class", "lda", "plda")
-ALL = 0
-"""Number of vectors that stands for all vectors of a person."""
-_RIDGE = 1e-3
-_KEPT = 0.95  # share of between-person variance that LDA keeps
-
-
-@dataclass(frozen=True, eq=False)
-class Sight:
-    """What lies before an adversary: enrolled rows of known people, and rows of unknown owner."""
-
-    rows: Float  # (R, d) enrolled rows; metrics are fitted on their scatter
-    user: Index  # (R,) person 0..G-1 of each; everyone has a row
-    gallery: Float  # (G, d) enrolled mean of each person, of as many rows
-    probes: Float  # (P, d) rows whose owner is looked for; none of them is enrolled
-    owner: Index  # (P,) person of each probe; everyone has a probe
-
-    @property
-    def counts(self) -> Float:
-        """(G,) enrolled rows of each person."""
-        return np.bincount(self.user, minlength=len(self.gallery)).astype(np.float64)
-
-    def among(self, people: NDArray[np.bool_]) -> Sight:
-        """Of some people (G,) alone, numbered anew in their order."""
-        number = np.cumsum(people) - 1
-        rows, probes = people[self.user], people[self.owner]
-        return Sight(
-            self.rows[rows],
-            number[self.user[rows]],
-            self.gallery[people],
-            self.probes[probes],
-            number[self.owner[probes]],
-        )
-
-
-def sight_of(vectors: NDArray[Any], split: Split) -> Sight:
-    """Rows of a release as an adversary holds them.
-
-    Args:
-        vectors: (n, d) or (n,), every released row.
-        split: who is enrolled with which rows, and which are probes.
-    """
-    table = np.asarray(vectors, np.float64).reshape(len(vectors), -1)
-    gallery = means(table, split.gallery_rows, split.gallery_user, len(split.users))
-    return Sight(
-        table[split.gallery_rows],
-        split.gallery_user,
-        gallery,
-        table[split.probe_rows],
-        split.probe_user,
-    )
-
-
-def folds(users: int, seed: int = 0) -> NDArray[np.bool_]:
-    """(G,) two person-disjoint halves by chance: a metric is learned on one, used on the other."""
-    return np.asarray(np.random.default_rng([seed, 67]).permutation(users) % 2 == 0)
-
-
-def pooled(probes: Float, owner: Index, vectors: int) -> tuple[Float, Index]:
-    """Means (people, d) of the first `vectors` probes of each person, and whose they are."""
-    order = np.argsort(owner, kind="stable")
-    start = np.flatnonzero(np.diff(owner[order], prepend=-1))
-    sizes = np.diff(np.append(start, len(order)))
-    if vectors != ALL:
-        place = np.arange(len(order)) - np.repeat(start, sizes)
-        order, sizes = order[place < vectors], np.minimum(sizes, vectors)
-        start = np.cumsum(sizes) - sizes
-    summed = np.add.reduceat(probes[order], start, axis=0)
-    return np.asarray(summed / sizes[:, None]), np.asarray(owner[order][start])
-
-
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """A metric: Euclidean distance after two affine maps.
-
-    Attributes:
-        shrink: (G, r) by which a mapped mean is drawn to the centre, for it is uncertain; or None.
-    """
-
-    matrix: Float  # (d, r)
-    probe_centre: Float  # (d,) taken off probes; gallery_centre: (d,) off enrolled means
-    gallery_centre: Float
-    shrink: Float | None = None
-    scale: Float | None = None  # (r,) that both are multiplied by; or None
-
-    def probes(self, vectors: Float) -> Float:
-        """(P, r)."""
-        mapped = (vectors - self.probe_centre) @ self.matrix
-        return mapped if self.scale is None else mapped * self.scale
-
-    def gallery(self, vectors: Float) -> Float:
-        """(G, r)."""
-        mapped = (vectors - self.gallery_centre) @ self.matrix
-        if self.shrink is not None:
-            mapped = mapped * self.shrink
-        return mapped if self.scale is None else mapped * self.scale
-
-
-def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
-    """Fit a metric on the pairs of some people, both of whose vectors the adversary knows.
-
-    Args:
-        metric: one of `LEARNED`.
-        sight: as the adversary sees the release; probes already joined where it joins them.
-        people: (G,) whose pairs are used; all others are not looked at but for their row counts.
-
-    Raises NotMeasurable: fewer than 3 people, or pairs that do not differ.
-    """
-    if people.sum() < 3:
-        raise NotMeasurable(f"a metric is learned from 3 people or more, got {people.sum()}.")
-    inside = people[sight.owner]
-    probes, owner = sight.probes[inside], sight.owner[inside]
-    gallery, known = sight.gallery[people], np.cumsum(people) - 1
-    place = known[owner]
-    by_person, _ = pooled(probes, owner, ALL)
-    probe_centre, gallery_centre = by_person.mean(axis=0), gallery.mean(axis=0)
-    apart = (probes - probe_centre) - (gallery - gallery_centre)[place]
-    if float(np.abs(apart).max()) <= 1e-12 * float(np.abs(gallery).max()):
-        raise NotMeasurable("the vectors of each person are all equal, so nothing is to be learned")
-    within = covariance_within(apart, len(apart) - 1)
-    within[np.diag_indices_from(within)] *= 1 + _RIDGE
-    root = inverse_root(within)
-    if metric == "within-class":
-        return Learned(root, probe_centre, gallery_centre)
-    # What persists of a person from enrolment to probe: noise and drift are in neither product.
-    left = (gallery - gallery_centre) @ root
-    right = (by_person - probe_centre) @ root
-    cross = left.T @ right / (len(left) - 1)
-    size, turn = np.linalg.eigh((cross + cross.T) / 2)
-    size, turn = np.maximum(size[::-1], 0), turn[:, ::-1]
-    if not size[0] > 0:
-        raise NotMeasurable("enrolled and new vectors of a person are not related in any direction")
-    number = int((size > 1e-9 * size[0]).sum())
-    if metric == "lda":
-        number = int(np.searchsorted(np.cumsum(size), _KEPT * size.sum())) + 1
-    kept, matrix = size[:number], root @ turn[:, :number]
-    if metric == "lda":
-        return Learned(matrix, probe_centre, gallery_centre)
-    counts = sight.counts
-    rows = sight.rows[people[sight.user]]
-    user = known[sight.user[people[sight.user]]]
-    noise = _row_variance((rows - gallery[user]) @ matrix, counts[people])
-    enrolled = ((left @ turn[:, :number]) ** 2).mean(axis=0)
-    # Variance of an enrolled mean of ever so many rows: never less than what persists.
-    settled = np.maximum(enrolled - noise * (1 / counts[people]).mean(), kept)
-    shrink = kept / (settled + noise / counts[:, None])
-    arriving = (((probes - probe_centre) @ matrix) ** 2).mean(axis=0)
-    left_over = arriving - shrink[people].mean(axis=0) * kept
-    scale = 1 / np.sqrt(np.maximum(left_over, 0.05 * arriving + 1e-12))
-    return Learned(matrix, probe_centre, gallery_centre, shrink, scale)
-
-
-def _row_variance(within: Float, counts: Float) -> Float:
-    """(r,) variance of a row about its person's mean; half of a pair's where all have one row."""
-    freedom = float((counts - 1).sum())
-    if freedom < 1:
-        return np.full(within.shape[1], 0.5)
-    return np.asarray((within**2).sum(axis=0) / freedom)
-
-
-def whitened(seen: Sight) -> Learned:
-    """The metric of the scatter within each person's enrolled rows."""
-    matrix = whitening_of(seen.rows, seen.user, seen.gallery)
-    centre = seen.gallery.mean(axis=0)
-    return Learned(matrix, centre, centre)
-
 
 View = Callable[[Float], Float]
 """A function of released rows (n, d) to (n, c), affine: of a mean it is the mean."""
@@ -225,6 +48,8 @@ _GUESSES = 10_000  # probes on which the agreement of two draws is looked at
 _CHANCE_HITS = 100  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _TOGETHER = 200_000  # probes that are ranked at once
+_AT_ONCE = 1_000_000  # numbers of a table of scores
+_DENSE = 2  # noise draws of attackers who score every pair
 
 
 @dataclass(frozen=True)
@@ -243,11 +68,13 @@ class Attacker:
     clean_gallery: bool = False  # people were enrolled before the noise was introduced
     vectors: int = 1
     projected: bool = False  # also runs on a view of fewer dimensions, such as the logits
+    normalised: bool = False  # scores are normalised by those of other people (AS-norm)
 
     @property
     def paper(self) -> str:
         """Where its metric comes from."""
-        return _PAPERS.get(self.metric, _PAPERS["cosine"])
+        paper = _PAPERS.get(self.metric, _PAPERS["cosine"])
+        return f"{paper}; Matejka et al. 2017" if self.normalised else paper
 
     @property
     def knows(self) -> str:
@@ -256,6 +83,8 @@ class Attacker:
         parts = [f"earlier vectors of the same people, {held}"]
         if self.metric in LEARNED:
             parts.append("both vectors of other people, to learn the metric from")
+        if self.normalised:
+            parts.append("vectors of other people, to normalise scores by")
         joined = {1: "one new vector", ALL: "all new vectors of a person, known to be of one"}
         parts.append(joined.get(self.vectors, f"{self.vectors} new vectors of one person"))
         return "; ".join(parts)
@@ -282,12 +111,22 @@ ATTACKERS = (
     ),
 )
 """The registry: all are run on every candidate and every noise level."""
+NORMALISED = (
+    Attacker("cosine, as-norm", "Cosine, scores normalised", "cosine", normalised=True),
+    Attacker("plda, as-norm", "PLDA, scores normalised", "plda", normalised=True),
+)
+"""Run where score normalisation is asked for."""
+COHORT = 200
+"""The nearest other people by whose scores a score is normalised."""
 
 
-def allowed(clean_gallery: bool = True, vectors: int = ALL) -> tuple[Attacker, ...]:
+def allowed(
+    clean_gallery: bool = True, vectors: int = ALL, normalised: bool = False
+) -> tuple[Attacker, ...]:
     """The attackers that a threat model allows.
 
     Args:
+        normalised: whether those of `NORMALISED` are among them.
         clean_gallery: whether the adversary may hold vectors from before the noise.
         vectors: the most vectors of a person that it may know to belong together; `ALL` of them.
 
@@ -296,7 +135,7 @@ def allowed(clean_gallery: bool = True, vectors: int = ALL) -> tuple[Attacker, .
     """
     return tuple(
         attacker
-        for attacker in ATTACKERS
+        for attacker in (*ATTACKERS, *(NORMALISED if normalised else ()))
         if (clean_gallery or not attacker.clean_gallery)
         and (vectors == ALL or (attacker.vectors != ALL and attacker.vectors <= vectors))
     )
@@ -341,6 +180,13 @@ class Panel:
     def rank(self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]) -> Ranks:
         """Rank of the owner for every probe of what an attacker sees."""
         closer, tied = (np.zeros(len(seen.owner), np.int64) for _ in range(2))
+        if attacker.normalised:
+            for rows, scores in self._normalised(attacker, seen, fits):
+                true = scores[np.arange(len(rows)), seen.owner[rows]][:, None]
+                near = np.abs(scores - true) <= 1e-9 * (1 + np.abs(true))
+                closer[rows] = ((scores > true) & ~near).sum(axis=1)
+                tied[rows] = near.sum(axis=1) - 1
+            return Ranks(closer, tied, len(seen.gallery), "numpy", 1.0)
         name, again = "", 0.0
         for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
             found = ranks(
@@ -357,9 +203,73 @@ class Panel:
     def named(self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]) -> Index:
         """(P,) whom an attacker names for every probe; of several at one distance the first."""
         user = np.zeros(len(seen.owner), np.intp)
+        if attacker.normalised:
+            for rows, scores in self._normalised(attacker, seen, fits):
+                user[rows] = scores.argmax(axis=1)
+            return user
         for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
             user[mine] = nearest(probes, gallery, metric).user
         return user
+
+    def scores(
+        self, attacker: Attacker, seen: Sight, fits: Sequence[Learned], whom: Index
+    ) -> Float:
+        """(P, k) scores of every probe with k enrolled people (P, k); higher = nearer.
+
+        Raises InputError: zero vectors under cosine.
+        """
+        found = np.empty(whom.shape)
+        if attacker.normalised:
+            for rows, table in self._normalised(attacker, seen, fits):
+                found[rows] = np.take_along_axis(table, whom[rows], axis=1)
+            return found
+        for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
+            rows, step = np.flatnonzero(mine), max(1, _AT_ONCE // (whom.shape[1] * len(gallery[0])))
+            if metric == "cosine":
+                probes, gallery = _unit(probes), _unit(gallery)
+            for first in range(0, len(rows), step):
+                some = rows[first : first + step]
+                left, right = probes[first : first + step, None], gallery[whom[some]]
+                if metric == "cosine":
+                    found[some] = (left * right).sum(axis=2)
+                else:
+                    found[some] = -((left - right) ** 2).sum(axis=2)
+        return found
+
+    def _normalised(
+        self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]
+    ) -> Iterator[tuple[Index, Float]]:
+        """Rows of probes and their normalised scores (rows, G): adaptive symmetric norm.
+
+        Probes of one fold are normalised by enrolled people of the other, each enrolled person by
+        the same without itself.
+
+        Raises NotMeasurable: fewer than 20 people in a fold.
+        """
+        for half in (False, True):
+            mine = np.flatnonzero(self.fold[seen.owner] == half)
+            cohort = np.flatnonzero(self.fold != half)
+            if not len(mine):
+                continue
+            if len(cohort) < 20:
+                raise NotMeasurable(f"normalising scores needs 20 other people, got {len(cohort)}.")
+            fit = fits[int(half)] if fits else None
+            probes, gallery = seen.probes[mine], seen.gallery
+            if fit is not None:
+                probes, gallery = fit.probes(probes), fit.gallery(gallery)
+            cosine = attacker.metric == "cosine"
+            if cosine:
+                probes, gallery = _unit(probes), _unit(gallery)
+            top = min(COHORT, len(cohort) - 1)
+            between = _table(gallery, gallery[cohort], cosine)
+            between[cohort, np.arange(len(cohort))] = -np.inf
+            mean, deviation = _of_nearest(between, top)
+            step = max(1, _AT_ONCE // len(gallery))
+            for first in range(0, len(mine), step):
+                table = _table(probes[first : first + step], gallery, cosine)
+                own_mean, own = _of_nearest(table[:, cohort], top)
+                scores = (table - own_mean[:, None]) / own[:, None] + (table - mean) / deviation
+                yield mine[first : first + step], scores / 2
 
     def _mapped(
         self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]
@@ -373,6 +283,28 @@ class Panel:
             mine = every if len(fits) == 1 else self.fold[seen.owner] == half
             if mine.any():
                 yield mine, fit.probes(seen.probes[mine]), fit.gallery(seen.gallery), "l2"
+
+
+def _unit(vectors: Float) -> Float:
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not length.all():
+        raise InputError("a zero vector has no direction, so no cosine; use metric='l2'.")
+    return np.asarray(vectors / length)
+
+
+def _table(left: Float, right: Float, cosine: bool) -> Float:
+    """(n, m) scores: cosine, or minus the squared distance."""
+    product = left @ right.T
+    if cosine:
+        return np.asarray(product)
+    squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)
+    return np.asarray(2 * product - squares)
+
+
+def _of_nearest(scores: Float, top: int) -> tuple[Float, Float]:
+    """Mean and deviation of the highest scores of each row."""
+    best = -np.partition(-scores, top - 1, axis=1)[:, :top]
+    return best.mean(axis=1), np.maximum(best.std(axis=1), 1e-12)
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,6 +357,7 @@ def tallies(
         views: further functions of the release, affine in a row; on them only attackers that are
             `projected` run.
         single: draws that attackers of single vectors get, who have more probes; all by default.
+            Those that normalise scores get 2 at most.
         skipped: filled with name and reason of attackers who cannot run.
 
     Returns: One tally an attacker and view, the release's first, in their order.
@@ -447,7 +380,10 @@ def tallies(
         if learned_on is not last:
             last, source = learned_on, through(learned_on)
         asked = [
-            run for run in runs if run.attacker.vectors != 1 or single is None or number < single
+            run
+            for run in runs
+            if (run.attacker.vectors != 1 or single is None or number < single)
+            and (not run.attacker.normalised or number < _DENSE)
         ]
         work = functools.partial(_attack_once, source=source, looked=through(sight))
         for run, why in zip(asked, panel.each(work, asked), strict=True):
@@ -541,19 +477,34 @@ def permuted_lift(
         seen, panel = seen.among(people), replace(panel, fold=panel.fold[people])
         users, trials = len(seen.gallery), len(seen.owner)
     others = [rng.permutation(users)[seen.owner] for _ in range(number)]
+    if attacker.metric not in LEARNED and not attacker.normalised:
+        credit = _credit_of_others(panel, attacker, seen, others)
+        return mean_of_pools((users * credit.mean(axis=1)).tolist(), confidence)
     lifts: list[float] = []
-    if attacker.metric in LEARNED:
-        for owner in others:
-            permuted = replace(seen, owner=owner)
-            found = panel.rank(attacker, permuted, panel.fits(attacker, permuted))
-            lifts.append(users * float(first_credit(found).mean()))
-    else:
-        fits, at_once = panel.fits(attacker, seen), max(1, _TOGETHER // trials)
-        for start in range(0, number, at_once):
-            some = others[start : start + at_once]
-            probes = np.tile(seen.probes, (len(some), 1))
-            found = panel.rank(
-                attacker, replace(seen, probes=probes, owner=np.concatenate(some)), fits
-            )
-            lifts += (users * first_credit(found).reshape(len(some), -1).mean(axis=1)).tolist()
+    for owner in others:
+        permuted = replace(seen, owner=owner)
+        found = panel.rank(attacker, permuted, panel.fits(attacker, permuted))
+        lifts.append(users * float(first_credit(found).mean()))
     return mean_of_pools(lifts, confidence)
+
+
+def _credit_of_others(
+    panel: Panel, attacker: Attacker, seen: Sight, others: Sequence[Index]
+) -> Float:
+    """(m, P) `first_credit` of a fixed metric with each of m owners (P,) of the probes.
+
+    Whom it names does not hang on who the owner is; probes with several nearest are ranked.
+    """
+    fits = panel.fits(attacker, seen)
+    named = panel.named(attacker, seen, fits)
+    found = panel.rank(attacker, replace(seen, owner=named), fits)
+    rest = np.flatnonzero((found.closer > 0) | (found.tied > 0))
+    credit: Float = (np.stack(others) == named).astype(np.float64)
+    step = max(1, _TOGETHER // max(1, len(rest)))
+    for start in range(0, len(others) if len(rest) else 0, step):
+        some = [owner[rest] for owner in others[start : start + step]]
+        probes = np.tile(seen.probes[rest], (len(some), 1))
+        again = replace(seen, probes=probes, owner=np.concatenate(some))
+        ranked = first_credit(panel.rank(attacker, again, fits))
+        credit[start : start + step, rest] = ranked.reshape(len(some), -1)
+    return credit

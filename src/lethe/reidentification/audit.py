@@ -24,6 +24,13 @@ from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.rules import UNDECIDED, Ruling
 from lethe.reidentification.attackers import ATTACKERS
+from lethe.reidentification.beyond import (
+    asked_further,
+    attributes_of,
+    beyond,
+    further_checks,
+    verification_controls,
+)
 from lethe.reidentification.candidates import (
     RECOMMENDED,
     Evaluated,
@@ -144,6 +151,7 @@ class VectorsSubject(Subject):
                 "min_rows": settings.min_rows,
                 "gate": list(settings.gate),
                 **_limits_set(settings),
+                **asked_further(settings),
             },
             libraries=("numpy", "scipy", "scikit-learn"),
             sections={
@@ -327,6 +335,7 @@ def _checks(audit: ModelAudit, several: bool, settings: EmbeddingSettings) -> li
             on,
         ),
     ]
+    checks += further_checks(on, audit.further)
     if clean.shared is not None:
         copied = bool(clean.shared.columns) and settings.known is None
         status = "warn" if copied else "pass"
@@ -379,6 +388,7 @@ def audit_released(
     say: Say | None = None,
     folder: RunFolder | None = None,
     cluster: Cluster | None = None,
+    other: Released | None = None,
 ) -> Findings:
     """The same for several models of the same rows, side by side.
 
@@ -388,13 +398,14 @@ def audit_released(
         say: see there.
         folder: an open run folder, needed to keep the table of people.
         cluster: where the noise levels are attacked; see `sweep`.
+        other: a second release about the same people, each model is linked with.
 
     Raises:
         InputError: rows of different people, beside what `audit_embeddings` raises.
     """
     settings = settings or EmbeddingSettings()
     check_same_people(models)
-    measured = [measure(model, settings, say or _silent, cluster) for model in models]
+    measured = [measure(model, settings, say or _silent, cluster, other) for model in models]
     if settings.keep_records and folder is not None:
         write_personal(folder, people(measured, settings))
     return VectorsSubject(measured, settings).findings()
@@ -402,7 +413,11 @@ def audit_released(
 
 @on_one_thread  # of linear algebra: attackers have threads of their own
 def measure(
-    model: Released, settings: EmbeddingSettings, say: Say, cluster: Cluster | None = None
+    model: Released,
+    settings: EmbeddingSettings,
+    say: Say,
+    cluster: Cluster | None = None,
+    other: Released | None = None,
 ) -> ModelAudit:
     """One model, top to bottom."""
     split = split_of(model, settings)
@@ -426,8 +441,19 @@ def measure(
     )
     radii = None if model.head is None else study_radii(model, settings)
 
+    people, further = attributes_of(model, settings)
+    unsound, controls = verification_controls(battery, settings, say)
     say(f"{model.name}: comparing mechanisms")
-    context = Evaluation(battery, game, task, clean, settings)
+    context = Evaluation(
+        battery,
+        game,
+        task,
+        clean,
+        settings,
+        people=people,
+        untested=tuple(one["refused"] for one in further.get("attributes_refused", ())),
+        unsound={**clean.invalid, **unsound},
+    )
     candidates = tuple(evaluate(context, curve, point.recommended))
     return ModelAudit(
         model,
@@ -442,6 +468,7 @@ def measure(
         point,
         candidates,
         {**clean.skipped, **battery.skipped, **context.skipped},
+        {**further, **controls, **beyond(model, other, battery, settings, say)},
     )
 
 

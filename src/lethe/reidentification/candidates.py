@@ -6,8 +6,9 @@ mechanism.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from lethe.evidence.guarantee import (
     from_seeded_noise,
 )
 from lethe.evidence.risk import family_confidence
+from lethe.reidentification.attributes import People, infer
 from lethe.reidentification.by_user import scaled
 from lethe.reidentification.certificates import Limit, pair_limits
 from lethe.reidentification.clean import Clean
@@ -38,10 +40,20 @@ from lethe.reidentification.mechanisms import (
 )
 from lethe.reidentification.radius import RadiusStudy
 from lethe.reidentification.released import LinearHead, Released
+from lethe.reidentification.scored import Scorer
 from lethe.reidentification.settings import EmbeddingSettings
+from lethe.reidentification.sight import sight_of
+from lethe.reidentification.smoothing import smooth
 from lethe.reidentification.surface import Curve, Judged, Level, OperatingPoint, tier
 from lethe.reidentification.sweep import Battery, Game, level_at
 from lethe.reidentification.task import Task, TaskLevel
+from lethe.reidentification.transforms import (
+    Erased,
+    KSame,
+    ShapedNoise,
+    Transform,
+    fitted,
+)
 from lethe.reidentification.utility import equal_cost_levels
 from lethe.reidentification.vectors import Float
 
@@ -57,6 +69,7 @@ class Evaluated:
     Attributes:
         limit: upper limit on Top-1 of every attacker who sees one released vector; None where
             nothing limits it.
+        release: how it is made again, for what looks further than the lift.
     """
 
     candidate: Candidate  # named within its model; compared to the model's release as it is
@@ -64,6 +77,22 @@ class Evaluated:
     task: TaskLevel | None  # what a head gets out of it; None without head or labels
     limit: Limit | None
     sigma: float | None  # of isotropic noise; None of other mechanisms
+    release: Release | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """How the rows of a candidate are made.
+
+    Attributes:
+        clean: (n, c) what they are without noise, or what an adversary with unchanged vectors
+            holds; None where there is nothing of the kind.
+    """
+
+    rows: Callable[[int], Float]  # from a seed to (n, c)
+    clean: Float | None = None
+    projected: bool = False  # only attackers who can use few dimensions
+    erased: bool = False  # an attribute was erased
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +101,9 @@ class Evaluation:
 
     Attributes:
         skipped: name and reason of mechanisms that could not be evaluated; filled by `evaluate`.
+        people: who has which value of each attribute that can be attacked.
+        untested: why other attributes cannot be: a rule on them cannot pass.
+        unsound: attackers whose verification under permuted names is not chance, and why.
     """
 
     battery: Battery  # all attackers on its vectors
@@ -80,6 +112,9 @@ class Evaluation:
     clean: Clean  # the attack on clean vectors
     settings: EmbeddingSettings  # of the audit
     skipped: dict[str, str] = field(default_factory=dict)
+    people: tuple[People, ...] = ()
+    untested: tuple[str, ...] = ()
+    unsound: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def model(self) -> Released:
@@ -102,6 +137,7 @@ class Evaluation:
         further: Sequence[Guarantee] = (),
         limit: Limit | None = None,
         sigma: float | None = None,
+        release: Release | None = None,
     ) -> Evaluated:
         """A candidate from its measurements, not yet compared to the release as it is."""
         sure, lift = self.settings.confidence, judged.risk.estimate
@@ -127,7 +163,7 @@ class Evaluation:
             measures={"lift": lift, "top-1": top_1, "bound": bound, "utility-loss": None},
             further=tuple(_of_an_audit(label) for label in further),
         )
-        return Evaluated(candidate, judged, task, limit, sigma)
+        return Evaluated(candidate, judged, task, limit, sigma, release)
 
     def compared(self, other: Evaluated, base: Evaluated) -> Evaluated:
         """`other` with its utility and risk against those of `base`, paired."""
@@ -151,10 +187,14 @@ class Evaluation:
         assert judged is not None
         proofs = self.game.proofs(sigma, self.settings)
         task = None if self.task is None else self.task.at(sigma)
+        rows = _vectors(self)
+        release = Release(lambda seed: smooth(rows, sigma, seed=seed), rows if sigma > 0 else None)
         if sigma == 0:
             words = "vectors as they are"
             nothing = empirical_only(voided_by=(NO_NOISE,))
-            return self.evaluated(name, words, {}, judged, task, nothing, (), proofs.best, sigma)
+            return self.evaluated(
+                name, words, {}, judged, task, nothing, (), proofs.best, sigma, release
+            )
         isotropic = IsotropicNoise(sigma, diameter=self.settings.diameter, source="as given")
         proven = [proofs.closed.guarantee]
         if proofs.optimal is not None:
@@ -172,6 +212,7 @@ class Evaluation:
             tuple(label for label in proven if label is not first),
             proofs.best,
             sigma,
+            release,
         )
 
     def _relative(self, sigma: float) -> dict[str, float]:
@@ -198,10 +239,52 @@ def evaluate(context: Evaluation, curve: Curve, recommended: float | None) -> It
         recommended: sigma of the operating point, if there is one.
     """
     candidates = _candidates(context, curve, recommended)
-    base = next(candidates)
+    base = looked_further(context, next(candidates))
     yield base
     for other in candidates:
-        yield context.compared(other, base)
+        yield context.compared(looked_further(context, other), base)
+
+
+def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
+    """A candidate with verification and attribute inference, where they were asked for."""
+    release, settings = evaluated.release, context.settings
+    if release is None or not (settings.verification or context.people or context.untested):
+        return evaluated
+    rows = release.rows(settings.seed)
+    details, measures = dict(evaluated.candidate.details), dict(evaluated.candidate.measures)
+    if settings.verification:
+        panel = context.battery.panel(noise=release.clean is not None, projected=release.projected)
+        scorer = Scorer(panel, settings.confidence, settings.seed, context.unsound)
+        sight = sight_of(rows, context.split)
+        clean = sight if release.clean is None else sight_of(release.clean, context.split)
+        found = scorer.scored(sight, clean, curve=evaluated.sigma == 0)
+        details["verification"] = found.to_json()
+        measures |= found.worst
+    for people in context.people:
+        seen = infer(
+            rows,
+            people,
+            context.model.features,
+            erased=release.erased,
+            confidence=family_confidence(settings.confidence, len(context.people)),
+            seed=settings.seed,
+        )
+        details.setdefault("attributes", []).append(seen.to_json())
+        worse = measures.get("attribute-gain")
+        if worse is None or _upper(seen.gain) > _upper(worse):
+            measures["attribute-gain"] = seen.gain
+    if context.untested:
+        gain = measures.get("attribute-gain")
+        reason = Refusal("; ".join(context.untested))
+        measures["attribute-gain"] = (
+            replace(gain, high=None) if isinstance(gain, Estimate) else reason
+        )
+    candidate = replace(evaluated.candidate, details=details, measures=measures)
+    return replace(evaluated, candidate=candidate)
+
+
+def _upper(found: Measured | None) -> float:
+    return found.high or 0.0 if isinstance(found, Estimate) else 0.0
 
 
 def _of_an_audit(label: Guarantee) -> Guarantee:
@@ -226,6 +309,11 @@ def _candidates(
             yield make(context, chosen)
         except (InputError, NotMeasurable) as error:
             context.skipped[make.__name__.strip("_")] = str(error)
+    for name in context.settings.mitigations:
+        try:
+            yield _transformed(context, name, chosen)
+        except (InputError, NotMeasurable) as error:
+            context.skipped[name] = str(error)
 
 
 def _typical(context: Evaluation, curve: Curve) -> float | None:
@@ -246,9 +334,8 @@ def _head(context: Evaluation) -> LinearHead:
 
 def _subspace(context: Evaluation, sigma: float) -> Evaluated:
     mechanism = SubspaceNoise(_head(context), sigma)
-    judged = context.battery.on_release(
-        lambda seed: mechanism.release(_vectors(context), seed), _vectors(context), draws=_DRAWS
-    )
+    release = Release(lambda seed: mechanism.release(_vectors(context), seed), _vectors(context))
+    judged = context.battery.on_release(release.rows, release.clean, draws=_DRAWS)
     return context.evaluated(
         f"subspace-noise-{sigma:.3g}",
         "noise only where the linear head does not look",
@@ -257,6 +344,7 @@ def _subspace(context: Evaluation, sigma: float) -> Evaluated:
         None if context.task is None else context.task.at(0.0),
         mechanism.guarantee(),
         limit=mechanism.exposed(context.game.known),
+        release=release,
     )
 
 
@@ -305,6 +393,7 @@ def _adaptive(context: Evaluation, sigma: float) -> Evaluated:
         mechanism.guarantee() if limit is None else limit.guarantee,
         () if limit is None else (mechanism.guarantee(),),
         limit,
+        release=Release(release, _vectors(context)),
     )
 
 
@@ -327,17 +416,18 @@ def _clipped(context: Evaluation, sigma: float) -> Evaluated:
             if task.norm is None
             else task.closed(task.head.logits(short), sigma)
         )
+    release = Release(
+        lambda seed: mechanism.release(_vectors(context), seed),
+        clip_norm(_vectors(context), mechanism.norm),
+    )
     return context.evaluated(
         f"clipped-noise-{sigma:.3g}",
         f"vectors clipped to norm {mechanism.norm:g}, then isotropic noise",
         {"norm": mechanism.norm, "sigma": sigma},
-        context.battery.on_release(
-            lambda seed: mechanism.release(_vectors(context), seed),
-            clip_norm(_vectors(context), mechanism.norm),
-            draws=_DRAWS,
-        ),
+        context.battery.on_release(release.rows, release.clean, draws=_DRAWS),
         None if task is None else task_level,
         mechanism.guarantee(context.settings.delta),
+        release=release,
     )
 
 
@@ -359,6 +449,7 @@ def _logit(context: Evaluation, sigma: float) -> Evaluated:
         None if context.task is None else context.task.at(0.0),
         mechanism.guarantee(),
         limit=mechanism.exposed(context.game.known),
+        release=Release(release, projected=release(0).shape[1] < _FEW),
     )
 
 
@@ -386,7 +477,85 @@ def _label(context: Evaluation, sigma: float) -> Evaluated:
         limit.guarantee,
         (mechanism.guarantee(len(context.split.users)),),
         limit,
+        release=Release(release, projected=True),
     )
+
+
+def _transformed(context: Evaluation, name: str, sigma: float) -> Evaluated:
+    """A mitigation of `transforms`, attacked as all others are."""
+    vectors, task = _vectors(context), context.task
+    made = fitted(
+        name,
+        vectors,
+        context.model.user_ids,
+        list(context.model.attributes.items()),
+        sigma,
+        context.settings.seed,
+    )
+    held = vectors if made.noisy or made.keeps_clean else None
+    first = made.release(vectors, context.settings.seed)
+    release = Release(
+        lambda seed: made.release(vectors, seed),
+        held,
+        first.shape[1] < _FEW,
+        isinstance(made, Erased),
+    )
+    views = {
+        view: lambda rows, read=read: read(made.decode(rows))
+        for view, read in context.battery.views.items()
+    }
+    judged = context.battery.on_release(
+        release.rows,
+        release.clean,
+        draws=_DRAWS if made.noisy else 1,
+        projected=release.projected,
+        views=views,
+    )
+    limit = None
+    if isinstance(made, KSame):
+        limit = made.exposed(context.game.known, context.split.users)
+    elif isinstance(made, ShapedNoise):
+        limit = _shaped_limit(context, made)
+    return context.evaluated(
+        made.name,
+        made.words,
+        {key: _short(value) for key, value in made.settings.items()},
+        judged,
+        None if task is None else _decoded_task(task, made, first),
+        # With the chances that the attacks have; that of k-same has people equally likely.
+        made.guarantee() if limit is None else limit.guarantee,
+        () if limit is None else (made.guarantee(),),
+        limit,
+        release=release,
+    )
+
+
+def _shaped_limit(context: Evaluation, made: ShapedNoise) -> Limit:
+    """Limits of isotropic noise on rows in the coordinates in which it is isotropic."""
+    game = context.game
+    white = replace(game.known, rows=made.whitened(game.known.rows))
+    centres = tuple(made.whitened(centre[None])[0] for centre in game.centres)
+    best = Game(white, centres).proofs(made.sigma, context.settings).best
+    label = best.guarantee
+    return replace(
+        best,
+        guarantee=replace(
+            label,
+            assumptions=(
+                *label.assumptions,
+                "the shape of the noise is known to the attacker and the same for every row; "
+                "the limit is that of the coordinates in which it is isotropic",
+            ),
+        ),
+    )
+
+
+def _decoded_task(task: Task, made: Transform, released: Float) -> TaskLevel:
+    """What the head gets out of the released rows, as a consumer hands them to it."""
+    if isinstance(made, ShapedNoise) and isinstance(task.head, LinearHead) and task.norm:
+        return task.closed(task.logits, made.along(task.head.rows[0]) / task.norm)
+    rows = made.decode(released)[task.rows]
+    return task.drawn(rows, 0.0) if task.norm is None else task.closed(task.head.logits(rows), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -409,3 +578,4 @@ class ModelAudit:
     point: OperatingPoint  # where to stand, under the rule of the settings
     candidates: tuple[Evaluated, ...]  # all that were evaluated, the release as it is first
     skipped: dict[str, str]  # name and reason of what could not be measured
+    further: dict[str, Any] = field(default_factory=dict)  # what was asked for beyond the attack

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from lethe.data.arrays import as_array
 from lethe.errors import InputError
 from lethe.reidentification.gallery import check_users
+from lethe.reidentification.texts import Texts
 from lethe.reidentification.vectors import Float, check_binary, check_table, check_vectors
 
 # The head on top of a representation: from (m, d) vectors to logits, linear or any module.
@@ -233,6 +234,7 @@ class Released:
         period: (n,) period of each row, or None.
         features: (n, p) inputs of the model, or None.
         notes: what was left out or converted when the file was read.
+        attributes: by name a value for each row (n,), what may be inferred of its person.
 
     Raises:
         InputError: arrays of different length, NaN, ids of mixed types, a head of other
@@ -247,6 +249,8 @@ class Released:
     period: NDArray[Any] | None = None
     features: NDArray[Any] | None = None
     notes: tuple[str, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    texts: Texts | None = None  # the text behind each row, and their encoder
 
     def __post_init__(self) -> None:
         vectors = as_array(self.representations, "representations")
@@ -266,6 +270,16 @@ class Released:
                     "each row."
                 )
             object.__setattr__(self, name, given)
+        given_attributes = {
+            name: as_array(values, name) for name, values in self.attributes.items()
+        }
+        for name, values in given_attributes.items():
+            if values.shape != (len(vectors),):
+                raise InputError(
+                    f"attribute {name!r} has shape {values.shape}; give one value for each of "
+                    f"{len(vectors)} rows."
+                )
+        object.__setattr__(self, "attributes", given_attributes)
         if self.features is not None:
             check_table("features", self.features)
         if self.head is not None:

@@ -10,13 +10,14 @@ import numpy as np
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.guarantee import Guarantee
 from lethe.reidentification.attack import Attack
-from lethe.reidentification.attackers import ALL, ATTACKERS, Attacker, allowed
+from lethe.reidentification.attackers import ATTACKERS, NORMALISED, Attacker, allowed
 from lethe.reidentification.by_user import scaled
 from lethe.reidentification.candidates import RECOMMENDED, Evaluated, ModelAudit
 from lethe.reidentification.clean import INPUTS
 from lethe.reidentification.gallery import Split
 from lethe.reidentification.radius import NOT_ANONYMITY, Radii
 from lethe.reidentification.settings import EmbeddingSettings
+from lethe.reidentification.sight import ALL
 from lethe.reidentification.surface import Level, tier
 from lethe.reidentification.sweep import TOP
 from lethe.reidentification.task import TaskLevel
@@ -65,7 +66,10 @@ def attacks_run(first: ModelAudit, settings: EmbeddingSettings) -> list[dict[str
             "threat": attacker.knows,
             "settings": {"min_rows": settings.min_rows, "split_seed": settings.seed},
         }
-        for attacker in (*allowed(settings.clean_gallery, settings.vectors), *INPUTS)
+        for attacker in (
+            *allowed(settings.clean_gallery, settings.vectors, settings.score_norm),
+            *INPUTS,
+        )
         if attacker not in INPUTS or attacker.name in first.clean.attacks
     ]
     if settings.plays:
@@ -207,7 +211,7 @@ def plain_words(audit: ModelAudit, settings: EmbeddingSettings) -> list[str]:
 
 
 def _named(name: str) -> Attacker:
-    return next(attacker for attacker in ATTACKERS if attacker.name == name)
+    return next(one for one in (*ATTACKERS, *NORMALISED) if one.name == name)
 
 
 Json = dict[str, Any]
@@ -242,6 +246,7 @@ def section(audit: ModelAudit, settings: EmbeddingSettings) -> Json:
             "words": str(audit.point),
         },
         "skipped": audit.skipped,
+        **audit.further,
     }
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.rules import EMBEDDING_METRICS, Rule, parse_rule
+from lethe.reidentification.scored import METRICS
 from lethe.reidentification.surface import SIGMAS
+from lethe.reidentification.transforms import USUAL, parse_name
 from lethe.reidentification.vectors import check_sigma
 from lethe.training.environment import default_workers
 
@@ -56,8 +58,17 @@ class EmbeddingSettings:
         margin: utility loss that counts as none.
         gate: rule that sets the exit code, such as "lift<=2" or "bound<=0.01"; may be repeated.
             Metrics: lift and top-1 of the strongest attacker, bound (on every attacker's Top-1, one
-            vector), utility-loss, and width(...) of each.
+            vector), utility-loss, and width(...) of each; with verification eer and min-cllr (as
+            "eer>=0.4"), d-sys and disclosure; with an attribute attribute-gain.
         release: candidate that the rules judge, such as noise-1.
+        verification: also score pairs of vectors, of every attacker on every candidate: equal error
+            rate, Cllr, D_sys, ZEBRA, and how singling out grows with people and vectors.
+        score_norm: also attackers that normalise scores by those of other people (AS-norm).
+        mitigations: further candidates, fitted on the vectors: pca-8, random-projection-8,
+            quantised-4, k-same-5, leace (erases the attribute), shaped-noise-1; "all" takes the
+            usual ones.
+        known_share: shares of people whose vectors in both releases the attacker knows, where a
+            second release is given.
         keep_records: keep the table of exposed people in the run folder; it is personal data.
         backend: see `ranks`.
         workers: threads that attack; 0 = all cores.
@@ -95,6 +106,10 @@ class EmbeddingSettings:
     margin: float = 0.01
     gate: tuple[str, ...] = ()
     release: str = "baseline"
+    verification: bool = False
+    score_norm: bool = False
+    mitigations: tuple[str, ...] = ()
+    known_share: tuple[float, ...] = (0.01, 0.1, 0.5)
     keep_records: bool = False
     backend: str = "auto"
     workers: int = 0
@@ -139,7 +154,16 @@ class EmbeddingSettings:
             raise InputError(
                 f"known={self.known!r} and later={self.later!r}: name both periods, or neither."
             )
-        self.rules()
+        if "all" in self.mitigations:
+            if len(self.mitigations) > 1:
+                raise InputError("mitigations: 'all' stands alone; leave it out, or the others.")
+            object.__setattr__(self, "mitigations", USUAL)
+        for name in self.mitigations:
+            parse_name(name)
+        for share in self.known_share:
+            check_between("known_share", share, 0, 1, open_low=True, open_high=True)
+        if {rule.metric for rule in self.rules()} & set(METRICS):
+            object.__setattr__(self, "verification", True)
 
     @property
     def threads(self) -> int:

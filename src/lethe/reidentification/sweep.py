@@ -20,12 +20,9 @@ from lethe.reidentification.attackers import (
     ATTACKERS,
     Attacker,
     Panel,
-    Sight,
     Tally,
     View,
     allowed,
-    folds,
-    sight_of,
     tallies,
 )
 from lethe.reidentification.certificates import (
@@ -41,6 +38,7 @@ from lethe.reidentification.pooled import Count, Hits, pooled_attack
 from lethe.reidentification.ranks import choose_backend, ranks
 from lethe.reidentification.released import LinearHead, Released
 from lethe.reidentification.settings import EmbeddingSettings
+from lethe.reidentification.sight import Sight, folds, sight_of
 from lethe.reidentification.smoothing import Sample, noise_pools, smooth
 from lethe.reidentification.surface import (
     TIERS,
@@ -301,8 +299,8 @@ class Battery:
             projected: only those who can use few dimensions.
         """
         asked = self.settings
-        some = allowed(asked.clean_gallery, asked.vectors)
-        twins = {(a.metric, a.vectors) for a in some if not a.clean_gallery}
+        some = allowed(asked.clean_gallery, asked.vectors, asked.score_norm)
+        twins = {(a.metric, a.vectors) for a in some if not (a.clean_gallery or a.normalised)}
         most = int(self.sample.tries.max())
         chosen = tuple(
             a
@@ -354,6 +352,7 @@ class Battery:
         *,
         draws: int = 1,
         projected: bool = False,
+        views: Mapping[str, View] | None = None,
     ) -> Judged:
         """All attackers on a release of any kind, noise on every row.
 
@@ -362,6 +361,7 @@ class Battery:
             clean: (n, c) what it is without noise; None where there is none in it.
             draws: releases that are averaged over; 1 where there is no chance in it.
             projected: only attackers who can use few dimensions, and no further view.
+            views: functions of a released row, where they are not those of a vector.
         """
 
         def each() -> Iterator[tuple[Sight, Sight]]:
@@ -374,7 +374,7 @@ class Battery:
             self.panel(noise=clean is not None, projected=projected),
             each(),
             sight_of(exact, self.split),
-            views={} if projected else self.views,
+            views={} if projected else (self.views if views is None else views),
             skipped=self.skipped,
         )
         return self.judged(found)
@@ -411,6 +411,8 @@ class Battery:
         twins = [
             a for a in ATTACKERS if (a.metric, a.vectors) == (attacker.metric, attacker.vectors)
         ]
+        if attacker.normalised:
+            return self.invalid.get(attacker.name, "")
         return next((self.invalid[a.name] for a in twins if a.name in self.invalid), "")
 
 

@@ -68,12 +68,26 @@ def _sentences(findings: Findings, entry: Json) -> list[str]:
         return [say("change.refused", reason=found.reason)]
     if rule.on_width:
         return _of_width(rule, found, outcome)
+    if rule.at_least:
+        return _of_least(findings, entry["candidate"], rule, found, outcome)
     if outcome == PASS:
         return _room_left(rule, found, findings)
     if outcome == FAIL:
         return _who_would_pass(findings, entry["candidate"], rule, found)
     others = _passing(findings, entry["candidate"], rule)
     return [*_how_much_more(rule, found), *([_named(others, findings)] if others else [])]
+
+
+def _of_least(
+    findings: Findings, judged: str, rule: Rule, found: Estimate, outcome: str
+) -> list[str]:
+    """Of a metric that must stay above its limit."""
+    ends = {"low": found.low, "high": found.high, "limit": rule.limit}
+    numbers = {key: "–" if end is None else _show(end) for key, end in ends.items()}
+    key = {PASS: "passes", FAIL: "fails"}.get(outcome, "open")
+    others = [] if outcome == PASS else _passing(findings, judged, rule)
+    said = [say(f"change.least.{key}", **numbers)]
+    return [*said, _named(others, findings)] if others else said
 
 
 def _room_left(rule: Rule, found: Estimate, findings: Findings) -> list[str]:

@@ -360,12 +360,16 @@ def options_table(room: Room) -> Table:
 
 
 def _label(proofs: Sequence[Json]) -> str:
-    """Whether an option is measured only, or what its best proof says."""
+    """Whether an option is measured only, or what is proven of what was measured.
+
+    Of several proofs the option's own, which comes first: the others assume other chances (such as
+    people who are equally likely), and a smaller limit of another game would look too good.
+    """
     if not proofs:
         return say("label.measured")
     shares = [one["parameters"]["success"] for one in proofs if "success" in one["parameters"]]
     if shares:
-        return say("label.proven.share", limit=share_words(min(shares)))
+        return say("label.proven.share", limit=share_words(shares[0]))
     spent = [one["parameters"]["epsilon"] for one in proofs if "epsilon" in one["parameters"]]
     if spent:
         return say("label.proven.epsilon", epsilon=f"{min(spent):.3g}")

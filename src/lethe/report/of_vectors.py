@@ -27,6 +27,7 @@ from lethe.report.numbers import (
 )
 from lethe.report.of_model import plain_auc
 from lethe.report.sections import Chart, Facts, Folded, Part, Row, Section, Table, Words, personal
+from lethe.report.vectors_further import also_found, further_charts, further_parts, of_candidates
 
 Json = Mapping[str, Any]
 
@@ -43,7 +44,12 @@ class Vectors(Room):
     def __init__(self, document: Json) -> None:
         super().__init__(document)
         self.models = document["representations"]["models"]
-        self.charts = [vector_charts(model, f"{at}-") for at, model in enumerate(self.models, 1)]
+        listed, several = document["candidates"], len(self.models) > 1
+        self.mine = [of_candidates(model, listed, several) for model in self.models]
+        self.charts = [
+            vector_charts(model, f"{at}-") | further_charts(model, mine, f"{at}-")
+            for at, (model, mine) in enumerate(zip(self.models, self.mine, strict=True), 1)
+        ]
 
     @property
     def chance(self) -> float:
@@ -80,6 +86,7 @@ class Vectors(Room):
             say("vectors.by", attack=_attacker(source)),
             ", ".join(said) + "." if said else "",
             level,
+            also_found(self.models, candidate),
         )
 
     def released(self) -> tuple[str, list[str]]:
@@ -93,6 +100,8 @@ class Vectors(Room):
         for model, charts in zip(self.models, self.charts, strict=True):
             parts += [chart for name, chart in charts.items() if name == "sweep"]
             parts.append(Folded(self._title("vectors.attacks", model), self._tables(model)))
+        for model, mine, charts in zip(self.models, self.mine, self.charts, strict=True):
+            parts += further_parts(model, mine, charts)
         if len(self.models) > 1:
             parts.insert(0, self._side_by_side())
         return parts

@@ -59,4 +59,6 @@ def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:
         what = say("rules.words.fpr", what=what, fpr=percent(rule.fpr))
     if rule.on_width:
         what = say("rules.words.width", what=what)
+    if rule.at_least:
+        return say("rules.words.least", what=what, limit=f"{rule.limit:g}")
     return say("rules.words.limit", what=what, limit=f"{rule.limit:g}")

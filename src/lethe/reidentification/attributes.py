@@ -1,0 +1,432 @@
+"""What released vectors give away of an attribute: inferred person by person, people disjoint.
+
+Each person is the mean of all released rows of theirs. Attacks are learned on the people of other
+folds: regularised logistic regression, a small network, and, where the attribute was erased, one
+that knows that what was erased balances out.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from lethe.errors import InputError, NotMeasurable
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
+from lethe.reidentification.gallery import Index
+from lethe.reidentification.vectors import Float
+
+FOLDS = 5
+SEEN = 0.1
+"""The gain over a guess that the people must be able to show, or the attack is refused."""
+_LEAST = 10  # people of a class
+_STRENGTHS = (0.01, 0.1, 1.0, 10.0)
+LOGISTIC, NETWORK, BALANCE = "logistic regression", "small network", "balance of the erased"
+_INPUT = 0.995
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """People with an attribute that is known.
+
+    Attributes:
+        owner: (n,) place of each row's person in `people`, -1 of those without a value.
+        place: (p,) class of each person.
+        fold: (p,) which of `FOLDS` a person is in, classes spread evenly.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    owner: Index
+    place: Index
+    fold: Index
+    left_out: int = 0
+
+    @property
+    def majority(self) -> float:
+        """Share of the largest class."""
+        return float(np.bincount(self.place).max() / len(self.place))
+
+    def sums(self, rows: NDArray[Any]) -> Float:
+        """(p, c) sum over the rows of each person, about the mean of all rows, columns scaled."""
+        known = self.owner >= 0
+        table = np.asarray(rows, np.float64).reshape(len(rows), -1)[known]
+        table = table - table.mean(axis=0)
+        deviation = table.std(axis=0)
+        table /= np.where(deviation > 0, deviation, 1.0)
+        return np.stack(
+            [np.bincount(self.owner[known], column, len(self.place)) for column in table.T], axis=1
+        )
+
+    def means(self, rows: NDArray[Any]) -> Float:
+        """(p, c) mean of the rows (n, c) of each person, in units of its spread over people."""
+        known = self.owner >= 0
+        owner = self.owner[known]
+        table = np.asarray(rows, np.float64).reshape(len(rows), -1)[known]
+        counts = np.bincount(owner, minlength=len(self.place))
+        found = np.stack(
+            [np.bincount(owner, column, len(self.place)) / counts for column in table.T], axis=1
+        )
+        deviation = found.std(axis=0)
+        return np.asarray((found - found.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
+
+
+def people_of(
+    name: str,
+    values: NDArray[Any],
+    user_ids: NDArray[Any],
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> People:
+    """Who has which value.
+
+    A person's value is that of most rows; empty values count for nobody.
+
+    Raises:
+        InputError: another number of values than rows.
+        NotMeasurable: one class, a class of too few people, or too few people to see a gain of 10
+            points; the message says how many it takes.
+    """
+    given = np.asarray(values).astype(str)
+    if given.shape != user_ids.shape:
+        raise InputError(f"attribute {name!r} has {len(given)} values for {len(user_ids)} rows.")
+    everybody, who = np.unique(user_ids, return_inverse=True)
+    filled = ~np.isin(given, ("", "nan", "None", "NaN", "<NA>"))
+    kinds, kind = np.unique(given[filled], return_inverse=True)
+    counts = np.zeros((len(everybody), max(len(kinds), 1)), np.int64)
+    np.add.at(counts, (who[filled], kind), 1)
+    has = counts.sum(axis=1) > 0
+    size = (
+        np.bincount(counts[has].argmax(axis=1), minlength=len(kinds)) if has.any() else np.zeros(1)
+    )
+    used = np.flatnonzero(size >= _LEAST)
+    if len(kinds) < 2:
+        raise NotMeasurable(f"attribute {name!r} has {len(kinds)} values; inference needs 2.")
+    if len(used) < 2:
+        raise NotMeasurable(
+            f"attribute {name!r}: of its {len(kinds)} values {len(used)} have {_LEAST} people; "
+            f"inference needs 2 values of {_LEAST} people each."
+        )
+    most = counts.argmax(axis=1)
+    kept = has & np.isin(most, used)
+    place = np.searchsorted(used, most[kept])
+    majority = float(np.bincount(place).max() / len(place))
+    needed = math.ceil(
+        float(ndtri((1 + confidence) / 2)) ** 2 * majority * (1 - majority) / SEEN**2
+    )
+    if len(place) < needed:
+        raise NotMeasurable(
+            f"attribute {name!r}: {len(place)} people cannot show a gain of {SEEN:.0%} over a "
+            f"guess; it takes {needed}."
+        )
+    number = np.full(len(everybody), -1)
+    number[kept] = np.arange(len(place))
+    order = np.lexsort([np.random.default_rng([seed, 96]).random(len(place)), place])
+    fold = np.empty(len(place), np.intp)
+    fold[order] = np.arange(len(place)) % FOLDS
+    return People(
+        name,
+        tuple(str(kinds[at]) for at in used),
+        np.asarray(number[who], np.intp),
+        np.asarray(place, np.intp),
+        fold,
+        int((~kept).sum()),
+    )
+
+
+def _logistic(x: Float, y: Index, new: Float, classes: int, seed: int) -> Float:
+    """(m, classes) chances; the strength of the ridge is chosen on a fifth of the known people."""
+    from sklearn.linear_model import LogisticRegression
+
+    held = np.random.default_rng([seed, 97]).permutation(len(y)) % 5 == 0
+    scores = []
+    for strength in _STRENGTHS if len(np.unique(y[~held])) == classes else ():
+        fit = LogisticRegression(C=strength, max_iter=200).fit(x[~held], y[~held])
+        chance = fit.predict_proba(x[held])[np.arange(int(held.sum())), y[held]]
+        scores.append(float(np.log(np.maximum(chance, 1e-12)).mean()))
+    best = _STRENGTHS[int(np.argmax(scores))] if scores else 0.1
+    return np.asarray(LogisticRegression(C=best, max_iter=200).fit(x, y).predict_proba(new))
+
+
+def _network(x: Float, y: Index, new: Float, classes: int, seed: int) -> Float:
+    """(m, classes) chances of one hidden layer of 32, over 60 rounds."""
+    from sklearn.neural_network import MLPClassifier
+
+    fit = MLPClassifier(
+        (32,), alpha=0.1, learning_rate_init=3e-3, max_iter=60, random_state=seed % 2**32
+    )
+    return np.asarray(fit.fit(x, y).predict_proba(new))
+
+
+def _balanced(x: Float, y: Index, new: Float, classes: int, seed: int) -> Float:
+    """Values of the unknown people that make the whole uncorrelated with every coordinate.
+
+    LEACE leaves sum over all rows of (row less mean) (value less its mean) at 0; the known part of
+    the sum is known, so the others must cancel it (least squares with a ridge).
+    """
+    found = np.zeros((len(new), classes))
+    share = np.bincount(y, minlength=classes) / len(y)  # of people; sums of all rows are 0
+    gram = new @ new.T + 0.05 * float(np.trace(new @ new.T)) / len(new) * np.eye(len(new))
+    for kind in range(classes):
+        owed = -x.T @ ((y == kind) - share[kind])
+        found[:, kind] = share[kind] + np.linalg.solve(gram, new @ owed)
+    return np.clip(found, 1e-6, 1)
+
+
+_ATTACKS = {LOGISTIC: _logistic, NETWORK: _network, BALANCE: _balanced}
+
+
+def predicted(table: Float, people: People, attack: str, seed: int = 0) -> Float:
+    """(p, classes) chances that an attack gives each person, learned on the other folds."""
+    chances = np.zeros((len(people.place), len(people.classes)))
+    for fold in range(FOLDS):
+        known, asked = people.fold != fold, people.fold == fold
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # more rounds would change nothing that matters
+            chances[asked] = _ATTACKS[attack](
+                table[known], people.place[known], table[asked], len(people.classes), seed
+            )
+    return chances
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """What one attack infers.
+
+    Attributes:
+        gain: share of people whose value is named rightly, less that of the majority.
+        balanced: mean over values of the share of their people named rightly, less 1 / values.
+        auc: of two values, the chance that a person of the second is ranked above one of the
+            first; None of several.
+    """
+
+    attack: str
+    accuracy: float
+    gain: Estimate
+    balanced: Estimate
+    auc: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `findings.json`."""
+        return {
+            "name": self.attack,
+            "accuracy": self.accuracy,
+            "gain": self.gain.to_json(),
+            "balanced_gain": self.balanced.to_json(),
+            "auc": self.auc,
+        }
+
+
+def inferred(
+    rows: NDArray[Any],
+    people: People,
+    attack: str = LOGISTIC,
+    *,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Inferred:
+    """One attack on released rows (n, c); intervals by people, with the folds as they are."""
+    chances = predicted(_table_of(rows, people, attack), people, attack, seed)
+    return outcome(attack, chances, people, confidence)
+
+
+def _table_of(rows: NDArray[Any], people: People, attack: str) -> Float:
+    return people.sums(rows) if attack == BALANCE else people.means(rows)
+
+
+def outcome(attack: str, chances: Float, people: People, confidence: float) -> Inferred:
+    """The metrics of chances (p, classes)."""
+    place, classes = people.place, len(people.classes)
+    share = np.bincount(place, minlength=classes) / len(place)
+    right = chances.argmax(axis=1) == place
+    majority = place == int(share.argmax())
+    even = (chances / share).argmax(axis=1) == place
+    auc = None
+    if classes == 2:
+        from scipy.stats import rankdata
+
+        ranks, second = rankdata(chances[:, 1]), place == 1
+        n, m = int(second.sum()), int((~second).sum())
+        auc = float((ranks[second].sum() - n * (n + 1) / 2) / (n * m))
+    return Inferred(
+        attack,
+        float(right.mean()),
+        paired_gain(right, majority, confidence),
+        _balanced_gain(even, place, classes, confidence),
+        auc,
+    )
+
+
+def paired_gain(
+    right: NDArray[np.bool_], guess: NDArray[np.bool_], confidence: float = 0.95
+) -> Estimate:
+    """Share right less the share that a guess is right about, paired (Bonett and Price 2012).
+
+    >>> print(paired_gain(np.array([True] * 60 + [False] * 40), np.zeros(100, bool)))
+    0.6 [0.4889, 0.6875]
+    """
+    n = len(right)
+    more, less = int((right & ~guess).sum()), int((guess & ~right).sum())
+    a, b = (more + 1) / (n + 2), (less + 1) / (n + 2)
+    half = float(ndtri((1 + confidence) / 2)) * math.sqrt((a + b - (a - b) ** 2) / (n + 2))
+    value = (more - less) / n
+    return Estimate(
+        value,
+        max(-1.0, min(a - b - half, value)),
+        min(1.0, max(a - b + half, value)),
+        confidence,
+        "Bonett-Price, paired by people",
+        n,
+    )
+
+
+def _balanced_gain(
+    right: NDArray[np.bool_], place: Index, classes: int, confidence: float
+) -> Estimate:
+    sizes = np.bincount(place, minlength=classes)
+    hits = np.bincount(place, right, classes)
+    value = float((hits / sizes).mean()) - 1 / classes
+    softened = (hits + 1) / (sizes + 2)
+    spread = math.sqrt(float((softened * (1 - softened) / (sizes + 2)).sum())) / classes
+    half = float(ndtri((1 + confidence) / 2)) * spread
+    middle = float(softened.mean()) - 1 / classes
+    return Estimate(
+        value,
+        min(middle - half, value),
+        max(middle + half, value),
+        confidence,
+        "Agresti-Coull by value; n counts people",
+        len(place),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """All attacks on an attribute of one release.
+
+    Attributes:
+        gain: of the strongest attack, the larger of both gains, limits for all at once.
+        raw: the logistic attack on the raw inputs; None without them.
+        over_raw: accuracy on the vectors less that on the raw inputs, paired; None without.
+        permuted: the logistic attack where values are those of other people: near 0.
+        kind: ``input`` where an input column holds it, ``inferred`` where none does, ``unknown``
+            without inputs.
+    """
+
+    people: People
+    attacks: tuple[Inferred, ...]
+    gain: Measured
+    strongest: str
+    raw: Inferred | None
+    over_raw: Estimate | None
+    permuted: Inferred
+    kind: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `findings.json`."""
+        return {
+            "name": self.people.name,
+            "people": len(self.people.place),
+            "left_out": self.people.left_out,
+            "classes": len(self.people.classes),
+            "majority": self.people.majority,
+            "attacks": [one.to_json() for one in self.attacks],
+            "gain": self.gain.to_json(),
+            "strongest": self.strongest,
+            "raw": None if self.raw is None else self.raw.to_json(),
+            "over_raw": None if self.over_raw is None else self.over_raw.to_json(),
+            "permuted": self.permuted.to_json(),
+            "kind": self.kind,
+        }
+
+
+def infer(
+    rows: NDArray[Any],
+    people: People,
+    features: NDArray[Any] | None = None,
+    *,
+    erased: bool = False,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Inference:
+    """Every attack on one release, its control, and the same on the raw inputs.
+
+    Args:
+        rows: (n, c) released rows of all people.
+        features: (n, p) inputs of the model.
+        erased: whether the release had the attribute erased, which one attacker uses.
+    """
+    names = (LOGISTIC, NETWORK, *((BALANCE,) if erased else ()))
+    sure = family_confidence(confidence, 2 * len(names))
+    table = people.means(rows)
+    chances = {name: predicted(_table_of(rows, people, name), people, name, seed) for name in names}
+    found = [outcome(name, chances[name], people, sure) for name in names]
+    results = [
+        AttackResult(f"{one.attack}{what}", estimate)
+        for one in found
+        for what, estimate in (("", one.gain), (", values weighed alike", one.balanced))
+    ]
+    risk = risk_of(results)
+    assert isinstance(risk, Risk)
+    gain = Estimate(
+        risk.estimate.value,
+        risk.estimate.low,
+        risk.estimate.high,
+        confidence,
+        f"at once for {len(results)} results, {risk.estimate.method}",
+        risk.estimate.n,
+    )
+    order = np.random.default_rng([seed, 98]).permutation(len(people.place))
+    other = People(
+        people.name, people.classes, people.owner, people.place[order], people.fold[order]
+    )
+    raw = over = None
+    if features is not None:
+        inputs = predicted(people.means(features), people, LOGISTIC, seed)
+        raw = outcome(LOGISTIC, inputs, people, confidence)
+        over = paired_gain(
+            chances[LOGISTIC].argmax(axis=1) == people.place,
+            inputs.argmax(axis=1) == people.place,
+            confidence,
+        )
+    return Inference(
+        people,
+        tuple(found),
+        gain,
+        risk.attack,
+        raw,
+        over,
+        outcome(LOGISTIC, predicted(table[:], other, LOGISTIC, seed), other, confidence),
+        "unknown" if features is None else ("input" if is_input(people, features) else "inferred"),
+    )
+
+
+def is_input(people: People, features: NDArray[Any]) -> bool:
+    """Whether for each value (but one, of two) some input column tells its people from others.
+
+    By one threshold on a person's mean, right for 99.5 % of people on balance.
+    """
+    table = people.means(features)
+    order = np.argsort(table, axis=0, kind="stable")
+    values = np.take_along_axis(table, order, axis=0)
+    edge = np.ones_like(values, bool)
+    edge[:-1] = values[1:] > values[:-1]
+    found = []
+    for kind in range(len(people.classes)):
+        mine = people.place == kind
+        inside = np.cumsum(mine[order], axis=0) / mine.sum()
+        outside = np.cumsum(~mine[order], axis=0) / (~mine).sum()
+        apart = np.where(edge, np.abs(inside - outside), 0.0)
+        found.append(float(apart.max()) >= 2 * _INPUT - 1)
+    return all(found)
+
+
+def refused(name: str, error: Exception) -> dict[str, Any]:
+    """An attribute that could not be attacked, for `findings.json`."""
+    return {"name": name, **Refusal(str(error)).to_json()}

@@ -1,0 +1,190 @@
+"""What lies before an adversary, and metrics learned from the vectors of other people.
+
+Learned metrics: Hatch, Kajarekar and Stolcke 2006 (within-class covariance normalisation), Ioffe
+2006 with Garcia-Romero and Espy-Wilson 2011 (probabilistic linear discriminant analysis).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import NotMeasurable
+from lethe.reidentification.gallery import (
+    Index,
+    Split,
+    covariance_within,
+    inverse_root,
+    means,
+    whitening_of,
+)
+from lethe.reidentification.vectors import Float
+
+LEARNED = ("within-class", "lda", "plda")
+ALL = 0
+"""Number of vectors that stands for all vectors of a person."""
+_RIDGE = 1e-3
+_KEPT = 0.95  # share of between-person variance that LDA keeps
+
+
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """What lies before an adversary: enrolled rows of known people, and rows of unknown owner."""
+
+    rows: Float  # (R, d) enrolled rows; metrics are fitted on their scatter
+    user: Index  # (R,) person 0..G-1 of each; everyone has a row
+    gallery: Float  # (G, d) enrolled mean of each person, of as many rows
+    probes: Float  # (P, d) rows whose owner is looked for; none of them is enrolled
+    owner: Index  # (P,) person of each probe; everyone has a probe
+
+    @property
+    def counts(self) -> Float:
+        """(G,) enrolled rows of each person."""
+        return np.bincount(self.user, minlength=len(self.gallery)).astype(np.float64)
+
+    def among(self, people: NDArray[np.bool_]) -> Sight:
+        """Of some people (G,) alone, numbered anew in their order."""
+        number = np.cumsum(people) - 1
+        rows, probes = people[self.user], people[self.owner]
+        return Sight(
+            self.rows[rows],
+            number[self.user[rows]],
+            self.gallery[people],
+            self.probes[probes],
+            number[self.owner[probes]],
+        )
+
+
+def sight_of(vectors: NDArray[Any], split: Split) -> Sight:
+    """Rows of a release as an adversary holds them.
+
+    Args:
+        vectors: (n, d) or (n,), every released row.
+        split: who is enrolled with which rows, and which are probes.
+    """
+    table = np.asarray(vectors, np.float64).reshape(len(vectors), -1)
+    gallery = means(table, split.gallery_rows, split.gallery_user, len(split.users))
+    return Sight(
+        table[split.gallery_rows],
+        split.gallery_user,
+        gallery,
+        table[split.probe_rows],
+        split.probe_user,
+    )
+
+
+def folds(users: int, seed: int = 0) -> NDArray[np.bool_]:
+    """(G,) two person-disjoint halves by chance: a metric is learned on one, used on the other."""
+    return np.asarray(np.random.default_rng([seed, 67]).permutation(users) % 2 == 0)
+
+
+def pooled(probes: Float, owner: Index, vectors: int) -> tuple[Float, Index]:
+    """Means (people, d) of the first `vectors` probes of each person, and whose they are."""
+    order = np.argsort(owner, kind="stable")
+    start = np.flatnonzero(np.diff(owner[order], prepend=-1))
+    sizes = np.diff(np.append(start, len(order)))
+    if vectors != ALL:
+        place = np.arange(len(order)) - np.repeat(start, sizes)
+        order, sizes = order[place < vectors], np.minimum(sizes, vectors)
+        start = np.cumsum(sizes) - sizes
+    summed = np.add.reduceat(probes[order], start, axis=0)
+    return np.asarray(summed / sizes[:, None]), np.asarray(owner[order][start])
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A metric: Euclidean distance after two affine maps.
+
+    Attributes:
+        shrink: (G, r) by which a mapped mean is drawn to the centre, for it is uncertain; or None.
+    """
+
+    matrix: Float  # (d, r)
+    probe_centre: Float  # (d,) taken off probes; gallery_centre: (d,) off enrolled means
+    gallery_centre: Float
+    shrink: Float | None = None
+    scale: Float | None = None  # (r,) that both are multiplied by; or None
+
+    def probes(self, vectors: Float) -> Float:
+        """(P, r)."""
+        mapped = (vectors - self.probe_centre) @ self.matrix
+        return mapped if self.scale is None else mapped * self.scale
+
+    def gallery(self, vectors: Float) -> Float:
+        """(G, r)."""
+        mapped = (vectors - self.gallery_centre) @ self.matrix
+        if self.shrink is not None:
+            mapped = mapped * self.shrink
+        return mapped if self.scale is None else mapped * self.scale
+
+
+def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
+    """Fit a metric on the pairs of some people, both of whose vectors the adversary knows.
+
+    Args:
+        metric: one of `LEARNED`.
+        sight: as the adversary sees the release; probes already joined where it joins them.
+        people: (G,) whose pairs are used; all others are not looked at but for their row counts.
+
+    Raises NotMeasurable: fewer than 3 people, or pairs that do not differ.
+    """
+    if people.sum() < 3:
+        raise NotMeasurable(f"a metric is learned from 3 people or more, got {people.sum()}.")
+    inside = people[sight.owner]
+    probes, owner = sight.probes[inside], sight.owner[inside]
+    gallery, known = sight.gallery[people], np.cumsum(people) - 1
+    place = known[owner]
+    by_person, _ = pooled(probes, owner, ALL)
+    probe_centre, gallery_centre = by_person.mean(axis=0), gallery.mean(axis=0)
+    apart = (probes - probe_centre) - (gallery - gallery_centre)[place]
+    if float(np.abs(apart).max()) <= 1e-12 * float(np.abs(gallery).max()):
+        raise NotMeasurable("the vectors of each person are all equal, so nothing is to be learned")
+    within = covariance_within(apart, len(apart) - 1)
+    within[np.diag_indices_from(within)] *= 1 + _RIDGE
+    root = inverse_root(within)
+    if metric == "within-class":
+        return Learned(root, probe_centre, gallery_centre)
+    # What persists of a person from enrolment to probe: noise and drift are in neither product.
+    left = (gallery - gallery_centre) @ root
+    right = (by_person - probe_centre) @ root
+    cross = left.T @ right / (len(left) - 1)
+    size, turn = np.linalg.eigh((cross + cross.T) / 2)
+    size, turn = np.maximum(size[::-1], 0), turn[:, ::-1]
+    if not size[0] > 0:
+        raise NotMeasurable("enrolled and new vectors of a person are not related in any direction")
+    number = int((size > 1e-9 * size[0]).sum())
+    if metric == "lda":
+        number = int(np.searchsorted(np.cumsum(size), _KEPT * size.sum())) + 1
+    kept, matrix = size[:number], root @ turn[:, :number]
+    if metric == "lda":
+        return Learned(matrix, probe_centre, gallery_centre)
+    counts = sight.counts
+    rows = sight.rows[people[sight.user]]
+    user = known[sight.user[people[sight.user]]]
+    noise = _row_variance((rows - gallery[user]) @ matrix, counts[people])
+    enrolled = ((left @ turn[:, :number]) ** 2).mean(axis=0)
+    # Variance of an enrolled mean of ever so many rows: never less than what persists.
+    settled = np.maximum(enrolled - noise * (1 / counts[people]).mean(), kept)
+    shrink = kept / (settled + noise / counts[:, None])
+    arriving = (((probes - probe_centre) @ matrix) ** 2).mean(axis=0)
+    left_over = arriving - shrink[people].mean(axis=0) * kept
+    scale = 1 / np.sqrt(np.maximum(left_over, 0.05 * arriving + 1e-12))
+    return Learned(matrix, probe_centre, gallery_centre, shrink, scale)
+
+
+def _row_variance(within: Float, counts: Float) -> Float:
+    """(r,) variance of a row about its person's mean; half of a pair's where all have one row."""
+    freedom = float((counts - 1).sum())
+    if freedom < 1:
+        return np.full(within.shape[1], 0.5)
+    return np.asarray((within**2).sum(axis=0) / freedom)
+
+
+def whitened(seen: Sight) -> Learned:
+    """The metric of the scatter within each person's enrolled rows."""
+    matrix = whitening_of(seen.rows, seen.user, seen.gallery)
+    centre = seen.gallery.mean(axis=0)
+    return Learned(matrix, centre, centre)

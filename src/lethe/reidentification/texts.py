@@ -1,0 +1,111 @@
+"""Texts behind vectors: which text of a list does a released vector stand for?
+
+The attacker has the encoder of the texts and a list of candidates, and takes the nearest. Models
+that write a text from a vector (inversion) are not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.data.arrays import as_array
+from lethe.errors import InputError
+from lethe.evidence.estimate import Estimate
+from lethe.reidentification.attack import alone_among, over_ties
+from lethe.reidentification.by_user import mean_by_user, scaled
+from lethe.reidentification.ranks import ranks
+from lethe.reidentification.vectors import check_vectors
+
+SIZES = (10, 100, 1000, 10_000, 100_000)
+
+Encode = Callable[[Sequence[str]], Any]
+"""From m texts to their vectors (m, d), those that the released ones were made as."""
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """What an attacker on texts has, and the texts of the rows, which tell whether it is right.
+
+    Attributes:
+        of_rows: (n,) the text of each released row.
+        candidates: further texts of the attacker's list; those of the rows are in it too.
+    """
+
+    of_rows: Sequence[str]
+    encode: Encode
+    candidates: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """How often the right text is named, by the size of the list.
+
+    Attributes:
+        sizes: of a list, Top-1 expected in a random one of that size that holds the right text.
+    """
+
+    texts: int
+    sizes: tuple[tuple[int, Estimate], ...]
+    top_10: Estimate
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `findings.json`."""
+        return {
+            "texts": self.texts,
+            "sizes": [
+                {"texts": size, "top_1": share.to_json(), "lift": scaled(share, size).to_json()}
+                for size, share in self.sizes
+            ],
+            "top_10": self.top_10.to_json(),
+        }
+
+
+def retrieved(
+    vectors: NDArray[Any],
+    user_ids: NDArray[Any],
+    texts: Texts,
+    *,
+    metric: str = "cosine",
+    confidence: float = 0.95,
+) -> Retrieved:
+    """Look up the nearest text of each released row (n, d); intervals by people.
+
+    Equal texts are one entry of the list. Ranks are exact, so smaller lists follow from the whole.
+
+    Raises InputError: another number of texts than rows, fewer than 2 texts, or an encoder that
+        gives other dimensions.
+
+    >>> def encode(texts): return [[float(len(t)), 1.0] for t in texts]
+    >>> rows, texts = np.array([[1.0, 1.0], [4.0, 1.0]]), Texts(["a", "four"], encode)
+    >>> retrieved(rows, np.array([0, 1]), texts).sizes[-1][1].value
+    1.0
+    """
+    given = np.asarray(texts.of_rows, dtype=str)
+    if given.shape != (len(vectors),):
+        raise InputError(f"texts has {len(given)} entries for {len(vectors)} rows.")
+    everything = np.unique(np.concatenate([given, np.asarray(texts.candidates, dtype=str)]))
+    if len(everything) < 2:
+        raise InputError("retrieval needs a list of 2 different texts or more.")
+    encoded = check_vectors(
+        "encoded texts", as_array(texts.encode(everything.tolist()), "encode"), vectors.shape[1]
+    )
+    if len(encoded) != len(everything):
+        raise InputError(f"encode gave {len(encoded)} vectors for {len(everything)} texts.")
+    place = np.searchsorted(everything, given)
+    found = ranks(np.asarray(vectors, np.float64), encoded, place, metric)
+    size = len(everything)
+
+    def share(table: NDArray[np.float64]) -> Estimate:
+        credit = np.clip(over_ties(table, found.closer, found.tied), 0, 1)
+        return mean_by_user(credit, user_ids, confidence)
+
+    position = np.arange(size)
+    fewer = [one for one in SIZES if one < size]
+    sizes = [(one, share(alone_among(size, one))) for one in fewer]
+    whole = share((position < 1).astype(float))
+    return Retrieved(size, (*sizes, (size, whole)), share((position < 10).astype(float)))

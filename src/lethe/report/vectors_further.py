@@ -1,0 +1,378 @@
+"""What the report says of vectors beyond identification: verification, attributes, two releases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lethe.report.catalogue import say
+from lethe.report.drawing import DASHES, MARGINS, SIZE, band, legend
+from lethe.report.numbers import (
+    Cell,
+    amount,
+    facts,
+    grouped,
+    number,
+    percent,
+    range_words,
+    rate,
+    share,
+    share_words,
+)
+from lethe.report.sections import Chart, Facts, Folded, Part, Row, Table, Words
+from lethe.report.static_svg import COLOURS, Slots, chart, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Json = Mapping[str, Any]
+
+_STYLES = (("before", "solid"), ("after", "dashed"), ("ink", "chain"), ("muted", "dotted"))
+_TICKS = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
+_LEFT = (52.0, 12.0, 12.0, 42.0)
+
+
+def of_candidates(model: Json, candidates: Sequence[Json], several: bool) -> list[Json]:
+    """The candidates of one model, the release as it is first."""
+    lead = f"{model['name']}: "
+    return [one for one in candidates if not several or one["name"].startswith(lead)]
+
+
+def further_charts(model: Json, mine: Sequence[Json], prefix: str) -> dict[str, Chart]:
+    """Figures of what was asked for beyond the attack, by name."""
+    first = (mine[0].get("verification") or {}) if mine else {}
+    curves = model.get("singling_out") or {}
+    drawn: list[tuple[str, Callable[[], Figure | None]]] = [
+        ("det", partial(det, first)),
+        ("matched", partial(matched, curves)),
+        ("crowd", partial(sizes, curves)),
+        ("joined", partial(joined, curves)),
+    ]
+    made = {
+        name: chart(
+            say(f"chart.{name}"),
+            f"{prefix}{name}",
+            f"v{prefix}{name}-",
+            say(f"chart.{name}.label"),
+            partial(_no_words, draw),
+        )
+        for name, draw in drawn
+    }
+    return {name: one for name, one in made.items() if one is not None}
+
+
+def _no_words(draw: Callable[[], Figure | None], slots: Slots) -> Figure | None:
+    """These figures hold no words from data."""
+    return draw()
+
+
+def det(found: Json) -> Figure | None:
+    """False non-match against false match, both on normal deviates, of three attackers."""
+    from scipy.special import ndtri
+
+    rows = [one for one in found.get("attacks", ()) if one.get("missed")]
+    if not rows:
+        return None
+    best = sorted(rows, key=lambda one: one["eer"]["value"])[:1]
+    chosen = [one for one in rows if one["name"] in ("cosine", "plda")]
+    chosen += [one for one in best if one not in chosen]
+    figure, axes = new_axes(*SIZE, _LEFT)
+    low, high = 0.0005, 0.9995
+
+    def place(share: float) -> float:
+        return float(ndtri(min(max(share, low), high)))
+
+    for one, (colour, dashes) in zip(chosen, _STYLES, strict=False):
+        pairs = list(zip(found["fprs"], one["missed"], strict=True))[:-1]
+        x = [place(fpr) for fpr, _ in pairs]
+        lines = [[place(limits[at]) for _, limits in pairs] for at in range(3)]
+        axes.fill_between(x, lines[1], lines[2], color=COLOURS[colour], alpha=0.15, lw=0)
+        axes.plot(x, lines[0], color=COLOURS[colour], dashes=DASHES[dashes], label=one["name"])
+    axes.plot([place(low), place(high)], [place(high), place(low)], color=COLOURS["muted"], lw=0.8)
+    axes.plot([place(low), 0], [place(low), 0], color=COLOURS["muted"], lw=0.6)
+    inside = [tick for tick in _TICKS if low <= tick <= high]
+    for setter in (axes.set_xticks, axes.set_yticks):
+        setter([place(tick) for tick in inside], [percent(tick) for tick in inside])
+    axes.set_xlim(place(low), place(0.6))
+    axes.set_ylim(place(low), place(high))
+    axes.set_xlabel(say("chart.det.x"))
+    axes.set_ylabel(say("chart.det.y"))
+    legend(axes, "lower left")
+    return figure
+
+
+def _lines(rows: Sequence[Json], x: str, y: str) -> dict[str, tuple[list[float], list[Json]]]:
+    """Places and estimates of every attacker in the rows."""
+    found: dict[str, tuple[list[float], list[Json]]] = {}
+    for one in rows:
+        places, measured = found.setdefault(one["name"], ([], []))
+        places.append(one[x])
+        measured.append(one[y])
+    return found
+
+
+def _drawn(rows: Sequence[Json], x: str, y: str, axes: Axes, logarithmic: bool = True) -> None:
+    import math
+
+    for (name, (places, measured)), (colour, dashes) in zip(
+        _lines(rows, x, y).items(), _STYLES, strict=False
+    ):
+        at = [math.log10(place) for place in places]
+        band(axes, at, measured, colour, dashes, name, logarithmic=logarithmic)
+    ticks = sorted({row[x] for row in rows})
+    shown: list[int] = []
+    for tick in ticks:
+        if not shown or math.log10(tick / shown[-1]) > 0.28:
+            shown.append(tick)
+    axes.set_xticks([math.log10(tick) for tick in shown], [grouped(tick) for tick in shown])
+
+
+def matched(curves: Json) -> Figure | None:
+    """Cumulative match: share of vectors whose owner is among the k nearest."""
+    if not curves:
+        return None
+    figure, axes = new_axes(*SIZE, MARGINS)
+    _drawn(curves["matched"], "k", "share", axes, logarithmic=False)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel(say("chart.matched.x"))
+    axes.set_ylabel(say("chart.matched.y"))
+    legend(axes)
+    return figure
+
+
+def sizes(curves: Json) -> Figure | None:
+    """Top-1 by the number of people, beside chance."""
+    import math
+
+    if not curves:
+        return None
+    figure, axes = new_axes(*SIZE, MARGINS)
+    _drawn(curves["sizes"], "users", "top_1", axes)
+    users = sorted({row["users"] for row in curves["sizes"]})
+    axes.plot(
+        [math.log10(one) for one in users],
+        [1 / one for one in users],
+        color=COLOURS["muted"],
+        lw=1,
+        dashes=DASHES["dotted"],
+        label=say("chart.sweep.chance"),
+    )
+    axes.set_yscale("log")
+    decades = [10.0**-at for at in range(len(str(users[-1])))]
+    axes.set_yticks(decades, [percent(one) for one in decades])
+    axes.minorticks_off()
+    axes.set_ylim(0.5 / users[-1], 1.3)
+    axes.set_xlabel(say("chart.crowd.x"))
+    axes.set_ylabel(say("chart.sweep.y"))
+    legend(axes, "lower left")
+    return figure
+
+
+def joined(curves: Json) -> Figure | None:
+    """Top-1 by the number of new vectors that are known to be of one person."""
+    if not curves or not curves["vectors"]:
+        return None
+    figure, axes = new_axes(*SIZE, MARGINS)
+    _drawn(curves["vectors"], "vectors", "top_1", axes, logarithmic=False)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel(say("chart.joined.x"))
+    axes.set_ylabel(say("chart.joined.y"))
+    legend(axes)
+    return figure
+
+
+def further_parts(model: Json, mine: Sequence[Json], charts: Mapping[str, Chart]) -> list[Part]:
+    """Everything of one model that was asked for beyond the attack; nothing where nothing was."""
+    parts: list[Part] = []
+    if mine and mine[0].get("verification"):
+        parts += [charts[name] for name in ("det", "matched") if name in charts]
+        parts.append(_options(mine))
+        parts.append(Folded(say("verify.details"), _verification(model, mine[0], charts)))
+    parts += _attributes(model, mine)
+    parts += _two_releases(model)
+    parts += _texts(model)
+    return parts
+
+
+def also_found(models: Sequence[Json], candidate: Json) -> str:
+    """What else was shown, in sentences: links to another release, attributes; may be empty."""
+    said = []
+    for model in models:
+        linked = (model.get("two_releases") or {}).get("results") or ()
+        shown = [one for one in linked if one["lift"]["low"] > 1]
+        if shown:
+            half = max(one["top_1"]["low"] for one in shown) / 2
+            # Of much the same success that which takes the least to know.
+            best = min(
+                (one for one in shown if one["top_1"]["low"] >= half),
+                key=lambda one: (one["share"], -one["top_1"]["low"]),
+            )
+            other, known = model["two_releases"]["other"], share_words(best["share"])
+            found = _with_limits(best["top_1"])
+            said.append(say("also.linked", share=found, other=other, known=known))
+    for one in candidate.get("attributes") or ():
+        if (one["gain"].get("low") or 0) > 0:
+            gain = _with_limits(one["gain"])
+            said.append(say("also.attribute", name=one["name"], gain=gain))
+    return " ".join(said)
+
+
+def _with_limits(found: Json) -> str:
+    """Such as 98.8 % (97.9 to 99.4 %)."""
+    return f"{share_words(found['value'])} ({range_words(found)})"
+
+
+def _options(mine: Sequence[Json]) -> Table:
+    """Every option and the strongest verification of it."""
+    rows: list[Row] = []
+    for one in mine:
+        found = one.get("verification")
+        if not found:
+            continue
+        worst = found["worst"]
+        cells: list[Cell | str] = [
+            rate(one["utility"]),
+            str(worst["eer"].get("attack") or "–"),
+            share(worst["eer"]),
+            *(rate(worst[key]) for key in ("min-cllr", "d-sys", "disclosure")),
+        ]
+        rows.append((one["name"], cells))
+    keys = ("option", "utility", "strongest", "eer", "min_cllr", "d_sys", "disclosure")
+    heads = [say(f"verify.head.{key}") for key in keys]
+    return Table(say("verify.options"), heads, rows, say("verify.options.note"))
+
+
+def _verification(model: Json, first: Json, charts: Mapping[str, Chart]) -> list[Part]:
+    """Every attacker on the release as it is, and how singling out grows."""
+    rows: list[Row] = []
+    for one in first["verification"]["attacks"]:
+        cells: list[Cell | str] = [
+            share(one["eer"]),
+            *(rate(one[key]) for key in ("cllr", "min_cllr", "linkability", "expected")),
+            amount(one["worst"]),
+            one["tag"] if one["valid"] else say("verify.invalid", why=one["why"]),
+        ]
+        rows.append((one["name"], cells))
+    keys = ("eer", "cllr", "min_cllr", "d_sys", "disclosure", "worst", "tag")
+    heads = [say("attack"), *(say(f"verify.head.{key}") for key in keys)]
+    parts: list[Part] = [Table(say("verify.attackers"), heads, rows, say("verify.attackers.note"))]
+    control = [
+        (one["name"], str(share({**one, "value": one["eer"]})))
+        for one in model.get("verification_controls", ())
+    ]
+    parts.append(Facts(control, title=say("verify.controls")))
+    curves = model.get("singling_out")
+    if curves:
+        parts += [charts[name] for name in ("crowd", "joined") if name in charts]
+        parts += _curves(curves)
+    clusters = model.get("clusters") or {}
+    if clusters and "refused" not in clusters:
+        where = {"n": grouped(clusters["vectors"]), "people": grouped(clusters["people"])}
+        agreement = [
+            (say("verify.clusters.found", **where), str(rate(clusters["agreement"]))),
+            (say("verify.clusters.chance"), str(number(clusters["permuted"]))),
+        ]
+        parts.append(Facts(agreement, title=say("verify.clusters")))
+    return parts
+
+
+def _curves(curves: Json) -> list[Part]:
+    parts: list[Part] = []
+    by_size = [
+        (f"{one['name']}, {grouped(one['users'])}", [share(one["top_1"]), amount(one["lift"])])
+        for one in curves["sizes"]
+    ]
+    heads = [say("verify.head.people"), "Top-1", say("vectors.head.lift")]
+    parts.append(Table(say("verify.sizes"), heads, by_size, say("verify.sizes.note")))
+    for key in ("vectors", "enrolled"):
+        rows = [
+            (f"{one['name']}, {grouped(one['vectors'])}", [share(one["top_1"])])
+            for one in curves[key]
+        ]
+        heads = [say(f"verify.head.{key}"), "Top-1"]
+        parts.append(Table(say(f"verify.{key}"), heads, rows))
+    return parts
+
+
+def _attributes(model: Json, mine: Sequence[Json]) -> list[Part]:
+    """What each option gives away of each attribute."""
+    parts: list[Part] = []
+    names = [one["name"] for one in (mine[0].get("attributes") or ())] if mine else []
+    for name in names:
+        rows: list[Row] = []
+        for option in mine:
+            found = next((x for x in option.get("attributes", ()) if x["name"] == name), None)
+            if found is None:
+                continue
+            auc = found["attacks"][0]["auc"]
+            cells: list[Cell | str] = [
+                share(found["gain"]),
+                found["strongest"],
+                *(share(one["gain"]) for one in found["attacks"][:2]),
+                *(share(one["balanced_gain"]) for one in found["attacks"][:2]),
+                number(auc),
+            ]
+            rows.append((option["name"], cells))
+        first = mine[0]["attributes"][names.index(name)]
+        note = say(
+            "attribute.note",
+            people=grouped(first["people"]),
+            majority=share_words(first["majority"]),
+            kind=say(f"attribute.{first['kind']}"),
+        )
+        keys = ("gain", "strongest", "logistic", "network", "even", "even_network", "auc")
+        heads = [say("verify.head.option"), *(say(f"attribute.head.{key}") for key in keys)]
+        parts.append(Table(say("attribute.title", name=name), heads, rows, note))
+        parts.append(Facts(_beside(first), title=say("attribute.beside", name=name)))
+    for one in model.get("attributes_refused", ()):
+        parts.append(Words(one["refused"], "note"))
+    return parts
+
+
+def _beside(first: Json) -> list[tuple[str, str]]:
+    rows = [(say("attribute.permuted"), str(share(first["permuted"]["balanced_gain"])))]
+    if first["raw"] is not None:
+        rows.append((say("attribute.raw"), str(share(first["raw"]["gain"]))))
+        rows.append((say("attribute.over_raw"), str(share(first["over_raw"]))))
+    return rows
+
+
+def _two_releases(model: Json) -> list[Part]:
+    found = model.get("two_releases")
+    if not found:
+        return []
+    title = say("releases.title", other=found["other"])
+    if "refused" in found:
+        return [Words(f"{title}: {found['refused']}", "note")]
+    rows = [
+        (
+            f"{one['name']}, {share_words(one['share'])}",
+            [
+                Cell("estimate", grouped(one["unknown"])),
+                share(one["top_1"]),
+                amount(one["lift"]),
+                amount(one["permuted"]),
+            ],
+        )
+        for one in found["results"]
+    ]
+    keys = ("known", "unknown", "top", "lift", "permuted")
+    heads = [say(f"releases.head.{key}") for key in keys]
+    parts: list[Part] = [Table(title, heads, rows, say("releases.note"))]
+    if found["skipped"]:
+        parts.append(Facts(facts(found["skipped"]), title=say("releases.skipped")))
+    return parts
+
+
+def _texts(model: Json) -> list[Part]:
+    found = model.get("texts")
+    if not found:
+        return []
+    rows = [
+        (grouped(one["texts"]), [share(one["top_1"]), amount(one["lift"])])
+        for one in found["sizes"]
+    ]
+    heads = [say("texts.head.size"), "Top-1", say("vectors.head.lift")]
+    return [Table(say("texts.title"), heads, rows, say("texts.note"))]
