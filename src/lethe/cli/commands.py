@@ -29,6 +29,7 @@ COMMANDS = {
     "Measure": [
         Command("demo", "lethe.cli.demo:demo", "All four releases on data that ship along."),
         Command("audit", "lethe.cli.audit:audit", "Measure a release; `lethe audit --help`."),
+        Command("split", "lethe.cli.split:split", "Hold records out at random, before training."),
         Command(
             "plan",
             "lethe.cli.plan:plan",
