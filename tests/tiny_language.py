@@ -32,8 +32,8 @@ def narratives(count: int, seed: int = 0) -> list[str]:
     return [
         f"the {pick(WHO)} {''.join(rng.choice(SYLLABLES, 3))} {pick(DID)} the {pick(PART)} at the "
         f"{pick(WHERE)} on day {rng.integers(10, 99)} and the {pick(PART)} was treated in room "
-        f"{rng.integers(100, 999)} by {''.join(rng.choice(SYLLABLES, 3))} then the {pick(WHO)} went "
-        f"home with a {pick(PART)} brace"
+        f"{rng.integers(100, 999)} by {''.join(rng.choice(SYLLABLES, 3))} then the {pick(WHO)} "
+        f"went home with a {pick(PART)} brace"
         for _ in range(count)
     ]
 

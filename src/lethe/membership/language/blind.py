@@ -68,7 +68,8 @@ def blind_check(
     """
     member = people.member
     fold = folds_of(member, people.codes, seed)
-    labels = _permuted(people, seed)
+    true = member[:, None].astype(np.float64)
+    labels = np.hstack([true, people.permuted(PERMUTATIONS, seed)])
     views = {"words": word_table(texts), "length, date and base model": _plain(texts, dates, known)}
     scores = {name: crossfit(table, labels, fold, 0.3) for name, table in views.items()}
     areas = {
@@ -81,7 +82,8 @@ def blind_check(
     p = float((best[1:] >= best[0]).sum() + 1) / len(best)
     by = max(scaled, key=lambda name: float(scaled[name][0]))
     score = scores[by][:, 0]
-    rates = people.rates(score, fprs, confidence)
+    floor = (float(((areas[by][1:] - 0.5) ** 2).mean()),)
+    rates = people.rates(score, fprs, confidence, floor)
     return BlindCheck(p <= LEVEL, p, rates.auc, score, by, rates.tpr)
 
 
@@ -124,17 +126,6 @@ def _plain(
         group = np.searchsorted(np.unique(edges), one, "right")
         columns += [(group == at).astype(np.float64) for at in range(int(group.max()) + 1)]
     return np.stack(columns, 1)
-
-
-def _permuted(people: People, seed: int) -> Float:
-    """(N, 1 + permutations) labels: the true ones, then those of people permuted."""
-    # Who has both kinds of text counts as two, so that a permuted person stays of one kind.
-    unit = np.unique(people.codes * 2 + people.member, return_inverse=True)[1]
-    inside = np.zeros(int(unit.max()) + 1, bool)
-    inside[unit] = people.member
-    rng = np.random.default_rng([seed, 7])
-    drawn = [inside, *(rng.permutation(inside) for _ in range(PERMUTATIONS))]
-    return np.stack([one[unit] for one in drawn], 1).astype(np.float64)
 
 
 def _auc(score: Float, member: NDArray[np.bool_]) -> float:

@@ -25,13 +25,14 @@ from lethe.membership.language.attacks import (
 )
 from lethe.membership.language.extraction import suffix_of
 from lethe.membership.language.fine_tune import plain_text
-from lethe.membership.language.rates import People, TextRates
+from lethe.membership.language.rates import People, TextRates, null_variances
 from lethe.membership.language.settings import LanguageSettings
 from lethe.membership.language.tokens import TokenScores
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 Columns = Mapping[str, NDArray[Any]]
+PERMUTATIONS = 99
 _IN = ("1", "true", "yes", "in", "member", "train", "training")
 _OUT = ("0", "false", "no", "out", "non-member", "holdout", "hold-out", "test")
 
@@ -316,6 +317,13 @@ class Units:
         """(units,) of a signal of the looked-at texts."""
         return signal if self.of is None else by_person(signal, self.of)
 
+    def labels(self, labels: Float) -> Float:
+        """(units, P) of labels of the looked-at texts, (texts, P)."""
+        if self.of is None:
+            return labels
+        first = np.unique(self.of, return_index=True)[1]
+        return labels[first]
+
 
 def units_of(texts: Texts, scored: Bool, settings: LanguageSettings) -> Units:
     """The units of an audit.
@@ -360,41 +368,45 @@ def membership(
         family: results whose limits must hold at once: attacks times views of the candidate.
     """
     signals = {name: signal[units.rows] for name, signal in measured.signals.items()}
-    member, fprs = units.texts.member, settings.fprs()
-    shuffled = _permuted_members(units.texts, settings.seed)
-    labels = np.stack([member, shuffled], 1).astype(np.float64)
+    fprs, confidence = settings.fprs(), family_confidence(settings.confidence, family)
     scores = {name: units.score(signal) for name, signal in signals.items()}
-    meaningless = dict(scores)
+    shuffled = units.texts.permuted(PERMUTATIONS, settings.seed)
+    meaningless, floor = dict(scores), np.zeros(0)
     if len(signals) > 1:
-        ranks = np.stack([midranks(signal) for signal in signals.values()], 1)
-        fold = folds_of(member, units.texts.codes, settings.seed)
-        combined = crossfit(ranks, labels[:, :1], fold)[:, 0]
-        scores[COMBINED] = units.score(combined)
-        again = folds_of(shuffled, units.texts.codes, settings.seed)
-        meaningless[COMBINED] = units.score(crossfit(ranks, labels[:, 1:], again)[:, 0])
-    each = family_confidence(settings.confidence, family)
-    rates = {name: units.people.rates(score, fprs, each) for name, score in scores.items()}
-    side = shuffled
-    if units.of is not None:
-        side = np.zeros(int(units.of.max()) + 1, bool)
-        side[units.of] = shuffled
+        own, nothing = combined(list(signals.values()), units.texts, shuffled, settings.seed)
+        scores[COMBINED] = units.score(own)
+        at_units = np.stack([units.score(one) for one in nothing.T], 1)
+        floor = null_variances(at_units, units.labels(shuffled), fprs)
+        meaningless[COMBINED] = at_units[:, 0]
+    rates = {
+        name: units.people.rates(score, fprs, confidence, floor if name == COMBINED else ())
+        for name, score in scores.items()
+    }
+    side = units.labels(shuffled)[:, 0] > 0
     blind = People(side, units.people.people, settings.seed)
     strict = family_confidence(0.999, family)
     odd = tuple(
         name
         for name, score in meaningless.items()
-        if (blind.rates(score, (), strict).auc.low or 0.0) > 0.5
+        if (blind.rates(score, (), strict, floor if name == COMBINED else ()).auc.low or 0) > 0.5
     )
     return Membership(scores, rates, odd)
 
 
-def _permuted_members(people: People, seed: int) -> Bool:
-    unit = np.unique(people.codes * 2 + people.member, return_inverse=True)[1]
-    inside = np.zeros(int(unit.max()) + 1, bool)
-    inside[unit] = people.member
-    permuted = np.random.default_rng([seed, 13]).permutation(inside)
-    if people.count < len(inside):  # who has texts of both kinds stays whole
-        first = np.zeros(people.count, bool)
-        first[people.codes] = permuted[unit]
-        return np.asarray(first[people.codes], np.bool_)
-    return np.asarray(permuted[unit], np.bool_)
+def combined(
+    signals: Sequence[Float], people: People, labels: Float, seed: int
+) -> tuple[Float, Float]:
+    """The learned combination, and the same fitted on other labels.
+
+    Args:
+        signals: (N,) each; their ranks are weighed.
+        labels: (N, P) permuted membership.
+
+    Returns:
+        (N,) and (N, P), every score by weights that its own person had no part in.
+    """
+    ranks = np.stack([midranks(signal) for signal in signals], 1)
+    fold = folds_of(people.member, people.codes, seed)
+    true = people.member[:, None].astype(np.float64)
+    found = crossfit(ranks, np.hstack([true, labels]), fold)
+    return found[:, 0], found[:, 1:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +142,10 @@ def quiet() -> Iterator[None]:
     logger.set_verbosity_error()
     logger.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            # Between versions of these libraries; nothing that a user could mend.
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
     finally:
         logger.enable_progress_bar()
         logger.set_verbosity(before)

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.roc import auc_of, rate_at, roc
+from lethe.evidence.roc import NON_MEMBERS_PER_FPR, Roc, auc_of, rate_at, roc
 from lethe.evidence.twoway import Spread, share_estimate, symmetric_estimate
 
 Float = NDArray[np.float64]
 DRAWS = 400
+_BLOCK = 1 << 21  # weights held at once
 _NAME = "bootstrap over people"
 
 
@@ -66,6 +67,18 @@ class People:
         inside, outside = (np.unique(self.codes[side]) for side in (self.member, ~self.member))
         return len(inside), len(outside)
 
+    def permuted(self, times: int, seed: int) -> Float:
+        """(N, times) labels with membership permuted among people, 0 or 1.
+
+        Who has both kinds of text counts as two, so that a permuted person stays of one kind.
+        """
+        unit = np.unique(self.codes * 2 + self.member, return_inverse=True)[1]
+        inside = np.zeros(int(unit.max()) + 1, bool)
+        inside[unit] = self.member
+        rng = np.random.default_rng([seed, 7])
+        drawn = [rng.permutation(inside)[unit] for _ in range(times)]
+        return np.stack(drawn, 1).astype(np.float64)
+
     def replicate(self, score: Float, fprs: Sequence[float]) -> Float:
         """(draws, 1 + fprs) AUC and TPRs of resampled people."""
         order = np.argsort(-score, kind="stable")
@@ -73,30 +86,43 @@ class People:
         ends = np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
         who, inside = self.codes[order], self.member[order]
         out = np.empty((DRAWS, 1 + len(fprs)))
-        for draw in range(DRAWS):
-            weight = self.weights[draw][who].astype(np.float64)
-            hits = np.cumsum(np.where(inside, weight, 0.0))[ends]
-            alarms = np.cumsum(np.where(inside, 0.0, weight))[ends]
-            if not hits[-1] or not alarms[-1]:
-                out[draw] = 0.5
-                continue
-            tpr, fpr = hits / hits[-1], alarms / alarms[-1]
-            whole = np.concatenate([[0.0], tpr]), np.concatenate([[0.0], fpr])
-            out[draw, 0] = np.trapezoid(whole[0], whole[1])
-            for at, budget in enumerate(fprs):
+        step = max(1, _BLOCK // len(score))
+        for start in range(0, DRAWS, step):
+            weight = self.weights[start : start + step][:, who].astype(np.float64)
+            sides = []
+            for side in (inside, ~inside):
+                total = np.cumsum(weight * side, axis=1)[:, ends]
+                whole = np.maximum(total[:, -1:], 1e-300)
+                sides.append(np.pad(total / whole, ((0, 0), (1, 0))))
+            tpr, fpr = sides
+            out[start : start + step, 0] = np.trapezoid(tpr, fpr, axis=1)
+            for draw in range(len(weight)):
                 # Between two steps of the sample's own curve: its expectation at that budget.
-                out[draw, 1 + at] = np.interp(budget, whole[1], whole[0])
+                out[start + draw, 1:] = np.interp(fprs, fpr[draw], tpr[draw])
         return out
 
-    def rates(self, score: Float, fprs: Sequence[float], confidence: float) -> TextRates:
-        """AUC and TPRs of a score, higher = member, each at `confidence`."""
+    def rates(
+        self,
+        score: Float,
+        fprs: Sequence[float],
+        confidence: float,
+        floor: Sequence[float] | Float = (),
+    ) -> TextRates:
+        """AUC and TPRs of a score, higher = member, each at `confidence`.
+
+        Args:
+            floor: (1 + fprs) variances that AUC and TPRs have at least: of a learned score, those
+                without memory, which its training part adds to (see `null_variances`).
+        """
+        least = np.zeros(1 + len(fprs))
+        least[: len(floor)] = floor
         curve = roc(self.member, score)
         drawn = self.replicate(score, fprs)
         inside, outside = self.sides
         degrees = float(max(1, min(inside, outside) - 1))
         area = symmetric_estimate(
             auc_of(curve),
-            Spread(float(drawn[:, 0].var(ddof=1)), degrees),
+            Spread(max(float(drawn[:, 0].var(ddof=1)), least[0]), degrees),
             len(score),
             confidence,
             f"{_NAME}, Student t; n = texts",
@@ -111,7 +137,8 @@ class People:
             except NotMeasurable as error:
                 tpr[fpr] = Refusal(str(error).rstrip("."))
                 continue
-            spread = self._spread(score, point.threshold, fpr, float(drawn[:, 1 + at].var(ddof=1)))
+            variance = max(float(drawn[:, 1 + at].var(ddof=1)), least[1 + at])
+            spread = self._spread(score, point.threshold, fpr, variance)
             tpr[fpr] = share_estimate(
                 point.tpr, spread, point.members, min(inside, outside), confidence, _NAME
             )
@@ -155,3 +182,26 @@ class People:
             -1.0,
             1.0,
         )
+
+
+def null_variances(score: Float, labels: Float, fprs: Sequence[float]) -> Float:
+    """(1 + fprs) variances of AUC and TPRs of cross-fitted scores where membership means nothing.
+
+    A bootstrap of finished scores takes their weights as given. Cross-fitted ones vary with the
+    labels that they were fitted on, and without memory that is most of their spread.
+
+    Args:
+        score: (units, P) one column a permutation, each fitted on its own labels.
+        labels: (units, P) 0 or 1, those permutations.
+    """
+    rows = []
+    for own, marks in zip(score.T, labels.T, strict=True):
+        curve = roc(marks > 0, own)
+        rates = [rate_at(curve, fpr).tpr if _fits(curve, fpr) else 0.0 for fpr in fprs]
+        rows.append([auc_of(curve), *rates])
+    # About the value of chance: a cross-fitted AUC without memory lies below one half.
+    return np.mean((np.array(rows) - [0.5, *fprs]) ** 2, axis=0)
+
+
+def _fits(curve: Roc, fpr: float) -> bool:
+    return curve.non_members * fpr >= NON_MEMBERS_PER_FPR - 1e-9
