@@ -33,7 +33,7 @@ from lethe.membership.language.tokens import scored_chunks
 from lethe.training.folder import RunFolder
 from lethe.training.users_code import seeded
 
-SIDE = 1500
+SIDE = 1000
 EPOCHS = (1, 3, 10)
 CANARIES = 300
 PRIVATE = (1.0, 4.0, 8.0)
@@ -92,24 +92,31 @@ def base_model(texts: list[str], folder: Path) -> None:
     save_model(module, tokenizer, folder)
 
 
-def tuned(base: Path, texts: list[str], how: FineTune, folder: Path, plan: Any) -> dict[str, Any]:
-    """One fine-tune with what was seen of its canaries, and its seconds."""
+def tuned(
+    base: Path, texts: list[str], how: FineTune, folders: dict[float, Path], plan: Any
+) -> dict[str, Any]:
+    """One fine-tune, saved after each of some epochs, and what was seen of its canaries."""
     fresh = load_model(base)
     watch = CanaryWatch(plan, fresh.tokenizer)
     watch.begin(fresh.module)
+    mixed = plan.insert(texts)
     start = time.perf_counter()
     # The first pass over the texts alone is looked at.
-    rows = len(plan.insert(texts))
-    waiting = [max(1, -(-rows // how.batch))]
+    waiting = [-(-len(mixed) // how.batch)]
 
     def see(ids: Any, labels: Any) -> None:
         if waiting[0] > 0:
             watch.see(ids, labels)
         waiting[0] -= 1
 
-    model, proven = fine_tune(fresh.module, fresh.tokenizer, plan.insert(texts), how, see=see)
+    def keep(done: int, steps: int) -> None:
+        for epochs, folder in folders.items():
+            if how.epsilon is None and done == round(steps * epochs / how.epochs):
+                save_model(fresh.module, fresh.tokenizer, folder)
+
+    model, proven = fine_tune(fresh.module, fresh.tokenizer, mixed, how, see=see, progress=keep)
     seconds = time.perf_counter() - start
-    save_model(model, fresh.tokenizer, folder, proven)
+    save_model(model, fresh.tokenizer, folders[how.epochs], proven)
     return {"seconds": seconds, "seen": watch.end(model) if how.epsilon is None else None}
 
 
@@ -190,7 +197,7 @@ def speed(folder: Path, texts: list[str]) -> dict[str, Any]:
     }
     for name, loop in (("lethe", ours), ("one by one", one_by_one), ("32 in order", in_order)):
         times = []
-        for _ in range(3):
+        for _ in range(2):
             start = time.perf_counter()
             loop()
             times.append(time.perf_counter() - start)
@@ -229,43 +236,58 @@ def main() -> None:
         save(document, OUT)
 
     rows = document.get("rows", {})
-    for seed in range(asked.seeds):
+    tokenizer = load_model(base).tokenizer
+
+    def epochs(seed: int) -> None:
         members, table = split(private, seed)
-        plan = plan_text_canaries(members, load_model(base).tokenizer, CANARIES, seed=seed)
-        ways = [(f"{n} epochs", FineTune(n, 1e-3, 32, CONTEXT, seed=seed)) for n in EPOCHS]
-        ways = ways if "epochs" in asked.only else []
-        if "private" in asked.only and seed == 0:
-            ways += [
-                (
-                    f"epsilon {e:g}",
-                    FineTune(5, 1e-3, 256, CONTEXT, lora=8, epsilon=e, delta=1e-5, seed=seed),
-                )
-                for e in PRIVATE
-            ]
-        for label, how in ways:
-            name = f"{label}, seed {seed}"
+        plan = plan_text_canaries(members, tokenizer, CANARIES, seed=seed)
+        names = {n: f"{n} epochs, seed {seed}" for n in EPOCHS}
+        if all(name in rows for name in names.values()):
+            return
+        folders = {n: asked.place / f"epochs-{n}-{seed}" for n in EPOCHS}
+        done = tuned(base, members, FineTune(10, 1e-3, 32, CONTEXT, seed=seed), folders, plan)
+        for n, name in names.items():
+            kept(name, {"trained": done, **audited(folders[n], base, table, plan, done["seen"])})
+
+    def private_training(seed: int) -> None:
+        members, table = split(private, seed)
+        plan = plan_text_canaries(members, tokenizer, CANARIES, seed=seed)
+        for epsilon in PRIVATE:
+            name = f"epsilon {epsilon:g}, seed {seed}"
             if name in rows:
                 continue
-            folder = asked.place / name.replace(", ", "-").replace(" ", "-")
-            done = tuned(base, members, how, folder, plan)
-            row = audited(folder, base, table, plan, done["seen"])
-            kept(name, {"trained": done, **row})
-    if "shift" in asked.only:
+            how = FineTune(3, 1e-3, 256, CONTEXT, lora=8, epsilon=epsilon, delta=1e-5, seed=seed)
+            folder = asked.place / f"private-{epsilon:g}-{seed}"
+            done = tuned(base, members, how, {how.epochs: folder}, plan)
+            kept(name, {"trained": done, **audited(folder, base, table, plan, None)})
+
+    def shift() -> None:
+        name = "members of 2015, others of 2016"
+        if name in rows:
+            return
         year = dates.astype("datetime64[Y]").astype(int) + 1970
-        pool = [at for at in order[7000:].tolist()]
-        early = [at for at in pool if year[at] == 2015][:SIDE]
-        late = [at for at in pool if year[at] == 2016][:SIDE]
+        pool = order[7000:].tolist()
+        early, late = ([at for at in pool if year[at] == when][:SIDE] for when in (2015, 2016))
         chosen = [texts[at] for at in early + late]
         table = {"text": np.array(chosen, object), "member": np.arange(len(chosen)) < len(early)}
-        plan = plan_text_canaries(chosen[: len(early)], load_model(base).tokenizer, 60, seed=9)
+        plan = plan_text_canaries(chosen[: len(early)], tokenizer, 60, repetitions=(1,), seed=9)
         folder = asked.place / "shift"
-        done = tuned(base, chosen[: len(early)], FineTune(3, 1e-3, 32, CONTEXT), folder, plan)
-        kept(
-            "members of 2015, others of 2016", {**audited(folder, base, table, plan, done["seen"])}
-        )
+        how = FineTune(3, 1e-3, 32, CONTEXT)
+        done = tuned(base, chosen[: len(early)], how, {3: folder}, plan)
+        kept(name, {"trained": done, **audited(folder, base, table, plan, done["seen"])})
+
+    if "epochs" in asked.only:
+        epochs(0)
+    if "shift" in asked.only:
+        shift()
     if "speed" in asked.only:
-        document["speed"] = speed(base, private[:3000])
+        document["speed"] = speed(base, private[:1500])
         save(document, OUT)
+    if "private" in asked.only:
+        private_training(0)
+    if "epochs" in asked.only:
+        for seed in range(1, asked.seeds):
+            epochs(seed)
 
 
 if __name__ == "__main__":

@@ -27,9 +27,9 @@ Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 PATTERNS: Mapping[str, str] = {
     "e-mail": r"[\w.+-]+@[\w-]+\.[\w.-]*\w",
-    "phone": r"(?<![\w-])\+?\(?\d{2,4}\)?[ .-]\d{3,4}[ .-]?\d{3,4}(?![\w-])",
-    "id number": r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])",
     "card or account": r"(?<!\w)(?:\d[ -]?){15}\d(?!\w)|(?<!\w)[A-Z]{2}\d{2}(?: ?\w{4}){3,7}(?!\w)",
+    "id number": r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])",
+    "phone": r"(?<![\w-])\+?\(?\d{2,4}\)?[ .-]\d{3,4}[ .-]?\d{3,4}(?![\w-])",
 }
 NEAR = 0.9
 """Near-verbatim: at most a tenth of the suffix must be edited."""

@@ -388,7 +388,8 @@ def membership(
     odd = tuple(
         name
         for name, score in meaningless.items()
-        if (blind.rates(score, (), strict, floor if name == COMBINED else ()).auc.low or 0) > 0.5
+        if (blind.rates(score, (), strict, floor[:1] if name == COMBINED else ()).auc.low or 0)
+        > 0.5
     )
     return Membership(scores, rates, odd)
 

@@ -200,7 +200,7 @@ def null_variances(score: Float, labels: Float, fprs: Sequence[float]) -> Float:
         rates = [rate_at(curve, fpr).tpr if _fits(curve, fpr) else 0.0 for fpr in fprs]
         rows.append([auc_of(curve), *rates])
     # About the value of chance: a cross-fitted AUC without memory lies below one half.
-    return np.mean((np.array(rows) - [0.5, *fprs]) ** 2, axis=0)
+    return np.asarray(np.mean((np.array(rows) - [0.5, *fprs]) ** 2, axis=0))
 
 
 def _fits(curve: Roc, fpr: float) -> bool:
