@@ -64,23 +64,26 @@ def blind_check(
         dates: (N,) of each text; NaT where unknown.
         known: (N,) scores that need no fine-tuned model, such as the base model's.
 
-    Guarantee: On a random hold-out (exchangeable people) it tells with probability at most `LEVEL`.
+    Guarantee: On a random hold-out it tells with probability at most `LEVEL`, exactly: true and
+        permuted labels are equally likely given the folds.
+    Assumes: People are exchangeable, each with texts of one kind.
     """
     member = people.member
     fold = folds_of(member, people.codes, seed)
     true = member[:, None].astype(np.float64)
-    labels = np.hstack([true, people.permuted(PERMUTATIONS, seed)])
+    labels = np.hstack([true, people.permuted(PERMUTATIONS, seed, fold)])
     views = {"words": word_table(texts), "length, date and base model": _plain(texts, dates, known)}
     scores = {name: crossfit(table, labels, fold, 0.3) for name, table in views.items()}
     areas = {
         name: np.array([_auc(score[:, at], labels[:, at] > 0) for at in range(labels.shape[1])])
         for name, score in scores.items()
     }
-    # Each view on the scale of its own permutations, so that a wide one drowns no narrow one.
-    scaled = {name: (area - area[1:].mean()) / area[1:].std() for name, area in areas.items()}
+    # Each view on a scale of its own, so that a wide one drowns no narrow one; the true labels
+    # count in it as the permuted ones do, or they would be an exception by themselves.
+    scaled = {name: (area - area.mean()) / max(area.std(), 1e-12) for name, area in areas.items()}
     best = np.max(list(scaled.values()), axis=0)
     p = float((best[1:] >= best[0]).sum() + 1) / len(best)
-    by = max(scaled, key=lambda name: float(scaled[name][0]))
+    by = max(areas, key=lambda name: (areas[name][0] - 0.5) / max(areas[name][1:].std(), 1e-12))
     score = scores[by][:, 0]
     floor = (float(((areas[by][1:] - 0.5) ** 2).mean()),)
     rates = people.rates(score, fprs, confidence, floor)

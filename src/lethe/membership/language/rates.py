@@ -67,17 +67,26 @@ class People:
         inside, outside = (np.unique(self.codes[side]) for side in (self.member, ~self.member))
         return len(inside), len(outside)
 
-    def permuted(self, times: int, seed: int) -> Float:
+    def permuted(self, times: int, seed: int, fold: NDArray[np.intp] | None = None) -> Float:
         """(N, times) labels with membership permuted among people, 0 or 1.
 
         Who has both kinds of text counts as two, so that a permuted person stays of one kind.
+
+        Args:
+            fold: (N,) of each text; membership then moves within folds alone. Folds that hold
+                members evenly were drawn knowing them: only such labels are as likely as the true.
         """
         unit = np.unique(self.codes * 2 + self.member, return_inverse=True)[1]
         inside = np.zeros(int(unit.max()) + 1, bool)
         inside[unit] = self.member
         rng = np.random.default_rng([seed, 7])
-        drawn = [rng.permutation(inside)[unit] for _ in range(times)]
-        return np.stack(drawn, 1).astype(np.float64)
+        part = np.zeros(len(inside), np.intp)
+        if fold is not None:
+            part[unit] = fold
+        drawn = np.repeat(inside[None], times, 0)
+        for one in np.unique(part):
+            drawn[:, part == one] = rng.permuted(drawn[:, part == one], axis=1)
+        return drawn[:, unit].T.astype(np.float64)
 
     def replicate(self, score: Float, fprs: Sequence[float]) -> Float:
         """(draws, 1 + fprs) AUC and TPRs of resampled people."""
