@@ -82,10 +82,10 @@ class Language(Room):
         found = ((candidate or {}).get("measures") or {}).get("extraction") or {}
         if found.get("value") is None:
             return ""
-        rows = candidate["extraction"]["sides"][0]["rows"] if candidate else []
-        compared = any("base model" in row["name"] for row in rows)
-        key = "language.extracted.base" if compared else "language.extracted"
-        return say(key, value=significant(1000 * found["value"]))
+        key = "language.extracted.base" if self.section["base"] else "language.extracted"
+        control = ((candidate or {})["extraction"]["control"]).get("value")
+        other = say("unmeasured") if control is None else significant(1000 * control)
+        return say(key, value=significant(1000 * found["value"]), control=other)
 
     def released(self) -> tuple[str, list[str]]:
         data = self.document["data"]
@@ -204,7 +204,7 @@ class Language(Room):
             )
             for one in found
         ]
-        keys = ("pattern", "in", "out", "control", "control.out")
+        keys = ("pattern", "in", "out", "control", "control_out")
         heads = [say(f"language.head.{key}") for key in keys]
         note = say("language.patterns.note", n=grouped(n))
         return Table(say("language.patterns"), heads, rows, note)
@@ -281,7 +281,7 @@ def _extraction_figure(groups: Sequence[Json], slots: Slots) -> Figure | None:
 
 
 def _auc(found: Json) -> Cell:
-    ends = f"{fixed(found['low'], 3)} to {fixed(found['high'], 3)}"
+    ends = say("range", low=fixed(found["low"], 3), high=fixed(found["high"], 3))
     return Cell("estimate", fixed(found["value"], 3), ends)
 
 

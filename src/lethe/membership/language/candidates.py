@@ -52,7 +52,10 @@ class LanguageNumbers:
                 name: self._rates(name, rates, release)
                 for name, rates in release.found.rates.items()
             },
-            "extraction": self._extraction(release),
+            "extraction": {
+                **self._extraction(release),
+                "control": self._extracted(release, "other").to_json(),
+            },
         }
         if canaries:
             details["canaries"] = [_canary_row(one) for one in canaries]
@@ -178,6 +181,7 @@ class LanguageNumbers:
         return canary_results(self.study.plan, release.canaries, delta, sure)
 
     def claim(self) -> Json | None:
+        """What canaries that stand once say of the claimed epsilon; None without either."""
         epsilon, delta = self.settings.claimed_epsilon, self.settings.claimed_delta
         rows = [one for one in self.canaries(self.study.releases[0]) if one.repetitions == 1]
         if epsilon is None or not rows or not rows[0].bounds:
@@ -194,23 +198,31 @@ class LanguageNumbers:
 
     @cached_property
     def sides(self) -> dict[str, Bool]:
+        """(N,) texts that were trained on, and texts that no trained one equals."""
         texts = self.study.texts
         return {"member": texts.member, "other": ~texts.member & (texts.copies == 0)}
 
     def got(self, suffix: Float, greedy: Bool, n: int) -> Bool:
+        """(N,) texts whose suffix comes greedily or in n tries."""
         with np.errstate(invalid="ignore"):
             return greedy | discoverable(suffix, n, self.settings.chance)
 
-    def _extracted(self, release: Release) -> Measured:
+    @property
+    def control(self) -> float | None:
+        """The same share of the texts that were never trained on; None where none is long enough."""
+        found = self._extracted(self.study.releases[0], "other")
+        return found.value if isinstance(found, Estimate) else None
+
+    def _extracted(self, release: Release, side: str = "member") -> Measured:
         """Share of training texts that the most tries give, and the base model's do not."""
         measured = release.measured
-        rows = self.sides["member"] & ~np.isnan(measured.suffix)
+        rows = self.sides[side] & ~np.isnan(measured.suffix)
         n = max(self.settings.samples)
         got = self.got(measured.suffix, measured.greedy, n)
         got &= ~self.got(measured.base_suffix, measured.base_greedy, n)
         if not rows.any():
             length = self.settings.prefix + self.settings.suffix
-            return Refusal(f"no training text has {length} tokens whose ranks are known")
+            return Refusal(f"no text of this kind has {length} tokens whose ranks are known")
         people = self.study.texts.people[rows]
         return share_of(got[rows], people, self.settings.confidence)
 

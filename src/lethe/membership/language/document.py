@@ -173,6 +173,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             "words": self.plain_words(),
             "unit": settings.unit,
             "fpr": study.fpr,
+            "base": study.has_base,
             "refused": self.refused,
             "blind": {
                 "tells": blind.tells,
@@ -268,7 +269,8 @@ class LanguageSubject(LanguageNumbers, Subject):
                 f"Of 1,000 training texts {_thousand(found.value)} ({_thousand(found.low)} to "
                 f"{_thousand(found.high)}) are extracted from their first {self.settings.prefix} "
                 f"tokens with at most {n} tries"
-                + (", and not from the base model." if self.study.has_base else ".")
+                + (", and not from the base model" if self.study.has_base else "")
+                + f"; of 1,000 never trained on {_thousand(self.control)}."
             )
         for one in self.canaries(self.study.releases[0]):
             if one.bounds:
@@ -290,7 +292,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             return "Membership could not be measured."
         low, high = risk.low or 0.0, risk.high or 1.0
         return (
-            f"An attacker recognises {100 * risk.value:.2g} % ({100 * low:.2g} to {100 * high:.2g} "
+            f"An attacker recognises {_percent(risk.value)} % ({_percent(low)} to {_percent(high)} "
             f"%) of the training {self.settings.unit}s, wrong about {100 * self.study.fpr:g} % of "
             "the others."
         )
@@ -333,6 +335,10 @@ class LanguageSubject(LanguageNumbers, Subject):
             }
             for at in np.flatnonzero(got)
         ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}" if share >= 0.1 else f"{100 * share:.2g}"
 
 
 def _thousand(share: float | None) -> str:
