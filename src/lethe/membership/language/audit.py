@@ -19,7 +19,12 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee, empirical_only
 from lethe.membership.language.blind import BlindCheck, blind_check
-from lethe.membership.language.canaries import TextCanaries, canary_scores, score_plan
+from lethe.membership.language.canaries import (
+    CanarySigns,
+    TextCanaries,
+    canary_signs,
+    score_plan,
+)
 from lethe.membership.language.extraction import continued, edits, spans_of, token_spans
 from lethe.membership.language.fine_tune import (
     FineTune,
@@ -62,7 +67,7 @@ class Release:
         mitigation: what was done, in words.
         views: what the attacks find through narrower interfaces, by their name.
         guarantee: what it proves.
-        canaries: (m,) scores of planted texts; None where none were planted.
+        canaries: what it says of planted texts; None where none were planted.
         near: of members and non-members that were continued, whether nearly verbatim.
         interface: whether it is the same model behind a narrower interface.
         path: folder of the model.
@@ -75,7 +80,7 @@ class Release:
     found: Membership
     views: Mapping[str, Membership]
     guarantee: Guarantee
-    canaries: Float | None = None
+    canaries: CanarySigns | None = None
     near: Mapping[str, NDArray[np.bool_]] | None = None
     path: Path | None = None
     interface: bool = False
@@ -417,20 +422,23 @@ class _Readers:
         pairs = self._pairs(model)
         return measured_texts(pairs, self.texts.texts, self.settings, spans, views)
 
-    def canaries(self, path: Path | None) -> Float | None:
-        """Scores of the planted texts; None where none were planted."""
+    def canaries(self, path: Path | None) -> CanarySigns | None:
+        """What is said of the planted texts; None where none were planted."""
         if self.plan is None:
             return None
+        theirs: list[TokenScores] | None = None
         if path is None:
             assert self.given.scores is not None
             names = [one.id for one in self.plan.canaries]
             mine = read_scores(self.given.scores, names)
-            known = self.given.base_scores
-            return canary_scores(
-                self.plan, mine, None if known is None else read_scores(known, names)
-            )
-        theirs = None if self.base is None else score_plan(self.plan, self.base)
-        return canary_scores(self.plan, score_plan(self.plan, self._model(path)), theirs)
+            if self.given.base_scores is not None:
+                theirs = read_scores(self.given.base_scores, names)
+        else:
+            mine = score_plan(self.plan, self._model(path))
+            theirs = None if self.base is None else score_plan(self.plan, self.base)
+        own = self.settings
+        tries = max(own.samples)
+        return canary_signs(self.plan, mine, theirs, own.prefix, own.suffix, tries, own.chance)
 
     def near(self, path: Path | None) -> dict[str, NDArray[np.bool_]] | None:
         """Of some texts of each side, whether greedy decoding nearly gives their suffix."""

@@ -209,7 +209,7 @@ class LanguageNumbers:
 
     @property
     def control(self) -> float | None:
-        """The same share of the texts that were never trained on; None where none is long enough."""
+        """The same share of never-trained texts; None where none is long enough."""
         found = self._extracted(self.study.releases[0], "other")
         return found.value if isinstance(found, Estimate) else None
 
@@ -331,5 +331,7 @@ def _canary_row(one: RepetitionResult) -> Json:
         "largest": one.largest,
         "exposure": None if one.exposure is None else one.exposure.to_json(),
         "most_exposure": one.most_exposure,
+        "extracted": one.extracted.to_json(),
+        "control": one.control.to_json(),
         "note": one.note,
     }

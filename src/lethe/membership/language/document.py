@@ -119,7 +119,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             ],
             utility="the user's function, not a share"
             if self.utilities is not None
-            else "held-out log-probability a token in nats, not a share",
+            else "held-out log-probability a token",
             risk=f"TPR at {100 * study.fpr:g} % FPR of the strongest attack",
             operating_rule="lowest risk among the candidates that are shown to lower it and lose "
             f"at most {settings.margin:g} of utility.",
