@@ -280,6 +280,15 @@ def main() -> None:
         epochs(0)
     if "shift" in asked.only:
         shift()
+    if "again" in asked.only:  # the audits of models that are kept already
+        for name in list(rows):
+            n, _, seed = name.partition(" epochs, seed ")
+            folder = asked.place / f"epochs-{n}-{seed}"
+            if seed and folder.is_dir():
+                members, table = split(private, int(seed))
+                plan = plan_text_canaries(members, tokenizer, CANARIES, seed=int(seed))
+                done = rows[name]["trained"]
+                kept(name, {"trained": done, **audited(folder, base, table, plan, done["seen"])})
     if "speed" in asked.only:
         document["speed"] = speed(base, private[:1500])
         save(document, OUT)

@@ -150,7 +150,8 @@ class Language(Room):
                 (str(one["id"]), [one["attack"], number(one["score"], 4)])
                 for one in records["exposed"]
             ]
-            heads = [say("exposed.person"), say("attack"), "score"]
+            unit = say(f"language.unit.{self.section['unit']}")
+            heads = [unit, say("attack"), say("language.head.score")]
             parts += personal(say("exposed.list"), say("exposed.personal"), heads, rows)
         lead = say("language.exposed")
         return Section("exposed", say("exposed.title"), lead, parts, say("nav.who"))
