@@ -641,6 +641,39 @@ def growth() -> list[str]:
     return table(["what grows", "seconds and memory of the whole command", "last slope"], rows)
 
 
+def growth_chart() -> str:
+    """Seconds and GB of the whole command against size, both logarithmic."""
+    lines = results("growth")["lines"]
+    colours = dict(zip(lines, (BLUE, ORANGE, GREEN, RED, GREY), strict=True))
+
+    def series(part: str) -> list[Series]:
+        return [
+            Series(name, colours[name], [(one["size"], one[part]) for one in line["points"]])
+            for name, line in lines.items()
+        ]
+
+    size = Axis("how many", (1, 1e2, 1e4, 1e6, 1e8), log=True)
+    return chart(
+        [
+            Panel("Time", size, Axis("seconds", (1, 10, 100), log=True), series("wall")),
+            Panel("Memory", size, Axis("GB", (0.1, 1, 10), log=True), series("peak")),
+        ],
+        2,
+    )
+
+
+def ray_nodes() -> list[str]:
+    """Seconds on this machine and on nodes of one core, one of them killed."""
+    lines = results("ray_nodes")["lines"]
+    sides = list(next(iter(lines.values()))["seconds"])
+    rows = [
+        [name, *(f"{line['seconds'][side]:.0f} s" for side in sides)]
+        for name, line in lines.items()
+        if line["same findings"]
+    ]
+    return table(["audit", *sides], rows)
+
+
 def dp_step() -> list[str]:
     """One step of private training beside plain SGD and Opacus."""
     names = {
@@ -738,6 +771,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         sweep_coverage, linkage, quasi, synthetic_rows, query_errors, mechanisms,
         query_speed, timing, exposure, references, dp_step, ten_models, run_all, growth,
         language_attacks, language_canaries, language_peer, language_speed,
+        ray_nodes,
     )
 }  # fmt: skip
 CHARTS: dict[str, Callable[[], str]] = {
@@ -747,6 +781,7 @@ CHARTS: dict[str, Callable[[], str]] = {
     "attackers": attackers_chart,
     "geometry": geometry_chart,
     "composition": composition_chart,
+    "growth": growth_chart,
 }
 PLACE = re.compile(r"<!-- table ([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
