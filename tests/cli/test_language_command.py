@@ -206,16 +206,28 @@ def test_defences_are_trained_attacked_and_labelled(tmp_path):
     model, tokenizer = load_base()
     trained, _ = fine_tune(model, tokenizer, texts[:100], FineTune(20, 4e-3, 32))
     save_model(trained, tokenizer, tmp_path / "tuned")
-    found = lethe.audit_language_model(
-        tmp_path / "tuned", table_of(texts, 100), base=base_folder(), near=0, epochs=1, rate=4e-3,
-        defence=("epochs-1", "lora-2", "dp-lora-8"), out=tmp_path / "run", quiet=True,
-    )  # fmt: skip
+    rows = table_of(texts, 100, who=np.arange(200) // 2)
+
+    def audited(epochs):
+        return lethe.audit_language_model(
+            tmp_path / "tuned", rows, base=base_folder(), near=0, epochs=epochs, rate=4e-3,
+            person="who", defence=("epochs-1", "lora-2", "dp-lora-8"), out=tmp_path / "run",
+            quiet=True,
+        )  # fmt: skip
+
+    audited(2)
+    found = audited(1)  # other settings: what is kept of the first is not taken for these
+    assert found.candidates[4]["settings"] == {"epochs": 1, "rank": 2}
+    before = (tmp_path / "run" / "models" / "lora-2" / "training").stat().st_mtime_ns
+    assert audited(1).to_bytes() == found.to_bytes()
+    assert (tmp_path / "run" / "models" / "lora-2" / "training").stat().st_mtime_ns == before
     names = [one["name"] for one in found.candidates]
     assert names == ["baseline", "rounded", "top-5", "epochs-1", "lora-2", "dp-lora-8"]
     proven = {one["name"]: one["guarantee"] for one in found.candidates}
     assert [name for name, one in proven.items() if one["proven"]] == ["dp-lora-8"]
     assert proven["dp-lora-8"]["parameters"]["epsilon"] == pytest.approx(8, abs=0.1)
     assert proven["dp-lora-8"]["unit"] == "record"
+    assert "here a person has up to 2 records" in proven["dp-lora-8"]["assumptions"][0]
     risk = {one["name"]: one["risk"]["value"] for one in found.candidates}
     assert risk["epochs-1"] < risk["baseline"]
     assert found.frontier["pareto"]

@@ -7,8 +7,9 @@ alone tell who was trained on, nothing is said of membership.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.findings import Findings
-from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.guarantee import Guarantee, empirical_only, where_people_have_several
+from lethe.files import write_whole
 from lethe.membership.language.blind import BlindCheck, blind_check
 from lethe.membership.language.canaries import (
     CanarySigns,
@@ -49,6 +51,7 @@ from lethe.membership.language.measure import (
 from lethe.membership.language.models import LanguageModel, check_together, load_model
 from lethe.membership.language.settings import LanguageSettings
 from lethe.membership.language.tokens import TokenScores, read_scores, scored_chunks
+from lethe.training.fingerprint import digest, hash_json
 from lethe.training.folder import RunFolder, write_personal
 
 Say = Callable[[str], None]
@@ -466,7 +469,9 @@ class _Readers:
 
     def guarantee(self, path: Path | None) -> Guarantee:
         """What a folder brings along, or that nothing is proven."""
-        return (None if path is None else read_guarantee(path)) or _nothing()
+        found = (None if path is None else read_guarantee(path)) or _nothing()
+        own = self.texts.people[self.texts.member]
+        return where_people_have_several(found, int(np.bincount(own).max()))
 
     def others(
         self, say: Say, folder: RunFolder | None
@@ -489,9 +494,7 @@ class _Readers:
             )
             chosen = defence_of(name, usual)
             path = folder.path / "models" / name
-            if not (path / "done").is_file():
-                say(f"training {name}")
-                self._train(chosen, path)
+            self._trained(name, chosen, path, say)
             yield (
                 name,
                 path,
@@ -503,16 +506,22 @@ class _Readers:
                 },
             )
 
-    def _train(self, chosen: FineTune, path: Path) -> None:
-        assert self.given.base is not None
-        fresh = load_model(self.given.base, None, "float32", self.settings.device)
-        own = [
-            text for text, inside in zip(self.texts.texts, self.texts.member, strict=True) if inside
-        ]
-        listed = own if self.plan is None else self.plan.insert(own)
+    def _trained(self, name: str, chosen: FineTune, path: Path, say: Say) -> None:
+        """Train a defence, unless the folder holds it, of the same base, texts and settings."""
+        assert self.base is not None
+        pairs = zip(self.texts.texts, self.texts.member, strict=True)
+        listed = [text for text, inside in pairs if inside]
+        listed = listed if self.plan is None else self.plan.insert(listed)
+        mark = digest(self.base.content, hash_json(asdict(chosen)), *listed)
+        done = path / "training"
+        if done.is_file() and done.read_text() == mark:
+            return
+        say(f"training {name}")
+        shutil.rmtree(path, ignore_errors=True)
+        fresh = load_model(self.given.base or "", None, "float32", self.settings.device)
         trained, proven = fine_tune(fresh.module, fresh.tokenizer, listed, chosen)
         save_model(trained, fresh.tokenizer, path, proven)
-        (path / "done").touch()
+        write_whole(done, mark.encode())
 
 
 def _training_words(chosen: FineTune) -> str:

@@ -164,7 +164,7 @@ def plan_text_canaries(
     cells = [(kind, times) for times in repetitions for kind in kinds]
     listed = [cells[at % len(cells)] for at in range(count)]
     new = _new_tokens(tokenizer, texts, sum(kind == "new-token" for kind, _ in listed))
-    taken = set(texts)
+    taken = {"", *texts}
     made: list[TextCanary] = []
     for at, (kind, times) in enumerate(listed):
         text, last = _text(kind, whole, tokenizer, new, rng)
