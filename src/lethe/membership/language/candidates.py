@@ -215,18 +215,26 @@ class LanguageNumbers:
 
     def _extracted(self, release: Release, side: str = "member") -> Measured:
         """Share of training texts that the most tries give, and the base model's do not."""
-        measured = release.measured
+        measured, got = self._writer(release).measured, self._came(release)
         rows = self.sides[side] & ~np.isnan(measured.suffix)
-        n = max(self.settings.samples)
-        got = self.got(measured.suffix, measured.greedy, n)
-        got &= ~self.got(measured.base_suffix, measured.base_greedy, n)
         if not rows.any():
             length = self.settings.prefix + self.settings.suffix
             return Refusal(f"no text of this kind has {length} tokens whose ranks are known")
         people = self.study.texts.people[rows]
         return share_of(got[rows], people, self.settings.confidence)
 
+    def _writer(self, release: Release) -> Release:
+        """Whose texts come out: behind a narrower interface the model writes what it wrote."""
+        return self.study.releases[0] if release.interface else release
+
+    def _came(self, release: Release) -> Bool:
+        """(N,) texts that the most tries give, and the base model's do not."""
+        measured, n = self._writer(release).measured, max(self.settings.samples)
+        got = self.got(measured.suffix, measured.greedy, n)
+        return got & ~self.got(measured.base_suffix, measured.base_greedy, n)
+
     def _extraction(self, release: Release) -> Json:
+        release = self._writer(release)
         measured, texts, sure = release.measured, self.study.texts, self.settings.confidence
         known = ~np.isnan(measured.suffix)
         rows = []
@@ -244,12 +252,12 @@ class LanguageNumbers:
                 listed.append({"name": "greedy, near-verbatim", "share": share})
             for n in self.settings.samples:
                 got = discoverable(measured.suffix, n, self.settings.chance)
-                listed.append(row(f"{n} tries", got))
+                listed.append(row(_tries(n), got))
             if self.study.has_base:
                 listed.append(row("greedy, verbatim, base model", measured.base_greedy))
                 for n in self.settings.samples:
                     got = discoverable(measured.base_suffix, n, self.settings.chance)
-                    listed.append(row(f"{n} tries, base model", got))
+                    listed.append(row(f"{_tries(n)}, base model", got))
             rows.append({"side": side, "texts": int(here.sum()), "rows": listed})
         return {
             "sides": rows,
@@ -263,7 +271,7 @@ class LanguageNumbers:
         rows = self.sides["member"] & ~np.isnan(measured.suffix)
         if not rows.any():
             return []
-        got = self.got(measured.suffix, measured.greedy, max(self.settings.samples))
+        got = self._came(release)
         copies, length = texts.copies, measured.tokens
         cuts = np.quantile(length[rows], [1 / 3, 2 / 3]).astype(int)
         named = [
@@ -302,6 +310,10 @@ class LanguageNumbers:
 
 def _measure(found: Risk | Refusal) -> Measured:
     return found if isinstance(found, Refusal) else found.estimate
+
+
+def _tries(n: int) -> str:
+    return "1 try" if n == 1 else f"{n} tries"
 
 
 def epsilon_of(rows: Sequence[RepetitionResult]) -> Measured | None:
