@@ -128,6 +128,13 @@ def rows_run(folder: Path, kind: str, *more: str) -> Path:
     return out
 
 
+def language_run(folder: Path, *more: str) -> Path:
+    """An audit of a language model by log-probabilities, with canaries."""
+    asked = ["audit", "language-model", *token_files(folder), "--prefix", "4", "--suffix", "4"]
+    assert run([*asked, "--out", str(folder / "run-language"), "--quiet", *more]) in (0, 1, 3)
+    return folder / "run-language"
+
+
 def vectors_run(folder: Path, *more: str) -> Path:
     """An audit of representations."""
     people = population()

@@ -233,6 +233,28 @@ def test_defences_are_trained_attacked_and_labelled(tmp_path):
     assert found.frontier["pareto"]
 
 
+def test_other_fine_tunes_and_a_utility_of_ones_own(tuned, tmp_path):
+    folder, texts = tuned
+    table_of(texts, 150).to_csv(tmp_path / "split.csv", index=False)
+    (tmp_path / "mine.py").write_text(
+        "def small(model, tokenizer):\n    return -sum(p.norm() for p in model.parameters())\n"
+    )
+    done = inside(
+        "audit", "language-model", folder, "--texts", tmp_path / "split.csv", *FEW,
+        "--base", base_folder(), "--also", f"before={base_folder()}", "--utility-model",
+        f"{tmp_path / 'mine.py'}:small", "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = {one["name"]: one for one in Findings.load(tmp_path / "run").candidates}
+    assert [*found] == ["baseline", "rounded", "top-5", "before"]
+    assert found["before"]["risk_change"]["high"] < 0  # the base has seen none of the texts
+    lost = found["baseline"]["utility"]["value"] - found["before"]["utility"]["value"]
+    assert found["before"]["utility_loss"]["value"] == pytest.approx(lost)
+    assert found["top-5"]["utility"] == found["baseline"]["utility"]
+    assert inside("audit", "language-model", folder, "--texts", tmp_path / "split.csv", "--also",
+                  "before").returncode == 2  # fmt: skip
+
+
 def test_a_split_keeps_people_together(tmp_path):
     rows = pandas.DataFrame({"text": narratives(60), "who": np.repeat(np.arange(20), 3)})
     rows.to_csv(tmp_path / "notes.csv", index=False)

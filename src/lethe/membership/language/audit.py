@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, NotMeasurable
+from lethe.errors import InputError, NotMeasurable, require
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee, empirical_only, where_people_have_several
 from lethe.files import write_whole
@@ -554,7 +554,8 @@ def _utilities(
         path = study.releases[0].path if one.interface else one.path
         if path is not None:
             model = load_model(path, given.base, settings.precision, settings.device)
-            found[one.name] = float(utility(model.module, model.tokenizer))
+            with require("torch", "train").inference_mode():
+                found[one.name] = float(utility(model.module, model.tokenizer))
     return found
 
 
