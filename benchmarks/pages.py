@@ -704,7 +704,7 @@ def language_attacks() -> list[str]:
         blind = row["blind"]
         told = f"{blind['auc']['value']:.2f}, p = {blind['p_value']:.2g}"
         told += ": **tells**, nothing stands" if blind["tells"] else ""
-        rows.append([name, *cells, told])
+        rows.append([_epochs(name), *cells, told])
     return table(["fine-tune", *_LANGUAGE, "blind check, AUC"], rows)
 
 
@@ -722,10 +722,16 @@ def language_canaries() -> list[str]:
         out = row["measures"]["extraction"]["value"]
         utility = f"{row['utility']['value']:.2f}"
         claim = "-" if proven is None else f"{proven:.3g}"
-        rows.append([name, claim, *parts, f"{1000 * out:.1f}", utility])
-    copies = [f"epsilon at least, exposure: {n}" for n in ("once", "4 times", "16 times")]
-    heads = ["fine-tune", "epsilon proven", *copies, "extracted, of 1,000", "utility, nats"]
-    return table(heads, rows)
+        came = [one.get("extracted", {}).get("value") for one in row["canaries"]]
+        copies = " / ".join("-" if one is None else f"{100 * one:.0f}" for one in came)
+        rows.append([_epochs(name), claim, *parts, copies, f"{1000 * out:.1f}", utility])
+    copies_heads = [f"epsilon at least, exposure: {n}" for n in ("once", "4 times", "16 times")]
+    heads = ["fine-tune", "epsilon proven", *copies_heads, "canaries extracted, %, by copies"]
+    return table([*heads, "texts extracted, of 1,000", "utility, nats"], rows)
+
+
+def _epochs(name: str) -> str:
+    return name.replace("1 epochs", "1 epoch")
 
 
 def language_peer() -> list[str]:
