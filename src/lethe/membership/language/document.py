@@ -248,6 +248,10 @@ class LanguageSubject(LanguageNumbers, Subject):
         low = epsilon_of(rows)
         if not (proven.proven and "epsilon" in proven.parameters and isinstance(low, Estimate)):
             return []
+        # Epsilon falls as delta rises: a bound at a smaller delta refutes nothing of the proof.
+        delta = proven.parameters.get("delta", 0.0)
+        if proven.relation != "add/remove" or self.settings.claimed_delta < delta:
+            return []
         epsilon = proven.parameters["epsilon"]
         broken = low.low is not None and low.low > epsilon
         words = f"epsilon {epsilon:.3g} is proven, canaries show at least {low.low:.3g}"
