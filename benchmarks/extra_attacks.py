@@ -154,7 +154,7 @@ def strength(name: str, models: int) -> dict[str, Any]:
     cells = scored_cells(shadows.members)
     for score_table in found.values():
         cells &= np.isfinite(score_table)
-    results = measure_scores(shadows, found.items(), cells, FPRS)
+    results = measure_scores(shadows, list(found), found.__getitem__, cells, FPRS)
     rows = {
         attack: {
             "auc": result.auc.to_json(),

@@ -35,6 +35,10 @@ from lethe.training.users_code import seeded
 
 SIDE = 1000
 EPOCHS = (1, 3, 10)
+FURTHER = (
+    1,
+    3,
+)  # epochs of the seeds after the first: a training of its own, its rate falling to 0
 CANARIES = 300
 PRIVATE = (1.0, 4.0, 8.0)
 CONTEXT = 160
@@ -241,11 +245,14 @@ def main() -> None:
     def epochs(seed: int) -> None:
         members, table = split(private, seed)
         plan = plan_text_canaries(members, tokenizer, CANARIES, seed=seed)
-        names = {n: f"{n} epochs, seed {seed}" for n in EPOCHS}
+        marks = FURTHER if seed else EPOCHS
+        names = {n: f"{n} epochs, seed {seed}" for n in marks}
         if all(name in rows for name in names.values()):
             return
-        folders = {n: asked.place / f"epochs-{n}-{seed}" for n in EPOCHS}
-        done = tuned(base, members, FineTune(10, 1e-3, 32, CONTEXT, seed=seed), folders, plan)
+        folders = {n: asked.place / f"epochs-{n}-{seed}" for n in marks}
+        done = tuned(
+            base, members, FineTune(max(marks), 1e-3, 32, CONTEXT, seed=seed), folders, plan
+        )
         for n, name in names.items():
             kept(name, {"trained": done, **audited(folders[n], base, table, plan, done["seen"])})
 
@@ -280,6 +287,15 @@ def main() -> None:
         epochs(0)
     if "shift" in asked.only:
         shift()
+    if "again" in asked.only:  # the audits of models that are kept already
+        for name in list(rows):
+            n, _, seed = name.partition(" epochs, seed ")
+            folder = asked.place / f"epochs-{n}-{seed}"
+            if seed and folder.is_dir():
+                members, table = split(private, int(seed))
+                plan = plan_text_canaries(members, tokenizer, CANARIES, seed=int(seed))
+                done = rows[name]["trained"]
+                kept(name, {"trained": done, **audited(folder, base, table, plan, done["seen"])})
     if "speed" in asked.only:
         document["speed"] = speed(base, private[:1500])
         save(document, OUT)

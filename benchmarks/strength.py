@@ -158,7 +158,7 @@ def budget(references: Shadows, targets: Shadows, names: tuple[str, ...]) -> dic
     found = score_targets(references, targets, names)
     seconds = time.perf_counter() - start
     scored = np.ones(targets.members.shape, bool)
-    results = measure_scores(targets, found.items(), scored)
+    results = measure_scores(targets, list(found), found.__getitem__, scored)
     best = {kind: max(kind, key=lambda name: rate(results[name])) for kind in (LIRA, RMIA)}
     anchor = max(best.values(), key=lambda name: rate(results[name]))
     return {

@@ -177,13 +177,16 @@ def test_canaries_from_the_plan_to_the_bound(tmp_path):
     save_model(trained, tokenizer, tmp_path / "tuned")
     done = inside(
         "audit", "language-model", tmp_path / "tuned", "--texts", tmp_path / "split.csv", *FEW,
-        "--base", base_folder(), "--canaries", tmp_path / "plan" / "canaries.json", "--epsilon", 0.1,
+        "--base", base_folder(), "--canaries",
+        tmp_path / "plan" / "canaries.json",
+        "--epsilon", 0.1, "--prefix", 6, "--suffix", 6,
         "--gate", "epsilon-lower<=0.2", "--out", tmp_path / "run",
     )  # fmt: skip
     found = Findings.load(tmp_path / "run")
     once, often = found.candidates[0]["canaries"]
     assert (once["repetitions"], often["repetitions"]) == (1, 16)
     assert often["epsilon"]["binomial"]["low"] > 0 and often["exposure"]["value"] > 2
+    assert often["extracted"]["value"] >= often["control"]["value"]
     checks = {one["name"]: one["status"] for one in found.checks}
     assert checks["canaries received loss"] == checks["weights moved"] == "pass"
     assert found.language["canaries"]["claim"]["verdict"] in ("contradicts", "consistent")
@@ -203,19 +206,53 @@ def test_defences_are_trained_attacked_and_labelled(tmp_path):
     model, tokenizer = load_base()
     trained, _ = fine_tune(model, tokenizer, texts[:100], FineTune(20, 4e-3, 32))
     save_model(trained, tokenizer, tmp_path / "tuned")
-    found = lethe.audit_language_model(
-        tmp_path / "tuned", table_of(texts, 100), base=base_folder(), near=0, epochs=1, rate=4e-3,
-        defence=("epochs-1", "lora-2", "dp-lora-8"), out=tmp_path / "run", quiet=True,
-    )  # fmt: skip
+    rows = table_of(texts, 100, who=np.arange(200) // 2)
+
+    def audited(epochs):
+        return lethe.audit_language_model(
+            tmp_path / "tuned", rows, base=base_folder(), near=0, epochs=epochs, rate=4e-3,
+            person="who", defence=("epochs-1", "lora-2", "dp-lora-8"), out=tmp_path / "run",
+            quiet=True,
+        )  # fmt: skip
+
+    audited(2)
+    found = audited(1)  # other settings: what is kept of the first is not taken for these
+    assert found.candidates[4]["settings"] == {"epochs": 1, "rank": 2}
+    before = (tmp_path / "run" / "models" / "lora-2" / "training").stat().st_mtime_ns
+    assert audited(1).to_bytes() == found.to_bytes()
+    assert (tmp_path / "run" / "models" / "lora-2" / "training").stat().st_mtime_ns == before
     names = [one["name"] for one in found.candidates]
     assert names == ["baseline", "rounded", "top-5", "epochs-1", "lora-2", "dp-lora-8"]
     proven = {one["name"]: one["guarantee"] for one in found.candidates}
     assert [name for name, one in proven.items() if one["proven"]] == ["dp-lora-8"]
     assert proven["dp-lora-8"]["parameters"]["epsilon"] == pytest.approx(8, abs=0.1)
     assert proven["dp-lora-8"]["unit"] == "record"
+    assert "here a person has up to 2 records" in proven["dp-lora-8"]["assumptions"][0]
     risk = {one["name"]: one["risk"]["value"] for one in found.candidates}
     assert risk["epochs-1"] < risk["baseline"]
     assert found.frontier["pareto"]
+
+
+def test_other_fine_tunes_and_a_utility_of_ones_own(tuned, tmp_path):
+    folder, texts = tuned
+    table_of(texts, 150).to_csv(tmp_path / "split.csv", index=False)
+    (tmp_path / "mine.py").write_text(
+        "def small(model, tokenizer):\n    return -sum(p.norm() for p in model.parameters())\n"
+    )
+    done = inside(
+        "audit", "language-model", folder, "--texts", tmp_path / "split.csv", *FEW,
+        "--base", base_folder(), "--also", f"before={base_folder()}", "--utility-model",
+        f"{tmp_path / 'mine.py'}:small", "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = {one["name"]: one for one in Findings.load(tmp_path / "run").candidates}
+    assert [*found] == ["baseline", "rounded", "top-5", "before"]
+    assert found["before"]["risk_change"]["high"] < 0  # the base has seen none of the texts
+    lost = found["baseline"]["utility"]["value"] - found["before"]["utility"]["value"]
+    assert found["before"]["utility_loss"]["value"] == pytest.approx(lost)
+    assert found["top-5"]["utility"] == found["baseline"]["utility"]
+    assert inside("audit", "language-model", folder, "--texts", tmp_path / "split.csv", "--also",
+                  "before").returncode == 2  # fmt: skip
 
 
 def test_a_split_keeps_people_together(tmp_path):

@@ -18,6 +18,7 @@ from lethe.evidence.twoway import (
     Replicates,
     Spread,
     TwoWayBootstrap,
+    _drawn_counts,
     clusters_of,
     mean_estimate,
     mean_spread,
@@ -75,7 +76,7 @@ def test_bootstrap_agrees_with_a_naive_loop(levels, partly):
     compared = 0
     for kind in range(3):
         for draw in range(20):
-            weight = boot._weights[kind][draw][cluster_of[kind]]
+            weight = weights_of(boot)[kind][draw][cluster_of[kind]]
             if weight.min() < 0:
                 continue
             curve = weighted_curve(member[scored], score[scored], weight)
@@ -92,12 +93,32 @@ def test_bootstrap_agrees_with_a_naive_loop(levels, partly):
     assert compared >= 5
 
 
+def weights_of(boot):
+    """(draws, clusters) of each kind, widened for few clusters."""
+    wider = [math.sqrt(times.shape[1] / (times.shape[1] - 1)) for times in boot._times]
+    return [
+        1 + (times.astype(float) - 1) * by for times, by in zip(boot._times, wider, strict=True)
+    ]
+
+
+def test_counts_beyond_single_precision_are_exact_too():
+    """Scores a 2**17 th as many, each counted so often: the replicates are the same."""
+    rng = np.random.default_rng(0)
+    above = np.cumsum(rng.integers(0, 9, (50, 30)), axis=1)
+    times = rng.multinomial(50, np.full(50, 1 / 50), size=200).astype(np.float32)
+    few, many = (_drawn_counts(times, above * factor) for factor in (1, 2**17))
+    exact = times.astype(object) @ above.astype(object) * 2**17
+    back = (many - above.sum(axis=0) * 2**17) / math.sqrt(50 / 49) + above.sum(axis=0) * 2**17
+    np.testing.assert_allclose(back, exact.astype(float), rtol=1e-15, atol=0)
+    np.testing.assert_allclose(many, few * 2**17, rtol=1e-14)
+
+
 def test_all_weights_one_give_the_observed_curve():
     """Beyond the grid's resolution the replicate statistic is the estimator itself."""
     member, score = small_table(8, models=16, records=300)
     clusters = clusters_of(np.arange(16) // 2, np.arange(300))
     boot = TwoWayBootstrap(member, clusters, draws=2)
-    boot._weights = [np.ones_like(weight) for weight in boot._weights]
+    boot._times = [np.ones_like(times) for times in boot._times]
     values = boot.replicate(score.ravel(), np.array([0.1, 0.01])).values
     assert values[:, :, 0] == pytest.approx(auc(member, score), abs=1e-3)
     for at, fpr in enumerate((0.1, 0.01)):
@@ -112,7 +133,7 @@ def test_members_above_a_tie_of_non_members_are_not_tied_with_it():
         member, rng.choice([0.0, 3.0, 5.0, 9.0], member.shape), rng.choice([0.0, 5.0], member.shape)
     )
     boot = TwoWayBootstrap(member, clusters_of(np.arange(4) // 2, np.arange(400)), draws=2)
-    boot._weights = [np.ones_like(weight) for weight in boot._weights]
+    boot._times = [np.ones_like(times) for times in boot._times]
     values = boot.replicate(score.ravel(), FPRS).values
     assert values[:, :, 0] == pytest.approx(auc(member, score), abs=1e-12)
 
@@ -121,7 +142,7 @@ def test_weights_have_the_variance_of_independent_clusters():
     """Mean 1 and variance 1: the n/(n-1) of a sample variance is built in."""
     member, _ = small_table(models=8, records=40)
     boot = TwoWayBootstrap(member, clusters_of(np.arange(8) // 2, np.arange(40)), draws=20_000)
-    for weight, count in zip(boot._weights, (4, 40, 160), strict=True):
+    for weight, count in zip(weights_of(boot), (4, 40, 160), strict=True):
         assert weight.shape == (20_000, count)
         assert weight.sum(axis=1) == pytest.approx(count, abs=1e-9)
         # Weights of one draw sum to n, so their covariance is -1/(n-1) and the mean is exact.

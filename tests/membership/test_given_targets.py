@@ -69,7 +69,9 @@ def test_the_interval_of_one_target_covers_its_own_rate():
         members = rng.random((1, 400)) < 0.5
         score = rng.normal(size=(1, 400)) + members
         target = Shadows(score.astype(np.float32), members, np.arange(400))
-        found = measure_scores(target, [("x", score)], np.ones((1, 400), bool), (0.1,))["x"].auc
+        found = measure_scores(
+            target, ["x"], {"x": score}.__getitem__, np.ones((1, 400), bool), (0.1,)
+        )["x"].auc
         hit += found.low <= truth <= found.high
     # Standard error of a share of 60 at 95 %: 2.8 points.
     assert hit / repetitions > 0.95 - 3 * 0.028

@@ -14,8 +14,10 @@ from tiny_language import load_base, narratives
 from lethe.errors import InputError
 from lethe.evidence.one_run import one_run_epsilon
 from lethe.membership.language.canaries import (
+    CanarySigns,
     CanaryWatch,
     TextCanaries,
+    TextCanary,
     canary_callback,
     canary_results,
     canary_scores,
@@ -240,3 +242,30 @@ def test_a_fine_tune_remembers_what_stands_often(tokenizer):
     once, often = canary_results(planned, canary_scores(planned, mine, theirs))
     assert often.exposure.value > once.exposure.value + 1
     assert often.bounds["binomial"].low == pytest.approx(often.largest)
+
+
+def test_a_proof_is_held_against_canaries_only_where_they_bound_the_same_epsilon():
+    from types import SimpleNamespace
+
+    from lethe.evidence.guarantee import Guarantee
+    from lethe.membership.language.document import LanguageSubject
+    from lethe.membership.language.settings import LanguageSettings
+
+    coins = np.random.default_rng(0).random(100) < 0.5
+    listed = [
+        TextCanary(f"c{at}", f"t{at}", "random-token", 1, bool(c)) for at, c in enumerate(coins)
+    ]
+    plan = TextCanaries(tuple(listed), 0)
+    none = np.zeros(100, bool)
+    signs = CanarySigns(coins.astype(float), none, none)
+
+    def checked(epsilon, delta, relation="add/remove"):
+        label = Guarantee("approx-dp", {"epsilon": epsilon, "delta": delta}, relation, "record")
+        release = SimpleNamespace(name="private", guarantee=label, canaries=signs)
+        study = SimpleNamespace(plan=plan, seen=None, releases=[release])
+        subject = LanguageSubject(study, LanguageSettings())
+        return [one["status"] for one in subject._against_proof(release)]
+
+    assert checked(1.0, 1e-5) == ["fail"]  # so many right guesses show 1.8
+    assert checked(4.0, 1e-5) == ["pass"]
+    assert checked(1.0, 1e-3) == [] and checked(1.0, 1e-5, "replace-one") == []

@@ -31,7 +31,7 @@ def plain_loop(model, text):
 def test_they_are_those_of_transformers_whatever_the_batch(monkeypatch):
     model = load_model(tuned_folder()[0])
     for limit in (1 << 12, 1 << 25):  # a text a batch, and all in one
-        monkeypatch.setattr(module, "_LOGITS", limit)
+        monkeypatch.setitem(module._LOGITS, "cpu", limit)
         found = dict(scored_chunks(model, model.ids(TEXTS)))
         assert {*found} == {at for at, one in enumerate(model.ids(TEXTS)) if len(one) > 1}
         for at, scores in found.items():

@@ -32,6 +32,7 @@ DRAWS = 1000
 _GRID = 400
 _MAX_GROUPS = 1500
 _CELLS = 1 << 20
+_EXACT = 1 << 24  # whole numbers below it add up exactly in single precision
 _FEW = 5
 _NOISE = 1.5  # standard errors, of alike models, that a part of the records must exceed
 _LOTS = 50
@@ -154,13 +155,27 @@ def clusters_of(
 
 
 @functools.lru_cache(maxsize=8)  # the candidates of an audit share their clusters and draws
-def _draw_weights(count: int, draws: int, seed: int) -> NDArray[np.float64]:
-    """Multinomial bootstrap weights (draws, count), widened for few clusters by n/(n-1)."""
+def _drawn_times(count: int, draws: int, seed: int) -> NDArray[np.float32]:
+    """(draws, count) how often each cluster is drawn; whole numbers."""
     rng = np.random.default_rng([seed, count])
-    weights = rng.multinomial(count, np.full(count, 1 / count), size=draws).astype(np.float64)
-    stretched: NDArray[np.float64] = 1 + (weights - 1) * np.sqrt(count / max(count - 1, 1))
-    stretched.flags.writeable = False
-    return stretched
+    times = rng.multinomial(count, np.full(count, 1 / count), size=draws).astype(np.float32)
+    times.flags.writeable = False
+    return times
+
+
+def _drawn_counts(times: NDArray[np.float32], above: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(draws, bins) scores above each threshold in each draw, widened for few clusters.
+
+    Whole numbers add up exactly, in single precision too while they are below 2**24: what no draw
+    moves is the same in every draw, on every processor.
+
+    Args:
+        above: (clusters, bins) counts of scores.
+    """
+    count, whole = len(above), above.sum(axis=0)
+    exact = np.float32 if float(times.max()) * float(whole.max()) < _EXACT else np.float64
+    drawn: NDArray[np.float64] = times.astype(exact, copy=False) @ above.astype(exact) - whole
+    return np.asarray(drawn * np.sqrt(count / max(count - 1, 1)) + whole)
 
 
 @dataclass(frozen=True)
@@ -343,7 +358,7 @@ class TwoWayBootstrap:
         self.scored = np.broadcast_to(True, member.shape) if scored is None else scored
         self.clusters = clusters
         self.draws = draws
-        self._weights = [_draw_weights(count, draws, seed) for count in clusters.counts]
+        self._times = [_drawn_times(count, draws, seed) for count in clusters.counts]
 
     def replicate(
         self,
@@ -365,10 +380,11 @@ class TwoWayBootstrap:
         edges = _threshold_grid(non_member)
         out = np.empty((len(_KINDS), self.draws, 1 + len(fprs)))
         tables = self._tables(score, edges)
-        for kind, (table, weight) in enumerate(zip(tables, self._weights, strict=True)):
+        for kind, (table, times) in enumerate(zip(tables, self._times, strict=True)):
+            above = np.cumsum(table, axis=1)
             rates = []
             for side in (1, 0):
-                drawn = weight @ np.cumsum(table[:, :, side], axis=1, dtype=np.float64)
+                drawn = _drawn_counts(times, above[:, :, side])
                 drawn = np.maximum.accumulate(np.maximum(drawn, 0.0), axis=1)
                 rates.append(drawn / np.maximum(drawn[:, -1:], 1e-300))
             tpr, fpr = (np.pad(rate, ((0, 0), (1, 0))) for rate in rates)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from lethe.evidence.twoway import (
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.scoring import able_cells, rescored, score, score_targets
+from lethe.training.environment import default_workers
 from lethe.training.shadows import Shadows
 
 FPRS = (0.1, 0.01, 0.001)
@@ -38,6 +40,8 @@ ALONE = "no model to compare with: an attacker who trains some finds more"
 """Why the upper limits of attacks on one model alone do not gate."""
 
 _CURVE_POINTS = 40
+_MOST_CELLS = 1 << 22
+"""Scores of an attack, up to which several attacks are measured at once."""
 
 References = Callable[[str, NDArray[np.float64]], Rescored | None]
 
@@ -118,8 +122,9 @@ def run_attacks(
     against = functools.partial(score, shadows)
     if targets is not None:
         against = functools.partial(score_targets, shadows, targets)
-    # One by one: all tables of scores at once may not fit.
-    scores = ((name, against((name,), variance, seed)[name]) for name in attacks)
+
+    def scores_of(name: str) -> NDArray[np.float64]:
+        return against((name,), variance, seed)[name]
 
     def references(name: str, table: NDArray[np.float64]) -> Rescored | None:
         # Given targets are attacked by given models; only leave-one-out redraws both.
@@ -127,8 +132,9 @@ def run_attacks(
             return None
         return rescored(shadows, name, table, variance, seed)
 
+    family = len(attacks) * among
     return measure_scores(
-        attacked, scores, scored, fprs, confidence, seed, len(attacks) * among, references
+        attacked, attacks, scores_of, scored, fprs, confidence, seed, family, references
     )
 
 
@@ -143,7 +149,8 @@ def _attacked(
 
 def measure_scores(
     targets: Shadows,
-    scores: Iterable[tuple[str, NDArray[np.float64]]],
+    names: Sequence[str],
+    scores_of: Callable[[str], NDArray[np.float64]],
     scored: NDArray[np.bool_],
     fprs: tuple[float, ...] = FPRS,
     confidence: float = 0.95,
@@ -156,6 +163,9 @@ def measure_scores(
     Args:
         targets: K attacked models on N records; only membership, pairs and persons are used.
         scores: names and (K, N) scores, higher = member.
+        names: of the attacks.
+        scores_of: from a name (K, N) scores, higher = member; called from several threads at once
+            where the tables are small, else one after the other.
         scored: (K, N) cells to measure; every table must have a score there.
         family: results whose limits shall hold at once (Bonferroni).
         references: from an attack's name and its scores what models do as references; by default
@@ -180,12 +190,20 @@ def measure_scores(
         scored[table],
         seed=seed,
     )
-    results = {}
-    for name, found in scores:
+
+    def measured(name: str) -> AttackRates:
+        found = scores_of(name)
         flat = found.ravel() if scored.all() else found[scored]
         others = None if references is None else references(name, found)
-        results[name] = _measure(name, boot, flat, records, tuple(fprs), confidence, family, others)
-    return results
+        return _measure(name, boot, flat, records, tuple(fprs), confidence, family, others)
+
+    if scored.size > _MOST_CELLS:  # all tables of scores at once may not fit
+        return {name: measured(name) for name in names}
+    with ThreadPoolExecutor(default_workers()) as pool:
+        # Those that learn take longest, and begin first.
+        first = sorted(names, key=lambda name: name in ATTACKS and not ATTACKS[name].learns)
+        results = dict(zip(first, pool.map(measured, first), strict=True))
+    return {name: results[name] for name in names}
 
 
 def boot_name(replicates: Replicates) -> str:

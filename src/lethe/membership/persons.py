@@ -176,7 +176,8 @@ def person_level(
     )
     found = measure_scores(
         targets,
-        [(attack, np.asarray(added.scores[attack], np.float64))],
+        [attack],
+        lambda name: np.asarray(added.scores[name], np.float64),
         np.ones(added.members.shape, bool),
         fprs,
         confidence,

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,7 +37,7 @@ from lethe.evidence.twoway import (
 from lethe.membership.leave_one_out import Moments, moments, without_groups
 from lethe.membership.multiplicity import holm_adjusted
 from lethe.membership.scoring import score
-from lethe.training.environment import on_one_thread
+from lethe.training.environment import default_workers, on_one_thread
 from lethe.training.shadows import Shadows
 
 SMALLEST = 10
@@ -110,35 +111,33 @@ def slice_metrics(
     threshold = rate_at(whole, fpr).threshold
     joint = 1 - (1 - confidence) / len(names)
     means = _mean_t(signals, members, pairs, slice_of, len(names))
-    found: list[Slice] = []
-    raw: list[float | None] = []
-    for at, name in enumerate(names):
-        rows = slice_of == at
+
+    def measured(at: int) -> tuple[Slice, float | None]:
+        name, rows = str(names[at]), slice_of == at
         size, count = len(np.unique(everyone[rows])), int(rows.sum())
         why = Refusal(f"{size} of the {SMALLEST} persons that a slice needs")
         if size < SMALLEST or len(np.unique(everyone[~rows])) < SMALLEST:
             if size >= SMALLEST:
                 why = Refusal(f"the rest has fewer than the {SMALLEST} persons that it needs")
-            found.append(Slice(str(name), count, why, why, why, why, why, why, None))
-            raw.append(None)
-            continue
+            return Slice(name, count, why, why, why, why, why, why, None), None
         part = _Part(score, members, pairs, everyone, rows, seed)
         rest = _Part(score, members, pairs, everyone, ~rows, seed)
         difference, p = _difference(part, rest, joint, fpr)
-        found.append(
-            Slice(
-                str(name),
-                count,
-                part.auc(joint, fpr),
-                part.share(threshold, True, joint),
-                part.share(threshold, False, joint),
-                part.within(fpr, joint),
-                _t_estimate(means[:, at], count, joint),
-                difference,
-                None,
-            )
+        found = Slice(
+            name,
+            count,
+            part.auc(joint, fpr),
+            part.share(threshold, True, joint),
+            part.share(threshold, False, joint),
+            part.within(fpr, joint),
+            _t_estimate(means[:, at], count, joint),
+            difference,
+            None,
         )
-        raw.append(p)
+        return found, p
+
+    with ThreadPoolExecutor(default_workers()) as pool:
+        found, raw = zip(*pool.map(measured, range(len(names))), strict=True)
     return _with_p(found, raw)
 
 
@@ -288,7 +287,7 @@ def _t_estimate(means: Float, records: int, confidence: float) -> Measured:
     )
 
 
-def _with_p(found: list[Slice], raw: list[float | None]) -> list[Slice]:
+def _with_p(found: Sequence[Slice], raw: Sequence[float | None]) -> list[Slice]:
     tested = [at for at, p in enumerate(raw) if p is not None]
     adjusted = holm_adjusted(np.array([raw[at] for at in tested], np.float64))
     out = list(found)

@@ -82,10 +82,10 @@ class Language(Room):
         found = ((candidate or {}).get("measures") or {}).get("extraction") or {}
         if found.get("value") is None:
             return ""
-        rows = candidate["extraction"]["sides"][0]["rows"] if candidate else []
-        compared = any("base model" in row["name"] for row in rows)
-        key = "language.extracted.base" if compared else "language.extracted"
-        return say(key, value=significant(1000 * found["value"]))
+        key = "language.extracted.base" if self.section["base"] else "language.extracted"
+        control = ((candidate or {})["extraction"]["control"]).get("value")
+        other = say("unmeasured") if control is None else significant(1000 * control)
+        return say(key, value=significant(1000 * found["value"]), control=other)
 
     def released(self) -> tuple[str, list[str]]:
         data = self.document["data"]
@@ -150,7 +150,8 @@ class Language(Room):
                 (str(one["id"]), [one["attack"], number(one["score"], 4)])
                 for one in records["exposed"]
             ]
-            heads = [say("exposed.person"), say("attack"), "score"]
+            unit = say(f"language.unit.{self.section['unit']}")
+            heads = [unit, say("attack"), say("language.head.score")]
             parts += personal(say("exposed.list"), say("exposed.personal"), heads, rows)
         lead = say("language.exposed")
         return Section("exposed", say("exposed.title"), lead, parts, say("nav.who"))
@@ -204,7 +205,7 @@ class Language(Room):
             )
             for one in found
         ]
-        keys = ("pattern", "in", "out", "control", "control.out")
+        keys = ("pattern", "in", "out", "control", "control_out")
         heads = [say(f"language.head.{key}") for key in keys]
         note = say("language.patterns.note", n=grouped(n))
         return Table(say("language.patterns"), heads, rows, note)
@@ -225,12 +226,14 @@ class Language(Room):
                     number(one["largest"]),
                     amount(one["exposure"]),
                     number(one["most_exposure"]),
+                    share(one["extracted"]),
+                    share(one["control"]),
                 ],
             )
             for one in listed
         ]
         keys = ("copies", "canaries", "planted", "epsilon", "tradeoff", "largest", "exposure")
-        heads = [say(f"language.head.{key}") for key in (*keys, "most")]
+        heads = [say(f"language.head.{key}") for key in (*keys, "most", "share", "out_control")]
         title = say("language.canaries", **{key: told[key] for key in ("inserted", "canaries")})
         note = say("language.canaries.note", delta=f"{told['delta']:g}")
         parts: list[Part] = [Table(title, heads, rows, note)]
@@ -281,7 +284,7 @@ def _extraction_figure(groups: Sequence[Json], slots: Slots) -> Figure | None:
 
 
 def _auc(found: Json) -> Cell:
-    ends = f"{fixed(found['low'], 3)} to {fixed(found['high'], 3)}"
+    ends = say("range", low=fixed(found["low"], 3), high=fixed(found["high"], 3))
     return Cell("estimate", fixed(found["value"], 3), ends)
 
 

@@ -46,8 +46,9 @@ def loss(model: TokenScores, base: TokenScores | None, text: str) -> float:
 
     >>> from lethe.membership.language.tokens import TokenScores
     >>> tokens = np.log(np.array([0.5, 0.125], np.float32))
-    >>> round(loss(TokenScores(tokens, *[tokens * np.nan] * 4), None, "") / np.log(2), 3)
-    -2.0
+    >>> unknown = np.full(2, np.nan, np.float32)
+    >>> round(loss(TokenScores(tokens, unknown, unknown, unknown, unknown), None, ""), 3)
+    -1.386
     """
     return float(np.mean(model.logprob, dtype=np.float64))
 

@@ -7,19 +7,26 @@ alone tell who was trained on, nothing is said of membership.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, NotMeasurable
+from lethe.errors import InputError, NotMeasurable, require
 from lethe.evidence.findings import Findings
-from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.guarantee import Guarantee, empirical_only, where_people_have_several
+from lethe.files import write_whole
 from lethe.membership.language.blind import BlindCheck, blind_check
-from lethe.membership.language.canaries import TextCanaries, canary_scores, score_plan
+from lethe.membership.language.canaries import (
+    CanarySigns,
+    TextCanaries,
+    canary_signs,
+    score_plan,
+)
 from lethe.membership.language.extraction import continued, edits, spans_of, token_spans
 from lethe.membership.language.fine_tune import (
     FineTune,
@@ -44,6 +51,7 @@ from lethe.membership.language.measure import (
 from lethe.membership.language.models import LanguageModel, check_together, load_model
 from lethe.membership.language.settings import LanguageSettings
 from lethe.membership.language.tokens import TokenScores, read_scores, scored_chunks
+from lethe.training.fingerprint import digest, hash_json
 from lethe.training.folder import RunFolder, write_personal
 
 Say = Callable[[str], None]
@@ -62,7 +70,7 @@ class Release:
         mitigation: what was done, in words.
         views: what the attacks find through narrower interfaces, by their name.
         guarantee: what it proves.
-        canaries: (m,) scores of planted texts; None where none were planted.
+        canaries: what it says of planted texts; None where none were planted.
         near: of members and non-members that were continued, whether nearly verbatim.
         interface: whether it is the same model behind a narrower interface.
         path: folder of the model.
@@ -75,7 +83,7 @@ class Release:
     found: Membership
     views: Mapping[str, Membership]
     guarantee: Guarantee
-    canaries: Float | None = None
+    canaries: CanarySigns | None = None
     near: Mapping[str, NDArray[np.bool_]] | None = None
     path: Path | None = None
     interface: bool = False
@@ -417,20 +425,23 @@ class _Readers:
         pairs = self._pairs(model)
         return measured_texts(pairs, self.texts.texts, self.settings, spans, views)
 
-    def canaries(self, path: Path | None) -> Float | None:
-        """Scores of the planted texts; None where none were planted."""
+    def canaries(self, path: Path | None) -> CanarySigns | None:
+        """What is said of the planted texts; None where none were planted."""
         if self.plan is None:
             return None
+        theirs: list[TokenScores] | None = None
         if path is None:
             assert self.given.scores is not None
             names = [one.id for one in self.plan.canaries]
             mine = read_scores(self.given.scores, names)
-            known = self.given.base_scores
-            return canary_scores(
-                self.plan, mine, None if known is None else read_scores(known, names)
-            )
-        theirs = None if self.base is None else score_plan(self.plan, self.base)
-        return canary_scores(self.plan, score_plan(self.plan, self._model(path)), theirs)
+            if self.given.base_scores is not None:
+                theirs = read_scores(self.given.base_scores, names)
+        else:
+            mine = score_plan(self.plan, self._model(path))
+            theirs = None if self.base is None else score_plan(self.plan, self.base)
+        own = self.settings
+        tries = max(own.samples)
+        return canary_signs(self.plan, mine, theirs, own.prefix, own.suffix, tries, own.chance)
 
     def near(self, path: Path | None) -> dict[str, NDArray[np.bool_]] | None:
         """Of some texts of each side, whether greedy decoding nearly gives their suffix."""
@@ -458,7 +469,9 @@ class _Readers:
 
     def guarantee(self, path: Path | None) -> Guarantee:
         """What a folder brings along, or that nothing is proven."""
-        return (None if path is None else read_guarantee(path)) or _nothing()
+        found = (None if path is None else read_guarantee(path)) or _nothing()
+        own = self.texts.people[self.texts.member]
+        return where_people_have_several(found, int(np.bincount(own).max()))
 
     def others(
         self, say: Say, folder: RunFolder | None
@@ -481,9 +494,7 @@ class _Readers:
             )
             chosen = defence_of(name, usual)
             path = folder.path / "models" / name
-            if not (path / "done").is_file():
-                say(f"training {name}")
-                self._train(chosen, path)
+            self._trained(name, chosen, path, say)
             yield (
                 name,
                 path,
@@ -495,16 +506,22 @@ class _Readers:
                 },
             )
 
-    def _train(self, chosen: FineTune, path: Path) -> None:
-        assert self.given.base is not None
-        fresh = load_model(self.given.base, None, "float32", self.settings.device)
-        own = [
-            text for text, inside in zip(self.texts.texts, self.texts.member, strict=True) if inside
-        ]
-        listed = own if self.plan is None else self.plan.insert(own)
+    def _trained(self, name: str, chosen: FineTune, path: Path, say: Say) -> None:
+        """Train a defence, unless the folder holds it, of the same base, texts and settings."""
+        assert self.base is not None
+        pairs = zip(self.texts.texts, self.texts.member, strict=True)
+        listed = [text for text, inside in pairs if inside]
+        listed = listed if self.plan is None else self.plan.insert(listed)
+        mark = digest(self.base.content, hash_json(asdict(chosen)), *listed)
+        done = path / "training"
+        if done.is_file() and done.read_text() == mark:
+            return
+        say(f"training {name}")
+        shutil.rmtree(path, ignore_errors=True)
+        fresh = load_model(self.given.base or "", None, "float32", self.settings.device)
         trained, proven = fine_tune(fresh.module, fresh.tokenizer, listed, chosen)
         save_model(trained, fresh.tokenizer, path, proven)
-        (path / "done").touch()
+        write_whole(done, mark.encode())
 
 
 def _training_words(chosen: FineTune) -> str:
@@ -537,7 +554,8 @@ def _utilities(
         path = study.releases[0].path if one.interface else one.path
         if path is not None:
             model = load_model(path, given.base, settings.precision, settings.device)
-            found[one.name] = float(utility(model.module, model.tokenizer))
+            with require("torch", "train").inference_mode():
+                found[one.name] = float(utility(model.module, model.tokenizer))
     return found
 
 

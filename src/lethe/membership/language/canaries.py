@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_choice
 from lethe.evidence.epsilon import EpsilonBound
-from lethe.evidence.estimate import Estimate
+from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.one_run import check_coins, one_run_bound, one_run_epsilon
 from lethe.files import write_for_owner
 from lethe.membership.language.attacks import midranks
+from lethe.membership.language.extraction import discoverable, share_of, suffix_of
 from lethe.membership.language.models import LanguageModel
 from lethe.membership.language.tokens import TokenScores
-from lethe.training.fingerprint import digest, hash_json
+from lethe.training.fingerprint import hash_json
 
 KINDS = ("in-distribution", "random-token", "new-token")
 REPETITIONS = (1, 4, 16)
@@ -163,7 +164,7 @@ def plan_text_canaries(
     cells = [(kind, times) for times in repetitions for kind in kinds]
     listed = [cells[at % len(cells)] for at in range(count)]
     new = _new_tokens(tokenizer, texts, sum(kind == "new-token" for kind, _ in listed))
-    taken = set(texts)
+    taken = {"", *texts}
     made: list[TextCanary] = []
     for at, (kind, times) in enumerate(listed):
         text, last = _text(kind, whole, tokenizer, new, rng)
@@ -238,11 +239,28 @@ def canary_scores(
     return scores
 
 
+@dataclass(frozen=True, eq=False)
+class CanarySigns:
+    """What a model says of every canary of a plan.
+
+    Attributes:
+        score: (m,) higher = more likely planted, see `canary_scores`.
+        extracted: (m,) whether its suffix comes out; False where it is too short.
+        long: (m,) whether it is long enough for that.
+    """
+
+    score: Float
+    extracted: NDArray[np.bool_]
+    long: NDArray[np.bool_]
+
+
 @dataclass(frozen=True)
 class RepetitionResult:
     """What the canaries of one repetition count show.
 
     Attributes:
+        extracted: share of the planted ones that come out.
+        control: the same of those left out.
         bounds: by form; on the epsilon of `repetitions` copies of one record.
         largest: the largest epsilon that so many canaries could show.
         exposure: mean over planted canaries, in bits; without memory about 1.44.
@@ -256,11 +274,13 @@ class RepetitionResult:
     largest: float
     exposure: Estimate | None
     most_exposure: float
+    extracted: Measured
+    control: Measured
     note: str = ""
 
 
 def canary_results(
-    plan: TextCanaries, scores: Float, delta: float = 0.0, confidence: float = 0.95
+    plan: TextCanaries, signs: CanarySigns | Float, delta: float = 0.0, confidence: float = 0.95
 ) -> list[RepetitionResult]:
     """Bounds on epsilon and exposure, by repetition count.
 
@@ -269,23 +289,26 @@ def canary_results(
         Only that of 1 repetition is a bound on the epsilon of one record.
     Assumes: The training saw what `TextCanaries.insert` returns, and nothing of the coins.
     """
+    if not isinstance(signs, CanarySigns):
+        none = np.zeros(len(plan), bool)
+        signs = CanarySigns(np.asarray(signs, np.float64), none, none)
     times = np.array([one.repetitions for one in plan.canaries])
     found = []
     for count in sorted(set(times.tolist())):
         here = times == count
-        found.append(_of_repetition(plan, scores, here, int(count), delta, confidence))
+        found.append(_of_repetition(plan, signs, here, int(count), delta, confidence))
     return found
 
 
 def _of_repetition(
     plan: TextCanaries,
-    scores: Float,
+    signs: CanarySigns,
     here: NDArray[np.bool_],
     count: int,
     delta: float,
     confidence: float,
 ) -> RepetitionResult:
-    coins, own = plan.inserted[here], scores[here]
+    coins, own = plan.inserted[here], signs.score[here]
     size, inside = int(here.sum()), int(coins.sum())
     bounds: dict[str, EpsilonBound] = {}
     note = ""
@@ -315,7 +338,13 @@ def _of_repetition(
             "Student t over canaries",
             len(bits),
         )
-    return RepetitionResult(count, size, inside, bounds, largest, exposure, most, note)
+    came, control = (
+        share_of(signs.extracted[rows], np.flatnonzero(rows), confidence)
+        for rows in (here & side & signs.long for side in (plan.inserted, ~plan.inserted))
+    )
+    return RepetitionResult(
+        count, size, inside, bounds, largest, exposure, most, came, control, note
+    )
 
 
 def exposures(
@@ -513,6 +542,20 @@ def score_plan(plan: TextCanaries, model: LanguageModel) -> list[TokenScores]:
     return [found.get(at, nothing) for at in range(len(plan))]
 
 
-def plan_digest(path: str | Path) -> str:
-    """Hash of a plan's file, for the name of a run."""
-    return digest(Path(path).read_bytes())
+def canary_signs(
+    plan: TextCanaries,
+    model: Sequence[TokenScores],
+    base: Sequence[TokenScores] | None,
+    prefix: int,
+    suffix: int,
+    tries: int,
+    chance: float,
+) -> CanarySigns:
+    """Scores of all canaries, and which of them come out (see `lethe.membership.language`)."""
+    ends = [suffix_of(one, prefix, suffix) for one in model]
+    came = [
+        end is not None and (end.greedy or bool(discoverable(np.array(end.logprob), tries, chance)))
+        for end in ends
+    ]
+    long = np.array([end is not None for end in ends])
+    return CanarySigns(canary_scores(plan, model, base), np.array(came), long)

@@ -52,7 +52,10 @@ class LanguageNumbers:
                 name: self._rates(name, rates, release)
                 for name, rates in release.found.rates.items()
             },
-            "extraction": self._extraction(release),
+            "extraction": {
+                **self._extraction(release),
+                "control": self._extracted(release, "other").to_json(),
+            },
         }
         if canaries:
             details["canaries"] = [_canary_row(one) for one in canaries]
@@ -178,6 +181,7 @@ class LanguageNumbers:
         return canary_results(self.study.plan, release.canaries, delta, sure)
 
     def claim(self) -> Json | None:
+        """What canaries that stand once say of the claimed epsilon; None without either."""
         epsilon, delta = self.settings.claimed_epsilon, self.settings.claimed_delta
         rows = [one for one in self.canaries(self.study.releases[0]) if one.repetitions == 1]
         if epsilon is None or not rows or not rows[0].bounds:
@@ -194,27 +198,43 @@ class LanguageNumbers:
 
     @cached_property
     def sides(self) -> dict[str, Bool]:
+        """(N,) texts that were trained on, and texts that no trained one equals."""
         texts = self.study.texts
         return {"member": texts.member, "other": ~texts.member & (texts.copies == 0)}
 
     def got(self, suffix: Float, greedy: Bool, n: int) -> Bool:
+        """(N,) texts whose suffix comes greedily or in n tries."""
         with np.errstate(invalid="ignore"):
             return greedy | discoverable(suffix, n, self.settings.chance)
 
-    def _extracted(self, release: Release) -> Measured:
+    @property
+    def control(self) -> float | None:
+        """The same share of never-trained texts; None where none is long enough."""
+        found = self._extracted(self.study.releases[0], "other")
+        return found.value if isinstance(found, Estimate) else None
+
+    def _extracted(self, release: Release, side: str = "member") -> Measured:
         """Share of training texts that the most tries give, and the base model's do not."""
-        measured = release.measured
-        rows = self.sides["member"] & ~np.isnan(measured.suffix)
-        n = max(self.settings.samples)
-        got = self.got(measured.suffix, measured.greedy, n)
-        got &= ~self.got(measured.base_suffix, measured.base_greedy, n)
+        measured, got = self._writer(release).measured, self._came(release)
+        rows = self.sides[side] & ~np.isnan(measured.suffix)
         if not rows.any():
             length = self.settings.prefix + self.settings.suffix
-            return Refusal(f"no training text has {length} tokens whose ranks are known")
+            return Refusal(f"no text of this kind has {length} tokens whose ranks are known")
         people = self.study.texts.people[rows]
         return share_of(got[rows], people, self.settings.confidence)
 
+    def _writer(self, release: Release) -> Release:
+        """Whose texts come out: behind a narrower interface the model writes what it wrote."""
+        return self.study.releases[0] if release.interface else release
+
+    def _came(self, release: Release) -> Bool:
+        """(N,) texts that the most tries give, and the base model's do not."""
+        measured, n = self._writer(release).measured, max(self.settings.samples)
+        got = self.got(measured.suffix, measured.greedy, n)
+        return got & ~self.got(measured.base_suffix, measured.base_greedy, n)
+
     def _extraction(self, release: Release) -> Json:
+        release = self._writer(release)
         measured, texts, sure = release.measured, self.study.texts, self.settings.confidence
         known = ~np.isnan(measured.suffix)
         rows = []
@@ -232,12 +252,12 @@ class LanguageNumbers:
                 listed.append({"name": "greedy, near-verbatim", "share": share})
             for n in self.settings.samples:
                 got = discoverable(measured.suffix, n, self.settings.chance)
-                listed.append(row(f"{n} tries", got))
+                listed.append(row(_tries(n), got))
             if self.study.has_base:
                 listed.append(row("greedy, verbatim, base model", measured.base_greedy))
                 for n in self.settings.samples:
                     got = discoverable(measured.base_suffix, n, self.settings.chance)
-                    listed.append(row(f"{n} tries, base model", got))
+                    listed.append(row(f"{_tries(n)}, base model", got))
             rows.append({"side": side, "texts": int(here.sum()), "rows": listed})
         return {
             "sides": rows,
@@ -251,7 +271,7 @@ class LanguageNumbers:
         rows = self.sides["member"] & ~np.isnan(measured.suffix)
         if not rows.any():
             return []
-        got = self.got(measured.suffix, measured.greedy, max(self.settings.samples))
+        got = self._came(release)
         copies, length = texts.copies, measured.tokens
         cuts = np.quantile(length[rows], [1 / 3, 2 / 3]).astype(int)
         named = [
@@ -292,6 +312,10 @@ def _measure(found: Risk | Refusal) -> Measured:
     return found if isinstance(found, Refusal) else found.estimate
 
 
+def _tries(n: int) -> str:
+    return "1 try" if n == 1 else f"{n} tries"
+
+
 def epsilon_of(rows: Sequence[RepetitionResult]) -> Measured | None:
     """The bound of canaries that stand once; None where there are none."""
     once = [one for one in rows if one.repetitions == 1]
@@ -319,5 +343,7 @@ def _canary_row(one: RepetitionResult) -> Json:
         "largest": one.largest,
         "exposure": None if one.exposure is None else one.exposure.to_json(),
         "most_exposure": one.most_exposure,
+        "extracted": one.extracted.to_json(),
+        "control": one.control.to_json(),
         "note": one.note,
     }

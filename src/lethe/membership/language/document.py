@@ -119,7 +119,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             ],
             utility="the user's function, not a share"
             if self.utilities is not None
-            else "held-out log-probability a token in nats, not a share",
+            else "held-out log-probability a token",
             risk=f"TPR at {100 * study.fpr:g} % FPR of the strongest attack",
             operating_rule="lowest risk among the candidates that are shown to lower it and lose "
             f"at most {settings.margin:g} of utility.",
@@ -173,6 +173,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             "words": self.plain_words(),
             "unit": settings.unit,
             "fpr": study.fpr,
+            "base": study.has_base,
             "refused": self.refused,
             "blind": {
                 "tells": blind.tells,
@@ -247,6 +248,10 @@ class LanguageSubject(LanguageNumbers, Subject):
         low = epsilon_of(rows)
         if not (proven.proven and "epsilon" in proven.parameters and isinstance(low, Estimate)):
             return []
+        # Epsilon falls as delta rises: a bound at a smaller delta refutes nothing of the proof.
+        delta = proven.parameters.get("delta", 0.0)
+        if proven.relation != "add/remove" or self.settings.claimed_delta < delta:
+            return []
         epsilon = proven.parameters["epsilon"]
         broken = low.low is not None and low.low > epsilon
         words = f"epsilon {epsilon:.3g} is proven, canaries show at least {low.low:.3g}"
@@ -268,7 +273,8 @@ class LanguageSubject(LanguageNumbers, Subject):
                 f"Of 1,000 training texts {_thousand(found.value)} ({_thousand(found.low)} to "
                 f"{_thousand(found.high)}) are extracted from their first {self.settings.prefix} "
                 f"tokens with at most {n} tries"
-                + (", and not from the base model." if self.study.has_base else ".")
+                + (", and not from the base model" if self.study.has_base else "")
+                + f"; of 1,000 never trained on {_thousand(self.control)}."
             )
         for one in self.canaries(self.study.releases[0]):
             if one.bounds:
@@ -290,7 +296,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             return "Membership could not be measured."
         low, high = risk.low or 0.0, risk.high or 1.0
         return (
-            f"An attacker recognises {100 * risk.value:.2g} % ({100 * low:.2g} to {100 * high:.2g} "
+            f"An attacker recognises {_percent(risk.value)} % ({_percent(low)} to {_percent(high)} "
             f"%) of the training {self.settings.unit}s, wrong about {100 * self.study.fpr:g} % of "
             "the others."
         )
@@ -333,6 +339,10 @@ class LanguageSubject(LanguageNumbers, Subject):
             }
             for at in np.flatnonzero(got)
         ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}" if share >= 0.1 else f"{100 * share:.2g}"
 
 
 def _thousand(share: float | None) -> str:

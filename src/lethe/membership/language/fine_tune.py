@@ -197,6 +197,7 @@ def _plain(
     steps = max(1, int(np.ceil(settings.epochs * len(ids) / settings.batch)))
     trained = [one for one in model.parameters() if one.requires_grad]
     optimizer = torch.optim.AdamW(trained, settings.rate, weight_decay=0.0)
+    place = trained[0].device
     model.train(True)
     waiting: list[int] = []
     for step in range(steps):
@@ -204,7 +205,7 @@ def _plain(
             waiting += rng.permutation(len(ids)).tolist()
         rows, waiting = waiting[: settings.batch], waiting[settings.batch :]
         width = int(mask[rows].sum(1).max())
-        given, kept = (torch.from_numpy(one[rows, :width]) for one in (ids, mask))
+        given, kept = (torch.from_numpy(one[rows, :width]).to(place) for one in (ids, mask))
         labels = given.masked_fill(kept == 0, -100)
         if see is not None:
             see(given, labels)
@@ -249,7 +250,9 @@ def _private(
         learning_rate=4 * settings.rate,
         part_size=min(64, batch),
     )
-    data = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask)}
+    place = next(model.parameters()).device
+    given = {"input_ids": ids, "attention_mask": mask}
+    data = {name: torch.from_numpy(one).to(place) for name, one in given.items()}
     model.train(False)  # dropout would be no part of the released mechanism
     done = train_privately(
         model, data, private, loss=text_losses, seed=noise_seed, progress=progress

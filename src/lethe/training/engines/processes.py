@@ -153,6 +153,10 @@ def _import_all(modules: Sequence[str]) -> None:
 
 
 def _numbered(work: Callable[[Job], Result], at: int, job: Job, folder: str) -> tuple[int, Result]:
+    from joblib.externals.loky import process_executor
+
+    # Where psutil is there loky takes tables of 300 MB for a leak, and ends the worker.
+    process_executor._USE_PSUTIL = False
     os.chdir(folder)  # processes are kept between calls, and paths may be relative
     return at, work(job)
 
