@@ -21,6 +21,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from lethe.data.shipped import FILMS, write_patients, write_vectors
 from lethe.files import write_whole
 from lethe.report.pdf import find_browser
@@ -63,6 +65,11 @@ EXHIBITS: dict[str, tuple[str, ...]] = {
         ),
         "lethe budget report budget.db --out patients",
     ),
+    "notes": (
+        "lethe audit language-model tuned --texts notes.csv --base base --canaries "
+        "plan/canaries.json --defence epochs-1 --defence dp-lora-8 --rate 0.004 --batch 32 "
+        "--prefix 8 --suffix 6 --near 100 --gate tpr@0.1<=0.3 --out notes",
+    ),
     "wrong-noise": (
         "lethe audit mechanism wrong.py:noisy_sum --epsilon 1 --bounds 0,100 --out wrong-noise",
     ),
@@ -74,10 +81,53 @@ def prepare(work: Path) -> None:
     work.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(FILMS, work / "films.parquet")
     (work / "wrong.py").write_text(WRONG)
+    if not (work / "tuned").exists():
+        write_language(work)
     if not (work / "head.npz").exists():
         write_vectors(work / "vectors.npz", work / "head.npz")
     if not (work / "patients.parquet").exists():
         write_patients(work / "patients.parquet")
+
+
+def write_language(work: Path) -> None:
+    """Made-up notes, a small GPT-2 that has read others, and one fine-tuned on half of them."""
+    import transformers
+    from language_model import tokenizer_on
+
+    from lethe.cli.audit_language import WATCHED
+    from lethe.membership.language.canaries import CanaryWatch, plan_text_canaries
+    from lethe.membership.language.fine_tune import FineTune, fine_tune, save_model
+    from lethe.membership.language.models import quiet
+    from lethe.training.users_code import seeded
+
+    rng = np.random.default_rng(0)
+    words = "worker driver nurse fell slipped burned arm leg hand ladder oven truck".split()
+
+    def note() -> str:
+        who, did, part, where = (words[rng.integers(at, at + 3)] for at in (0, 3, 6, 9))
+        name = "".join(rng.choice("ka lo mi ru te so na vi".split(), 3))
+        tail = f"treated in room {rng.integers(100, 999)}, call 0{rng.integers(10, 99)}-555-0123"
+        return f"the {who} {name} {did} at the {where} and hurt the {part}, {tail}"
+
+    public, notes = ([note() for _ in range(n)] for n in (400, 800))
+    tokenizer = tokenizer_on(public)
+    size = {"vocab_size": len(tokenizer), "n_embd": 32, "n_layer": 2, "n_head": 2}
+    with seeded(0), quiet():
+        config = transformers.GPT2Config(**size, n_positions=64, bos_token_id=0, eos_token_id=0)
+        model = transformers.GPT2LMHeadModel(config)
+    fine_tune(model, tokenizer, public, FineTune(6, 5e-3, 32))
+    save_model(model, tokenizer, work / "base")
+    plan = plan_text_canaries(
+        notes[:400], tokenizer, 300, ("in-distribution", "random-token"), (1, 4), seed=1
+    )
+    plan.save(work / "plan" / "canaries.json")
+    watch = CanaryWatch(plan, tokenizer)
+    watch.begin(model)
+    fine_tune(model, tokenizer, plan.insert(notes[:400]), FineTune(8, 4e-3, 32), see=watch.see)
+    (work / "plan" / WATCHED).write_text(json.dumps(watch.end(model)))
+    save_model(model, tokenizer, work / "tuned")
+    rows = "".join(f'"{text}",{int(at < 400)}\n' for at, text in enumerate(notes))
+    (work / "notes.csv").write_text(f"text,member\n{rows}")
 
 
 def lethe(line: str, work: Path) -> None:

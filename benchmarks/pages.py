@@ -737,6 +737,83 @@ def dp_step() -> list[str]:
     return table([*heads, "memory / ghost"], rows)
 
 
+_LANGUAGE = ("loss", "zlib", "min-k", "min-k++", "ratio", "error-zone", "combined")
+
+
+def language_attacks() -> list[str]:
+    """TPR at 1 % FPR of every attack on fine-tunes of narratives, by epochs and seed."""
+    rows = []
+    for name, row in results("language_model")["rows"].items():
+        cells = [limits(row["attacks"][attack]["tpr"]["0.01"], digits=1) for attack in _LANGUAGE]
+        blind = row["blind"]
+        told = f"{blind['auc']['value']:.2f}, p = {blind['p_value']:.2g}"
+        told += ": **tells**, nothing stands" if blind["tells"] else ""
+        rows.append([_epochs(name), *cells, told])
+    return table(["fine-tune", *_LANGUAGE, "blind check, AUC"], rows)
+
+
+def language_canaries() -> list[str]:
+    """Bounds on epsilon, exposure and extraction of the same fine-tunes."""
+    rows = []
+    for name, row in results("language_model")["rows"].items():
+        proven = row["guarantee"]["parameters"].get("epsilon")
+        parts = []
+        for one in row["canaries"]:
+            low = one["epsilon"]["binomial"]["low"]
+            bits = f"{one['exposure']['value']:.1f} of {one['most_exposure']:.1f} bits"
+            parts.append(f"{low:.2f} of {one['largest']:.2f}; {bits}")
+        parts += ["-"] * (3 - len(parts))
+        out = row["measures"]["extraction"]["value"]
+        utility = f"{row['utility']['value']:.2f}"
+        claim = "-" if proven is None else f"{proven:.3g}"
+        came = [one.get("extracted", {}).get("value") for one in row["canaries"]]
+        copies = " / ".join("-" if one is None else f"{100 * one:.0f}" for one in came)
+        rows.append([_epochs(name), claim, *parts, copies, f"{1000 * out:.1f}", utility])
+    copies_heads = [f"epsilon at least, exposure: {n}" for n in ("once", "4 times", "16 times")]
+    heads = ["fine-tune", "epsilon proven", *copies_heads, "canaries extracted, %, by copies"]
+    return table([*heads, "texts extracted, of 1,000", "utility, nats"], rows)
+
+
+def _epochs(name: str) -> str:
+    return name.replace("1 epochs", "1 epoch")
+
+
+def language_peer() -> list[str]:
+    """What Lethe and memaudit find in one fine-tune."""
+    found = results("language_peer")
+    theirs, ours = found["memaudit"], found["lethe"]
+    member, again = theirs["membership"], theirs["regurgitation"]["overall"]
+    canaries = (
+        f"{member['tpr_at_1pct_fpr']:.2f} ({member['ci_low']:.2f} to {member['ci_high']:.2f}), "
+        f"{member['n_members']} and {member['n_controls']}"
+    )
+    ratio = ours["attacks"]["ratio"]["tpr"]["0.1"]
+    epsilon = "; ".join(
+        f"{one['epsilon']['binomial']['low']:.2f} of {one['largest']:.2f}"
+        for one in ours["canaries"]
+    )
+    rows = [
+        ["canaries, TPR at 1 % FPR, planted and left out", canaries, "not given"],
+        ["training texts, TPR at 10 % FPR, %", "not given", limits(ratio)],
+        ["blind check", "not made", f"p = {ours['blind']['p_value']:.2g}"],
+        ["epsilon at least, by 1, 4, 16 copies", "not asked for", epsilon],
+        ["comes out verbatim", f"{again['n_regurgitated']} of {again['n']} canaries",
+         f"{1000 * ours['measures']['extraction']['value']:.1f} of 1,000 texts"],
+        ["seconds", f"{theirs['audit_seconds']:.0f}", f"{ours['audit_seconds']:.0f}"],
+    ]  # fmt: skip
+    return table(["", "memaudit " + str(theirs["version"]), "Lethe"], rows)
+
+
+def language_speed() -> list[str]:
+    """Tokens a second of scoring."""
+    speed = results("language_model")["speed"]
+    rows = [
+        [name, f"{speed[name]['tokens_per_second']:,.0f}"]
+        for name in ("lethe", "one by one", "32 in order")
+    ]
+    return table(["way", "tokens a second"], rows)
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     function.__name__.replace("_", "-"): function
     for function in (
@@ -744,6 +821,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         sweep_coverage, linkage, quasi, synthetic_rows, query_errors, mechanisms,
         query_speed, timing, exposure, references, dp_step, ten_models, run_all, growth,
         vector_options, verification_peers,
+        language_attacks, language_canaries, language_peer, language_speed,
         ray_nodes,
     )
 }  # fmt: skip

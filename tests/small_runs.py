@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,52 @@ ALL_RULES = {
     "records": ["top-1<=1", "match<=1", "exposed<=1", "false-match<=1"],
     "synthetic": ["singling-out<=1", "linkability<=1", "inference<=1"],
     "embeddings": ["lift<=99", "top-1<=1", "bound<=1"],
+    "language-model": ["tpr@0.1<=0.5", "auc<=0.9", "extraction<=0.5", "epsilon-lower<=1"],
 }
 
 
 def gates(rules: list[str]) -> list[str]:
     """As options."""
     return [word for rule in rules for word in ("--gate", rule)]
+
+
+def token_files(folder: Path) -> list[str]:
+    """Made-up log-probabilities of 240 texts of 120 people, and of 60 canaries, as options."""
+    rng = np.random.default_rng(3)
+    words = np.array("note call sent home new door late work form day week sick".split())
+    member = np.repeat(np.arange(120) % 2 == 0, 2)
+    lines = [f"{' '.join(rng.choice(words, 8))} {at}" for at in range(240)]
+    table = [
+        f"{text},{int(flag)},p{at // 2}"
+        for at, (text, flag) in enumerate(zip(lines, member, strict=True))
+    ]
+    (folder / "texts.csv").write_text("text,member,who\n" + "\n".join(table) + "\n")
+    coins = rng.random(60) < 0.5
+    kept = {"kind": "random-token", "last": 0}
+    canaries = [
+        {"id": f"c{at}", "text": f"canary {at}", "repetitions": 1 + 3 * (at % 2), **kept}
+        | {"inserted": bool(coin)}
+        for at, coin in enumerate(coins)
+    ]
+    plan = {"format": "lethe-text-canaries/1", "seed": 1, "canaries": canaries}
+    (folder / "canaries.json").write_text(json.dumps(plan))
+    rows: dict[str, list[str]] = {"model": [], "base": []}
+    names = [*map(str, range(1, 241)), *(one["id"] for one in canaries)]
+    gains = np.concatenate([member * 0.25, coins * 0.8])
+    for name, gain in zip(names, gains, strict=True):
+        plain = rng.gamma(2.0, 1.0, 10) + 0.3
+        moved = np.maximum(plain - gain - rng.normal(scale=0.6, size=10), 0.02)
+        for side, loss in (("base", plain), ("model", moved)):
+            for place, value in enumerate(loss, 1):
+                rank = int(value > 1) + int(10 * max(value - 2, 0))
+                rows[side].append(f"{name},{place},{-value:.6f},{-value - 1:.6f},1.5,{rank},-0.01")
+    head = "text,position,logprob,mean,deviation,rank,top_mass\n"
+    for side, listed in rows.items():
+        (folder / f"{side}.csv").write_text(head + "\n".join(listed) + "\n")
+    return [
+        *("--scores", str(folder / "model.csv"), "--base-scores", str(folder / "base.csv")),
+        *("--texts", str(folder / "texts.csv"), "--canaries", str(folder / "canaries.json")),
+    ]
 
 
 def leaky_scores(folder: Path, shift: float = 0.8, seed: int = 0) -> Path:
@@ -85,6 +126,13 @@ def rows_run(folder: Path, kind: str, *more: str) -> Path:
     verb = {"quasi": "table"}.get(kind, kind)
     assert run(["audit", verb, *asked, "--out", str(out), "--quiet", *more]) in (0, 1, 3)
     return out
+
+
+def language_run(folder: Path, *more: str) -> Path:
+    """An audit of a language model by log-probabilities, with canaries."""
+    asked = ["audit", "language-model", *token_files(folder), "--prefix", "4", "--suffix", "4"]
+    assert run([*asked, "--out", str(folder / "run-language"), "--quiet", *more]) in (0, 1, 3)
+    return folder / "run-language"
 
 
 def vectors_run(folder: Path, *more: str) -> Path:

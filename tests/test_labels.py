@@ -53,6 +53,7 @@ NO_SEEDED_NOISE = {
     "queries/ledger/chain.py": "reads a label back",
     "queries/ledger/document.py": "adds up labels of answers",
     "reidentification/radius.py": "a radius protects nobody, and says so",
+    "membership/language/fine_tune.py": "reads a label back; `train_privately` makes it",
     "mitigations/pseudo_posterior.py": "asymptotic; `swag_ppm`, which draws, adds the seed",
 }
 """Files with labels that no noise of a seed stands behind, and why."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from lethe.api import (
         audit,
+        audit_language_model,
         audit_mechanism,
         audit_records,
         audit_scores,
@@ -57,6 +58,7 @@ _HOME = {
     "TorchRecipe": "lethe.training.recipe",
     "ask": "lethe.queries.ask",
     "audit": "lethe.api",
+    "audit_language_model": "lethe.api",
     "audit_mechanism": "lethe.api",
     "audit_records": "lethe.api",
     "audit_scores": "lethe.api",
@@ -93,6 +95,7 @@ __all__ = [
     "TorchRecipe",
     "ask",
     "audit",
+    "audit_language_model",
     "audit_mechanism",
     "audit_records",
     "audit_scores",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import ALL_RULES, gates, rows_run, scores_run, vectors_run
+from small_runs import ALL_RULES, gates, language_run, rows_run, scores_run, vectors_run
 
 from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.cli import run
@@ -26,6 +26,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for kind in ("quasi", "records", "synthetic"):
         made[kind] = rows_run(folder, kind, *gates(ALL_RULES[kind]))
     made["embeddings"] = vectors_run(folder, *gates(ALL_RULES["embeddings"]))
+    made["language-model"] = language_run(folder, *gates(ALL_RULES["language-model"]))
     return made
 
 

@@ -56,7 +56,7 @@ def test_the_kinds_of_audit_have_rows() -> None:
     from lethe.cli.audit import audit
 
     kinds = {name for name in audit if not name.startswith("-")}
-    told = set(re.findall(r"^\| `lethe audit (\w+) ", COMMAND_PAGE, re.MULTILINE))
+    told = set(re.findall(r"^\| `lethe audit ([\w-]+) ", COMMAND_PAGE, re.MULTILINE))
     assert told == kinds
 
 

@@ -21,6 +21,12 @@ SAYS = {
         r"^together they cost epsilon 20$",
         r"The claim of 1-DP is wrong: epsilon is at least 1\.\d",
     ],
+    "language_model": [
+        r"^blind check: quiet$",
+        r"^baseline +\d+ % recognised",
+        r"^epochs-1 +\d+ % recognised",
+        r"^Membership is not judged: a classifier that never asks the model",
+    ],
     "pipeline": [
         r"^An attacker recognises \d+ % of the patients in the training \(\d+ to \d+ %\)",
         r"^The limit of 30 %: (pass|fail|inconclusive)$",

@@ -18,6 +18,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
     "five_lines": [r"^Trained model: model$", r"^ *candidate +attack"],
     "embeddings": [r"baseline +lift", r"identification-bound"],
+    "language_model": [r"^An attacker recognises", r"^with references, lira-online: AUC 0\.[5-9]"],
     "mechanism": [r"^right: pass$", r"^half_the_noise: fail$", r"^bound_from_data: fail$"],
     "model": [r"weighted-noise +finds", r"^verdict: ", r"report\.html$"],
     "pipeline": [r"^utility: .* within$", r"^may be released: "],

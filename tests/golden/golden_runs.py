@@ -161,6 +161,15 @@ def synthetic(place: Path) -> Path:
     return place / "synthetic"
 
 
+def language(place: Path) -> Path:
+    from small_runs import token_files
+
+    asked = ["audit", "language-model", *token_files(place), "--person", "who", "--quiet"]
+    asked += [*gates(ALL_RULES["language-model"]), "--prefix", 4, "--suffix", 4]
+    _lethe(*asked, "--keep-records", "--out", place / "language")
+    return place / "language"
+
+
 def mechanism(place: Path) -> Path:
     (place / "m.py").write_text(MECHANISM)
     asked = ["audit", "mechanism", f"{place / 'm.py'}:half", "--epsilon", 1, "--bounds", "0,1"]
@@ -188,6 +197,7 @@ EVERYWHERE: dict[str, Make] = {
     "table": table,
     "records": records,
     "synthetic": synthetic,
+    "language": language,
     "mechanism": mechanism,
     "ledger": ledger,
 }

@@ -9,6 +9,7 @@ and RunFailed where a worker died or the disk is full.
 
 from lethe.api.models import audit, audit_scores, audit_text
 from lethe.api.releases import (
+    audit_language_model,
     audit_mechanism,
     audit_records,
     audit_synthetic,
@@ -18,6 +19,7 @@ from lethe.api.releases import (
 
 __all__ = [
     "audit",
+    "audit_language_model",
     "audit_mechanism",
     "audit_records",
     "audit_scores",

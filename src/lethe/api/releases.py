@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,96 @@ def audit_vectors(
     bound = content(*arrays, *more, *model.attributes.values(), seed=chosen.seed)
     with run("audit_vectors", name, bound, chosen, out, save, quiet) as (folder, progress):
         found = audit_released([model], chosen, progress.say, folder, other=second)
+        return documents(found, folder, progress, save)
+
+
+def audit_language_model(
+    model: str | Path | None,
+    texts: Any,
+    text: str = "text",
+    *,
+    member: str | None = None,
+    person: str | None = None,
+    date: str | None = None,
+    id_column: str | None = None,
+    base: str | Path | None = None,
+    also: Mapping[str, str | Path] | None = None,
+    canaries: Any = None,
+    seen: Mapping[str, Any] | None = None,
+    scores: Any = None,
+    base_scores: Any = None,
+    declared: Sequence[str] = (),
+    utility: Callable[[Any, Any], float] | None = None,
+    name: str = "language model",
+    out: str | Path | None = None,
+    save: bool = True,
+    quiet: bool = False,
+    **settings: Any,
+) -> Findings:
+    """What did a fine-tuned language model memorise of the texts it was trained on?
+
+    Args:
+        model: folder of the model or adapter, with its tokenizer; None with `scores`.
+        texts: trained on and held out, one row a text: a data frame, Arrow table, mapping of
+            columns, or a file.
+        member: column that says which were trained on; by default ``member``.
+        person: column of the people behind the texts.
+        date: column of dates, which the blind check reads too.
+        base: folder of the model before fine-tuning.
+        also: further fine-tunes by name, each a folder.
+        canaries: `TextCanaries` or the file of a plan, if some were planted before training.
+        seen: what `CanaryWatch` saw; by default canaries-training.json beside the plan.
+        scores: instead of a model, one row a token: text, position, logprob; see `read_scores`.
+        declared: personal words that are counted where they can be extracted.
+        utility: of (model, tokenizer), higher = better; by default held-out log-probability.
+        settings: of `LanguageSettings`.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> told = {"text": [f"note {at}" for at in range(240)], "member": [1, 0] * 120}
+    >>> gain = np.where(np.arange(240) % 2, 0.0, 1.0).repeat(4) + rng.normal(size=960)
+    >>> names = np.arange(1, 241).repeat(4).astype(str)
+    >>> tokens = {"text": names, "position": [1, 2, 3, 4] * 240, "logprob": gain - 9}
+    >>> found = audit_language_model(None, told, scores=tokens, save=False, quiet=True)
+    >>> found.candidates[0]["text_attacks"]["loss"]["auc"]["low"] > 0.7
+    True
+    """
+    from lethe.cli.audit_language import watched
+    from lethe.data.given import columns_of
+    from lethe.membership.language import audit as language
+    from lethe.membership.language.canaries import TextCanaries
+    from lethe.membership.language.measure import texts_of
+    from lethe.membership.language.settings import LanguageSettings
+    from lethe.training.fingerprint import hash_array
+
+    chosen = settings_from(LanguageSettings, settings)
+    given = texts_of(columns_of(texts, "texts"), text, member, person, date, id_column)
+    plan = canaries
+    if isinstance(canaries, str | Path):
+        plan, seen = TextCanaries.load(canaries), seen or watched(Path(canaries))
+    files = language.Given(
+        None if model is None else Path(model),
+        None if base is None else Path(base),
+        {label: Path(path) for label, path in (also or {}).items()},
+        None if scores is None else columns_of(scores, "scores"),
+        None if base_scores is None else columns_of(base_scores, "base_scores"),
+    )
+    marks = [hash_array(given.member), hash_array(given.people), str(model)]
+    bound = content(*given.texts, *marks, "" if plan is None else plan.digest, seed=chosen.seed)
+    with run("audit_language_model", name, bound, chosen, out, save, quiet) as (folder, progress):
+        found = language.audit_language_model(
+            files,
+            given,
+            chosen,
+            plan=plan,
+            seen=seen,
+            declared=declared,
+            utility=utility,
+            name=name,
+            say=progress.say,
+            progress=partial(progress.part, "tokens scored"),
+            folder=folder,
+        )
         return documents(found, folder, progress, save)
 
 

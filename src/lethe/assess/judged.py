@@ -25,6 +25,7 @@ from lethe.evidence.rules import (
     Rule,
     counted,
     judge,
+    lower_for_rule,
     parse_rule,
 )
 from lethe.files import write_whole
@@ -86,6 +87,11 @@ def evidence_of(findings: Findings, candidate: Mapping[str, Any], rule: Rule) ->
         return _of_mechanism(mechanism, rule)
     if findings.queries is not None:
         return counted(findings.queries["ledger"])[rule.metric]
+    if findings.language is not None and rule.metric == "epsilon-lower":
+        found = measured_of(candidate["measures"].get(rule.quantity))
+        return lower_for_rule(
+            found, (findings.language["canaries"] or {}).get("reach", 0.0), rule.limit
+        )
     return measured_of(candidate["measures"].get(rule.quantity))
 
 

@@ -52,7 +52,8 @@ class Facts:
         libraries: packages whose versions belong to the reproduction.
         keep_records: whether the run was told to keep rows about people.
         exposed: the most exposed people; personal data, kept only if the run was told to.
-        sections: further top-level entries of the findings: representations, table or queries.
+        sections: further top-level entries of the findings: representations, table, queries or
+            language.
     """
 
     subject: Json
@@ -207,6 +208,7 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
         representations=facts.sections.get("representations"),
         table=facts.sections.get("table"),
         queries=facts.sections.get("queries"),
+        language=facts.sections.get("language"),
     )
 
 

@@ -23,6 +23,12 @@ EXAMPLES = {
         "lethe audit text injuries.csv --text narrative --label code --min-class-size 50",
         "lethe audit text injuries.csv --text narrative --label code --model encoder/",
     ),
+    "language-model": (
+        "lethe audit language-model tuned/ --texts split.csv --text note --base base/",
+        "lethe audit language-model adapter/ --texts split.csv --base base/ \\\n"
+        "      --person customer --unit person --canaries plan/canaries.json --epsilon 8",
+        "lethe audit language-model --scores tokens.parquet --texts split.csv",
+    ),
     "embeddings": (
         "lethe audit embeddings vectors.npz --head head.npz",
         "lethe audit embeddings vectors.npy --table people.csv --user person",
@@ -56,6 +62,11 @@ for _where, _name, _does in (
     ("audit_model:model", "model", "A trained model: who was in its training?"),
     ("audit_model:scores", "scores", "Scores that you computed, of models trained elsewhere."),
     ("audit_model:text", "text", "An autocoder: a model that gives codes to free text."),
+    (
+        "audit_language:language_model",
+        "language-model",
+        "A fine-tuned language model: what of its texts comes out?",
+    ),
     ("audit_embeddings:embeddings", "embeddings", "Vectors of people: whose is this one?"),
     ("audit_rows:table", "table", "Rows, one a person: who stands out?"),
     ("audit_rows:records", "records", "Facts about people: how few name a person?"),

@@ -100,6 +100,87 @@ def plant(
 
 
 @canaries.command
+def text(
+    file: Path,
+    /,
+    *,
+    model: Path,
+    out: Path,
+    text: str = "text",
+    member: str | None = None,
+    count: int = 300,
+    kinds: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
+    repetitions: Annotated[list[int] | None, Parameter(consume_multiple=True, negative=())] = None,
+    seed: int = 0,
+) -> int:
+    """Draw canaries for the fine-tuning of a language model, and write the texts to train on.
+
+    Writes train.parquet (your texts with the planted canaries among them) and canaries.json, which
+    knows the coins: the training must not see it.
+
+    Parameters
+    ----------
+    file
+        csv or parquet of texts; those that will be trained on.
+    model
+        Folder of the base model, for its tokenizer.
+    out
+        Folder for both files.
+    text
+        Column of the texts. [text]
+    member
+        Column that says what will be trained on, as `lethe split` writes it. [all, or member]
+    count
+        Canaries, at least 20; of three kinds and three repetition counts in equal parts. [300]
+    kinds
+        in-distribution, random-token, new-token. [all]
+    repetitions
+        How often a planted canary stands in the training file. [1 4 16]
+    seed
+        Draws everything; keep it from the training. [0]
+    """
+    import numpy as np
+
+    from lethe.cli.split import write_table
+    from lethe.data.columns import check_column, read_columns
+    from lethe.errors import InputError
+    from lethe.membership.language import canaries as planted
+    from lethe.membership.language.measure import texts_of
+    from lethe.membership.language.models import read_tokenizer
+
+    columns = read_columns(file)
+    check_column("text", text, columns, file)
+    listed = [str(one) for one in columns[text].tolist()]
+    if member is not None or "member" in columns:
+        known = texts_of(columns, text, member)
+        listed = [one for one, inside in zip(listed, known.member, strict=True) if inside]
+    if (out / "canaries.json").exists():
+        raise InputError(
+            f"{out} holds canaries already; a second plan would make the first one's training "
+            "worthless. Choose another --out."
+        )
+    plan = planted.plan_text_canaries(
+        listed,
+        read_tokenizer(model),
+        count,
+        kinds or planted.KINDS,
+        repetitions or planted.REPETITIONS,
+        seed,
+    )
+    plan.save(out / "canaries.json")
+    mixed = np.array(plan.insert(listed), dtype=object)
+    write_table(out / "train.parquet", {text: mixed})
+    print(
+        f"{len(plan)} canaries, {int(plan.inserted.sum())} of them planted: "
+        f"{len(mixed) - len(listed)} of the {len(mixed)} texts of {out / 'train.parquet'}.\n"
+        f"1. Fine-tune on {out / 'train.parquet'}; watch it with canary_callback (Trainer) or "
+        "CanaryWatch (a loop of your own).\n"
+        f"2. lethe audit language-model MODEL_DIR --texts FILE --canaries {out / 'canaries.json'}"
+    )
+    return 0
+
+
+@canaries.command
 def audit(
     plan: Path,
     /,

@@ -29,6 +29,7 @@ COMMANDS = {
     "Measure": [
         Command("demo", "lethe.cli.demo:demo", "All four releases on data that ship along."),
         Command("audit", "lethe.cli.audit:audit", "Measure a release; `lethe audit --help`."),
+        Command("split", "lethe.cli.split:split", "Hold records out at random, before training."),
         Command(
             "plan",
             "lethe.cli.plan:plan",
@@ -87,6 +88,7 @@ Measure what a release tells about the people behind it, make it forget, prove h
 
 RELEASES = """Four kinds of release; each audit writes findings.json and report.html:
   lethe audit model digits             a trained model: who was in its training?
+                                       (`language-model`: what did a fine-tune memorise?)
   lethe audit embeddings vectors.npz   vectors of people: who is linked again?
   lethe audit table people.csv         rows: who stands out? (`records`: few facts about a
                                        person; `synthetic`: rows made from others)

@@ -13,25 +13,29 @@ _NAMES = {
         "vectors user period from_date table joined max_people max_probes features head layer "
         "attribute texts encoder candidates other "
         "quasi sensitive population people schema inside person item value time unit keep "
-        "aux aux_columns truth original control linked signal bounds size beyond neighbours"
+        "aux aux_columns truth original control linked signal bounds size beyond neighbours "
+        "texts member date canaries scores base_scores declared"
     ),
-    "Model": "recipe model fine_tune epochs models holdout holdout_by",
+    "Model": "recipe model fine_tune epochs models holdout holdout_by base also",
     "Claim": "rho mu",
     "Attacks": (
         "attack variance augmented_queries onion metric averaged clean_gallery known later "
         "min_rows plays targets phi facts time_error value_error false_matches pairs attacks "
-        "distance most runs relation verification score_norm known_share"
+        "distance most runs relation verification score_norm known_share prefix suffix samples "
+        "chance near"
     ),
     "Mitigations": (
         "mitigations noise noise_convention alpha beta sigma lift draws floor norm diameter "
-        "radius_draws radius_points ks suppress bins margin query predict utility_model held_out"
+        "radius_draws radius_points ks suppress bins margin query predict utility_model held_out "
+        "defence rate batch"
     ),
     "Private training": (
         "epsilon delta clip dp_batch_size dp_epochs dp_learning_rate dp_optimizer local_epsilon"
     ),
     "Stopping and rules": "gate until release confidence precision pilot",
     "Running": (
-        "workers seed memory engine engine_option keep_records out config context as_json quiet"
+        "workers seed memory engine engine_option device keep_records out config context as_json "
+        "quiet"
     ),
 }
 HEADINGS = {

@@ -96,7 +96,7 @@ class RunOptions:
 
 
 AS_USUAL = RunOptions()
-REPEATED = ("gate", "until", "query", "engine_option", "slices", "head")
+REPEATED = ("gate", "until", "query", "engine_option", "slices", "head", "also")
 """Lists that take one value each time they are given; others take several at once too."""
 
 

@@ -83,6 +83,16 @@ class Progress:
             f", about {seconds:.0f} s left" if seconds < 120 else f", {seconds / 60:.0f} min left"
         )
 
+    def part(self, what: str, done: int, total: int) -> None:
+        """A line each ten seconds on how far one long part of the job is."""
+        interrupt.check()
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._last, self._first = what, now, (now, done)
+        elif now - self._last > _LOG_EVERY:
+            self._last = now
+            self.say(f"{what}: {done:,} of {total:,}{self._left(now, done, total)}")
+
     def say(self, text: str) -> None:
         """One line for the reader."""
         if self.quiet:

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SCHEMA = "lethe-findings/3"
-OPTIONAL = ("representations", "table", "queries")
-RELEASES = ("model", "embeddings", "table", "queries")
+OPTIONAL = ("representations", "table", "queries", "language")
+RELEASES = ("model", "embeddings", "table", "queries", "language-model")
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, repr=False)
 class Findings:
-    """The typed document of one audit; the same top-level keys for all four releases.
+    """The typed document of one audit; the same top-level keys for all releases.
 
     At a prompt and in a notebook it shows its first screen; `to_frame`, `plot`, `report` and
     `save` go on from there.
@@ -56,6 +56,8 @@ class Findings:
         table: of released rows: anonymity, linkage or synthetic risks; left out elsewhere.
         queries: of released answers: budgets and what was spent (`ledger`), tests of a mechanism
             (`mechanism`); left out elsewhere.
+        language: of a fine-tuned language model: the blind check, canaries, extraction; left out
+            elsewhere.
 
     >>> from lethe import audit_table
     >>> found = audit_table({"age": [30, 30, 41, 52]}, "age", save=False, quiet=True)
@@ -83,6 +85,7 @@ class Findings:
     representations: Json | None = None
     table: Json | None = None
     queries: Json | None = None
+    language: Json | None = None
 
     def to_json(self) -> Json:
         """Plain JSON values, schema first, numbers rounded to 8 significant digits."""

@@ -13,15 +13,21 @@ if TYPE_CHECKING:
 
 Json = Mapping[str, Any]
 
-MEASURED = ("candidates", "representations", "table", "queries")
+MEASURED = ("candidates", "representations", "table", "queries", "language")
 """Where a document keeps what was measured; rules repeat it, checks judge the audit itself."""
 _LISTS_OF_ATTACKS = ("attacks", "results", "adversaries", "attackers", "leaky", "pairs")
-_BY_ATTACK = ("attacks", "permuted_lift")
+_BY_ATTACK = ("attacks", "text_attacks", "permuted_lift")
 _NAMES = ("name", "class", "column", "columns")
 _PLACES = ("sigma", "draws", "phi")
-_UNSAID = {*MEASURED, *_LISTS_OF_ATTACKS, "models", "measures", "mechanism", "risk_from"} - {
-    "leaky"
-}
+_UNSAID = {
+    *MEASURED,
+    *_LISTS_OF_ATTACKS,
+    "text_attacks",
+    "models",
+    "measures",
+    "mechanism",
+    "risk_from",
+} - {"leaky"}
 """Keys that the metric leaves out: other columns say the same."""
 
 

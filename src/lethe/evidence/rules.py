@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from lethe.errors import InputError, check_between, did_you_mean
@@ -91,6 +91,13 @@ MECHANISM_METRICS = {
     "mu-lower": "lower confidence limit on mu of Gaussian DP",
     "reuse": "rank correlation of successive answers",
 }
+LANGUAGE_METRICS = {
+    "tpr": "true positive rate of the strongest attack at an FPR",
+    "auc": "area under the ROC curve of the strongest attack",
+    "extraction": "share of training texts that are extracted, and not from the base model",
+    "epsilon-lower": "lower confidence limit on epsilon, from canaries that stand once",
+    "utility-loss": "held-out log-probability a token lost against the baseline, in nats",
+}
 QUERY_METRICS = {
     "spent": "what was spent, in the budget's currency: epsilon, rho or mu squared",
     "share": "share of the budget that was spent",
@@ -105,6 +112,7 @@ METRICS_OF = {
     "table/records": RECORD_METRICS,
     "table/synthetic": SYNTHETIC_METRICS,
     "queries": QUERY_METRICS,
+    "language-model": LANGUAGE_METRICS,
 }
 """The metrics of each kind of audit; that of a mechanism has `MECHANISM_METRICS`."""
 AT_FPR = ("tpr", "tau")
@@ -250,6 +258,22 @@ def judge(rule: Rule, evidence: Measured | None) -> str:
     if evidence.low is not None and evidence.low > rule.limit:
         return FAIL
     return UNDECIDED
+
+
+def lower_for_rule(found: Measured | None, reach: float, limit: float) -> Measured | None:
+    """A lower limit as a rule judges it: it passes only if a larger one could have been shown.
+
+    Args:
+        found: an estimate with a lower limit alone.
+        reach: the largest limit that the sample could have shown.
+        limit: of the rule.
+
+    >>> print(lower_for_rule(Estimate(None, 0.5, None, 0.95, "", 100), 3.0, 2.0))
+    - [0.5, 0.5]
+    """
+    if not isinstance(found, Estimate) or found.low is None or reach <= limit:
+        return found
+    return replace(found, high=found.low)
 
 
 def joint_outcome(outcomes: Iterable[str]) -> str:

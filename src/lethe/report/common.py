@@ -20,6 +20,7 @@ from lethe.report.first_screen import (
 )
 from lethe.report.numbers import Cell, amount, facts, interval_methods, share, share_words
 from lethe.report.of_answers import Ledger, Mechanism
+from lethe.report.of_language import Language
 from lethe.report.of_model import Model
 from lethe.report.of_rows import rows_room
 from lethe.report.of_vectors import Vectors
@@ -35,6 +36,8 @@ def room_of(document: Json) -> Room:
     """The room that knows what the numbers of a document mean: the one place that asks."""
     if document.get("representations"):
         return Vectors(document)
+    if document.get("language"):
+        return Language(document)
     if document.get("table"):
         return rows_room(document)
     queries = document.get("queries") or {}
@@ -161,7 +164,7 @@ def _attacks(room: Room) -> Section:
 
 
 def _room_words(document: Json) -> list[str]:
-    for key in ("table", "queries"):
+    for key in ("table", "queries", "language"):
         if document.get(key):
             return list(document[key].get("words") or ())
     models = (document.get("representations") or {}).get("models") or ()

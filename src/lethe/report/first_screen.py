@@ -259,7 +259,7 @@ class Utility:
 
     def __init__(self, document: Json) -> None:
         described = document["frontier"]["utility"]
-        self.shares = not any(word in described for word in ("AUC", "R²", "not ", " says "))
+        self.shares = not any(word in described for word in ("AUC", "R²", "not ", " says ", "log-"))
         known = re.sub(r"^what (.+) says .*", r"\1", described)
         known = re.sub(r"^held-out score of a model that predicts (.+) \(.*", r"score on \1", known)
         for part in ("held-out ", " of one released draw"):

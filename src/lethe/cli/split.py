@@ -1,0 +1,95 @@
+"""`lethe split`: hold records out at random, before anything is trained on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def split(
+    file: Path,
+    /,
+    *,
+    person: str | None = None,
+    share: float = 0.5,
+    seed: int = 0,
+    out: Path | None = None,
+) -> int:
+    """Hold out a random share of a table, by person where one is named.
+
+    Writes the table with a column member (1 = to be trained on, 0 = held out), and beside it the
+    rows to train on. Split before training: a hold-out by date or source lets an attacker tell
+    members from others without the model.
+
+    Parameters
+    ----------
+    file
+        csv or parquet.
+    person
+        Column of the people; all rows of one stay together.
+    share
+        Of the rows or people that are held out, in (0, 1). [0.5]
+    seed
+        Of the draw. [0]
+    out
+        File for the table with the column. [FILE-split, beside FILE]
+    """
+    import numpy as np
+
+    from lethe.data.columns import as_text, check_column, read_columns
+    from lethe.errors import InputError, check_between
+
+    check_between("share", share, 0, 1, open_low=True, open_high=True)
+    columns = read_columns(file)
+    if "member" in columns:
+        raise InputError(f"{file} has a column member already; it was split before. Drop it first.")
+    rows = len(next(iter(columns.values())))
+    codes = np.arange(rows)
+    if person is not None:
+        check_column("person", person, columns, file)
+        codes = np.unique(as_text(columns[person]), return_inverse=True)[1]
+    people = int(codes.max()) + 1
+    held = round(share * people)
+    if not 0 < held < people:
+        raise InputError(f"share={share:g} of {people} leaves one side empty; choose another.")
+    drawn = np.random.default_rng([seed, 31]).permutation(people) < held
+    inside = ~drawn[codes]
+    place = out or file.with_name(f"{file.stem}-split{file.suffix}")
+    train = place.with_name(f"{place.stem}-train{place.suffix}")
+    write_table(place, {**columns, "member": inside.astype(np.int64)})
+    write_table(train, {name: column[inside] for name, column in columns.items()})
+    what = "rows" if person is None else "people"
+    print(
+        f"{people - held} {what} to train on, {held} held out at random.\n"
+        f"1. Train on {train} ({int(inside.sum())} rows).\n"
+        f"2. lethe audit language-model MODEL_DIR --texts {place} --text COLUMN"
+    )
+    return 0
+
+
+def write_table(path: Path, columns: dict[str, object]) -> None:
+    """Write columns as csv or parquet, readable by the owner alone.
+
+    Raises InputError: another kind of file.
+    """
+    import csv
+    import io
+
+    import numpy as np
+
+    from lethe.errors import InputError, require
+    from lethe.files import write_for_owner
+
+    if path.suffix.lower() == ".parquet":
+        pyarrow = require("pyarrow", "tables")
+        parquet = require("pyarrow.parquet", "tables")
+        buffer = io.BytesIO()
+        parquet.write_table(pyarrow.table(columns), buffer)
+        write_for_owner(path, buffer.getvalue())
+        return
+    if path.suffix.lower() != ".csv":
+        raise InputError(f"{path} must end in .csv or .parquet.")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(np.asarray(one).tolist() for one in columns.values()), strict=True))
+    write_for_owner(path, text.getvalue().encode())

@@ -1,0 +1,1 @@
+"""The audit of a fine-tuned language model: membership, canaries, extraction, defences."""

@@ -1,0 +1,349 @@
+"""The numbers of every candidate: attacks, utility, canaries and extraction, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.evidence.epsilon import check_claim, claim_sentence
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.frontier import Candidate
+from lethe.evidence.risk import RELEASE, AttackResult, Risk, risk_of
+from lethe.evidence.twoway import Spread, symmetric_estimate
+from lethe.membership.language.attacks import ATTACKS, COMBINED
+from lethe.membership.language.audit import BASELINE, LanguageStudy, Release
+from lethe.membership.language.canaries import RepetitionResult, canary_results
+from lethe.membership.language.extraction import PATTERNS, discoverable, share_of
+from lethe.membership.language.rates import TextRates
+from lethe.membership.language.settings import LanguageSettings
+
+Json = dict[str, Any]
+Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageNumbers:
+    """What the candidates of one audit come to."""
+
+    study: LanguageStudy
+    settings: LanguageSettings
+    utilities: Mapping[str, float] | None = None
+
+    def candidates(self) -> Sequence[Candidate]:
+        return [self._candidate(one) for one in self.study.releases]
+
+    def _candidate(self, release: Release) -> Candidate:
+        results = self._results(release)
+        fprs = self.settings.fprs()
+        worst = {fpr: self._worst(release, fpr) for fpr in fprs}
+        area = _measure(risk_of(self._results(release, None)))
+        extracted = self._extracted(release)
+        canaries = self.canaries(release)
+        base = self.study.releases[0]
+        loss = None if release is base else self._loss(release)
+        details: Json = {
+            "text_attacks": {
+                name: self._rates(name, rates, release)
+                for name, rates in release.found.rates.items()
+            },
+            "extraction": {
+                **self._extraction(release),
+                "control": self._extracted(release, "other").to_json(),
+            },
+        }
+        if canaries:
+            details["canaries"] = [_canary_row(one) for one in canaries]
+        measures: dict[str, Measured | None] = {
+            **{f"tpr@{fpr:g}": one for fpr, one in worst.items()},
+            "auc": area,
+            "extraction": extracted,
+            "epsilon-lower": epsilon_of(canaries),
+            "utility-loss": loss,
+        }
+        change = None if release is base else self._change(release)
+        return Candidate(
+            release.name,
+            release.mitigation,
+            release.settings,
+            self._utility(release),
+            results,
+            release.guarantee,
+            loss,
+            change,
+            details,
+            measures,
+        )
+
+    @cached_property
+    def refused(self) -> str:
+        """Why no membership result stands; empty where they do."""
+        blind = self.study.blind
+        if not blind.tells:
+            return ""
+        return (
+            f"a classifier that never asks the model tells members from others by {blind.by} (AUC "
+            f"{blind.auc.value:.2f}): they were not drawn alike"
+        )
+
+    def _results(self, release: Release, fpr: float | None = -1.0) -> list[AttackResult]:
+        """Every attack at an FPR (by default that of the risk), or as its AUC for None."""
+        at = self.study.fpr if fpr == -1.0 else fpr
+        results = []
+        for view, found in ((RELEASE, release.found), *release.views.items()):
+            for name, rates in found.rates.items():
+                odd = "it finds members where membership was permuted"
+                why = self.refused or odd * (name in found.permuted)
+                estimate = rates.auc if at is None else rates.tpr[at]
+                knows = "" if name == COMBINED else ATTACKS[name].threat
+                results.append(AttackResult(name, estimate, view, knows, not why, why))
+        return results
+
+    def _worst(self, release: Release, fpr: float) -> Measured:
+        return _measure(risk_of(self._results(release, fpr)))
+
+    def _rates(self, name: str, rates: TextRates, release: Release) -> Json:
+        score, units = release.found.scores[name], self.study.units
+        blind = units.score(self.study.blind.score)
+        excess = units.people.excess(score, blind, self.study.fpr, rates.auc.confidence)
+        return {
+            "auc": rates.auc.to_json(),
+            "tpr": {f"{fpr:g}": one.to_json() for fpr, one in rates.tpr.items()},
+            "realised_fpr": {f"{fpr:g}": one for fpr, one in rates.realised.items()},
+            "excess": excess.to_json(),
+        }
+
+    def strongest(self, release: Release) -> tuple[str, Float]:
+        """The attack that decides, and its scores, whatever the checks say."""
+        found = risk_of([replace(one, valid=True) for one in self._results(release)])
+        name = found.attack if isinstance(found, Risk) else next(iter(release.found.rates))
+        view = found.view if isinstance(found, Risk) else RELEASE
+        of = release.found if view == RELEASE else release.views[view]
+        return name, of.scores[name]
+
+    def _change(self, release: Release) -> Estimate | None:
+        base = self.study.releases[0]
+        (_, mine), (_, theirs) = self.strongest(release), self.strongest(base)
+        each = next(iter(base.found.rates.values())).auc.confidence
+        found = self.study.units.people.excess(mine, theirs, self.study.fpr, each)
+        return None if self.refused or isinstance(found, Refusal) else found
+
+    # Utility.
+
+    @cached_property
+    def _held_out(self) -> NDArray[np.intp]:
+        texts = self.study.texts
+        mean = self.study.releases[0].measured.mean
+        return np.flatnonzero(~texts.member & (texts.copies == 0) & ~np.isnan(mean))
+
+    def _mean(self, values: Float) -> Estimate:
+        people = self.study.texts.people[self._held_out]
+        _, codes = np.unique(people, return_inverse=True)
+        sums = np.bincount(codes, values - values.mean())
+        clusters = len(sums)
+        variance = float((sums**2).sum()) / len(values) ** 2 * clusters / max(clusters - 1, 1)
+        spread = Spread(variance, float(max(clusters - 1, 1)))
+        method = "clustered by person, Student t; n = held-out texts"
+        return symmetric_estimate(
+            float(values.mean()), spread, len(values), self.settings.confidence, method
+        )
+
+    def _utility(self, release: Release) -> Estimate:
+        if self.utilities is not None:
+            value = self.utilities.get(release.name)
+            return Estimate(value, None, None, self.settings.confidence, "the user's function", 1)
+        of = self.study.releases[0] if release.interface else release
+        return self._mean(of.measured.mean[self._held_out])
+
+    def _loss(self, release: Release) -> Estimate:
+        confidence = self.settings.confidence
+        if release.interface:
+            same = "the model itself is the same; n = models"
+            return Estimate(0.0, 0.0, 0.0, confidence, same, 1)
+        if self.utilities is not None:
+            lost = self.utilities[BASELINE] - self.utilities[release.name]
+            return Estimate(lost, None, None, confidence, "the user's function", 1)
+        base = self.study.releases[0].measured.mean
+        return self._mean((base - release.measured.mean)[self._held_out])
+
+    # Canaries.
+
+    def canaries(self, release: Release) -> list[RepetitionResult]:
+        """By repetition count; empty where none were planted."""
+        if self.study.plan is None or release.canaries is None:
+            return []
+        delta, sure = self.settings.claimed_delta, self.settings.confidence
+        return canary_results(self.study.plan, release.canaries, delta, sure)
+
+    def claim(self) -> Json | None:
+        """What canaries that stand once say of the claimed epsilon; None without either."""
+        epsilon, delta = self.settings.claimed_epsilon, self.settings.claimed_delta
+        rows = [one for one in self.canaries(self.study.releases[0]) if one.repetitions == 1]
+        if epsilon is None or not rows or not rows[0].bounds:
+            return None
+        bound = rows[0].bounds["binomial"]
+        return {
+            "epsilon": epsilon,
+            "delta": delta,
+            "verdict": check_claim(bound, epsilon, delta),
+            "words": claim_sentence(bound, epsilon, delta),
+        }
+
+    # Extraction.
+
+    @cached_property
+    def sides(self) -> dict[str, Bool]:
+        """(N,) texts that were trained on, and texts that no trained one equals."""
+        texts = self.study.texts
+        return {"member": texts.member, "other": ~texts.member & (texts.copies == 0)}
+
+    def got(self, suffix: Float, greedy: Bool, n: int) -> Bool:
+        """(N,) texts whose suffix comes greedily or in n tries."""
+        with np.errstate(invalid="ignore"):
+            return greedy | discoverable(suffix, n, self.settings.chance)
+
+    @property
+    def control(self) -> float | None:
+        """The same share of never-trained texts; None where none is long enough."""
+        found = self._extracted(self.study.releases[0], "other")
+        return found.value if isinstance(found, Estimate) else None
+
+    def _extracted(self, release: Release, side: str = "member") -> Measured:
+        """Share of training texts that the most tries give, and the base model's do not."""
+        measured, got = self._writer(release).measured, self._came(release)
+        rows = self.sides[side] & ~np.isnan(measured.suffix)
+        if not rows.any():
+            length = self.settings.prefix + self.settings.suffix
+            return Refusal(f"no text of this kind has {length} tokens whose ranks are known")
+        people = self.study.texts.people[rows]
+        return share_of(got[rows], people, self.settings.confidence)
+
+    def _writer(self, release: Release) -> Release:
+        """Whose texts come out: behind a narrower interface the model writes what it wrote."""
+        return self.study.releases[0] if release.interface else release
+
+    def _came(self, release: Release) -> Bool:
+        """(N,) texts that the most tries give, and the base model's do not."""
+        measured, n = self._writer(release).measured, max(self.settings.samples)
+        got = self.got(measured.suffix, measured.greedy, n)
+        return got & ~self.got(measured.base_suffix, measured.base_greedy, n)
+
+    def _extraction(self, release: Release) -> Json:
+        release = self._writer(release)
+        measured, texts, sure = release.measured, self.study.texts, self.settings.confidence
+        known = ~np.isnan(measured.suffix)
+        rows = []
+        for side, flag in self.sides.items():
+            here = flag & known
+            people = texts.people[here]
+
+            def row(name: str, got: Bool, here: Bool = here, people: Any = people) -> Json:
+                return {"name": name, "share": share_of(got[here], people, sure).to_json()}
+
+            listed = [row("greedy, verbatim", measured.greedy)]
+            if release.near is not None:
+                near = release.near[side]
+                share = share_of(near, np.arange(len(near)), sure).to_json()
+                listed.append({"name": "greedy, near-verbatim", "share": share})
+            for n in self.settings.samples:
+                got = discoverable(measured.suffix, n, self.settings.chance)
+                listed.append(row(_tries(n), got))
+            if self.study.has_base:
+                listed.append(row("greedy, verbatim, base model", measured.base_greedy))
+                for n in self.settings.samples:
+                    got = discoverable(measured.base_suffix, n, self.settings.chance)
+                    listed.append(row(f"{_tries(n)}, base model", got))
+            rows.append({"side": side, "texts": int(here.sum()), "rows": listed})
+        return {
+            "sides": rows,
+            "groups": self._groups(release),
+            "patterns": self._patterns(release),
+        }
+
+    def _groups(self, release: Release) -> list[Json]:
+        """Shares of training texts by how often they stand there, and by their length."""
+        measured, texts = release.measured, self.study.texts
+        rows = self.sides["member"] & ~np.isnan(measured.suffix)
+        if not rows.any():
+            return []
+        got = self._came(release)
+        copies, length = texts.copies, measured.tokens
+        cuts = np.quantile(length[rows], [1 / 3, 2 / 3]).astype(int)
+        named = [
+            ("stands once", copies == 1),
+            ("stands 2 or 3 times", (copies >= 2) & (copies <= 3)),
+            ("stands 4 to 15 times", (copies >= 4) & (copies <= 15)),
+            ("stands 16 times or more", copies >= 16),
+            (f"at most {cuts[0]} tokens", length <= cuts[0]),
+            (f"{cuts[0] + 1} to {cuts[1]} tokens", (length > cuts[0]) & (length <= cuts[1])),
+            (f"more than {cuts[1]} tokens", length > cuts[1]),
+        ]
+        found = []
+        for name, flag in named:
+            here = rows & flag
+            if here.any():
+                share = share_of(got[here], texts.people[here], self.settings.confidence)
+                found.append({"name": name, "texts": int(here.sum()), "share": share.to_json()})
+        return found
+
+    def _patterns(self, release: Release) -> list[Json]:
+        """Personal patterns: how many stand in training texts, and how many come out."""
+        n, sides, found = max(self.settings.samples), self.sides, []
+        spans = release.measured.spans
+        for kind in ("declared", *PATTERNS):
+            row: Json = {"name": kind}
+            for side in ("member", "other"):
+                own = [(at, lp) for at, what, lp in spans if what == kind and sides[side][at]]
+                got = discoverable(np.array([lp for _, lp in own]), n, self.settings.chance)
+                people = self.study.texts.people[[at for at, _ in own]] if own else np.zeros(0, int)
+                row[side] = share_of(got, people, self.settings.confidence).to_json()
+                row[f"{side}s"] = len(own)
+            if row["members"] or row["others"]:
+                found.append(row)
+        return found
+
+
+def _measure(found: Risk | Refusal) -> Measured:
+    return found if isinstance(found, Refusal) else found.estimate
+
+
+def _tries(n: int) -> str:
+    return "1 try" if n == 1 else f"{n} tries"
+
+
+def epsilon_of(rows: Sequence[RepetitionResult]) -> Measured | None:
+    """The bound of canaries that stand once; None where there are none."""
+    once = [one for one in rows if one.repetitions == 1]
+    if not once:
+        return None
+    if not once[0].bounds:
+        return Refusal(once[0].note)
+    return once[0].bounds["binomial"].estimate
+
+
+def reach_of(rows: Sequence[RepetitionResult]) -> float:
+    """The largest epsilon that canaries which stand once could show."""
+    return next((one.largest for one in rows if one.repetitions == 1), 0.0)
+
+
+def _canary_row(one: RepetitionResult) -> Json:
+    return {
+        "repetitions": one.repetitions,
+        "canaries": one.canaries,
+        "inserted": one.inserted,
+        "epsilon": {
+            form: {**bound.estimate.to_json(), "note": bound.note}
+            for form, bound in one.bounds.items()
+        },
+        "largest": one.largest,
+        "exposure": None if one.exposure is None else one.exposure.to_json(),
+        "most_exposure": one.most_exposure,
+        "extracted": one.extracted.to_json(),
+        "control": one.control.to_json(),
+        "note": one.note,
+    }

@@ -1,0 +1,349 @@
+"""From what was measured on a language model to the findings: candidates, facts, words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lethe.assess.run import Facts, Subject, Verdict, attack, check, outcome_words, run
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.findings import Findings
+from lethe.evidence.frontier import Candidate
+from lethe.evidence.rules import Rule, lower_for_rule
+from lethe.membership.language.attacks import ATTACKS, COMBINED
+from lethe.membership.language.audit import Release
+from lethe.membership.language.canaries import training_checks
+from lethe.membership.language.candidates import LanguageNumbers, epsilon_of, reach_of
+from lethe.training.fingerprint import digest, hash_array
+
+Json = dict[str, Any]
+MOST_EXPOSED = 100
+_COMBINED = attack(
+    COMBINED,
+    "Learned combination",
+    "logistic stack of all of these; folds share no person",
+    "membership of other people's texts, to learn from",
+)
+_LIMITS = (
+    "Members and others must be drawn alike: a random hold-out made before fine-tuning. The blind "
+    "check can refute that; it cannot prove it.",
+    "No reference model was trained. Attacks that train some on like texts find more (Hayes "
+    "et al. 2025): hand their scores to lethe audit scores.",
+    "Extraction is measured from the true beginning of a text, under top-40 sampling at "
+    "temperature 1 and greedily; other prompts may give more.",
+    "Canaries bound epsilon from below; a bound is no proof of privacy, and canaries that stand "
+    "several times bound what so many copies of a record lose.",
+    "What the base model learned before fine-tuning is not audited.",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageSubject(LanguageNumbers, Subject):
+    """A fine-tuned language model, measured."""
+
+    def findings(self) -> Findings:
+        """The document of the audit."""
+        return run(self, self.settings.rules(), self.settings.release)
+
+    def evidence(self, candidate: str, rule: Rule) -> Measured | None:
+        found = super().evidence(candidate, rule)
+        if rule.metric != "epsilon-lower":
+            return found
+        release = next(one for one in self.study.releases if one.name == candidate)
+        return lower_for_rule(found, reach_of(self.canaries(release)), rule.limit)
+
+    def facts(self) -> Facts:
+        study, settings = self.study, self.settings
+        texts, units = study.texts, study.units
+        first = study.releases[0]
+        inside, outside = units.people.sides
+        kept = len(units.rows)
+        notes = [*study.notes]
+        if repeated := int((~texts.single).sum()):
+            notes.append(
+                f"{repeated} texts stand more than once: no membership is asked of them, only "
+                "extraction"
+            )
+        return Facts(
+            subject={
+                "release": "language-model",
+                "name": study.name,
+                "summary": f"A fine-tuned language model; {int(texts.member.sum()):,} texts that "
+                f"it was trained on, {int((~texts.member).sum()):,} that it was not.",
+            },
+            threat_model={
+                "goal": "who was trained on; texts and personal data that come out",
+                "knowledge": "the texts in question"
+                + (", the base model" if study.has_base else ""),
+                "access": "log-probabilities of tokens",
+                "budget": "one reading of each text; "
+                f"{max(settings.samples)} samples an extraction; no model is trained",
+                "unit": settings.unit,
+            },
+            data={
+                "records": len(texts),
+                "members": int(texts.member.sum()),
+                "others": int((~texts.member).sum()),
+                "asked": kept,
+                "units": [inside, outside],
+                **({"people": len(np.unique(texts.people))} if texts.named_people else {}),
+                "tokens": int(first.measured.tokens.sum()),
+                "notes": notes,
+                "fingerprint": digest(*texts.texts, hash_array(texts.member)),
+            },
+            attacks=[*self._attacks(first)],
+            attacks_not_run=[
+                *(
+                    {"name": name, "title": ATTACKS[name].title, "why": why}
+                    for name, why in first.measured.not_run.items()
+                ),
+                {
+                    "name": "reference models",
+                    "title": "LiRA and RMIA with reference fine-tunes",
+                    "why": "they train several models; lethe audit scores attacks their scores",
+                },
+                *(
+                    []
+                    if study.plan is not None
+                    else [
+                        {
+                            "name": "canaries",
+                            "title": "Canaries and epsilon",
+                            "why": "none were planted before training (lethe canaries text)",
+                        }
+                    ]
+                ),
+            ],
+            utility="the user's function, not a share"
+            if self.utilities is not None
+            else "held-out log-probability a token",
+            risk=f"TPR at {100 * study.fpr:g} % FPR of the strongest attack",
+            operating_rule="lowest risk among the candidates that are shown to lower it and lose "
+            f"at most {settings.margin:g} of utility.",
+            margin=settings.margin,
+            skipped=[{"name": name, "why": why} for name, why in study.skipped.items()],
+            keep_records=settings.keep_records,
+            exposed=self.exposed_texts()[:MOST_EXPOSED] if settings.keep_records else [],
+            checks=self._checks(),
+            limits=_LIMITS,
+            reproduction={
+                "seed": settings.seed,
+                "confidence": settings.confidence,
+                "unit": settings.unit,
+                "prefix": settings.prefix,
+                "suffix": settings.suffix,
+                "samples": list(settings.samples),
+                "chance": settings.chance,
+                "precision": settings.precision,
+                "gate": list(settings.gate),
+            },
+            libraries=("numpy", "torch", "transformers"),
+            sections={"language": self._section()},
+        )
+
+    def _attacks(self, first: Release) -> Sequence[Json]:
+        listed = [
+            attack(name, ATTACKS[name].title, ATTACKS[name].paper, ATTACKS[name].threat)
+            for name in first.found.rates
+            if name != COMBINED
+        ]
+        listed += [_COMBINED] * (COMBINED in first.found.rates)
+        listed.append(
+            attack(
+                "extraction",
+                "Extraction from the beginning of a text",
+                "Hayes et al. 2024",
+                "the beginning of a text; samples of the model",
+                {"prefix": self.settings.prefix, "suffix": self.settings.suffix},
+            )
+        )
+        if self.study.plan is not None:
+            paper = "Carlini et al. 2019; Steinke et al. 2023"
+            listed.append(attack("canaries", "Canaries", paper, "texts planted before training"))
+        return listed
+
+    def _section(self) -> Json:
+        study, settings = self.study, self.settings
+        blind, plan = study.blind, study.plan
+        first = self.canaries(study.releases[0])
+        return {
+            "words": self.plain_words(),
+            "unit": settings.unit,
+            "fpr": study.fpr,
+            "base": study.has_base,
+            "refused": self.refused,
+            "blind": {
+                "tells": blind.tells,
+                "p_value": blind.p_value,
+                "by": blind.by,
+                "auc": blind.auc.to_json(),
+                "tpr": {f"{fpr:g}": one.to_json() for fpr, one in blind.tpr.items()},
+            },
+            "canaries": None
+            if plan is None
+            else {
+                "plan": plan.digest,
+                "canaries": len(plan),
+                "inserted": int(plan.inserted.sum()),
+                "delta": settings.claimed_delta,
+                "reach": reach_of(first),
+                "claim": self.claim(),
+                "checks": [list(one) for one in self._watched()],
+            },
+            "extraction": {
+                "prefix": settings.prefix,
+                "suffix": settings.suffix,
+                "chance": settings.chance,
+                "samples": list(settings.samples),
+            },
+        }
+
+    def _watched(self) -> list[tuple[str, str, str]]:
+        study = self.study
+        if study.plan is None or study.seen is None:
+            return []
+        return training_checks(study.seen, study.plan)
+
+    def _checks(self) -> list[Json]:
+        study, blind = self.study, self.study.blind
+        detail = f"{blind.by}: p = {blind.p_value:.3g} among permutations of who was trained on"
+        found = [
+            check("blind classifier", "fail" if blind.tells else "pass", detail, None, blind.auc)
+        ]
+        odd = [f"{one.name}: {name}" for one in study.releases for name in one.found.permuted]
+        odd += [
+            f"{one.name}, {view}: {name}"
+            for one in study.releases
+            for view, found_there in one.views.items()
+            for name in found_there.permuted
+        ]
+        words = "no attack finds members where membership is permuted among people"
+        found.append(
+            check("permuted membership", "fail" if odd else "pass", ", ".join(odd) or words, None)
+        )
+        if study.truncated:
+            share = study.truncated / len(study.texts)
+            words = f"{study.truncated} texts are scored on their beginning only"
+            found.append(check("length of texts", "warn" if share > 0.05 else "pass", words, None))
+        if study.has_base:
+            words = "the model says of every text what its base says: was it fine-tuned?"
+            status = "warn" if study.same_as_base else "pass"
+            detail = words if study.same_as_base else "model and base differ"
+            found.append(check("fine-tuned", status, detail))
+        for name, status, words in self._watched():
+            found.append(check(name, status, words))
+        if study.plan is not None and study.seen is None:
+            words = "nobody watched the training (canaries-training.json): canaries may lack loss"
+            found.append(check("canaries received loss", "warn", words))
+        for one in study.releases:
+            found += self._against_proof(one)
+        return found
+
+    def _against_proof(self, release: Release) -> list[Json]:
+        """What is proven must not be refuted by the canaries that stand once."""
+        proven, rows = release.guarantee, self.canaries(release)
+        low = epsilon_of(rows)
+        if not (proven.proven and "epsilon" in proven.parameters and isinstance(low, Estimate)):
+            return []
+        # Epsilon falls as delta rises: a bound at a smaller delta refutes nothing of the proof.
+        delta = proven.parameters.get("delta", 0.0)
+        if proven.relation != "add/remove" or self.settings.claimed_delta < delta:
+            return []
+        epsilon = proven.parameters["epsilon"]
+        broken = low.low is not None and low.low > epsilon
+        words = f"epsilon {epsilon:.3g} is proven, canaries show at least {low.low:.3g}"
+        return [check("proof against canaries", "fail" if broken else "pass", words, release.name)]
+
+    # Words, and personal data.
+
+    def words(self, verdict: Verdict) -> Sequence[str]:
+        return [outcome_words(verdict), *self.plain_words()]
+
+    def plain_words(self) -> list[str]:
+        """What was found, for a reader of nothing else."""
+        base = self.all_candidates[0]
+        said = [self._membership_words(base)]
+        found = base.measures["extraction"]
+        if isinstance(found, Estimate) and found.value is not None:
+            n = max(self.settings.samples)
+            said.append(
+                f"Of 1,000 training texts {_thousand(found.value)} ({_thousand(found.low)} to "
+                f"{_thousand(found.high)}) are extracted from their first {self.settings.prefix} "
+                f"tokens with at most {n} tries"
+                + (", and not from the base model" if self.study.has_base else "")
+                + f"; of 1,000 never trained on {_thousand(self.control)}."
+            )
+        for one in self.canaries(self.study.releases[0]):
+            if one.bounds:
+                times = "once" if one.repetitions == 1 else f"{one.repetitions} times"
+                bound = one.bounds["binomial"]
+                said.append(
+                    f"Canaries that stand {times}: epsilon is at least {bound.low:.3g} at delta "
+                    f"{bound.delta:g} (so many could show {one.largest:.3g})."
+                )
+        if (claim := self.claim()) is not None:
+            said.append(claim["words"])
+        return said
+
+    def _membership_words(self, base: Candidate) -> str:
+        if self.refused:
+            return f"Membership is not judged: {self.refused}."
+        risk = base.risk
+        if isinstance(risk, Refusal) or risk.value is None:
+            return "Membership could not be measured."
+        low, high = risk.low or 0.0, risk.high or 1.0
+        return (
+            f"An attacker recognises {_percent(risk.value)} % ({_percent(low)} to {_percent(high)} "
+            f"%) of the training {self.settings.unit}s, wrong about {100 * self.study.fpr:g} % of "
+            "the others."
+        )
+
+    def exposed_texts(self) -> list[Json]:
+        """Trained texts (or people), the most exposed first; personal data."""
+        study = self.study
+        first, units = study.releases[0], study.units
+        name, score = self.strongest(first)
+        inside = np.flatnonzero(units.people.member)
+        order = inside[np.argsort(-score[inside], kind="stable")]
+        found = []
+        for rank, at in enumerate(order, 1):
+            row = units.rows[at] if units.of is None else units.rows[np.argmax(units.of == at)]
+            found.append(
+                {
+                    "rank": rank,
+                    "id": study.texts.ids[int(row)],
+                    "attack": name,
+                    "score": float(f"{score[at]:.6g}"),
+                }
+            )
+        return found
+
+    def extracted_texts(self) -> list[Json]:
+        """Trained texts that come out, with their words; personal data."""
+        study = self.study
+        measured = study.releases[0].measured
+        n = max(self.settings.samples)
+        got = self.got(measured.suffix, measured.greedy, n) & self.sides["member"]
+        return [
+            {
+                "id": study.texts.ids[int(at)],
+                "text": study.texts.texts[int(at)],
+                "log_probability": float(measured.suffix[at])
+                if np.isfinite(measured.suffix[at])
+                else None,
+                "greedy": bool(measured.greedy[at]),
+                "copies": int(study.texts.copies[at]),
+            }
+            for at in np.flatnonzero(got)
+        ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}" if share >= 0.1 else f"{100 * share:.2g}"
+
+
+def _thousand(share: float | None) -> str:
+    return "?" if share is None else f"{1000 * share:.3g}"

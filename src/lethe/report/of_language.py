@@ -1,0 +1,297 @@
+"""What the report says of a fine-tuned language model: membership, extraction, canaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lethe.report.catalogue import say
+from lethe.report.drawing import figure_of_rows
+from lethe.report.first_screen import (
+    Room,
+    Worst,
+    baseline_of,
+    interval_sentence,
+    judged,
+    severity_of,
+    share_sentence,
+)
+from lethe.report.numbers import (
+    Cell,
+    amount,
+    fixed,
+    grouped,
+    number,
+    percent,
+    share,
+    share_words,
+    significant,
+)
+from lethe.report.sections import Chart, Folded, Part, Row, Section, Table, Words, personal
+from lethe.report.static_svg import COLOURS, Slots, chart
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Json = Mapping[str, Any]
+
+
+class Language(Room):
+    """A language model that was fine-tuned on texts of people."""
+
+    kind = "kind.language"
+    risk_head = "risk.recognised"
+    glossary = ("member", "tpr", "fpr", "auc", "epsilon", "delta", "lower_limit")
+
+    def __init__(self, document: Json) -> None:
+        super().__init__(document)
+        self.section: Json = document["language"]
+        self.base = baseline_of(document)
+
+    @property
+    def chance(self) -> float:
+        return float(self.section["fpr"])
+
+    def criterion(self, attack: str) -> str:
+        return "inference" if attack == "extraction" else "singling"
+
+    def worst(self, candidate: Json | None) -> Worst:
+        detail = self._extracted(candidate)
+        found = None if candidate is None else self.share_of(candidate)
+        value, _, chance = share_sentence(found, self.chance)
+        if candidate is None or found is None or not value:
+            key = "language.refused" if self.section["refused"] else "language.unmeasured"
+            reason = self.section["refused"] or str((found or {}).get("refused", ""))
+            said = ". ".join(text for text in (reason, detail) if text)
+            return Worst(say(key), say("unmeasured"), "", f"{said}." if said else "", "")
+        level = severity_of(self, candidate)
+        key = "language.none" if level == "not-above-chance" else "language.headline"
+        attack = (candidate.get("risk_from") or {}).get("attack") or ""
+        titles = {one["name"]: one["title"] for one in self.document["attacks"]}
+        said = ". ".join(text for text in (interval_sentence(self.document, found), detail) if text)
+        return Worst(
+            say(key, value=value, chance=chance, unit=self.section["unit"]),
+            say("language.short", value=value),
+            say("language.by", attack=titles.get(attack, attack), fpr=share_words(self.chance)),
+            f"{said}." if said else "",
+            level,
+        )
+
+    def _extracted(self, candidate: Json | None) -> str:
+        found = ((candidate or {}).get("measures") or {}).get("extraction") or {}
+        if found.get("value") is None:
+            return ""
+        key = "language.extracted.base" if self.section["base"] else "language.extracted"
+        control = ((candidate or {})["extraction"]["control"]).get("value")
+        other = say("unmeasured") if control is None else significant(1000 * control)
+        return say(key, value=significant(1000 * found["value"]), control=other)
+
+    def released(self) -> tuple[str, list[str]]:
+        data = self.document["data"]
+        lines = [say("language.others", n=grouped(data["others"]))]
+        if "people" in data:
+            lines.append(say("language.people", n=grouped(data["people"])))
+        lines.append(say("language.tokens", n=grouped(data["tokens"])))
+        return say("language.released", n=grouped(data["members"])), lines
+
+    def attacks(self) -> Sequence[Part]:
+        blind = self.section["blind"]
+        shown = judged(self.document) or self.base
+        p = significant(blind["p_value"], 2)
+        note = say(
+            "language.rates.note",
+            fpr=share_words(self.chance),
+            by=blind["by"],
+            auc=str(_auc(blind["auc"])),
+            p=p,
+        )
+        parts: list[Part] = []
+        if blind["tells"]:
+            parts.append(Words(say("language.blind.fail", p=p), "warning"))
+        heads = self._heads()
+        rows = [*self._rows(shown), self._blind_row()]
+        parts.append(Table(say("language.rates"), heads, rows, note))
+        others = [
+            Table(one["name"], heads, self._rows(one))
+            for one in self.document["candidates"]
+            if one is not shown
+        ]
+        return [*parts, *([Folded(say("language.rates.others"), others)] if others else [])]
+
+    def _fprs(self) -> list[str]:
+        return sorted(self.section["blind"]["tpr"], key=lambda fpr: -float(fpr))
+
+    def _heads(self) -> list[str]:
+        rates = [say("model.tpr_at", fpr=percent(float(fpr))) for fpr in self._fprs()]
+        return [say("attack"), *rates, "AUC", say("language.head.excess")]
+
+    def _rows(self, candidate: Json | None) -> list[Row]:
+        titles = {one["name"]: one["title"] for one in self.document["attacks"]}
+        rows: list[Row] = []
+        for name, one in ((candidate or {}).get("text_attacks") or {}).items():
+            cells = [share(one["tpr"].get(fpr)) for fpr in self._fprs()]
+            rows.append((titles.get(name, name), [*cells, _auc(one["auc"]), share(one["excess"])]))
+        return rows
+
+    def _blind_row(self) -> Row:
+        blind = self.section["blind"]
+        cells = [share(blind["tpr"].get(fpr)) for fpr in self._fprs()]
+        return say("language.blind", by=blind["by"]), [*cells, _auc(blind["auc"]), Cell("none")]
+
+    def exposed(self) -> Section:
+        shown = judged(self.document) or self.base or {}
+        parts: list[Part] = [*self._extraction(shown), *self._canaries(shown)]
+        records = self.document["records"]
+        if not records["kept"]:
+            parts.append(Words(say("exposed.not_kept"), "note"))
+        elif records["exposed"]:
+            rows: list[Row] = [
+                (str(one["id"]), [one["attack"], number(one["score"], 4)])
+                for one in records["exposed"]
+            ]
+            unit = say(f"language.unit.{self.section['unit']}")
+            heads = [unit, say("attack"), say("language.head.score")]
+            parts += personal(say("exposed.list"), say("exposed.personal"), heads, rows)
+        lead = say("language.exposed")
+        return Section("exposed", say("exposed.title"), lead, parts, say("nav.who"))
+
+    def _extraction(self, candidate: Json) -> list[Part]:
+        found = candidate.get("extraction") or {"sides": []}
+        if not found["sides"] or not found["sides"][0]["texts"]:
+            return [Words(say("language.no_extraction"), "note")]
+        asked = self.section["extraction"]
+        member, other = found["sides"]
+        control = {row["name"]: row["share"] for row in other["rows"]}
+        rows: list[Row] = [
+            (row["name"], [share(row["share"]), share(control.get(row["name"]))])
+            for row in member["rows"]
+        ]
+        heads = [say("language.head.way")]
+        heads += [
+            say(f"language.head.{side['side']}", n=grouped(side["texts"]))
+            for side in (member, other)
+        ]
+        title = say("language.extraction", prefix=asked["prefix"], suffix=asked["suffix"])
+        note = say("language.extraction.note", chance=percent(asked["chance"]))
+        parts: list[Part] = []
+        if (drawn := self.extraction_chart(candidate)) is not None:
+            parts.append(drawn)
+        parts.append(Table(title, heads, rows, note))
+        if found["groups"]:
+            rows = [
+                (one["name"], [Cell("estimate", grouped(one["texts"])), share(one["share"])])
+                for one in found["groups"]
+            ]
+            heads = [say(f"language.head.{key}") for key in ("group", "n", "share")]
+            parts.append(
+                Folded(say("language.groups"), [Table(say("language.groups"), heads, rows)])
+            )
+        if found["patterns"]:
+            parts.append(self._patterns(found["patterns"], max(asked["samples"])))
+        return parts
+
+    @staticmethod
+    def _patterns(found: Sequence[Json], n: int) -> Table:
+        rows: list[Row] = [
+            (
+                one["name"],
+                [
+                    Cell("estimate", grouped(one["members"])),
+                    share(one["member"]),
+                    Cell("estimate", grouped(one["others"])),
+                    share(one["other"]),
+                ],
+            )
+            for one in found
+        ]
+        keys = ("pattern", "in", "out", "control", "control_out")
+        heads = [say(f"language.head.{key}") for key in keys]
+        note = say("language.patterns.note", n=grouped(n))
+        return Table(say("language.patterns"), heads, rows, note)
+
+    def _canaries(self, candidate: Json) -> list[Part]:
+        told = self.section["canaries"]
+        listed = candidate.get("canaries") or []
+        if told is None or not listed:
+            return []
+        rows: list[Row] = [
+            (
+                str(one["repetitions"]),
+                [
+                    Cell("estimate", grouped(one["canaries"])),
+                    Cell("estimate", grouped(one["inserted"])),
+                    _low(one["epsilon"].get("binomial"), one["note"]),
+                    _low(one["epsilon"].get("tradeoff"), one["note"]),
+                    number(one["largest"]),
+                    amount(one["exposure"]),
+                    number(one["most_exposure"]),
+                    share(one["extracted"]),
+                    share(one["control"]),
+                ],
+            )
+            for one in listed
+        ]
+        keys = ("copies", "canaries", "planted", "epsilon", "tradeoff", "largest", "exposure")
+        heads = [say(f"language.head.{key}") for key in (*keys, "most", "share", "out_control")]
+        title = say("language.canaries", **{key: told[key] for key in ("inserted", "canaries")})
+        note = say("language.canaries.note", delta=f"{told['delta']:g}")
+        parts: list[Part] = [Table(title, heads, rows, note)]
+        if told["claim"] is not None:
+            tone = "warning" if told["claim"]["verdict"] == "contradicts" else ""
+            parts.append(Words(told["claim"]["words"], tone))
+        return parts
+
+    def options(self) -> Sequence[Part]:
+        rows: list[Row] = []
+        for one in self.document["candidates"]:
+            measures = one["measures"]
+            cells: list[Cell | str] = [
+                share(measures.get("extraction")),
+                _low(measures.get("epsilon-lower"), ""),
+            ]
+            rows.append((one["name"], cells))
+        heads = [
+            say("options.option"),
+            say("language.head.extracted"),
+            say("language.head.epsilon"),
+        ]
+        title = say("language.options")
+        return [Folded(title, [Table(title, heads, rows)])]
+
+    def extraction_chart(self, candidate: Json) -> Chart | None:
+        """Extracted shares of training texts by copies and length."""
+        groups = candidate["extraction"]["groups"]
+        if not any((one["share"].get("value") or 0) > 0 for one in groups):
+            return None
+        draw = partial(_extraction_figure, groups)
+        label = say("chart.extraction.label")
+        return chart(say("chart.extraction"), "extraction", "extraction-", label, draw)
+
+
+def _extraction_figure(groups: Sequence[Json], slots: Slots) -> Figure | None:
+    figure, axes = figure_of_rows([slots.put(one["name"], 30) for one in groups])
+    for at, one in enumerate(groups):
+        found = one["share"]
+        axes.plot([found["low"], found["high"]], [-at, -at], color=COLOURS["after"], lw=1.6)
+        axes.plot([found["value"]], [-at], "o", ms=5, color=COLOURS["after"])
+    top = max(one["share"]["high"] for one in groups)
+    ticks = [at * top / 4 for at in range(5)]
+    axes.set_xticks(ticks, [share_words(tick) for tick in ticks])
+    axes.set_xlim(-top / 50, top * 1.02)
+    axes.set_xlabel(say("chart.extraction.x"))
+    return figure
+
+
+def _auc(found: Json) -> Cell:
+    ends = say("range", low=fixed(found["low"], 3), high=fixed(found["high"], 3))
+    return Cell("estimate", fixed(found["value"], 3), ends)
+
+
+def _low(found: Json | None, why: str) -> Cell:
+    """A lower limit on epsilon."""
+    if found is None:
+        return Cell("refused", reason=why) if why else Cell("none")
+    if "refused" in found:
+        return Cell("refused", reason=str(found["refused"]))
+    return number(found["low"])

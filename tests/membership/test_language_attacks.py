@@ -1,0 +1,206 @@
+"""Attacks on token log-probabilities: by hand, and quiet where membership means nothing."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.errors import InputError
+from lethe.membership.language.attacks import (
+    ATTACKS,
+    by_person,
+    crossfit,
+    folds_of,
+    midranks,
+    missing_field,
+)
+from lethe.membership.language.blind import blind_check
+from lethe.membership.language.measure import combined
+from lethe.membership.language.rates import People, null_variances
+from lethe.membership.language.tokens import TokenScores
+
+
+def tokens(logprob, mean=None, deviation=None, rank=None):
+    own = np.asarray(logprob, np.float32)
+    rest = [
+        np.full(len(own), np.nan, np.float32) if one is None else np.asarray(one, np.float32)
+        for one in (mean, deviation, rank, None)
+    ]
+    return TokenScores(own, *rest)
+
+
+MODEL = tokens([-1, -4, -2, -3, -5], [-3, -3, -3, -3, -3], [1, 2, 1, 1, 2], [0, 3, 0, 2, 5])
+BASE = tokens([-2, -5, -1, -2.5, -8], rank=[0, 0, 0, 0, 0])
+TEXT = "the worker fell"
+
+
+def test_each_attack_is_what_its_paper_says_on_five_tokens():
+    def score(name):
+        return ATTACKS[name].score(MODEL, BASE, TEXT)
+
+    assert score("loss") == pytest.approx(-3)
+    assert score("ratio") == pytest.approx((1 + 1 - 1 - 0.5 + 3) / 5)
+    assert score("zlib") == pytest.approx(-3 / len(zlib.compress(TEXT.encode())))
+    assert score("min-k") == pytest.approx(-5)  # a fifth of five tokens: the least likely one
+    # (logprob - mean)/deviation: 2, -0.5, 1, 0, -1; the lowest fifth is -1.
+    assert score("min-k++") == pytest.approx(-1)
+    # Wrong guesses at tokens 2, 4 and 5: up 1 and 3, down 0.5.
+    assert score("error-zone") == pytest.approx(4 / 4.5)
+
+
+def test_the_edges_of_the_error_zone():
+    attack = ATTACKS["error-zone"].score
+    right = tokens([-1, -1], rank=[0, 0])
+    assert attack(right, tokens([-2, -2]), "") == 1.0
+    same = tokens([-1, -1], rank=[1, 1])
+    assert attack(same, same, "") == 0.5
+    assert attack(same, tokens([-0.5, -0.5]), "") == 0.0
+
+
+def test_an_attack_says_what_it_lacks():
+    bare = tokens([-1, -2])
+    assert missing_field(ATTACKS["loss"], bare, False) == ""
+    assert "no base" in missing_field(ATTACKS["ratio"], bare, False)
+    assert "mean, deviation" in missing_field(ATTACKS["min-k++"], bare, True)
+    assert "rank" in missing_field(ATTACKS["error-zone"], bare, True)
+
+
+@given(st.lists(st.floats(-20, 0, width=32), min_size=1, max_size=40))
+@settings(max_examples=50, deadline=None)
+def test_a_likelier_text_scores_higher(values):
+    """Loss, ratio and Min-K% rise when every token does; the ratio to itself is 0."""
+    low, high = tokens(np.array(values) - 1), tokens(values)
+    for name in ("loss", "min-k", "zlib"):
+        assert ATTACKS[name].score(high, None, "x") > ATTACKS[name].score(low, None, "x")
+    assert ATTACKS["ratio"].score(high, high, "") == 0
+    assert ATTACKS["ratio"].score(high, low, "") == pytest.approx(1, abs=1e-5)
+
+
+def test_equal_values_have_equal_places_whatever_their_order():
+    assert midranks(np.array([1.0, 1.0, 0.0])).tolist() == [2 / 3, 2 / 3, 1 / 6]
+
+
+def test_people_are_in_one_fold_and_too_few_are_refused():
+    people = np.repeat(np.arange(40), 3)
+    member = people < 20
+    fold = folds_of(member, people, 0)
+    assert all(len(set(fold[people == who])) == 1 for who in range(40))
+    assert np.bincount(fold[member]).tolist() == [12] * 5
+    with pytest.raises(InputError, match="too few"):
+        folds_of(people < 2, people, 0)
+
+
+def test_the_combination_is_least_squares_on_other_folds():
+    rng = np.random.default_rng(0)
+    x, member = rng.normal(size=(60, 3)), np.arange(60) % 2 == 0
+    fold = folds_of(member, np.arange(60), 0)
+    found = crossfit(x, member[:, None].astype(float), fold)[:, 0]
+    z = (x - x.mean(0)) / x.std(0)
+    for at in range(5):
+        train, test = fold != at, fold == at
+        marks = np.where(member[train], 1 / member[train].sum(), -1 / (~member[train]).sum())
+        gram = z[train].T @ z[train] / train.sum() + 0.05 * np.eye(3)
+        weights = np.linalg.inv(gram) @ (z[train].T @ marks)
+        np.testing.assert_allclose(found[test], z[test] @ weights)
+
+
+def test_a_person_of_many_texts_varies_as_one_of_few():
+    rng = np.random.default_rng(0)
+    people = np.repeat(np.arange(400), rng.integers(1, 20, 400))
+    score = by_person(rng.normal(size=len(people)), people)
+    assert np.std(score) == pytest.approx(1, abs=0.1)
+
+
+def test_intervals_find_nothing_where_membership_is_permuted():
+    """200 repetitions of all attacks at once: at most nominal plus Monte Carlo error."""
+    rng = np.random.default_rng(0)
+    n, repetitions, confidence = 240, 200, 0.9
+    truth = rng.normal(size=(n, 6))  # scores with structure, as texts have
+    truth[:, 1] += truth[:, 0]
+    truth[:, 5] = np.round(truth[:, 5])  # ties, as the error zone has
+    people = np.repeat(np.arange(n // 2), 2)
+    rejected = np.zeros((2, 7))
+    for at in range(repetitions):
+        member = np.repeat(rng.permutation(n // 2) < n // 4, 2)
+        who = People(member, people, at)
+        labels = who.permuted(49, at)
+        own, nothing = combined(list(truth.T), who, labels, at)
+        floor = null_variances(nothing, labels, (0.1,))
+        for place, score in enumerate([*truth.T, own]):
+            rates = who.rates(score, (0.1,), confidence, floor if place == 6 else ())
+            rejected[0, place] += rates.auc.low > 0.5
+            rejected[1, place] += rates.tpr[0.1].low > 0.1
+    # One-sided 5 %, and three deviations of 200 coins.
+    limit = repetitions * 0.05 + 3 * np.sqrt(repetitions * 0.05 * 0.95)
+    assert rejected.max() <= limit
+
+
+def test_a_rate_is_found_and_clustering_widens_it():
+    rng = np.random.default_rng(1)
+    member = np.arange(2000) < 1000
+    covered, repetitions = 0, 30
+    for at in range(repetitions):
+        score = rng.normal(size=2000) + 1.5 * member
+        alone = People(member, np.arange(2000), at).rates(score, (0.1, 0.01), 0.95)
+        # Phi(1.5/sqrt 2), Phi(1.5 - 1.2816), Phi(1.5 - 2.3263)
+        for found, truth in zip(
+            (alone.auc, *alone.tpr.values()), (0.8556, 0.5871, 0.2046), strict=True
+        ):
+            covered += found.low < truth < found.high
+    assert covered >= 3 * repetitions * 0.95 - 3 * np.sqrt(3 * repetitions * 0.95 * 0.05)
+    blocks = np.repeat(rng.normal(size=200), 10) + 1.5 * member
+    together = People(member, np.repeat(np.arange(200), 10), 0).rates(blocks, (0.1,), 0.95)
+    assert together.tpr[0.1].width > 2 * alone.tpr[0.1].width
+
+
+def test_the_excess_over_itself_is_nothing():
+    member = np.arange(400) < 200
+    score = np.random.default_rng(0).normal(size=400) + member
+    who = People(member, np.arange(400), 0)
+    same = who.excess(score, score, 0.1, 0.95)
+    assert same.value == same.low == same.high == 0
+    blind = np.random.default_rng(1).normal(size=400)
+    assert who.excess(score, blind, 0.1, 0.95).low > 0
+
+
+WORDS = [f"w{at}" for at in range(300)]
+
+
+def made_up(rng, count, shift=0.0):
+    share = 1 / np.arange(1, 301)
+    share[:3] *= 1 + shift
+    share /= share.sum()
+    return [" ".join(rng.choice(WORDS, 30, p=share)) for _ in range(count)]
+
+
+def test_the_blind_classifier_is_quiet_on_a_random_hold_out():
+    rng = np.random.default_rng(0)
+    told = 0
+    for at in range(30):
+        member = rng.permutation(200) < 100
+        told += blind_check(made_up(rng, 200), People(member, np.arange(200)), seed=at).tells
+    assert told <= 2  # of 30 at 1 %: more than 2 once in 1,000
+
+
+@pytest.mark.parametrize("by", ["words", "length", "date", "base"])
+def test_the_blind_classifier_tells_members_of_another_kind(by):
+    rng = np.random.default_rng(1)
+    member = np.arange(400) < 200
+    texts = made_up(rng, 400)
+    dates, known = np.full(400, np.datetime64("2020-01-01")), []
+    if by == "words":
+        # Of equal length, so that nothing else tells.
+        texts = [one.replace(*WORDS[1:3]) if at < 200 else one for at, one in enumerate(texts)]
+    elif by == "length":
+        texts = [" ".join(one.split()[:27]) if at < 200 else one for at, one in enumerate(texts)]
+    elif by == "date":
+        dates = dates + np.where(member, 0, 30) + rng.integers(0, 60, 400)
+    else:
+        known = [rng.normal(size=400) + 0.6 * member]
+    found = blind_check(texts, People(member, np.arange(400)), dates, known)
+    assert found.tells and found.auc.low > 0.5
+    assert found.by == ("words" if by == "words" else "length, date and base model")
