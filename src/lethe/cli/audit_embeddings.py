@@ -134,7 +134,9 @@ class ClusterOptions:
     engine_option: Annotated[list[str] | None, Parameter(negative=())] = None
 
 
-_PLAIN: dict[str, Any] = {"head": None, "attribute": None, "texts": None, "table": None}
+_PLAIN: dict[str, Any] = dict.fromkeys(
+    ("head", "attribute", "texts", "table", "label", "period", "from_date")
+)
 """Options of the first file that a second release is read without."""
 HEADS, NAMES, VECTORS = HeadOptions(), NameOptions(), VectorOptions()
 CLUSTERS = ClusterOptions()

@@ -454,7 +454,11 @@ def measure(
         untested=tuple(one["refused"] for one in further.get("attributes_refused", ())),
         unsound={**clean.invalid, **unsound},
     )
-    candidates = tuple(evaluate(context, curve, point.recommended))
+    candidates = []
+    for evaluated in evaluate(context, curve, point.recommended):
+        candidates.append(evaluated)
+        if settings.verification or people:
+            say(f"{model.name}: {evaluated.candidate.name}, {len(candidates)} options looked at")
     return ModelAudit(
         model,
         split,
@@ -466,7 +470,7 @@ def measure(
         utility,
         radii,
         point,
-        candidates,
+        tuple(candidates),
         {**clean.skipped, **battery.skipped, **context.skipped},
         {**further, **controls, **beyond(model, other, battery, settings, say)},
     )

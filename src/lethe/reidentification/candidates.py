@@ -504,27 +504,33 @@ def _transformed(context: Evaluation, name: str, sigma: float) -> Evaluated:
         view: lambda rows, read=read: read(made.decode(rows))
         for view, read in context.battery.views.items()
     }
-    judged = context.battery.on_release(
+    why: dict[str, str] = {}
+    judged = replace(context.battery, skipped=why).on_release(
         release.rows,
         release.clean,
         draws=_DRAWS if made.noisy else 1,
         projected=release.projected,
         views=views,
     )
-    limit = None
+    for reason in dict.fromkeys(why.values()):
+        who = [one.removesuffix(" on release") for one, told in why.items() if told == reason]
+        context.skipped[f"{made.name}: {', '.join(who)}"] = reason
+    limit, labels = None, [made.guarantee()]
     if isinstance(made, KSame):
         limit = made.exposed(context.game.known, context.split.users)
     elif isinstance(made, ShapedNoise):
         limit = _shaped_limit(context, made)
+    if limit is not None:
+        # With the chances that the attacks have; the own claim of k-same has people equally likely.
+        labels.insert(0, limit.guarantee)
     return context.evaluated(
         made.name,
         made.words,
         {key: _short(value) for key, value in made.settings.items()},
         judged,
         None if task is None else _decoded_task(task, made, first),
-        # With the chances that the attacks have; that of k-same has people equally likely.
-        made.guarantee() if limit is None else limit.guarantee,
-        () if limit is None else (made.guarantee(),),
+        labels[0],
+        labels[1:],
         limit,
         release=release,
     )
