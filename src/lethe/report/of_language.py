@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 
 
+def _or_unmeasured(value: float | None) -> str:
+    return say("unmeasured") if value is None else share_words(value)
+
+
 class Language(Room):
     """A language model that was fine-tuned on texts of people."""
 
@@ -76,6 +80,7 @@ class Language(Room):
             say("language.by", attack=titles.get(attack, attack), fpr=share_words(self.chance)),
             f"{said}." if said else "",
             level,
+            self._personal(candidate),
         )
 
     def _extracted(self, candidate: Json | None) -> str:
@@ -84,8 +89,21 @@ class Language(Room):
             return ""
         key = "language.extracted.base" if self.section["base"] else "language.extracted"
         control = ((candidate or {})["extraction"]["control"]).get("value")
-        other = say("unmeasured") if control is None else significant(1000 * control)
-        return say(key, value=significant(1000 * found["value"]), control=other)
+        return say(key, value=share_words(found["value"]), control=_or_unmeasured(control))
+
+    def _personal(self, candidate: Json) -> str:
+        """The pattern that comes out of most training texts beyond others; empty without any."""
+        listed = [one for one in candidate["extraction"]["patterns"] if one["member"].get("value")]
+        if not listed:
+            return ""
+
+        def beyond(one: Json) -> float:
+            return float(one["member"]["value"]) - float(one["other"].get("value") or 0)
+
+        most = max(listed, key=beyond)
+        value, other = (most[side].get("value") for side in ("member", "other"))
+        numbers = {"value": share_words(value), "control": _or_unmeasured(other)}
+        return say("language.personal", name=most["name"], **numbers)
 
     def released(self) -> tuple[str, list[str]]:
         data = self.document["data"]

@@ -270,11 +270,11 @@ class LanguageSubject(LanguageNumbers, Subject):
         if isinstance(found, Estimate) and found.value is not None:
             n = max(self.settings.samples)
             said.append(
-                f"Of 1,000 training texts {_thousand(found.value)} ({_thousand(found.low)} to "
-                f"{_thousand(found.high)}) are extracted from their first {self.settings.prefix} "
+                f"Of the training texts {_percent(found.value)} % ({_percent(found.low)} to "
+                f"{_percent(found.high)} %) are extracted from their first {self.settings.prefix} "
                 f"tokens with at most {n} tries"
                 + (", and not from the base model" if self.study.has_base else "")
-                + f"; of 1,000 never trained on {_thousand(self.control)}."
+                + f"; of those never trained on {_percent(self.control)} %."
             )
         for one in self.canaries(self.study.releases[0]):
             if one.bounds:
@@ -341,9 +341,7 @@ class LanguageSubject(LanguageNumbers, Subject):
         ]
 
 
-def _percent(share: float) -> str:
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "?"
     return f"{100 * share:.0f}" if share >= 0.1 else f"{100 * share:.2g}"
-
-
-def _thousand(share: float | None) -> str:
-    return "?" if share is None else f"{1000 * share:.3g}"
