@@ -35,10 +35,6 @@ from lethe.training.users_code import seeded
 
 SIDE = 1000
 EPOCHS = (1, 3, 10)
-FURTHER = (
-    1,
-    3,
-)  # epochs of the seeds after the first: a training of its own, its rate falling to 0
 CANARIES = 300
 PRIVATE = (1.0, 4.0, 8.0)
 CONTEXT = 160
@@ -245,13 +241,12 @@ def main() -> None:
     def epochs(seed: int) -> None:
         members, table = split(private, seed)
         plan = plan_text_canaries(members, tokenizer, CANARIES, seed=seed)
-        marks = FURTHER if seed else EPOCHS
-        names = {n: f"{n} epochs, seed {seed}" for n in marks}
+        names = {n: f"{n} epochs, seed {seed}" for n in EPOCHS}
         if all(name in rows for name in names.values()):
             return
-        folders = {n: asked.place / f"epochs-{n}-{seed}" for n in marks}
+        folders = {n: asked.place / f"epochs-{n}-{seed}" for n in EPOCHS}
         done = tuned(
-            base, members, FineTune(max(marks), 1e-3, 32, CONTEXT, seed=seed), folders, plan
+            base, members, FineTune(max(EPOCHS), 1e-3, 32, CONTEXT, seed=seed), folders, plan
         )
         for n, name in names.items():
             kept(name, {"trained": done, **audited(folders[n], base, table, plan, done["seen"])})

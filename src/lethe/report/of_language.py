@@ -181,8 +181,14 @@ class Language(Room):
         asked = self.section["extraction"]
         member, other = found["sides"]
         control = {row["name"]: row["share"] for row in other["rows"]}
+
+        def of_fewer(row: Json) -> str:
+            n = row["share"].get("n")
+            fewer = n is not None and n < member["texts"]
+            return say("language.of", name=row["name"], n=grouped(n)) if fewer else row["name"]
+
         rows: list[Row] = [
-            (row["name"], [share(row["share"]), share(control.get(row["name"]))])
+            (of_fewer(row), [share(row["share"]), share(control.get(row["name"]))])
             for row in member["rows"]
         ]
         heads = [say("language.head.way")]
