@@ -24,7 +24,7 @@ from lethe.reidentification.vectors import Float, check_sigma, check_vectors
 KINDS = ("pca", "random-projection", "quantised", "k-same", "leace", "shaped-noise")
 USUAL = ("pca", "random-projection", "quantised-1", "quantised-4", "k-same-5", "shaped-noise")
 FITTED = "fitted on the very rows that are released; later rows pass through the same map"
-_EXACT = "no noise: whoever holds a vector of the same person can pass it through the same map"
+_EXACT = "no noise: one who holds a vector of the same person can pass it through the same map"
 _FEW = 2048  # people among whom k-same looks for the nearest at once
 
 
@@ -224,7 +224,7 @@ class KSame(Transform):
     def guarantee(self) -> Guarantee:
         """Top-1 <= groups / people <= 1 / k, for each group's people release the same rows.
 
-        Guarantee: whoever sees the vector of one row, whatever it knows of every clean vector,
+        Guarantee: who sees the vector of one row, whatever it knows of every clean vector,
             names its person with at most C / G, C groups of G equally likely people: of each output
             it names one. Every person shares each released vector with k - 1 others.
         Assumes: this is the only release about these people, the vectors are all that is released,
