@@ -1,7 +1,7 @@
 """What would this audit have seen? The smallest planted effect that it finds with 80 % power.
 
 "Not distinguishable from guessing" says something only beside this number. The effect is planted
-into signals that know nothing of membership (`exchanged`), so its size is known.
+into models whose answers know nothing of membership (`exchanged`), so its size is known.
 """
 
 from __future__ import annotations
@@ -79,27 +79,28 @@ class Scorer:
 
 
 def exchanged(shadows: Shadows, seed: int) -> Shadows:
-    """The same design with signals that know nothing of membership.
+    """The same models with a membership that their answers know nothing of.
 
-    Within each complementary pair a coin for every record decides which model gets which signal;
-    without pairs a record's signals are shuffled over the models, of one model over the records.
-
-    Returns: The same but for signals, queries and right predictions, which go together.
+    Within each complementary pair a coin for every record decides which model is said to have
+    trained on it; without pairs a record's membership is shuffled over the models, of one model
+    over the records. Models answer as they did, so that a record, its neighbours and the
+    population stay as one training left them: exchanged answers would not, and an attack that
+    compares a record with the population would be below chance.
     """
     rng = np.random.default_rng([seed, 7])
+    members = shadows.members
     if shadows.alone:
-        order = rng.permutation(shadows.records)
-        mixed = shadows.of_records(order)
-        return replace(shadows, signals=mixed.signals, correct=mixed.correct, queries=mixed.queries)
-    source = np.repeat(np.arange(shadows.models)[:, None], shadows.records, axis=1)
+        return replace(shadows, members=members[:, rng.permutation(shadows.records)])
     partner = shadows.partner
-    if len(scorable_targets(shadows.members)) < shadows.models or (partner >= 0).all():
+    if len(scorable_targets(members)) < shadows.models or (partner >= 0).all():
+        members = members.copy()
         for model in np.flatnonzero(partner > np.arange(len(partner))):
             swap = rng.random(shadows.records) < 0.5
-            source[model, swap], source[partner[model], swap] = partner[model], model
+            members[model] ^= swap
+            members[partner[model]] ^= swap
     else:
-        source = rng.permuted(source, axis=0)
-    return shadows.answered_by(source)
+        members = rng.permuted(members, axis=0)
+    return replace(shadows, members=members)
 
 
 def planted(shadows: Shadows, t: float, share: float = 1.0, seed: int = 0) -> Shadows:
@@ -239,10 +240,8 @@ def _exchanged(shadows: Shadows, seed: int) -> Shadows:
     if shadows.groups is None:
         return exchanged(shadows, seed)
     _, first, person = np.unique(shadows.groups, return_index=True, return_inverse=True)
-    numbers = np.arange(shadows.models, dtype=np.float32)[:, None].repeat(len(first), axis=1)
-    people = Shadows(numbers, shadows.members[:, first], shadows.ids[first])
-    source = exchanged(people, seed).signals.astype(np.intp)[:, person]
-    return shadows.answered_by(source)
+    people = Shadows(shadows.signals[:, first], shadows.members[:, first], shadows.ids[first])
+    return replace(shadows, members=exchanged(people, seed).members[:, person])
 
 
 def part_of(shadows: Shadows, seed: int, most: int = _CELLS) -> Shadows:

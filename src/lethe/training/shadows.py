@@ -179,26 +179,6 @@ class Shadows:
             external=None if self.external is None else self.external.of_records(rows),
         )
 
-    def answered_by(self, source: NDArray[np.intp]) -> Shadows:
-        """What models say of each record, taken from other models; membership stays as it is.
-
-        Args:
-            source: (K, N) model whose signal, queries and prediction each cell gets.
-        """
-
-        def mixed(table: Any) -> Any:
-            if table is None:
-                return None
-            wide = source if table.ndim == 2 else source[:, :, None]
-            return np.take_along_axis(table, wide, axis=0)
-
-        return replace(
-            self,
-            signals=mixed(self.signals),
-            correct=mixed(self.correct),
-            queries=mixed(self.queries),
-        )
-
     def halves(self) -> tuple[Shadows, Shadows]:
         """Two halves of whole pairs: one to select records on, one to report them on.
 
