@@ -144,7 +144,7 @@ def test_a_file_of_options_is_checked_too(tmp_path, capsys):
         (["FILE", "--from", "2024", "--known", "a"], "leave out --known and --later"),
         (["FILE", "--period", "labels", "--from", "2024"], "neither a date nor a year"),
         (["FILE", "--table", "none.csv"], "none.csv does not exist"),
-        (["FILE", "--max-probes", "3"], "at least 40, one vector of each person"),
+        (["FILE", "--max-probes", "3"], "all vectors of two people or more"),
         (["FILE", "--max-people", "1"], "0 (all) or at least 2"),
         (["FILE", "--engine", "slurm"], "engine='slurm' trains models; noise levels"),
         (["FILE", "--engine", "spark"], "engine='spark' must be one of"),
@@ -247,7 +247,7 @@ def test_formats_and_a_date_on_the_command_line(formats, tmp_path):
     ("asked", "words"),
     [
         (["--max-people", "20"], "20 of 40 people were drawn at random (seed 0)"),
-        (["--max-probes", "60"], "vectors to be named were drawn at random (seed 0)"),
+        (["--max-probes", "60"], "of 40 people were drawn at random (seed 0) to be looked for"),
         (["--max-people", "20", "--max-probes", "30"], "gallery of 20 people"),
     ],
 )
@@ -261,15 +261,17 @@ def test_random_subsets_are_said(formats, tmp_path, asked, words):
     given = dict(zip(asked[::2], map(int, asked[1::2]), strict=True))
     people = given.get("--max-people", 40)
     assert data["people_in_the_attack"] == people == model["attacks"][0]["users"]
-    assert data["probes"] == given.get("--max-probes", data["probes"])
-    assert f"by {people} users" in json.dumps(model["attacks"][0]["top"]["1"])
+    asked_for = people
+    if "--max-probes" in given:
+        assert data["probes"] <= given["--max-probes"] < data["probes_drawn_from"]
+        asked_for = model["attacks"][0]["people"]
+        assert 2 <= asked_for < people
+    assert f"by {asked_for} users" in json.dumps(model["attacks"][0]["top"]["1"])
     assert document["reproduction"].get("max_people", 0) == given.get("--max-people", 0)
     if "--max-people" in given:
         assert data["people_drawn_from"] == 40
         assert any("drawn at random from 40" in sentence for sentence in model["words"])
         assert "drawn at random from 40" in document["subject"]["summary"]
-    if "--max-probes" in given:
-        assert data["probes_drawn_from"] > data["probes"] == given["--max-probes"]
 
 
 ENCODER = """

@@ -12,6 +12,7 @@ from lethe.reidentification.gallery import (
     check_users,
     gallery_means,
     probes_together,
+    sampled,
     split_periods,
     split_rows,
     whitening,
@@ -44,6 +45,20 @@ def test_the_seed_decides_and_every_row_may_be_a_probe():
     assert (split_rows(owner, 3).probe_rows == splits[3].probe_rows).all()
     often = np.bincount(np.concatenate([one.probe_rows for one in splits]), minlength=12)
     assert np.abs(often - 100).max() < 5 * np.sqrt(200) / 2  # five standard deviations
+
+
+@given(st.lists(st.integers(4, 9), min_size=4, max_size=12), st.integers(0, 9), st.data())
+def test_people_are_looked_for_with_all_their_vectors_in_a_gallery_of_everybody(sizes, seed, data):
+    whole = split_rows(np.repeat(np.arange(len(sizes)), sizes), seed)
+    counts = np.bincount(whole.probe_user)
+    most = data.draw(st.integers(2 * counts.max(), counts.sum()))
+    part = sampled(whole, 0, most, seed)
+    assert np.array_equal(part.gallery_rows, whole.gallery_rows)
+    assert len(part.probe_rows) <= most
+    drawn = np.unique(part.probe_user)
+    asked = np.isin(whole.probe_user, drawn)
+    assert len(drawn) >= 2 and np.array_equal(part.probe_rows, whole.probe_rows[asked])
+    assert part.probes == (0 if asked.all() else len(whole.probe_rows))
 
 
 def test_means_by_hand_and_against_a_loop():

@@ -271,7 +271,7 @@ def bad_sample(**change):
             "at least 2 users",
         ),
         (lambda: bad_sample(owner=np.array([0, 1, 3])), "lie in"),
-        (lambda: bad_sample(owner=np.array([0, 1, 1])), "one or more probes"),
+        (lambda: bad_sample(owner=np.array([1, 1, 1])), "or more need probes"),
         (lambda: bad_sample(owner=np.array([0.0, 1.0, 2.0])), "index"),
         (lambda: bad_sample(gallery_rows=np.array([1, 0, 1])), "gallery_rows"),
         (lambda: bad_sample(probes=np.ones((3, 2))), "dimensions"),

@@ -16,10 +16,11 @@ from lethe.evidence.rules import UNDECIDED
 from lethe.reidentification import attackers
 from lethe.reidentification.attackers import ATTACKERS, Panel, allowed, permuted_lift, tallies
 from lethe.reidentification.audit import VectorsSubject, _permuted, audit_embeddings, measure
-from lethe.reidentification.gallery import covariance_within, split_periods, split_rows
+from lethe.reidentification.gallery import covariance_within, sampled, split_periods, split_rows
 from lethe.reidentification.released import Released
 from lethe.reidentification.sight import ALL, folds, learn, pooled, sight_of
 from lethe.reidentification.surface import operating_point
+from lethe.reidentification.sweep import Battery, sample_of
 from lethe.reidentification.task import task_of
 
 NAMES = {attacker.name: attacker for attacker in ATTACKERS}
@@ -144,6 +145,67 @@ def test_draws_that_repeat_each_other_are_no_further_trials():
     loud = [sight_of(vectors + 1e5 * rng.standard_normal(vectors.shape), split) for _ in range(30)]
     (other,) = tallies(panel, [(loud[0], sight) for sight in loud], clean)
     assert other.agreement < 0.3 and other.lift(0.95).width < 0.7 * single.lift(0.95).width
+
+
+@pytest.mark.parametrize("name", ["cosine", "l2", "whitened", "2 vectors", "all vectors"])
+def test_of_some_people_attackers_find_what_they_find_of_them_among_all(name):
+    """A subset of those who are looked for weakens nobody who learns from nobody."""
+    vectors, owner, _ = drifting(users=60)
+    whole = split_rows(owner)
+    part = sampled(whole, 0, 100)
+    drawn = np.unique(part.probe_user)
+    panel = Panel((NAMES[name],), folds(60))
+    hits = []
+    for split in (whole, part):
+        sight = sight_of(vectors, split)
+        (found,) = tallies(panel, [(sight, sight)], sight)
+        hits.append(found.hits[drawn])
+        assert found.lift(0.95).n == (
+            len(np.unique(split.probe_user)) if name.endswith("s") else len(split.probe_rows)
+        )
+    assert 2 <= len(drawn) < 60 and np.array_equal(*hits)
+    assert found.tries.sum() == found.tries[drawn].sum() and len(found.linear().influence) < 60
+
+
+def test_of_some_people_metrics_are_learned_from_these():
+    vectors, owner, _ = drifting(users=200)
+    sight = sight_of(vectors, sampled(split_rows(owner), 0, 500))
+    for metric in ("within-class", "lda", "plda"):
+        learned = learn(metric, sight, folds(200))
+        half = np.flatnonzero(folds(200) & (np.bincount(sight.owner, minlength=200) > 0))
+        alone = learn(metric, sight, np.isin(np.arange(200), half))
+        assert 30 < len(half) < 70 and np.array_equal(learned.matrix, alone.matrix)
+
+
+def test_an_attacker_whose_interval_is_narrow_draws_no_more():
+    """Everybody is found in the first draw; of people who look alike no draw is left out."""
+    rng = np.random.default_rng(4)
+    owner = np.repeat(np.arange(400), 6)
+    for distance, drawn in ((5.0, 1), (0.3, 4)):
+        vectors = distance * rng.standard_normal((400, 10))[owner]
+        vectors += 0.3 * rng.standard_normal(vectors.shape)
+        sight = sight_of(vectors, split_rows(owner))
+        panel = Panel((NAMES["l2"], NAMES["all vectors"]), folds(400))
+        for found in tallies(panel, [(sight, sight)] * 4, sight):
+            assert found.draws == drawn
+            lift = found.lift(0.95)
+            assert (lift.width / 2 <= 0.01 * lift.value) == (drawn == 1)
+
+
+def test_who_joins_all_vectors_is_left_out_where_everybody_has_one():
+    rng = np.random.default_rng(5)
+    model = Released("one", rng.standard_normal((60, 4)), np.repeat(np.arange(20), 3))
+    split = split_rows(model.user_ids, min_rows=3)
+    split = replace(split, probe_rows=split.probe_rows[::2], probe_user=split.probe_user[::2])
+    assert np.array_equal(split.probe_user, np.arange(20))
+    asked = quick(**FAST)
+    battery = Battery(model, split, sample_of(model, split), asked)
+    noisy, plain = ([a.name for a in battery.panel(noise=n).attackers] for n in (True, False))
+    assert noisy == [
+        *("cosine", "l2", "whitened", "within-class", "lda", "plda", "clean gallery"),
+        "plda, clean gallery, all vectors",
+    ]
+    assert plain == noisy[:6]
 
 
 def test_a_threat_model_rules_attackers_out():

@@ -183,18 +183,18 @@ def _needs(
         if ruling.outcome != UNDECIDED or rule.on_width or rule.metric not in ("lift", "top-1"):
             continue
         audit, evaluated = named[ruling.candidate]
-        people = len(audit.split.users)
+        people, looked_for = len(audit.split.users), len(np.unique(audit.split.probe_user))
         share = rule.limit / people if rule.metric == "lift" else rule.limit
         if not 0 < share < 1 or not isinstance(ruling.evidence, Estimate):
             continue
         sure = family_confidence(ruling.evidence.confidence, len(evaluated.judged.attacks))
-        least = clopper_pearson(0, people, sure).high or 1.0
+        least = clopper_pearson(0, looked_for, sure).high or 1.0
         needed = math.ceil(math.log((1 - sure) / 2) / math.log1p(-share))
         if least <= share:
             continue
         said = least * people if rule.metric == "lift" else least
         text = (
-            f"{rule} on {ruling.candidate} is open: even no hit among {people:,} people allows "
+            f"{rule} on {ruling.candidate} is open: even no hit among {looked_for:,} people allows "
             f"{said:.2g}; it needs {needed:,} people or as many independent trials."
         )
         if rule.metric == "lift":
@@ -421,7 +421,9 @@ def measure(
 ) -> ModelAudit:
     """One model, top to bottom."""
     split = split_of(model, settings)
-    say(f"{model.name}: {len(split.probe_rows)} probes of {len(split.users)} people")
+    sought = len(np.unique(split.probe_user))
+    among = f" among {len(split.users)}" if sought < len(split.users) else ""
+    say(f"{model.name}: {len(split.probe_rows)} probes of {sought} people{among}")
     battery = Battery(model, split, sample_of(model, split), settings)
     clean = attack_clean(model, split, battery.panel(noise=False), settings)
 

@@ -26,22 +26,23 @@ class Split:
     probe_user: Index  # position in `users` of each probe's owner
     left_out: int  # users with too few rows, who are neither
     people: int = 0  # users with enough rows, where `sampled` drew some of them; 0: all are here
-    probes: int = 0  # their rows to be named, where it drew some of them; 0: all are here
+    probes: int = 0  # their rows to be named, where it drew some people's; 0: all are here
 
 
 def sampled(split: Split, max_people: int, max_probes: int, seed: int = 0) -> Split:
-    """A random subset of people, of gallery and probes alike, and then of their probes.
+    """A random subset of people, of gallery and probes alike, and of those who are looked for.
 
     Args:
         max_people: people, at most; 0 = all. The gallery holds these alone.
-        max_probes: probes, at most; 0 = all. Each person keeps one or more.
+        max_probes: probes, at most; 0 = all. People are drawn with all of theirs, so that who joins
+            them joins all; the others stay in the gallery.
 
-    Raises InputError: fewer probes than people.
+    Raises InputError: room for the probes of one person alone.
 
     >>> whole = split_rows(np.repeat(np.arange(5), 8))
-    >>> part = sampled(whole, 3, 4)
+    >>> part = sampled(whole, 3, 11)
     >>> len(part.users), len(part.gallery_rows), len(part.probe_rows)
-    (3, 12, 4)
+    (3, 12, 8)
     """
     rng = np.random.default_rng([seed, 68])
     if 0 < max_people < len(split.users):
@@ -59,20 +60,19 @@ def sampled(split: Split, max_people: int, max_probes: int, seed: int = 0) -> Sp
             people=len(split.users),
         )
     if 0 < max_probes < len(split.probe_rows):
-        people = len(split.users)
-        if max_probes < people:
+        counts = np.bincount(split.probe_user, minlength=len(split.users))
+        order = rng.permutation(len(split.users))
+        drawn = order[np.cumsum(counts[order]) <= max_probes]
+        if len(drawn) < 2:
             raise InputError(
-                f"max_probes={max_probes} must be at least {people}, one vector of each person. "
-                f"Fewer people are drawn with max_people={max_probes}."
+                f"max_probes={max_probes} must hold all vectors of two people or more; "
+                f"{2 * counts.max()} always do."
             )
-        order = rng.permutation(len(split.probe_rows))
-        first = order[np.unique(split.probe_user[order], return_index=True)[1]]
-        others = order[~np.isin(order, first)]
-        drawn = np.sort(np.concatenate([first, others[: max_probes - people]]))
+        asked = np.isin(split.probe_user, drawn)
         split = replace(
             split,
-            probe_rows=split.probe_rows[drawn],
-            probe_user=split.probe_user[drawn],
+            probe_rows=split.probe_rows[asked],
+            probe_user=split.probe_user[asked],
             probes=len(split.probe_rows),
         )
     return split

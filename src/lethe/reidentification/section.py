@@ -163,11 +163,10 @@ def _drawn(split: Split, seed: int) -> list[str]:
         )
     if split.probes:
         said.append(
-            f"{len(split.probe_rows):,} of {split.probes:,} vectors to be named were drawn at "
-            f"random (seed {seed}), one or more of each of {people:,} people, so people of few "
-            "vectors count for more. The intervals take people as what was sampled. An attacker "
-            "who joins the vectors of a person has the drawn ones alone; with all of them it "
-            "usually finds more."
+            f"{len(np.unique(split.probe_user)):,} of {people:,} people were drawn at random (seed "
+            f"{seed}) to be looked for, with all {len(split.probe_rows):,} of their vectors; the "
+            f"gallery holds all {people:,}. The intervals take people as what was sampled. "
+            "Metrics are learned from the vectors of the people drawn."
         )
     return said
 

@@ -28,8 +28,8 @@ class EmbeddingSettings:
             0 = all.
         max_people: people in the attack, at most, drawn at random by the seed; 0 = all. The gallery
             holds these alone, and a smaller one is easier to name a person in.
-        max_probes: vectors to be named, at most, drawn at random by the seed, one of each person or
-            more; 0 = all. The gallery stays as it is.
+        max_probes: vectors to be named, at most; 0 = all. People are drawn at random by the seed
+            with all of theirs; the gallery stays as it is.
         seed: of splits, noise, plays and of what is drawn at random.
         confidence: of all intervals.
         min_rows: users with fewer rows are left out.

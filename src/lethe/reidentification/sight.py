@@ -38,7 +38,7 @@ class Sight:
     user: Index  # (R,) person 0..G-1 of each; everyone has a row
     gallery: Float  # (G, d) enrolled mean of each person, of as many rows
     probes: Float  # (P, d) rows whose owner is looked for; none of them is enrolled
-    owner: Index  # (P,) person of each probe; everyone has a probe
+    owner: Index  # (P,) person of each probe; some may have none
 
     @property
     def counts(self) -> Float:
@@ -127,10 +127,12 @@ def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
     Args:
         metric: one of `LEARNED`.
         sight: as the adversary sees the release; probes already joined where it joins them.
-        people: (G,) whose pairs are used; all others are not looked at but for their row counts.
+        people: (G,) whose pairs are used, where they have probes; all others are not looked at but
+            for their row counts.
 
     Raises NotMeasurable: fewer than 3 people, or pairs that do not differ.
     """
+    people = people & (np.bincount(sight.owner, minlength=len(people)) > 0)
     if people.sum() < 3:
         raise NotMeasurable(f"a metric is learned from 3 people or more, got {people.sum()}.")
     inside = people[sight.owner]

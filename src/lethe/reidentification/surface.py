@@ -73,7 +73,7 @@ class Level:
     lift: Estimate  # the same times G, the number of users: 1 is chance
     noise_only: Estimate | None
     draws: int  # noise draws behind it
-    exposure: Float  # (G,) share of each user's probes that were named
+    exposure: Float  # (G,) share of each user's probes that were named; 0 without probes
     others: tuple[Estimate, ...] = ()  # shares of the attack's further measures, in their order
     judged: Judged | None = None  # what all attackers found there; None where one ran alone
 
@@ -282,14 +282,17 @@ class _Count:
         tries = self.drawn * self.sample.tries
         # Averages over ties may leave their range by a rounding.
         hits = np.clip(self.hits, 0, tries[:, None])
-        share, *others = (share_of_users(one, tries, self.confidence) for one in hits.T)
+        asked = tries > 0
+        share, *others = (
+            share_of_users(one[asked], tries[asked], self.confidence) for one in hits.T
+        )
         return Level(
             self.sigma,
             share,
             scaled(share, self.sample.users),
             mean_of_pools(self.pools, self.confidence) if len(self.pools) > 1 else None,
             self.drawn,
-            hits[:, 0] / tries,
+            hits[:, 0] / np.maximum(tries, 1),
             tuple(others),
         )
 

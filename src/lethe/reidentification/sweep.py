@@ -295,19 +295,21 @@ class Battery:
         Args:
             noise: whether clean vectors differ from released ones. Attackers who are the same as
                 another are left out: clean or released galleries without noise, 5 vectors and all
-                of them where nobody has more.
+                of them where nobody has more, all where everybody has one.
             projected: only those who can use few dimensions.
         """
         asked = self.settings
         some = allowed(asked.clean_gallery, asked.vectors, asked.score_norm)
         twins = {(a.metric, a.vectors) for a in some if not (a.clean_gallery or a.normalised)}
         most = int(self.sample.tries.max())
+        singles = {(a.metric, a.clean_gallery and noise) for a in some if a.vectors == 1}
         chosen = tuple(
             a
             for a in some
             if (a.projected or not projected)
             and (noise or not a.clean_gallery or (a.metric, a.vectors) not in twins)
             and (a.vectors < most or a.vectors == 1 or asked.vectors == a.vectors)
+            and (a.vectors == 1 or most > 1 or (a.metric, a.clean_gallery and noise) not in singles)
         )
         fold = folds(len(self.split.users), asked.seed)
         return Panel(chosen, fold, asked.backend, asked.threads)
