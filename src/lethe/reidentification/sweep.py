@@ -340,8 +340,8 @@ class Battery:
             yield self.clean, self.clean
             return
         asked = self.settings
-        rows = smooth(self.model.representations, level.sigma, seed=asked.seed)
-        learned_on = sight_of(rows, self.split)
+        vectors = self.model.representations
+        learned_on = sight_of(smooth(vectors, level.sigma, seed=asked.seed), self.split)
         for pool in noise_pools(self.sample, level.draws, pools=asked.pools, seed=asked.seed):
             for noise in pool:
                 seen = noise.on(self.sample, level.sigma)
