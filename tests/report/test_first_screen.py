@@ -68,6 +68,25 @@ def test_without_an_option_within_the_limit_the_cheapest_large_reduction_is_name
     assert "coarser-2, 82 % to 27 %" in said and "100 % to 73 %" in said
 
 
+@pytest.mark.parametrize("kind", ["model", "vectors", "table", "records"])
+@pytest.mark.parametrize("share", [0.9, 0.4])
+def test_an_option_that_halves_the_risk_at_an_unknown_price_is_not_said_to_help_nobody(
+    kind: str, share: float
+) -> None:
+    plain = document(kind)
+    plain["frontier"] |= {"operating_point": None, "cheapest_large_reduction": None}
+    base = plain["candidates"][0]
+    for option in plain["candidates"][1:]:
+        for number, scale in (("value", share), ("low", share), ("high", share)):
+            option["risk"][number] = scale * base["risk"][number]
+        if base.get("top_1"):
+            option["top_1"] = option["risk"] | {"value": share * base["top_1"]["value"]}
+    tried = first(kind, plain).cards[2]
+    halved = "What the options cost in utility was not measured"
+    assert (tried.large == halved) == (share < 0.5), tried.large
+    assert ("none halves the risk" in tried.lines[0]) == (share > 0.5), tried.lines
+
+
 def test_the_recommended_option_stands_with_its_price_and_what_remains() -> None:
     plain = document("records")
     chosen = plain["frontier"]["operating_point"] = plain["candidates"][1]["name"]

@@ -479,16 +479,18 @@ def _tried(room: Room) -> Card:
         return Card(say("card.tried"), say("tried.unmeasured"), [count])
     least = min(known, key=lambda one: float((room.share_of(one) or {})["value"]))
     was, now = ((room.share_of(one) or {}).get("value") for one in (base, least))
+    halves = was is not None and now <= was / 2  # and yet not put forward: its cost is not known
+    lowers = "tried.least" if was is None or now < was else "tried.none_lower"
     lines = [
         say(
-            "tried.least" if was is None or now < was else "tried.none_lower",
+            "tried.lowest" if halves else lowers,
             name=least["name"],
             before=_value(room, base),
             after=_value(room, least),
         ),
         count,
     ]
-    return Card(say("card.tried"), say("tried.no_help"), lines)
+    return Card(say("card.tried"), say("tried.no_price" if halves else "tried.no_help"), lines)
 
 
 def _known(found: Json | None) -> bool:
