@@ -168,5 +168,25 @@ def test_an_option_shows_the_proof_of_what_was_measured_and_not_the_smallest():
     """A limit for people who are equally likely stood over rates of people who are not."""
     from lethe.report.first_screen import _label
 
-    own, other = ({"parameters": {"success": share}} for share in (0.3, 0.2))
+    own, other = ({"parameters": {"success": share}, "unit": "record"} for share in (0.3, 0.2))
     assert _label([own, other]) == "proven: at most 30 %"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_proof_stands_below_what_was_measured_unless_it_says_what_it_is_about(kind: str) -> None:
+    """Joining five vectors of a person found 60 % beside "at most 32 %" of one of them."""
+    plain = document(kind)
+    found = first(kind, plain)
+    labels = {} if found.options is None else {n: str(c[0]) for n, c in found.options.rows}
+    for one in plain["candidates"]:
+        limits = [
+            g["guarantee"]
+            for g in plain["guarantees"]
+            if g["candidate"] == one["name"] and "success" in g["guarantee"]["parameters"]
+        ]
+        if not limits or not limits[0]["proven"]:
+            continue
+        low = (one.get("top_1") or one["risk"]).get("low") or 0.0
+        below = limits[0]["parameters"]["success"] < low
+        about = "of one vector" in labels[one["name"]]
+        assert about == (limits[0]["unit"] == "vector") and (about or not below)

@@ -363,13 +363,15 @@ def _label(proofs: Sequence[Json]) -> str:
     """Whether an option is measured only, or what is proven of what was measured.
 
     Of several proofs the option's own, which comes first: the others assume other chances (such as
-    people who are equally likely), and a smaller limit of another game would look too good.
+    people who are equally likely), and a smaller limit of another game would look too good. A
+    proof about one released vector says so: attackers who join a person's vectors find more.
     """
     if not proofs:
         return say("label.measured")
-    shares = [one["parameters"]["success"] for one in proofs if "success" in one["parameters"]]
-    if shares:
-        return say("label.proven.share", limit=share_words(shares[0]))
+    limits = [one for one in proofs if "success" in one["parameters"]]
+    if limits:
+        key = "label.proven.vector" if limits[0]["unit"] == "vector" else "label.proven.share"
+        return say(key, limit=share_words(limits[0]["parameters"]["success"]))
     spent = [one["parameters"]["epsilon"] for one in proofs if "epsilon" in one["parameters"]]
     if spent:
         return say("label.proven.epsilon", epsilon=f"{min(spent):.3g}")
@@ -517,6 +519,8 @@ def _remaining(room: Room) -> Card:
         proofs = proven_of(document, best["name"])
         value = share_sentence(found, room.chance)[0] or say("unmeasured")
         key = "remaining.proven" if proofs else "remaining.measured"
+        if proofs and proofs[0]["unit"] == "vector":
+            key = "remaining.proven.vector"
         large = say(key, value=value)
         key = "remaining.as_is" if best is baseline_of(document) else "remaining.with"
         lines = [say(key, name=best["name"])]
