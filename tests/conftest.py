@@ -1,7 +1,8 @@
-"""What all tests share: how many run side by side, and one thread for each."""
+"""What all tests share: how many run side by side, one thread for each, and a small heap."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,19 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Whole folders run in a process for every core; files that are named run in this one."""
     folders = any(Path(asked.partition("::")[0]).is_dir() for asked in config.args)
     return min(default_workers(), MOST) if folders else 0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported here lives to the end: looking through it for garbage again and again took
+    a third of the time of a collection, and a tenth of that of the tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

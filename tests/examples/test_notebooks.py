@@ -1,16 +1,19 @@
-"""Each notebook is run cell by cell in a process of its own, on small settings."""
+"""Each notebook is run cell by cell on small settings, and one in a process of its own."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from lethe.training.engines.processes import stop_processes
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
@@ -105,25 +108,38 @@ def test_the_notebook_is_short_and_holds_no_outputs(name: str) -> None:
     assert words[-1].startswith("## What to look at, and what the number means\n")
 
 
-@pytest.mark.parametrize("name", sorted(SAYS))
-def test_the_notebook_runs(name: str, tmp_path: Path) -> None:
-    place, rest = tmp_path / "here", tmp_path / "rest"
-    place.mkdir(), rest.mkdir()
-    settings = {
-        "LETHE_QUICK": "1",
-        "MPLBACKEND": "agg",
-        "TMPDIR": str(rest),
-        "CELLS": json.dumps(cells(name, "code")),
-    }
+@pytest.fixture(autouse=True, scope="module")
+def nothing_left() -> Iterator[None]:
+    yield
+    stop_processes()
+
+
+def apart() -> None:
+    """Run the cells as their reader does: nothing was imported before."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", RUN],
-        cwd=place,
-        env={**os.environ, **settings},
-        capture_output=True,
-        text=True,
-        timeout=600,
+        [sys.executable, "-W", "error", "-c", RUN], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
+    print(done.stdout)
+
+
+@pytest.mark.parametrize("name", sorted(SAYS))
+def test_the_notebook_runs(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place, rest = tmp_path / "here", tmp_path / "rest"
+    place.mkdir(), rest.mkdir()
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(tempfile, "tempdir", str(rest))
+    settings = {"LETHE_QUICK": "1", "TMPDIR": str(rest), "CELLS": json.dumps(cells(name, "code"))}
+    for key, value in settings.items():
+        monkeypatch.setenv(key, value)
+    # The rest are run here, where imports are done and workers are kept.
+    apart() if name == "answers" else exec(RUN, {"__name__": "__main__"})
+    said = capsys.readouterr().out
     for pattern in SAYS[name]:
-        assert re.search(pattern, done.stdout, re.MULTILINE), (pattern, done.stdout)
+        assert re.search(pattern, said, re.MULTILINE), (pattern, said)
     assert sorted(path.name for path in place.iterdir()) == LEAVES.get(name, [])

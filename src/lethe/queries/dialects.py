@@ -8,6 +8,7 @@ What is not known to mean the same in both is refused.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ _TINY, _HUGE = 1e-150, 1e150
 _FACTORS = 1e-100, 1e100
 
 
+@functools.lru_cache(128)  # of the statement and the types of its columns alone
 def to_postgres(text: str, schema: Schema) -> str:
     """A statement about the table `rows` as PostgreSQL has it.
 
@@ -157,7 +159,7 @@ def _constant(node: Any) -> float | None:
 
 def _double(number: float) -> Any:
     exp = _exp()
-    return exp.cast(exp.Literal.string(repr(number)), "double")
+    return exp.Cast(this=exp.Literal.string(repr(number)), to=exp.DataType(this=exp.DType.DOUBLE))
 
 
 def _each(node: Any, changed: Callable[[Any], Any]) -> Any:
@@ -221,10 +223,10 @@ def _times(node: Any) -> Any:
         up = _HUGE if factor > 0 else -_HUGE
         return (
             exp.Case()
-            .when(inside, made)
-            .when(smaller, _double(0.0))
-            .when(above, _double(up))
-            .when(below, _double(-up))
+            .when(inside, made, copy=False)
+            .when(smaller, _double(0.0), copy=False)
+            .when(above, _double(up), copy=False)
+            .when(below, _double(-up), copy=False)
         )
 
     return _each(node.this, times)

@@ -59,8 +59,9 @@ class Box:
     def overlap(self, other: Box) -> float:
         """The shared area."""
         wide = min(self.right, other.right) - max(self.left, other.left)
-        high = min(self.bottom, other.bottom) - max(self.top, other.top)
-        return max(wide, 0) * max(high, 0)
+        if wide <= 0:
+            return 0.0
+        return wide * max(min(self.bottom, other.bottom) - max(self.top, other.top), 0)
 
     def outside(self, frame: Box) -> float:
         """How far it sticks out of `frame`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from lethe.report.catalogue import say
@@ -26,7 +27,17 @@ from lethe.report.numbers import (
     share_words,
     significant,
 )
-from lethe.report.sections import Facts, Folded, Part, Row, Section, Table, Words, personal
+from lethe.report.sections import (
+    Chart,
+    Facts,
+    Folded,
+    Part,
+    Row,
+    Section,
+    Table,
+    Words,
+    personal,
+)
 from lethe.report.table_figures import table_charts
 
 Json = Mapping[str, Any]
@@ -40,7 +51,11 @@ class _Rows(Room):
     def __init__(self, document: Json) -> None:
         super().__init__(document)
         self.section = document["table"]
-        self.charts = {chart.name: chart for chart in table_charts(self.section)}
+
+    @cached_property
+    def charts(self) -> dict[str, Chart]:
+        """By name; a terminal asks for none."""
+        return {chart.name: chart for chart in table_charts(self.section)}
 
     def _drawn(self, *names: str) -> list[Part]:
         return [self.charts[name] for name in names if name in self.charts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from lethe.report.catalogue import say
@@ -46,7 +47,11 @@ class Vectors(Room):
         self.models = document["representations"]["models"]
         listed, several = document["candidates"], len(self.models) > 1
         self.mine = [of_candidates(model, listed, several) for model in self.models]
-        self.charts = [
+
+    @cached_property
+    def charts(self) -> list[dict[str, Chart]]:
+        """By name, of each model; a terminal asks for none."""
+        return [
             vector_charts(model, f"{at}-") | further_charts(model, mine, f"{at}-")
             for at, (model, mine) in enumerate(zip(self.models, self.mine, strict=True), 1)
         ]

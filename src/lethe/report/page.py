@@ -6,6 +6,7 @@ for the same input; whatever has a time, host or path comes from the manifest.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -263,6 +264,7 @@ def _whole(text: str) -> str:
     return re.sub(r"(?<=\de)-(?=\d)", "\u2011", re.sub(r"(?<=\d) (?=%)", "\u00a0", text))
 
 
+@functools.cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
