@@ -238,9 +238,11 @@ def points(room: Room) -> list[Point]:
 
 
 def frontier_chart(room: Room) -> Chart | None:
-    """The chart for a wide page and for a phone; None if no option has both numbers."""
+    """The chart for a wide page and for a phone; None if no option tried has both numbers."""
     drawn = points(room)
-    if not drawn:
+    base = (baseline_of(room.document) or {}).get("name")
+    priced = any(point.name != base for point in drawn)
+    if not drawn or (len(room.document["candidates"]) > 1 and not priced):
         return None
     wide, narrow = _draw(room, drawn, 620, 380), _draw(room, drawn, 360, 400)
     draw = partial(as_figure, partial(_figure, room, drawn))

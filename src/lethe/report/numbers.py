@@ -158,6 +158,8 @@ def range_words(quantity: Mapping[str, Any], digits: int = 2) -> str:
     '6.3 to 8.5 %'
     >>> range_words({"value": 0.01, "low": 4e-7, "high": 0.17})
     '0 to 17 %'
+    >>> range_words({"value": 0.9999, "low": 0.9995, "high": 0.99999})
+    'over 99.9 %'
     """
     value, low, high = (quantity[key] for key in ("value", "low", "high"))
     if low is None and high is None or low == value == high:
@@ -169,6 +171,8 @@ def range_words(quantity: Mapping[str, Any], digits: int = 2) -> str:
     # A lower limit that is next to nothing says nothing more than 0 does.
     low = 0.0 if 0 < low < _NOTHING else low
     first, last = share_words(low, digits), share_words(high, digits)
+    if first == last:
+        return last
     return say("range", low=first.removesuffix(" %"), high=last)
 
 
