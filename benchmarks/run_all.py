@@ -81,6 +81,12 @@ def vectors(folder: Path, people: int, rows: int, more: Sequence[str] = ()) -> l
     return ["audit", "embeddings", str(folder / "vectors.npz"), *more]
 
 
+MILLION = [
+    *("--sigma", "0", "0.1", "0.5", "1", "2", "5", "--averaged", "1"),
+    *("--draws", "4", "--max-probes", "100000"),
+]
+
+
 def table(folder: Path, rows: int, kind: str) -> list[str]:
     """Six quasi-identifiers and a secret, made by DuckDB."""
     import duckdb
@@ -170,7 +176,7 @@ def rows_of(peers: Path | None) -> dict[str, Row]:
         ),
         "a million vectors of 100,000": Row(
             "10 minutes, 4 GB",
-            lambda f: vectors(f, 100_000, 1_000_000, ["--max-probes", "100000"]),
+            lambda f: vectors(f, 100_000, 1_000_000, MILLION),
             long=True,
         ),
     }
