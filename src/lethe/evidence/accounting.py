@@ -158,22 +158,6 @@ def steps_per_epoch(sampling_rate: float) -> int:
     return math.floor(1 / sampling_rate + 1e-9)
 
 
-def clt_mu(*, noise_multiplier: float, sampling_rate: float, steps: int) -> float:
-    """The mu to which many Poisson steps tend: an estimate, and usually below the truth.
-
-    q sqrt(T (e^(1/sigma^2) - 1)) of Bu, Dong, Long and Su (2020), for a sensitivity of 1 under
-    add/remove. It under-reports epsilon by 4 to 25 % at usual settings, so it is never a
-    guarantee; `lethe.evidence.dp_statement.clt_estimate` labels it.
-
-    >>> round(clt_mu(noise_multiplier=1.0, sampling_rate=0.01, steps=1000), 4)
-    0.4145
-    """
-    _check_sampling(sampling_rate, "poisson")
-    _check_steps(steps)
-    _check_positive("noise_multiplier", noise_multiplier)
-    return sampling_rate * math.sqrt(steps * math.expm1(noise_multiplier**-2))
-
-
 def check_given_delta(delta: float | None) -> float:
     """Return `delta` if it was given and lies in (0, 1)."""
     if delta is None:
@@ -293,68 +277,6 @@ def noise_for(
         grid=grid,
     )
     return _least_noise(lambda noise: epsilon_at(noise_multiplier=noise), epsilon, most)
-
-
-def steps_for(
-    epsilon: float,
-    delta: float | None = None,
-    *,
-    noise_multiplier: float,
-    sampling_rate: float,
-    sensitivity: float,
-    relation: str = "add/remove",
-    sampling: str = "poisson",
-    most: int = 1_000_000,
-    grid: float = GRID,
-) -> int:
-    """How many steps with this noise fit into (epsilon, delta).
-
-    Args:
-        epsilon: target, > 0.
-        delta: in (0, 1), well below 1 / records.
-        noise_multiplier, sampling_rate, sensitivity, relation, sampling, grid: as in
-            `dp_sgd_epsilon`.
-        most: where the search ends, >= 1.
-
-    Returns: Steps in [1, `most`], within the target; one more would break it, unless `most` came
-        first.
-    Raises InputError: not even one step fits, or an argument outside its range.
-
-    >>> steps_for(1.0, 1e-5, noise_multiplier=20.0, sampling_rate=1.0, sensitivity=1.0)
-    28
-    """
-    check_between("epsilon", epsilon, 0, math.inf, open_low=True, open_high=True)
-    check_at_least("most", most, 1)
-
-    def fits(steps: int) -> bool:
-        reached = dp_sgd_epsilon(
-            noise_multiplier=noise_multiplier,
-            sampling_rate=sampling_rate,
-            steps=steps,
-            delta=delta,
-            sensitivity=sensitivity,
-            relation=relation,
-            sampling=sampling,
-            grid=grid,
-        )
-        return reached <= epsilon
-
-    if not fits(1):
-        raise InputError(
-            f"epsilon={epsilon:g} does not cover one step with noise_multiplier="
-            f"{noise_multiplier:g}: take more noise, a smaller sampling_rate or a larger epsilon."
-        )
-    low, high = 1, 2
-    while high < most and fits(high):
-        low, high = high, 2 * high
-    if high >= most:
-        if most == low or fits(most):
-            return most
-        high = most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
 
 
 def _least_noise(epsilon_at: Callable[[float], float], epsilon: float, most: float) -> float:

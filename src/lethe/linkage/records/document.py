@@ -27,7 +27,6 @@ from lethe.linkage.settings import RecordSettings
 from lethe.training.fingerprint import digest, hash_array
 
 Json = dict[str, Any]
-_PAPER = "Narayanan and Shmatikov, IEEE S&P 2008"
 PUBLISHED: list[Json] = [
     {"facts": "2", "days": 3, "top_1": 0.680},
     {"facts": "3 of 4", "days": 3, "top_1": 0.906},

@@ -164,37 +164,6 @@ def scores(facts: Facts, known: Known, target: int, board: Scoreboard = RH) -> F
     return np.asarray(_table(facts, known, slice(target, target + 1), board)[0])
 
 
-def matching_set(record_scores: Float, alpha: float) -> Int:
-    """Records whose score is above `alpha`; the plain Scoreboard answers with all of them alike.
-
-    >>> matching_set(np.array([0.0, 1.0, 0.2, 1.0]), 0.5).tolist()
-    [1, 3]
-    """
-    return np.flatnonzero(record_scores > alpha)
-
-
-def distribution(record_scores: Float) -> Float:
-    """(N,) the entropic answer p ~ exp(score / deviation) over all records.
-
-    All records alike where the deviation is 0.
-    """
-    return _softmax(record_scores, float(np.std(record_scores)))
-
-
-def stand_out(record_scores: Float) -> tuple[int, float, float]:
-    """Best record, eccentricity and standard deviation over all N >= 2 records.
-
-    A tie at the top is no match (NO_MATCH, 0); scores within rounding of each other are tied.
-
-    >>> stand_out(np.array([0.0, 0.0, 0.0, 2.0]))[0]
-    3
-    >>> stand_out(np.array([0.0, 2.0, 2.0]))[:2]
-    (-1, 0.0)
-    """
-    best, ahead, deviation, _ = _standing(record_scores[None, :])
-    return int(best[0]), float(ahead[0]), float(deviation[0])
-
-
 def _standing(table: Float) -> tuple[Int, Float, Float, Float]:
     """(targets,) best record, eccentricity, deviation and highest score of each row."""
     targets = np.arange(len(table))
