@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from simulated import audit, paired, shadows
 
-from lethe.cli.plan_words import head_words
+from lethe.cli.plan import head_words
 from lethe.data.dataset import Dataset
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import schema

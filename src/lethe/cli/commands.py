@@ -62,7 +62,7 @@ COMMANDS = {
     ],
     "Decide": [
         Command("report", "lethe.cli.report:report", "Render runs: HTML, PDF, Markdown."),
-        Command("context", "lethe.cli.context:context", "Write the form that people fill in."),
+        Command("context", "lethe.cli.report:context", "Write the form that people fill in."),
         Command(
             "check",
             "lethe.cli.check:check",

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from lethe.cli.groups import grouped
-from lethe.cli.options import options_for
+from lethe.cli.options import grouped, options_for
 from lethe.membership.settings import AuditSettings
 
 Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from lethe.report import svg
+from lethe.report import static_svg as svg
 from lethe.report.catalogue import say
 from lethe.report.drawing import DASHES
 from lethe.report.first_screen import (
