@@ -24,7 +24,7 @@ from lethe.cli.options import (
     scores_name,
     subject_named,
 )
-from lethe.cli.subject_options import (
+from lethe.cli.subject import (
     DATA,
     ENGINES,
     MODEL,

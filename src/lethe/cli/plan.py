@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from lethe.cli import ASKED
 from lethe.cli.options import HEADINGS, audit_settings, command_line, given_in, merged
-from lethe.cli.subject_options import DATA, PLAN, DataOptions, PlanOptions
+from lethe.cli.subject import DATA, PLAN, DataOptions, PlanOptions
 from lethe.evidence.estimate import Refusal
 
 if TYPE_CHECKING:

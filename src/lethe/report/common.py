@@ -25,8 +25,7 @@ from lethe.report.of_rows import rows_room
 from lethe.report.of_vectors import Vectors
 from lethe.report.proven_measured import proven_beside_measured
 from lethe.report.sections import Bullets, Facts, Folded, Part, Row, Section, Table, Words
-from lethe.report.severity import outcome
-from lethe.report.words import not_tested, rule_in_words
+from lethe.report.severity import not_tested, outcome, rule_in_words
 
 # Where each of the twenty fields of an audit document is in a page, or why it is not there.
 

@@ -8,12 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
-from lethe.report.drawing import DASHES, legend, legend_above
 from lethe.report.epsilons import parameter
 from lethe.report.first_screen import Card, Room, Worst
 from lethe.report.numbers import Cell, amount, grouped, share_words
 from lethe.report.sections import Bullets, Chart, Facts, Folded, Part, Section, Table, Words
-from lethe.report.static_svg import COLOURS, Slots, chart, new_axes
+from lethe.report.static_svg import COLOURS, DASHES, Slots, chart, legend, legend_above, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lethe.report.catalogue import say
-from lethe.report.drawing import figure_of_rows, legend_above
 from lethe.report.epsilons import parameter
 from lethe.report.numbers import Cell, percent, share
 from lethe.report.sections import Folded, Part, Table, Words
-from lethe.report.static_svg import COLOURS, Slots, chart
-from lethe.report.words import judged_rates
+from lethe.report.severity import judged_rates
+from lethe.report.static_svg import COLOURS, Slots, chart, figure_of_rows, legend_above
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
-from lethe.report.drawing import DASHES, MARGINS, SIZE, band, legend
 from lethe.report.numbers import (
     Cell,
     amount,
@@ -21,7 +20,17 @@ from lethe.report.numbers import (
     share_words,
 )
 from lethe.report.sections import Chart, Facts, Folded, Part, Row, Table, Words
-from lethe.report.static_svg import COLOURS, Slots, chart, new_axes
+from lethe.report.static_svg import (
+    COLOURS,
+    DASHES,
+    MARGINS,
+    SIZE,
+    Slots,
+    band,
+    chart,
+    legend,
+    new_axes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import family_confidence
-from lethe.linkage.measurement import FEWEST
+from lethe.linkage.document import FEWEST
 from lethe.linkage.records.attackers import (
     COMPARED,
     Calibrated,

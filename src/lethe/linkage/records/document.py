@@ -15,10 +15,10 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.linkage.document import (
     RowsSubject,
     of_1000,
+    strongest,
     utility_in_words,
     utility_left,
 )
-from lethe.linkage.measurement import strongest
 from lethe.linkage.records.attackers import ATTACKERS, COMPARED, Calibrated
 from lethe.linkage.records.auxiliary import Answers, Auxiliary, pairs_of
 from lethe.linkage.records.matching import Point

@@ -14,7 +14,7 @@ from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
-from lethe.linkage.measurement import BASELINE, strongest
+from lethe.linkage.document import BASELINE, strongest
 from lethe.linkage.records.attackers import (
     COMPARED,
     Adversary,

@@ -16,12 +16,13 @@ from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.linkage.codes import Int, classes_of, count
 from lethe.linkage.document import (
+    BASELINE,
+    Measurement,
     RowsSubject,
     of_1000,
     utility_in_words,
     utility_left,
 )
-from lethe.linkage.measurement import BASELINE, Measurement
 from lethe.linkage.settings import TableSettings
 from lethe.linkage.table.anonymity import (
     Anonymity,
@@ -38,7 +39,9 @@ from lethe.linkage.table.candidates import (
     Table,
     compared,
     context_of,
+    dp_name,
     measure_recoded,
+    measure_synthetic,
 )
 from lethe.linkage.table.dp_rows import DpRows
 from lethe.linkage.table.population import (
@@ -48,7 +51,6 @@ from lethe.linkage.table.population import (
     uniqueness,
 )
 from lethe.linkage.table.recoding import Hierarchy, coarsen, recode
-from lethe.linkage.table.synthetic import dp_name, measure_synthetic
 from lethe.training.fingerprint import digest, hash_array
 
 
