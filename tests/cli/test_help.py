@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from lethe.cli import run
-from lethe.cli.app import app
-from lethe.cli.audit import EXAMPLES
+from lethe.cli.app import EXAMPLES, app
 from lethe.cli.commands import COMMANDS
 from lethe.cli.options import HEADINGS
 

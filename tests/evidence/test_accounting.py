@@ -20,11 +20,11 @@ from lethe.evidence.accounting import (
     SAMPLINGS,
     dp_sgd_epsilon,
     epochs_of,
+    individual_epsilons,
     noise_for,
     unamplified_mu,
 )
 from lethe.evidence.gdp import gdp_delta, gdp_epsilon
-from lethe.evidence.individual import individual_epsilons
 
 RELATIONS = ("add/remove", "replace-one")
 
@@ -440,7 +440,7 @@ def test_a_missing_extra_is_named(monkeypatch):
 
 
 def test_import_is_light():
-    names = "accounting, individual, dp_statement"
+    names = "accounting, dp_statement"
     code = (
         f"import sys; from lethe.evidence import {names}; "
         "print([m for m in ('dp_accounting', 'scipy.stats', 'torch') if m in sys.modules])"

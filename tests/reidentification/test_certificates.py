@@ -48,6 +48,7 @@ def test_the_reference_table_of_gaussian_releases(mu, epsilon, auc, tpr, variati
     assert pair.epsilon(1e-5) == pytest.approx(epsilon, rel=3e-3, abs=6e-4)
     assert pair.auc == pytest.approx(auc, abs=6e-4)
     assert pair.tpr(0.01) == pytest.approx(tpr, rel=0.03, abs=6e-5)
+    assert pair.total_variation == pytest.approx(variation, abs=6e-4)
     assert pair.delta(pair.epsilon(1e-5)) == pytest.approx(1e-5, rel=1e-6)
 
 

@@ -15,13 +15,15 @@ from numpy.typing import ArrayLike
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.accounting import (
     SAMPLINGS,
+    Float,
     check_given_delta,
+    check_weights,
     dp_sgd_epsilon,
     epochs_of,
+    individual_epsilons,
     steps_per_epoch,
 )
 from lethe.evidence.guarantee import Guarantee, empirical_only, from_seeded_noise
-from lethe.evidence.individual import Float, check_weights, individual_epsilons
 
 TUNING = ("none", "public", "counted", "uncounted")
 SOURCES = ("public", "private")

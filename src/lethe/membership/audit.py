@@ -211,7 +211,7 @@ def audit_model(
     first, stop = train.baseline()
     if stop.rules:
         show.say(stop.words())
-    show.say(headline(first, settings))
+    show.say(headline(first))
     if settings.keep_records:
         own = data.features[spec.pool]
         write_records(folder, first, data.classes, own, settings.variance, settings.seed)

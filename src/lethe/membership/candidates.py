@@ -261,7 +261,7 @@ def loss_among(
     return None if loss is None else labelled_as_family(loss, confidence, among, "stops")
 
 
-def headline(measured: Measurement, settings: AuditSettings) -> str:
+def headline(measured: Measurement) -> str:
     """The baseline in one line, on screen before anything else is trained."""
     where = "AUC" if measured.risk_fpr is None else f"TPR at {measured.risk_fpr:g} FPR"
     name = utility_name(measured.shadows.task)

@@ -147,7 +147,7 @@ def foresee_ranking(t: Float, pilot: int, wanted: list[int], seed: int = 0) -> l
     d = np.sqrt(2.0) * t[np.isfinite(t)]
     mean, square = _true_moments(d, pilot)
     drawn = [_true_moments(d[rng.integers(len(d), size=len(d))], pilot) for _ in range(_DRAWS)]
-    shrunk = _shrunk(d, pilot, mean, square)
+    shrunk = _shrunk(d, mean, square)
     found = []
     for models in wanted:
         again = [_reliability(*moments, models) for moments in drawn]
@@ -185,7 +185,7 @@ def _reliability(mean: float, square: float, models: int) -> float:
     return (square - mean**2) / _j(v) ** 2 / seen
 
 
-def _shrunk(d: Float, models: int, mean: float, square: float) -> Float:
+def _shrunk(d: Float, mean: float, square: float) -> Float:
     """Differences drawn in so that their spread is the true one and not that of the pilot."""
     spread = float(d.std())
     scale = np.sqrt(max(square - mean**2, 0.0)) / spread if spread > 0 else 0.0

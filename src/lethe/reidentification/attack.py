@@ -58,7 +58,6 @@ class Exposure:
     user: NDArray[np.intp]  # (people,) position in the gallery
     probes: NDArray[np.intp]  # (people,) rows to be named
     named: Float  # (people,) mean Top-1 credit, in [0, 1]
-    reciprocal: Float  # (people,) mean reciprocal rank
     rank: Float  # (people,) median rank
     bits: Float  # (people,) mean log2(G / rank): bits of the log2(G) that name a person
 
@@ -160,7 +159,6 @@ def measure(
             people.astype(np.intp),
             counts.astype(np.intp),
             first,
-            np.bincount(place, reciprocal) / counts,
             _median_of_each(found.rank, place, counts),
             np.bincount(place, bits) / counts,
         ),

@@ -230,6 +230,11 @@ class PairLimits:
         """Phi(mu / sqrt 2): the AUC of the best test."""
         return float(ndtr(self.mu / math.sqrt(2)))
 
+    @property
+    def total_variation(self) -> float:
+        """2 Phi(mu / 2) - 1: the most that the chance of any event differs."""
+        return math.erf(self.mu / 2 / math.sqrt(2))
+
     def tpr(self, fpr: float) -> float:
         """Phi(mu + Phi^-1(fpr)): the largest TPR at a false positive rate in [0, 1]."""
         check_between("fpr", fpr, 0, 1)

@@ -14,11 +14,11 @@ from lethe.report.static_svg import (
     DASHES,
     MARGINS,
     SIZE,
-    Slots,
     band,
     chart,
     legend,
     new_axes,
+    wordless,
 )
 
 if TYPE_CHECKING:
@@ -283,15 +283,10 @@ def vector_charts(model: Json, prefix: str) -> dict[str, Chart]:
             for at, (title, draw) in enumerate(several(model), start=1)
         ]
     made = {
-        name: chart(title, f"{prefix}{name}", f"v{prefix}{name}-", label, partial(_no_words, draw))
+        name: chart(title, f"{prefix}{name}", f"v{prefix}{name}-", label, wordless(draw))
         for name, title, label, draw in drawn
     }
     return {name: one for name, one in made.items() if one is not None}
-
-
-def _no_words(draw: Callable[[], Figure | None], slots: Slots) -> Figure | None:
-    """These figures hold no words from data."""
-    return draw()
 
 
 def _places(axes: Axes, sigmas: Sequence[float]) -> list[float]:

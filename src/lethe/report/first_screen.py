@@ -33,7 +33,6 @@ class Worst:
         detail: the interval and what else belongs to the headline.
         level: severity; "" = it has none.
         group: the most exposed group in a sentence; may be empty.
-        group_level: its severity.
     """
 
     headline: str
@@ -42,7 +41,6 @@ class Worst:
     detail: str
     level: str
     group: str = ""
-    group_level: str = ""
 
 
 @dataclass(frozen=True)

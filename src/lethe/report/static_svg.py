@@ -194,6 +194,11 @@ if TYPE_CHECKING:
     Draw = Callable[[Slots], Figure | None]
 
 
+def wordless(draw: Callable[[], Figure | None]) -> Callable[[Slots], Figure | None]:
+    """A figure that holds no words from data."""
+    return lambda slots: draw()
+
+
 def chart(title: str, name: str, prefix: str, label: str, draw: Draw) -> Chart | None:
     """A matplotlib chart, for the page and for Python; None where there is nothing to draw.
 
@@ -339,6 +344,17 @@ def band(
         low = [max(one["low"] or 0.0, (one["value"] or 0.0) / 20, 1e-9) for one in measured]
     axes.fill_between(places, low, high, color=COLOURS[colour], alpha=0.15, lw=0)
     axes.plot(places, values, color=COLOURS[colour], lw=1.6, dashes=DASHES[dashes], label=label)
+
+
+def limit_and_value(
+    axes: Axes, at: int, low: float, value: float | None, names: tuple[str, str], size: float
+) -> None:
+    """Row `at`: a ring at what was observed, a stroke at its lower limit; the first names both."""
+    observed, limit = names if at == 0 else ("", "")
+    colour = COLOURS["before"]
+    if value is not None:
+        axes.plot([value], [-at], "o", ms=size, mfc="none", color=colour, label=observed)
+    axes.plot([low], [-at], "|", ms=11, color=colour, label=limit)
 
 
 def legend(axes: Axes, place: Literal["best", "lower left", "upper right"] = "best") -> None:

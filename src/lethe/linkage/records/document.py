@@ -98,7 +98,7 @@ class RecordSubject(RowsSubject):
                 settings, "counts by item and value, and by item and month, that are still right"
             ),
             risk="top-1: share of people named rightly by the best guess of the strongest attacker",
-            checks=_checks(study, settings),
+            checks=_checks(study),
             limits=_LIMITS,
             section=_section(study, settings),
             reproduction={
@@ -247,7 +247,7 @@ def _not_run(study: RecordStudy, aux: Auxiliary | None) -> list[Json]:
     return rows
 
 
-def _checks(study: RecordStudy, settings: RecordSettings) -> list[Json]:
+def _checks(study: RecordStudy) -> list[Json]:
     first = study.simulated[0]
     match = study.candidates[0].measures["match"]
     answered = isinstance(match, Estimate) and match.value != 0

@@ -272,7 +272,7 @@ class TableSubject(RowsSubject):
             checks=[check(f"column {name}", "warn", detail) for name, detail in warnings_of(study)]
             or [check("columns", "pass", "no quasi-identifier is constant, unique or incomplete")],
             limits=[*_LIMITS, *([_SYNTHETIC] if study.synthetic else [])],
-            section=_section(study, settings),
+            section=_section(study),
             reproduction={
                 "quasi": list(table.quasi),
                 "sensitive": secret,
@@ -407,7 +407,7 @@ def _not_run(study: TableStudy) -> list[Json]:
     return rows
 
 
-def _section(study: TableStudy, settings: TableSettings) -> Json:
+def _section(study: TableStudy) -> Json:
     found, names = study.anonymity, study.table.quasi
     size = found.of_class.size
     edges = [*_SIZES, np.inf]
