@@ -27,8 +27,8 @@ from common import RESULTS, load, save
 
 import lethe
 from lethe.data.dataset import Dataset
-from lethe.membership.attacks.lira import multi_query_scores
 from lethe.membership.attacks.quantile import quantile_scores
+from lethe.membership.attacks.queries import multi_query_scores
 from lethe.membership.attacks.simple import (
     calibrated_robustness_scores,
     gap_scores,

@@ -16,7 +16,8 @@ from lethe.data.dataset import subset
 from lethe.data.shipped import digits
 from lethe.errors import InputError
 from lethe.evidence.roc import auc
-from lethe.membership.attacks.lira import PER_RECORD_FROM, multi_query_scores
+from lethe.membership.attacks.lira import PER_RECORD_FROM
+from lethe.membership.attacks.queries import multi_query_scores
 from lethe.membership.audit import audit_model, baseline_spec
 from lethe.membership.scoring import score, score_all, score_targets
 from lethe.membership.settings import AuditSettings

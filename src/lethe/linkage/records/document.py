@@ -21,7 +21,7 @@ from lethe.linkage.document import (
 )
 from lethe.linkage.records.attackers import ATTACKERS, COMPARED, Calibrated
 from lethe.linkage.records.auxiliary import Answers, Auxiliary, pairs_of
-from lethe.linkage.records.matching import Point
+from lethe.linkage.records.scoreboard import Point
 from lethe.linkage.records.study import RecordStudy, Simulated
 from lethe.linkage.settings import RecordSettings
 from lethe.training.fingerprint import digest, hash_array

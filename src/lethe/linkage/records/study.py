@@ -35,9 +35,20 @@ from lethe.linkage.records.candidates import (
     risk_change,
 )
 from lethe.linkage.records.facts import Facts, index_of
-from lethe.linkage.records.matching import PHIS, Bits, FactsNeeded, Point, bits, curve, facts_needed
 from lethe.linkage.records.mitigations import Change, Sheet, as_it_is, changes
-from lethe.linkage.records.scoreboard import NO_MATCH, Links, joined, link
+from lethe.linkage.records.scoreboard import (
+    NO_MATCH,
+    PHIS,
+    Bits,
+    FactsNeeded,
+    Links,
+    Point,
+    bits,
+    curve,
+    facts_needed,
+    joined,
+    link,
+)
 from lethe.linkage.records.unicity import Unicity, WorstCase, unicity, worst_case
 from lethe.linkage.settings import RecordSettings
 
