@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from lethe.evidence.findings import Findings
 from lethe.report.catalogue import legal, questions, say, term
 from lethe.report.context_fields import Group, groups, run_facts
-from lethe.report.epsilons import parameter
+from lethe.report.figures import parameter
 from lethe.report.first_screen import (
     Room,
     Utility,

@@ -401,7 +401,7 @@ def claim_of(guarantee: Json) -> str:
     ...           "relation": "add/remove", "unit": "record"})
     'approximate differential privacy, epsilon 4, delta 1e-05, add/remove a record'
     """
-    from lethe.report.epsilons import parameter
+    from lethe.report.figures import parameter
 
     numbers = [
         f"{name.replace('_', ' ')} {parameter(name, guarantee['parameters'][name])}"

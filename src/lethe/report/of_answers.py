@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
-from lethe.report.epsilons import parameter
+from lethe.report.figures import parameter
 from lethe.report.first_screen import Card, Room, Worst
 from lethe.report.numbers import Cell, amount, grouped, share_words
 from lethe.report.sections import Bullets, Chart, Facts, Folded, Part, Section, Table, Words

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lethe.report.catalogue import say
-from lethe.report.epsilons import epsilon_chart
-from lethe.report.figures import class_chart, group_chart, roc_chart, t_chart
+from lethe.report.figures import class_chart, epsilon_chart, group_chart, roc_chart, t_chart
 from lethe.report.first_screen import (
     Room,
     Utility,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lethe.report.catalogue import say
-from lethe.report.epsilons import parameter
+from lethe.report.figures import parameter
 from lethe.report.numbers import Cell, percent, share
 from lethe.report.sections import Folded, Part, Table, Words
 from lethe.report.severity import judged_rates
