@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lethe.cli import run
-from lethe.cli.surroundings import (
+from lethe.cli.doctor import (
     GIB,
     Surroundings,
     cpu_quota,

@@ -45,7 +45,7 @@ def run(audited, tmp_path) -> Path:
 @pytest.fixture(scope="module")
 def names(audited) -> tuple[list[str], list[str]]:
     """Ids that were in training, and ids that were held out."""
-    from lethe.cli.finished import audited as look
+    from lethe.cli.forgotten import audited as look
 
     there = look(audited, "baseline", None, None)
     assert sorted(there.ids) == sorted(load("breast-cancer", rows=int(ROWS)).ids)

@@ -42,7 +42,7 @@ def test_the_page_teaches_releases_and_exit_codes_within_the_width_of_a_terminal
 def test_the_page_needs_no_parser(arguments: list[str]) -> None:
     code = (
         f"import sys; from lethe.cli import run; code = run({arguments!r}); "
-        "seen = [m for m in ('cyclopts', 'numpy', 'rich', 'lethe.cli.audit') if m in sys.modules]; "
+        "seen = [m for m in ('cyclopts', 'numpy', 'rich', 'lethe.cli.app') if m in sys.modules]; "
         "print(seen, file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run(
@@ -59,7 +59,7 @@ def test_one_command_does_not_import_the_others() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True
     )
-    assert "'lethe.cli.check'" in done.stderr and "'lethe.cli.audit'" not in done.stderr
+    assert "'lethe.cli.check'" in done.stderr and "'lethe.cli.plan'" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ import pytest
 from rich.console import Console
 
 from lethe.cli import run
-from lethe.cli.app import app
-from lethe.cli.audit import EXAMPLES
+from lethe.cli.app import EXAMPLES, app
 from lethe.cli.commands import COMMANDS
-from lethe.cli.groups import HEADINGS
+from lethe.cli.options import HEADINGS
 
 KINDS = sorted(EXAMPLES)
 GROUPED = [*(f"audit {kind}" for kind in KINDS), "plan"]

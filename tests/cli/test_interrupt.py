@@ -8,8 +8,7 @@ import signal
 
 import pytest
 
-from lethe.cli.interrupt import check, watched
-from lethe.cli.progress import Progress
+from lethe.cli.progress import Progress, check, watched
 
 
 def test_a_swallowed_interrupt_is_raised_again() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import pytest
 
-from lethe.cli import audit_embeddings, audit_mechanism, audit_rows, subject_options
+from lethe.cli import audit_embeddings, audit_mechanism, audit_rows, subject
 from lethe.cli.options import attribute_lines, given_in, options_for, settings_of
 from lethe.errors import InputError
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
@@ -15,7 +15,7 @@ from lethe.queries.mechanism_audit.settings import MechanismSettings
 from lethe.reidentification.settings import EmbeddingSettings
 
 KINDS = {
-    AuditSettings: subject_options.ModelOptions,
+    AuditSettings: subject.ModelOptions,
     TableSettings: audit_rows.TableOptions,
     RecordSettings: audit_rows.RecordOptions,
     SyntheticSettings: audit_rows.SyntheticOptions,

@@ -10,7 +10,7 @@ import pytest
 from command import inside
 
 from lethe.cli import run
-from lethe.cli.plan_words import answer_words, duration, size
+from lethe.cli.plan import answer_words, duration, size
 from lethe.evidence.rules import parse_precision
 from lethe.membership.widths import Answer
 

@@ -53,7 +53,7 @@ def test_a_command_has_its_row_and_a_page_that_shows_it(name: str) -> None:
 
 
 def test_the_kinds_of_audit_have_rows() -> None:
-    from lethe.cli.audit import audit
+    from lethe.cli.app import audit
 
     kinds = {name for name in audit if not name.startswith("-")}
     told = set(re.findall(r"^\| `lethe audit ([\w-]+) ", COMMAND_PAGE, re.MULTILINE))

@@ -25,7 +25,7 @@ from lethe.linkage.records.attackers import (
 )
 from lethe.linkage.records.auxiliary import link_auxiliary, pairs_of
 from lethe.linkage.records.facts import facts_of, index_facts, known_of, without
-from lethe.linkage.records.scoreboard import Links, Scoreboard, link, scores, stand_out
+from lethe.linkage.records.scoreboard import Links, Scoreboard, _standing, link, scores
 from lethe.linkage.settings import RecordSettings
 
 
@@ -111,7 +111,7 @@ def test_people_are_looked_for_in_a_release_without_them() -> None:
             left = scores(rest, pick(known, np.array([at])), 0, board)
             whole = np.zeros(facts.people)
             whole[kept] = left
-            best, ahead, _ = stand_out(whole)
+            (best,), (ahead,), *_ = _standing(whole[None])
             assert found.best[at] == best
             if name != "fitting":
                 assert found.eccentricity[at] == pytest.approx(ahead)

@@ -15,9 +15,9 @@ from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
 from lethe.linkage.audit import audit_table
 from lethe.linkage.settings import TableSettings
+from lethe.linkage.table.candidates import _inferred, agreement
 from lethe.linkage.table.domains import columns_of
 from lethe.linkage.table.dp_rows import DpRows, dp_rows
-from lethe.linkage.table.synthetic import _inferred, agreement
 from lethe.report import render
 from lethe.training.folder import RunFolder
 
@@ -114,7 +114,7 @@ def test_synthetic_rows_stand_beside_the_recoded_ones(tmp_path) -> None:
 
 
 def test_a_model_of_synthetic_rows_never_saw_the_held_out_ones(monkeypatch) -> None:
-    from lethe.linkage.table import synthetic as dp_way
+    from lethe.linkage.table import candidates as dp_way
 
     seen, released = [], []
     real = dp_way.dp_rows

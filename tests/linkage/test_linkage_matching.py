@@ -9,8 +9,7 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.linkage.records.attackers import Adversary, draw_targets, eligible, popular, simulate
 from lethe.linkage.records.facts import facts_of, index_facts, known_of, without
-from lethe.linkage.records.matching import bits, curve, facts_needed
-from lethe.linkage.records.scoreboard import NO_MATCH, Links, link
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, bits, curve, facts_needed, link
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from simulated import audit, paired, shadows
 
-from lethe.cli.plan_words import head_words
+from lethe.cli.plan import head_words
 from lethe.data.dataset import Dataset
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import schema
 from lethe.membership import audit as module
 from lethe.membership.audit import audit_model, baseline_spec
 from lethe.membership.by_hand import chunks_of
-from lethe.membership.candidate import best_stop, compare_stops, measure
+from lethe.membership.candidates import best_stop, compare_stops, measure
 from lethe.membership.measure import run_attacks
 from lethe.membership.planning import plan
 from lethe.membership.settings import AuditSettings

@@ -15,7 +15,7 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.risk import risk_of
 from lethe.membership import checks
 from lethe.membership.audit import audit_scores
-from lethe.membership.candidate import measure
+from lethe.membership.candidates import measure
 from lethe.membership.document import evidence
 from lethe.membership.measure import judged, run_attacks, strongest_metric
 from lethe.membership.settings import AuditSettings

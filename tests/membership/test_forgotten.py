@@ -23,8 +23,8 @@ from lethe.membership.forgotten import (
     redrawn,
 )
 from lethe.membership.pair_auc import models_needed, models_to_tell, pair_auc
+from lethe.membership.requests import comparison_words, evidence_words, meaning, sheet
 from lethe.membership.scoring import score_all
-from lethe.membership.sheets import comparison_words, evidence_words, meaning, sheet
 
 MODEL_SD = 0.3
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from lethe.errors import InputError
 from lethe.membership.language.attacks import (
     ATTACKS,
+    blind_check,
     by_person,
     crossfit,
     folds_of,
     midranks,
     missing_field,
 )
-from lethe.membership.language.blind import blind_check
 from lethe.membership.language.measure import combined
 from lethe.membership.language.rates import People, null_variances
 from lethe.membership.language.tokens import TokenScores

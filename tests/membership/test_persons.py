@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from simulated import paired, signals
 from torch import nn
 
-from lethe.errors import InputError, NotMeasurable
+from lethe.errors import InputError
 from lethe.evidence.roc import auc
 from lethe.membership.document import guarantee_of
-from lethe.membership.persons import WAYS, check_several, person_scores, standardised
+from lethe.membership.persons import WAYS, person_scores, standardised
 from lethe.membership.scoring import score_all
 from lethe.mitigations.dp_sgd.candidate import PrivateTraining
 from lethe.training.chunks import Spec
@@ -78,13 +78,6 @@ def test_what_is_refused() -> None:
         person_scores({"x": np.zeros((2, 2))}, members, np.arange(3))
     with pytest.raises(InputError, match="Did you mean 'sum'"):
         person_scores(score, members, np.arange(3), "summ")
-
-
-def test_groups_of_size_one_say_nothing_more() -> None:
-    with pytest.raises(NotMeasurable, match="nothing adds up"):
-        check_several(np.ones(5, int))
-    assert "2 of 3 persons have one record" in str(check_several(np.array([1, 1, 4])))
-    assert check_several(np.array([2, 3])) is None
 
 
 def test_a_proof_about_records_says_so_where_persons_have_several() -> None:

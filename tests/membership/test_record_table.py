@@ -14,9 +14,11 @@ from simulated import audit, gaps, paired, shadows, signals
 from lethe.errors import InputError
 from lethe.membership.document import exposed_records
 from lethe.membership.exposure import expose, vulnerability
-from lethe.membership.multiplicity import discoveries, holm_adjusted, holm_levels
 from lethe.membership.records import (
+    discoveries,
     flags,
+    holm_adjusted,
+    holm_levels,
     rank_intervals,
     reasons,
     record_table,

@@ -9,7 +9,7 @@ import pytest
 from simulated import audit, paired, shadows
 
 from lethe.evidence.risk import risk_of
-from lethe.membership.candidate import measure
+from lethe.membership.candidates import measure
 from lethe.membership.document import exposed_records
 from lethe.membership.exposure import Spreads, expose
 from lethe.membership.measure import judged, run_attacks, strongest_metric

@@ -14,7 +14,7 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.roc import auc
 from lethe.evidence.rules import parse_precision
 from lethe.evidence.twoway import TwoWayBootstrap, clusters_of, symmetric_estimate
-from lethe.membership.stopping import FIRST_LOOK, Stop, grow, looks
+from lethe.membership.widths import FIRST_LOOK, Stop, grow, looks
 from lethe.training.design import membership
 
 RULE = parse_precision("width(auc)<=0.1")

@@ -8,7 +8,7 @@ from simulated import gaps, paired, shadows, signals
 
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.rules import parse_precision, parse_rule
-from lethe.membership.candidate import measure
+from lethe.membership.candidates import measure
 from lethe.membership.measure import strongest_metric
 from lethe.membership.settings import AuditSettings
 from lethe.membership.widths import Width, Widths, answer, needed_models

@@ -16,7 +16,7 @@ import lethe
 from lethe.errors import InputError
 from lethe.evidence.roc import auc, rate_at, roc
 from lethe.membership.scoring import score
-from lethe.mitigations.baselines import cheap_baselines, default_decay, output_limits
+from lethe.mitigations.mitigation import cheap_baselines, default_decay, output_limits
 from lethe.training.answers import LabelOnly, Rounding, Temperature
 from lethe.training.chunks import Spec, chunk_jobs, train_chunk
 from lethe.training.design import holdout, membership, model_seed

@@ -29,7 +29,6 @@ from lethe.data.source import File
 from lethe.errors import LetheError
 from lethe.queries import ask as asking
 from lethe.queries import release as releasing
-from lethe.queries.answer import Answer
 from lethe.queries.charge import Charge
 from lethe.queries.lattice import Exact, Groups
 from lethe.queries.ledger.ledger import open_ledger
@@ -37,7 +36,7 @@ from lethe.queries.mechanisms import additive, choosing, threshold
 from lethe.queries.mechanisms.additive import Law, Noised
 from lethe.queries.mechanisms.threshold import Found
 from lethe.queries.plan import make_plan
-from lethe.queries.privacy import Neighbours, Privacy, Spend
+from lethe.queries.privacy import Answer, Neighbours, Privacy, Spend
 from lethe.queries.query import parse
 from lethe.queries.registration import register
 from lethe.queries.table import Table

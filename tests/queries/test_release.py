@@ -10,11 +10,10 @@ import pytest
 from lethe.data.schema import Schema
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.answer import Answers
 from lethe.queries.charge import charge_of
 from lethe.queries.lattice import Exact
 from lethe.queries.plan import explain, guarantee_words, make_plan
-from lethe.queries.privacy import Privacy
+from lethe.queries.privacy import Answers, Privacy
 from lethe.queries.query import parse
 from lethe.queries.release import release
 

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from lethe.errors import InputError
 from lethe.queries import statistics as s
 from lethe.queries.aggregates import quantile as quantiles
-from lethe.queries.answer import Answer
 from lethe.queries.mechanisms import additive, choosing, threshold
 from lethe.queries.mechanisms.additive import Law, Noised
 from lethe.queries.mechanisms.threshold import Found
+from lethe.queries.privacy import Answer
 
 SPEND = s.Spend(epsilon=1.0, delta=1e-6)
 COARSE = s.Lattice(-1, 2, 16)

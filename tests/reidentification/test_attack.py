@@ -11,10 +11,8 @@ import pytest
 from lethe.errors import InputError, NotMeasurable
 from lethe.reidentification.attack import (
     Chance,
-    attack,
     measure,
     over_ties,
-    permuted_names,
 )
 from lethe.reidentification.gallery import gallery_means, split_rows
 from lethe.reidentification.ranks import Ranks, ranks
@@ -22,6 +20,14 @@ from lethe.reidentification.ranks import Ranks, ranks
 
 def found(closer, tied, users):
     return Ranks(np.array(closer), np.array(tied), users, "numpy", 0.0)
+
+
+def attack(vectors, split, names=None):
+    """Every probe against the mean vector of every known person, or of whom `names` puts there."""
+    owner = split.probe_user
+    gallery = gallery_means(vectors, split)
+    looked_for = owner if names is None else names[owner]
+    return measure(ranks(vectors[split.probe_rows], gallery, looked_for), owner)
 
 
 def simulated(users=60, rows=8, dimensions=6, noise=1.0, seed=0):
@@ -126,59 +132,13 @@ def test_permuted_names_bring_the_lift_to_one():
     lifts, held = [], 0
     for seed in range(40):
         vectors, owner = simulated(users=40, noise=0.5, seed=seed)
-        result = attack(vectors, split_rows(owner), permuted=seed)
+        names = np.random.default_rng(seed).permutation(40)
+        result = attack(vectors, split_rows(owner), names)
         lifts.append(result.lift[5].value)
         held += result.lift[5].low <= 1 <= result.lift[5].high
         assert result.lift[5].value < attack(vectors, split_rows(owner)).lift[5].value
     assert held >= 34  # below 34 of 40 has probability 0.003 at 95 %
     assert abs(np.mean(lifts) - 1) < 4 * np.std(lifts) / np.sqrt(40)
-    assert sorted(permuted_names(9, 1)) == list(range(9))
-
-
-def test_several_probes_together_name_more():
-    vectors, owner = simulated(users=80, rows=20, noise=1.5)
-    split = split_rows(owner)
-    one, three, all_of_them = (
-        attack(vectors, split, metric="l2", **options).top[1].value
-        for options in ({}, {"together": True, "at_most": 3}, {"together": True})
-    )
-    assert one < three < all_of_them
-
-
-def test_a_person_whose_directions_cancel_is_tied_with_all():
-    """Probes in opposite directions leave no mean direction: a chance of 1/G each, and no error."""
-    vectors, owner = simulated(users=20, rows=4, dimensions=3, noise=0.3)
-    split, cancelled = split_rows(owner), np.array([2, 7, 11])
-    for user in cancelled:
-        first, second = split.probe_rows[split.probe_user == user]
-        vectors[second] = -3.1 * vectors[first]
-    exposure = attack(vectors, split, together=True).exposure
-    assert exposure.named[cancelled] == pytest.approx([1 / 20] * 3)
-    assert exposure.rank[cancelled].tolist() == [10.5] * 3
-    # The others are as they are without them.
-    kept = np.setdiff1d(np.arange(20), cancelled)
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    joined = np.stack([unit[split.probe_rows[split.probe_user == u]].mean(axis=0) for u in kept])
-    alone = ranks(joined, gallery_means(vectors, split), kept)
-    assert exposure.rank[kept].tolist() == alone.rank.tolist()
-
-
-def test_where_all_directions_cancel_the_joined_attack_is_chance():
-    vectors, owner = simulated(users=20, rows=4)
-    split = split_rows(owner)
-    order = np.argsort(split.probe_user, kind="stable")
-    vectors[split.probe_rows[order[1::2]]] = -vectors[split.probe_rows[order[::2]]]
-    assert attack(vectors, split, together=True).lift[1].value == pytest.approx(1)
-
-
-def test_one_dimension_does_not_stop_the_joined_attack():
-    vectors = np.random.default_rng(0).normal(size=(80, 1))
-    split = split_rows(np.repeat(np.arange(20), 4))
-    result = attack(vectors, split, together=True)
-    signs = np.sign(vectors[:, 0])
-    cancelled = [u for u in range(20) if signs[split.probe_rows[split.probe_user == u]].sum() == 0]
-    assert cancelled
-    assert result.exposure.named[cancelled] == pytest.approx([1 / 20] * len(cancelled))
 
 
 def test_intervals_take_people_not_probes():

@@ -11,7 +11,6 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.reidentification.gallery import (
     check_users,
     gallery_means,
-    probes_together,
     sampled,
     split_periods,
     split_rows,
@@ -104,34 +103,6 @@ def test_a_later_period():
         split_periods(owner, period, "may", "may")
     with pytest.raises(NotMeasurable, match="2 rows in both periods"):
         split_periods(owner, period, "may", "june", min_rows=2)
-
-
-@pytest.mark.parametrize("metric", ["cosine", "l2"])
-def test_joined_probes_are_the_sum_of_distances(metric):
-    """Oracle: sum each probe's own distances to every user and rank that."""
-    rng = np.random.default_rng(0)
-    owner = np.repeat(np.arange(12), 6)
-    vectors = rng.standard_normal((12, 5))[owner] + rng.standard_normal((72, 5))
-    split = split_rows(owner)
-    gallery = gallery_means(vectors, split)
-    joined, people = probes_together(vectors, split, metric)
-    found = ranks(joined, gallery, people, metric)
-    left, right = vectors, gallery
-    if metric == "cosine":
-        left, right = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (left, right))
-    table = ((left[:, None] - right[None]) ** 2).sum(axis=2)
-    for person, rank in zip(people, found.rank, strict=True):
-        total = table[split.probe_rows[split.probe_user == person]].sum(axis=0)
-        assert rank == 1 + (total < total[person]).sum()
-
-
-def test_at_most_so_many_are_joined():
-    owner = np.repeat(np.arange(3), 8)
-    vectors = np.random.default_rng(1).standard_normal((24, 4))
-    split = split_rows(owner)
-    one, people = probes_together(vectors, split, "l2", at_most=1)
-    first = [split.probe_rows[split.probe_user == person][0] for person in people]
-    np.testing.assert_allclose(one, vectors[first])
 
 
 def test_whitening_finds_people_under_loud_noise():

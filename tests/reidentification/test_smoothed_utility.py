@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
-from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
+from sklearn.metrics import log_loss, roc_auc_score
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.intervals import clustered_share
@@ -17,7 +17,6 @@ from lethe.reidentification.by_user import mean_by_user, mean_of_pools, share_of
 from lethe.reidentification.released import AnyHead, LinearHead
 from lethe.reidentification.task import drawn_utility
 from lethe.reidentification.utility import (
-    average_precision,
     chance_of_one,
     expected_accuracy,
     expected_auc,
@@ -130,14 +129,6 @@ def test_calibration_moves_though_the_ranking_does_not():
     assert math.isfinite(smoothed_calibration(z, labels, 1e-3).log_loss)
 
 
-def test_average_precision_is_the_usual_one():
-    z, labels = logits()
-    for score in (z, z.round(1), np.zeros_like(z)):
-        assert average_precision(score, labels) == pytest.approx(
-            average_precision_score(labels, score)
-        )
-
-
 @pytest.mark.parametrize("kind", ["linear", "callable"])
 def test_drawn_utility_agrees_with_the_closed_forms(kind):
     """A linear head drawn on its logit, and as a callable on the vector; (sigma, M) = (1, 4)."""
@@ -154,16 +145,13 @@ def test_drawn_utility_agrees_with_the_closed_forms(kind):
     assert found.auc.value == pytest.approx(area.value, abs=0.012)
     assert found.accuracy.value == pytest.approx(right.value, abs=0.012)
     assert found.auc.width == pytest.approx(area.width, rel=0.1)
-    drawn = [average_precision_score(labels, z + scale * rng.normal(size=500)) for _ in range(200)]
-    error = np.std(drawn) / math.sqrt(60) * 4
-    assert found.average_precision.value == pytest.approx(np.mean(drawn), abs=error)
 
 
 def test_drawn_utility_of_several_classes_is_accuracy_alone():
     head = LinearHead(np.eye(3))
     r = 2 * np.eye(3)[np.arange(300) % 3]
     found = drawn_utility(head, r, np.arange(300) % 3, 0.0)
-    assert found.accuracy.value == 1.0 and found.auc is None and found.average_precision is None
+    assert found.accuracy.value == 1.0 and found.auc is None
     noisy = drawn_utility(head, r, np.arange(300) % 3, 1e3, repeats=20)
     assert noisy.accuracy.value == pytest.approx(1 / 3, abs=4 * math.sqrt(2 / 9 / 6000))
     with pytest.raises(InputError, match="one class in 0..2"):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.reidentification.texts import Texts, retrieved
-from lethe.reidentification.two_releases import (
+from lethe.reidentification.beyond import (
     MAPPED,
     PAPERS,
     PROCRUSTES,
@@ -17,6 +16,7 @@ from lethe.reidentification.two_releases import (
     link_all,
     linked,
 )
+from lethe.reidentification.texts import Texts, retrieved
 
 
 def two(people=300, dimensions=10, other=10, noise=0.1, seed=0):

@@ -22,7 +22,7 @@ CODE = "\n".join(
     if name != "catalogue.py"
 )
 # Files that other tools read, and their words with them.
-FOR_TOOLS = ("sarif.py", "junit.py")
+FOR_TOOLS = ("ci.py",)
 # Looks like words, and is none that a reader sees; "{}" stands for what a text is filled with.
 NO_WORDS = {
     # Words of the findings that are looked for, never printed.

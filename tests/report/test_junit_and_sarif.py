@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from lethe.assess.judged import Judged
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.rules import FAIL, NOT_TESTED, PASS, UNDECIDED, parse_rule
-from lethe.report.junit import junit
-from lethe.report.sarif import sarif
+from lethe.report.ci import junit, sarif
 
 OUTCOMES = (PASS, FAIL, UNDECIDED, NOT_TESTED)
 FOUND = Estimate(0.5, 0.4, 0.6, 0.95, "made up", 50)

@@ -182,7 +182,7 @@ def audit_text(
     ['False', 'True']
     """
     from lethe.cli.progress import Progress
-    from lethe.cli.text_subject import CACHE
+    from lethe.cli.subject import CACHE
     from lethe.data.given import column_of, given_rows
     from lethe.data.text import encode, find_encoder
     from lethe.training.text_recipe import head_recipe

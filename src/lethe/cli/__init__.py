@@ -56,7 +56,7 @@ def run(arguments: Sequence[str]) -> int:
     from cyclopts.exceptions import CycloptsError
 
     from lethe.cli.app import app
-    from lethe.cli.interrupt import watched
+    from lethe.cli.progress import watched
     from lethe.errors import LetheError
 
     outer = ASKED.set(list(arguments))

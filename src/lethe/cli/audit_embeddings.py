@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lethe.cli.groups import grouped
 from lethe.cli.options import (
     AS_USUAL,
     RunOptions,
     finish,
     given_in,
+    grouped,
     merged,
     options_for,
     run_folder,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from lethe.cli.groups import heading_of
 from lethe.cli.options import (
     AS_USUAL,
     RunOptions,
@@ -18,13 +17,14 @@ from lethe.cli.options import (
     command_line,
     finish,
     given_in,
+    heading_of,
     merged,
     run_folder,
     running,
     scores_name,
     subject_named,
 )
-from lethe.cli.subject_options import (
+from lethe.cli.subject import (
     DATA,
     ENGINES,
     MODEL,

@@ -151,11 +151,11 @@ def _write_files(
     from lethe.files import write_whole
 
     if junit is not None:
-        from lethe.report.junit import junit as junit_of
+        from lethe.report.ci import junit as junit_of
 
         write_whole(junit, junit_of(judged))
     if sarif is not None:
-        from lethe.report.sarif import sarif as sarif_of
+        from lethe.report.ci import sarif as sarif_of
 
         files = [paths[one.run].as_posix() for one in judged]
         write_whole(sarif, sarif_of(judged, version("lethe-privacy"), files))

@@ -28,7 +28,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "Measure": [
         Command("demo", "lethe.cli.demo:demo", "All four releases on data that ship along."),
-        Command("audit", "lethe.cli.audit:audit", "Measure a release; `lethe audit --help`."),
+        Command("audit", "lethe.cli.app:audit", "Measure a release; `lethe audit --help`."),
         Command("split", "lethe.cli.split:split", "Hold records out at random, before training."),
         Command(
             "plan",
@@ -62,7 +62,7 @@ COMMANDS = {
     ],
     "Decide": [
         Command("report", "lethe.cli.report:report", "Render runs: HTML, PDF, Markdown."),
-        Command("context", "lethe.cli.context:context", "Write the form that people fill in."),
+        Command("context", "lethe.cli.report:context", "Write the form that people fill in."),
         Command(
             "check",
             "lethe.cli.check:check",

@@ -2,13 +2,221 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-if TYPE_CHECKING:
-    from lethe.cli.surroundings import Surroundings
+# What Lethe runs on, and the traps that are known there; `lethe doctor` prints both.
+
+NEEDED = ("lethe-privacy", "numpy", "scipy", "scikit-learn", "cyclopts", "safetensors")
+NOT_FOR_USERS = ("test", "docs", "all")
+GIB = 2.0**30
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What was found.
+
+    Attributes:
+        processor: its name.
+        cores: that this process may use.
+        quota: cores that a container grants, None without a limit.
+        memory: bytes of the machine.
+        memory_limit: bytes that a container grants, None without a limit.
+        wide: the processor has 512-bit vectors, and BLAS was not told to leave them.
+        wide_processor: the processor has them.
+        blas: name, version, kernels and threads of each library found, in words.
+        gpu: its name; empty if there is none, or no torch that could use it.
+        folder: where runs are written.
+        writable: whether they can be.
+        free: bytes left there.
+        browser: program that prints PDF; empty if there is none.
+        variables: of the environment that set threads and kernels.
+    """
+
+    processor: str
+    cores: int
+    quota: float | None
+    memory: int
+    memory_limit: int | None
+    wide: bool
+    wide_processor: bool
+    blas: tuple[str, ...]
+    gpu: str
+    folder: str
+    writable: bool
+    free: int
+    browser: str
+    variables: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def look_around(folder: Path) -> Surroundings:
+    """Find out; imports NumPy, and torch if it is installed.
+
+    Args:
+        folder: where runs are to be written; it need not exist.
+    """
+    from lethe.training.environment import (
+        ONE_THREAD,
+        default_workers,
+        has_wide_vectors,
+        wide_vectors,
+    )
+    from lethe.training.folder import machine
+
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    names = (*ONE_THREAD, "OPENBLAS_CORETYPE")
+    return Surroundings(
+        str(machine()["processor"]),
+        default_workers(),
+        cpu_quota(),
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        memory_limit(),
+        wide_vectors(),
+        has_wide_vectors(),
+        _blas(),
+        _gpu(),
+        str(folder),
+        there.is_dir() and os.access(there, os.W_OK | os.X_OK),
+        shutil.disk_usage(there).free,
+        _browser(),
+        {name: os.environ[name] for name in names if name in os.environ},
+    )
+
+
+def traps(found: Surroundings) -> list[str]:
+    """What is known to slow an audit down or to stop it, with the way out."""
+    told = []
+    kernels = found.variables.get("OPENBLAS_CORETYPE")
+    if kernels and found.wide_processor and not found.wide:
+        told.append(
+            f"OPENBLAS_CORETYPE={kernels} keeps BLAS from this processor's 512-bit vectors: "
+            "training takes about 1.5 times as long; unset it."
+        )
+    usable = min(found.cores, found.quota or found.cores)
+    for name, value in found.variables.items():
+        if name.endswith("_THREADS") and value.isdigit() and int(value) > usable:
+            told.append(
+                f"{name}={value} is more than the {usable:g} cores there are: threads wait for "
+                "each other; unset it."
+            )
+    if found.quota is not None and found.quota < found.cores:
+        told.append(
+            f"a container grants {found.quota:g} of {found.cores} cores: give --workers "
+            f"{max(1, int(found.quota))}, or as many processes as cores would share them."
+        )
+    if found.memory_limit is not None and found.memory_limit < found.memory:
+        half = found.memory_limit / 2 / GIB
+        told.append(
+            f"a container grants {found.memory_limit / GIB:.1f} of {found.memory / GIB:.1f} GiB "
+            f"of memory: give --memory {half:.1f}, or the run may be killed."
+        )
+    if not found.writable:
+        told.append(f"{found.folder} cannot be written: give --out.")
+    elif found.free < GIB:
+        told.append(f"{found.free / GIB:.2f} GiB are left for {found.folder}: give --out.")
+    return told
+
+
+def installed() -> dict[str, str]:
+    """Versions of what Lethe needs, by name."""
+    return {name: _version(name) or "not installed" for name in NEEDED}
+
+
+def extras(requires: list[str] | None = None) -> dict[str, dict[str, str | None]]:
+    """For each extra, its packages with their version, None where one is missing.
+
+    Args:
+        requires: requirements as in the metadata of a package; those of Lethe by default.
+
+    >>> extras(["scipy>=1", 'no-such-thing>=2; extra == "more"'])
+    {'more': {'no-such-thing': None}}
+    """
+    if requires is None:
+        requires = metadata.requires("lethe-privacy") or []
+    found: dict[str, dict[str, str | None]] = {}
+    for line in requires:
+        extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", line)
+        name = re.match(r"[\w.-]+", line)
+        if extra and name and extra[1] not in NOT_FOR_USERS and name[0] != "lethe-privacy":
+            found.setdefault(extra[1], {})[name[0]] = _version(name[0])
+    return found
+
+
+def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """Cores that a container grants; None without a limit."""
+    try:
+        text = (root / "cpu.max").read_text().split()
+    except OSError:
+        try:
+            quota = (root / "cpu" / "cpu.cfs_quota_us").read_text()
+            text = [quota, (root / "cpu" / "cpu.cfs_period_us").read_text()]
+        except OSError:
+            return None
+    if len(text) != 2 or text[0].strip() in ("max", "-1"):
+        return None
+    return int(text[0]) / int(text[1])
+
+
+def memory_limit(root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Bytes that a container grants; None without a limit."""
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        try:
+            text = (root / name).read_text().strip()
+        except OSError:
+            continue
+        # Version 1 has no word for "no limit" but a number near 2^63.
+        return int(text) if text.isdigit() and int(text) < 2**60 else None
+    return None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _blas() -> tuple[str, ...]:
+    from threadpoolctl import threadpool_info
+
+    importlib.import_module("numpy")  # loads the library that is asked about
+    return tuple(
+        f"{one['internal_api']} {one['version']}, {one.get('architecture', 'unknown')} kernels, "
+        f"{one['num_threads']} threads"
+        for one in threadpool_info()
+        if one["user_api"] == "blas"
+    )
+
+
+def _gpu() -> str:
+    if _version("torch") is None:
+        return ""
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+
+
+def _browser() -> str:
+    from lethe.errors import InputError
+    from lethe.report.pdf import find_browser
+
+    try:
+        return find_browser()
+    except InputError:
+        return ""
 
 
 def doctor(
@@ -29,8 +237,6 @@ def doctor(
     """
     import json
     import platform
-
-    from lethe.cli.surroundings import extras, installed, look_around, traps
 
     found, packages, optional = look_around(out), installed(), extras()
     warnings = traps(found)

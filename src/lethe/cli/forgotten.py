@@ -2,14 +2,219 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
+
+from lethe.evidence.estimate import Refusal
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from lethe.membership.forgotten import Forgotten, Verdict
+    from lethe.membership.requests import Requests
+    from lethe.training.folder import SettledRun
+    from lethe.training.shadows import Shadows
+
+
+# The answers of `lethe forgotten`: files, and a table that names nobody.
+
+FORMAT = "lethe-forgotten/1"
+
+
+def pseudonym(at: int) -> str:
+    """Name of a request in everything that names nobody, by its place in the file.
+
+    >>> pseudonym(0)
+    'request-001'
+    """
+    return f"request-{at + 1:03d}"
+
+
+def write_answers(
+    folder: Path, requests: Requests, found: Forgotten, candidate: str, shadows: Shadows
+) -> None:
+    """Write forgotten.json, a sheet for each person, and whose sheet is which.
+
+    Args:
+        folder: created if absent.
+        requests: who asked.
+        found: the answers, in the same order.
+        candidate: whose training was judged.
+        shadows: that they rest on.
+
+    Raises:
+        InputError: the folder holds answers to other requests.
+        RunFailed: it cannot be written.
+    """
+    from lethe.errors import InputError
+    from lethe.files import write_for_owner, write_whole
+    from lethe.membership.requests import sheet
+
+    if (folder / "requests.csv").is_file():
+        with (folder / "requests.csv").open(encoding="utf-8", newline="") as file:
+            before = [row[1] for row in csv.reader(file)][1:]
+        if before != [request.name for request in requests.listed]:
+            raise InputError(
+                f"{folder} holds answers to other requests; choose another --out, or remove them."
+            )
+    document = {
+        "format": FORMAT,
+        "candidate": candidate,
+        "models": shadows.models,
+        "attacks": list(found.attacks),
+        "margin": found.margin,
+        "confidence": found.confidence,
+        "power": found.power,
+        "requests": len(requests.listed),
+        "merged": requests.merged,
+        "persons": [
+            {"sheet": pseudonym(at), **one.to_json()} for at, one in enumerate(found.persons)
+        ],
+        "group": found.group.to_json(),
+    }
+    write_whole(
+        folder / "forgotten.json",
+        json.dumps(document, indent=1, allow_nan=False).encode() + b"\n",
+    )
+    listing = io.StringIO()
+    writer = csv.writer(listing, lineterminator="\n")
+    writer.writerow(["sheet", "name", "verdict"])
+    for at, (asked, one) in enumerate(zip(requests.listed, found.persons, strict=True)):
+        writer.writerow([pseudonym(at), asked.name, one.verdict])
+        page = sheet(asked.name, one, found, candidate, shadows.task)
+        write_for_owner(folder / "sheets" / f"{pseudonym(at)}.html", page.encode())
+    write_for_owner(folder / "requests.csv", listing.getvalue().encode())
+
+
+def print_answers(folder: Path, requests: Requests, found: Forgotten, candidate: str) -> None:
+    """The answers on a terminal or in a log, by pseudonym.
+
+    Args:
+        folder: where the files lie.
+        requests: who asked.
+        found: the answers.
+        candidate: whose training was judged.
+    """
+    from lethe.membership.requests import meaning
+
+    if requests.merged:
+        print(f"lines that name a person who stood there already, merged: {requests.merged}")
+    print(
+        f"{len(requests.listed)} requests, {candidate}, attacks: {', '.join(found.attacks)}, "
+        f"margin {found.margin:g}, {found.confidence:.0%} for all answers together"
+    )
+    for at, one in enumerate(found.persons):
+        print(f"{pseudonym(at)}  {one.verdict:<20} AUC {_limits(one)}")
+    if isinstance(found.group, Refusal):
+        print(f"group        not given: {found.group.reason}")
+    else:
+        print(f"group        {found.group.verdict:<20} mean AUC {_limits(found.group)}")
+    decided = [one for one in found.persons if one.verdict != "inconclusive"]
+    for text in dict.fromkeys(meaning(one, found.margin) for one in decided):
+        print(text)
+    # One line for all that are open: the person who takes the most models.
+    still_open = [one for one in found.persons if one.verdict == "inconclusive"]
+    if still_open:
+        hardest = max(still_open, key=lambda one: one.models_needed or 0)
+        print(f"{len(still_open)} inconclusive. {meaning(hardest, found.margin)}")
+    print(f"sheets: {folder / 'sheets'}; who is who: {folder / 'requests.csv'} (personal data)")
+
+
+def _limits(one: Verdict) -> str:
+    return str(one.auc)
+
+
+# The shadow models that a finished or half-finished run folder holds, for later questions.
+
+
+class Audited(NamedTuple):
+    """What a run folder holds on its people.
+
+    Attributes:
+        shadows: finished shadow models of the candidate.
+        ids: (N,) names of all records, those held out included.
+        groups: (N,) their persons, or None.
+        pool: (N,) True where a record can be a member.
+        asked: the options of the audit.
+    """
+
+    shadows: Shadows
+    ids: NDArray[Any]
+    groups: NDArray[Any] | None
+    pool: NDArray[np.bool_]
+    asked: defaultdict[str, Any]
+
+
+def audited(run: Path, candidate: str, data: str | None, recipe: str | None) -> Audited:
+    """The finished shadow models of a run folder.
+
+    Raises:
+        InputError: no such run, its data are elsewhere or others, or fewer than 4 models.
+    """
+    import numpy as np
+
+    from lethe.cli.options import audit_settings, read_toml
+    from lethe.cli.subject import load_subject
+    from lethe.errors import InputError
+    from lethe.membership.by_hand import chunks_of
+    from lethe.training.folder import SettledRun
+    from lethe.training.shadows import Shadows
+
+    settled = SettledRun(run)
+    if not (run / "audit.toml").is_file():
+        raise InputError(
+            f"{run} holds no audit.toml, so its audit was begun from Python, which alone knows "
+            "data and recipe. Ask from Python: lethe.membership.forgotten.judge_people."
+        )
+    asked: defaultdict[str, Any] = defaultdict(lambda: None, read_toml(run / "audit.toml"))
+    if asked["command"] == "audit scores" and candidate != "baseline":
+        raise InputError(f"candidate={candidate!r}: a run of scores has 'baseline' only.")
+    try:
+        if asked["command"] == "audit scores":
+            return _scores(settled, asked, data)
+        settings = audit_settings(asked)
+        asked["recipe"] = recipe or asked["recipe"]
+        loaded, built = load_subject(data or str(asked["target"]), asked, settings.seed)
+    except InputError as error:
+        raise InputError(
+            f"{error} (audit.toml names files as they were seen from the folder where the audit "
+            "was begun; start there, or use --data and --recipe.)"
+        ) from error
+    jobs = chunks_of(settled, loaded, built, settings, candidate)
+    finished = [job.finished() is not None for job in jobs]
+    jobs = jobs[: finished.index(False)] if not all(finished) else jobs
+    if sum(job.models for job in jobs) < 4:
+        raise InputError(
+            f"{run} has {sum(job.models for job in jobs)} finished models of {candidate!r}, at "
+            "least 4 are needed. Finish the audit first."
+        )
+    names = None if loaded.groups is None else np.asarray(loaded.groups)
+    return Audited(
+        Shadows.from_shards(jobs, loaded.ids), loaded.ids, names, jobs[0].spec.pool, asked
+    )
+
+
+def _scores(settled: SettledRun, asked: defaultdict[str, Any], data: str | None) -> Audited:
+    """A run of `lethe audit scores`: the file is read again, and must be the same."""
+    import numpy as np
+
+    from lethe.cli.options import scores_name
+    from lethe.errors import InputError
+    from lethe.training.shadows import read_models
+
+    file = Path(data or str(asked["file"]))
+    shadows, targets = read_models(file, asked["signal"] or "logit")
+    if scores_name(shadows, targets, int(asked["seed"] or 0)) != settled.audit:
+        raise InputError(f"{file} is not the scores file that {settled.path} is about.")
+    pool = np.ones(shadows.records, bool)
+    return Audited(shadows, shadows.ids, shadows.groups, pool, asked)
 
 
 def forgotten(
@@ -61,8 +266,6 @@ def forgotten(
     """
     import numpy as np
 
-    from lethe.cli.finished import audited
-    from lethe.cli.show_forgotten import print_answers, write_answers
     from lethe.errors import check_choice
     from lethe.membership.attacks.registry import ATTACKS
     from lethe.membership.forgotten import judge_people

@@ -1,13 +1,51 @@
-"""Progress on a terminal, or as plain lines in a log."""
+"""Progress on a terminal, or as plain lines in a log, and a Ctrl-C that is not lost."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-from lethe.cli import interrupt
+# Ctrl-C that is not lost: one that some library swallows is raised again at the next chunk.
+
+_asked = False
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[None]:
+    """Remember a Ctrl-C as well as raising it; only the main thread can."""
+    global _asked
+    _asked = False
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, _on_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _on_interrupt(number: int, frame: Any) -> None:
+    global _asked
+    _asked = True
+    raise KeyboardInterrupt
+
+
+def check() -> None:
+    """Raise an interrupt that has come and was swallowed.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed before.
+    """
+    if _asked:
+        raise KeyboardInterrupt
+
 
 _LOG_EVERY = 10.0
 
@@ -56,7 +94,7 @@ class Progress:
 
     def models(self, done: int, total: int, what: str) -> None:
         """`done` of the `total` trainings of the whole job are there; `what` is being trained."""
-        interrupt.check()
+        check()
         if self._bar is not None:
             if self._task is None:
                 self._task = self._bar.add_task("", total=total)
@@ -85,7 +123,7 @@ class Progress:
 
     def part(self, what: str, done: int, total: int) -> None:
         """A line each ten seconds on how far one long part of the job is."""
-        interrupt.check()
+        check()
         now = time.monotonic()
         if what != self._what:
             self._what, self._last, self._first = what, now, (now, done)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from lethe.queries.answer import Answer
     from lethe.queries.ask import Reply
     from lethe.queries.plan import Plan
+    from lethe.queries.privacy import Answer
 
 FLAG = Parameter(negative=())
 

@@ -210,7 +210,7 @@ def _collected(
 ) -> SortedRatings:
     """Stream the sorted facts into arrays; of repeated ones the first that comes is kept."""
     facts = stage.number("SELECT count(*) FROM kept")
-    names = {option: _names(stage, options.index(option), option) for option in ("person", "item")}
+    names = {option: _names(stage, options.index(option)) for option in ("person", "item")}
     values = np.zeros(0)
     kinds = {}
     if "value" in options:
@@ -309,7 +309,7 @@ def _used(codes: Any, table: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
     return (np.cumsum(there) - 1).astype(kind)[codes], table[there]
 
 
-def _names(stage: Stage, at: int, option: str) -> NDArray[np.str_]:
+def _names(stage: Stage, at: int) -> NDArray[np.str_]:
     """Names in the order of their codes."""
     parts = [
         batch.column(0).to_pylist()

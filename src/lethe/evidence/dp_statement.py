@@ -15,15 +15,15 @@ from numpy.typing import ArrayLike
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.accounting import (
     SAMPLINGS,
+    Float,
     check_given_delta,
-    clt_mu,
+    check_weights,
     dp_sgd_epsilon,
     epochs_of,
+    individual_epsilons,
     steps_per_epoch,
 )
-from lethe.evidence.gdp import gdp_epsilon
 from lethe.evidence.guarantee import Guarantee, empirical_only, from_seeded_noise
-from lethe.evidence.individual import Float, check_weights, individual_epsilons
 
 TUNING = ("none", "public", "counted", "uncounted")
 SOURCES = ("public", "private")
@@ -194,29 +194,6 @@ def _lost(run: DpSgdRun) -> tuple[str, ...]:
             "no epsilon of single records"
         )
     return tuple(reasons)
-
-
-def clt_estimate(
-    *, noise_multiplier: float, sampling_rate: float, steps: int, delta: float | None = None
-) -> Guarantee:
-    """The central-limit estimate of epsilon, under a label that can never be drawn as proof.
-
-    Bu, Dong, Long and Su (2020); for a sensitivity of 1 under add/remove and Poisson sampling.
-
-    >>> estimate = clt_estimate(noise_multiplier=1.0, sampling_rate=0.01, steps=1000, delta=1e-5)
-    >>> estimate.kind, round(estimate.parameters["clt_epsilon"], 4)
-    ('asymptotic', 1.6177)
-    """
-    delta = check_given_delta(delta)
-    mu = clt_mu(noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, steps=steps)
-    return Guarantee(
-        "asymptotic",
-        {"clt_mu": mu, "clt_epsilon": gdp_epsilon(mu, delta), "delta": delta},
-        "add/remove",
-        "record",
-        ("a limit for infinitely many steps with ever smaller rates, not met by any training",),
-        ("any finite number of steps: the true epsilon is usually larger",),
-    )
 
 
 def _check(run: DpSgdRun) -> float:

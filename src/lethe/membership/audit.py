@@ -27,8 +27,7 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.rules import Precision
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import read_records
-from lethe.membership.candidate import best_stop, headline, measure
-from lethe.membership.candidates import build_candidates, stops_asked
+from lethe.membership.candidates import best_stop, build_candidates, headline, measure, stops_asked
 from lethe.membership.document import Measurement, ModelSubject, evidence
 from lethe.membership.exposure import expose
 from lethe.membership.onion import onion
@@ -36,7 +35,7 @@ from lethe.membership.persons import person_level
 from lethe.membership.records import write_records
 from lethe.membership.settings import AuditSettings
 from lethe.membership.slices import who_bears
-from lethe.membership.stopping import FIRST_LOOK, Stop, grow
+from lethe.membership.widths import FIRST_LOOK, Stop, grow
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import BASELINE, EarlyStopping, exponential_weights
 from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, chunk_width, train_chunk
@@ -212,7 +211,7 @@ def audit_model(
     first, stop = train.baseline()
     if stop.rules:
         show.say(stop.words())
-    show.say(headline(first, settings))
+    show.say(headline(first))
     if settings.keep_records:
         own = data.features[spec.pool]
         write_records(folder, first, data.classes, own, settings.variance, settings.seed)

@@ -1,14 +1,33 @@
-"""Which mitigations an audit can put on the frontier, and which of them were asked for."""
+"""The candidates of an audit: which mitigations there are, and all that is measured on each."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice
+from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.frontier import Candidate, Frontier
+from lethe.evidence.guarantee import empirical_only
+from lethe.evidence.risk import AttackResult, family_confidence, labelled_as_family
+from lethe.membership.attacks.attack import Available
+from lethe.membership.attacks.registry import ATTACKS
+from lethe.membership.checks import self_checked
+from lethe.membership.document import EarlyStop, Measurement
+from lethe.membership.exposure import expose, mean_change, newly_exposed
+from lethe.membership.measure import (
+    risk_change,
+    risk_rate,
+    run_attacks,
+    strongest,
+    strongest_metric,
+)
 from lethe.membership.settings import AuditSettings
+from lethe.membership.utility import drift, train_utility, utility, utility_loss, utility_name
 from lethe.mitigations.mitigation import (
     DRAWS,
     MITIGATIONS,
@@ -18,9 +37,11 @@ from lethe.mitigations.mitigation import (
     Mitigation,
     build,
 )
-from lethe.mitigations.obfuscation import BASELINE
+from lethe.mitigations.obfuscation import BASELINE, EarlyStopping
 from lethe.training.batches import stop_epochs
+from lethe.training.environment import on_one_thread
 from lethe.training.recipe import Recipe, TorchRecipe
+from lethe.training.shadows import Shadows
 
 NAMES = tuple(MITIGATIONS)
 """What `mitigations` may name; the private ones stand for one candidate an epsilon."""
@@ -152,3 +173,190 @@ def stops_asked(settings: AuditSettings, recipe: Recipe) -> tuple[int, ...]:
     if not isinstance(recipe, TorchRecipe) or "early-stopping" not in _wanted(settings):
         return ()
     return stop_epochs(recipe.epochs)
+
+
+# Everything that is measured on one candidate: attacks, exposure, utility, self-checks.
+
+
+@on_one_thread
+def measure(
+    shadows: Shadows,
+    mitigation: Mitigation,
+    before: Measurement | None,
+    settings: AuditSettings,
+    applied: NDArray[np.float32] | None = None,
+    targeted: NDArray[np.float32] | None = None,
+    targets: Shadows | None = None,
+    among: int = 1,
+) -> Measurement:
+    """Everything that is measured on one candidate.
+
+    Args:
+        before: the baseline's measurement, for paired differences; None for the baseline.
+        applied: (N,) weights that this candidate trained with, if any.
+        targeted: (N,) targeted weights of the audit, if any.
+        targets: models to attack if these are not the shadow models in turn.
+        among: releases that this one was chosen from for what it showed; the limits of its risk,
+            of its utility loss and of its change of risk hold for all of them at once.
+    """
+    confidence = settings.confidence
+    results = run_attacks(
+        shadows,
+        settings.attacks(Available.of(shadows)),
+        settings.fprs(),
+        confidence,
+        settings.variance,
+        settings.seed,
+        targets,
+        among,
+    )
+    fpr = risk_rate(shadows, targets)
+    results, checks = self_checked(shadows, results, fpr, settings.seed)
+    best = strongest(results, fpr)
+    exposure = expose(shadows, confidence=confidence)
+    moved = None
+    if before is not None:
+        chosen = before.exposure.selected
+        others = np.setdiff1d(np.arange(shadows.records), () if chosen is None else chosen)
+        t = before.exposure.all_models.t[others], exposure.all_models.t[others]
+        others = others[np.isfinite(t[0]) & np.isfinite(t[1])]
+        if len(others) and shadows.models >= 6:
+            moved = (
+                mean_change(shadows, before.shadows, others, confidence),
+                newly_exposed(exposure.all_models, before.exposure.all_models, others),
+                len(others),
+            )
+    level = family_confidence(confidence, among)
+    change = None if before is None else risk_change(results, before.results, fpr, level)
+    return Measurement(
+        mitigation=mitigation,
+        shadows=shadows,
+        results=results,
+        risk_fpr=fpr,
+        best=best,
+        exposure=exposure,
+        checks=checks,
+        utility=utility(shadows, confidence),
+        train_utility=train_utility(shadows, confidence),
+        drift=drift(shadows, confidence),
+        risk=strongest_metric(results, fpr),
+        utility_loss=None if before is None else loss_among(shadows, before, confidence, among),
+        risk_change=None
+        if change is None
+        else labelled_as_family(change, confidence, among, "stops"),
+        moved=moved,
+        weights=applied,
+        targeted=targeted,
+        before=before,
+        among=among,
+    )
+
+
+def loss_among(
+    shadows: Shadows, before: Measurement, confidence: float, among: int
+) -> Estimate | None:
+    """The utility loss, with limits that hold for `among` releases at once (Bonferroni)."""
+    level = family_confidence(confidence, among)
+    loss = utility_loss(shadows, before.shadows, level)
+    return None if loss is None else labelled_as_family(loss, confidence, among, "stops")
+
+
+def headline(measured: Measurement) -> str:
+    """The baseline in one line, on screen before anything else is trained."""
+    where = "AUC" if measured.risk_fpr is None else f"TPR at {measured.risk_fpr:g} FPR"
+    name = utility_name(measured.shadows.task)
+    merit = "" if measured.utility is None else f", {name} {measured.utility}"
+    if measured.drift is not None:
+        merit += f"; on random records {measured.drift.near}"
+    return f"baseline: {where} {measured.risk} ({measured.best}){merit}"
+
+
+# Early stopping: of the epochs that the plain training passes, the best to end it at.
+#
+# A fixed share of the epochs is a weak comparator: where training goes on for long, a third of it
+# memorises every record. So the plain shadow models are asked at several epochs on the way, all
+# stops are compared under one attack, and the best is measured as every other candidate is.
+#
+# Guarantee: limits of the risk and of the utility loss of the stop that is shown hold although it
+#     was chosen: they hold for all attacks on all stops at once (Bonferroni).
+# Assumes: the stops were fixed before the run; the release stops at the epoch that is named and was
+#     not chosen by what its own attackers saw.
+
+
+def best_stop(
+    mitigation: EarlyStopping,
+    cut: Callable[[int], Shadows],
+    first: Measurement,
+    settings: AuditSettings,
+    targeted: NDArray[np.float32],
+) -> Measurement:
+    """Compare all stops, and measure the best with every attack of the audit.
+
+    Args:
+        cut: the plain shadow models with their training cut after so many epochs.
+        targeted: (N,) targeted weights of the audit.
+    """
+    best, stops = compare_stops(mitigation.stops, cut, first, settings)
+    chosen = replace(mitigation, chosen=best)
+    found = measure(cut(best), chosen, first, settings, targeted=targeted, among=len(stops))
+    return replace(found, stops=stops)
+
+
+@on_one_thread
+def compare_stops(
+    epochs: Sequence[int],
+    cut: Callable[[int], Shadows],
+    first: Measurement,
+    settings: AuditSettings,
+) -> tuple[int, list[EarlyStop]]:
+    """All stops under one attack, and the epoch of the best.
+
+    The best has the lowest risk within the allowed utility loss; else it is the cheapest that at
+    least halves the risk; else the one with the smallest loss, the later of equal ones. The attack
+    is the strongest on the baseline of those that score by a formula.
+
+    Args:
+        cut: the plain shadow models with their training cut after so many epochs.
+    """
+    by_formula = {
+        name: result for name, result in first.results.items() if ATTACKS[name].by_formula
+    }
+    fpr, among, confidence = first.risk_fpr, len(epochs), settings.confidence
+
+    def attacked(shadows: Shadows, attack: str, among: int) -> Measured:
+        tried = (attack,), settings.fprs(), confidence, settings.variance, settings.seed
+        return run_attacks(shadows, *tried, among=among)[attack].metric(fpr)
+
+    attack = strongest(by_formula, fpr) if by_formula else "lira-online"
+    before = by_formula[attack].metric(fpr) if by_formula else attacked(first.shadows, attack, 1)
+    stops = []
+    for stop in epochs:
+        shadows = cut(stop)
+        stops.append(
+            EarlyStop(
+                stop,
+                attack,
+                attacked(shadows, attack, among),
+                utility(shadows, confidence),
+                loss_among(shadows, first, confidence, among),
+            )
+        )
+    full = _candidate(BASELINE.name, before, first.utility, None)
+    listed = [_candidate(str(s.epochs), s.risk, s.utility, s.utility_loss) for s in stops]
+    frontier = Frontier([full, *listed], settings.margin)
+    best = frontier.operating_point() or frontier.cheapest_large_reduction()
+    return (int(best) if best is not None else min(stops, key=_price).epochs), stops
+
+
+def _candidate(
+    name: str, risk: Measured, merit: Estimate | None, loss: Estimate | None
+) -> Candidate:
+    """A stop on the plane of utility and risk."""
+    unknown = Estimate(None, None, None, 0.95, "not provided", 0)
+    attacks = [AttackResult("", risk)]
+    return Candidate(name, "", {}, merit or unknown, attacks, empirical_only(), loss)
+
+
+def _price(stop: EarlyStop) -> tuple[float, int]:
+    loss = None if stop.utility_loss is None else stop.utility_loss.value
+    return (math.inf if loss is None else loss), -stop.epochs

@@ -24,7 +24,6 @@ from scipy.special import stdtrit
 from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.membership.attacks.registry import ATTACKS
-from lethe.membership.multiplicity import holm_adjusted, holm_levels
 from lethe.membership.pair_auc import (
     PairAuc,
     base_variance,
@@ -35,6 +34,7 @@ from lethe.membership.pair_auc import (
     power,
 )
 from lethe.membership.persons import person_scores
+from lethe.membership.records import holm_adjusted, holm_levels
 from lethe.training.environment import on_one_thread
 from lethe.training.shadows import Shadows
 

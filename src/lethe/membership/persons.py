@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, NotMeasurable, check_choice
+from lethe.errors import InputError, check_choice
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.measure import FEWEST_RECORDS, AttackRates, measure_scores
@@ -112,26 +112,6 @@ def standardised(score: NDArray[np.floating]) -> Float:
     spread = np.sqrt(np.where(known, centred**2, 0.0).sum(axis=0) / count)
     flat = spread <= 1e-9 * (1 + np.abs(np.where(known, table, 0.0)).max(axis=0))
     return np.where(flat & known, 0.0, centred / np.where(flat, 1.0, spread))
-
-
-def check_several(sizes: NDArray[np.integer]) -> str | None:
-    """Refuse a claim about persons with several records where nobody has any.
-
-    Args:
-        sizes: (P,) records of each person.
-
-    Returns: A note where some persons have a single record, else None.
-    Raises NotMeasurable: every person has one record, so that it says nothing beyond the records.
-    """
-    single = int((np.asarray(sizes) == 1).sum())
-    if single == len(sizes):
-        raise NotMeasurable(
-            f"each of {len(sizes)} persons has one record: nothing adds up. Read the records' own "
-            "numbers, or name the column of persons with --group."
-        )
-    if single:
-        return f"{single} of {len(sizes)} persons have one record; theirs is that record's score."
-    return None
 
 
 # The attacker who adds up all records of a person.

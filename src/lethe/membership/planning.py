@@ -16,7 +16,6 @@ import numpy as np
 from lethe.data.dataset import Dataset
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.forecast import SURE
 from lethe.evidence.rules import Precision, Rule, parse_precision
 from lethe.files import write_whole
 from lethe.membership.audit import Show, Silent, Trainer, baseline_spec
@@ -26,6 +25,7 @@ from lethe.membership.measure import run_attacks, strongest
 from lethe.membership.settings import AuditSettings
 from lethe.membership.widths import (
     MINIMUM_PILOT,
+    SURE,
     Answer,
     Foreseen,
     Ranking,

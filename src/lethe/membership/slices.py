@@ -35,7 +35,7 @@ from lethe.evidence.twoway import (
     symmetric_estimate,
 )
 from lethe.membership.leave_one_out import Moments, moments, without_groups
-from lethe.membership.multiplicity import holm_adjusted
+from lethe.membership.records import holm_adjusted
 from lethe.membership.scoring import score
 from lethe.training.environment import default_workers, on_one_thread
 from lethe.training.shadows import Shadows

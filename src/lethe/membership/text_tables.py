@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -240,22 +240,3 @@ def _blind(share: NDArray[np.float64], records: int) -> Sequence[tuple[str, Code
 def _people(shadows: Shadows, records: int) -> NDArray[Any]:
     groups = shadows.population_groups
     return np.arange(records) if groups is None else groups
-
-
-def f1_words(table: Mapping[str, Any]) -> str:
-    """The table in a line, for logs.
-
-    >>> known = {"value": 0.5, "low": 0.4, "high": 0.6}
-    >>> f1_words({"weighted": known, "macro": {"refused": "one record"}})
-    'weighted F1 0.500 [0.400, 0.600], macro F1 not measurable: one record'
-    """
-    parts = []
-    for average in AVERAGES:
-        one = table[average]
-        said = (
-            f"not measurable: {one['refused']}"
-            if "refused" in one
-            else f"{one['value']:.3f} [{one['low']:.3f}, {one['high']:.3f}]"
-        )
-        parts.append(f"{average} F1 {said}")
-    return ", ".join(parts)

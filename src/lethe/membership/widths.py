@@ -2,25 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
+from scipy.special import fdtri, gammaln
 
 from lethe.errors import NotMeasurable, check_at_least
-from lethe.evidence.estimate import Estimate, Refusal
-from lethe.evidence.forecast import Forecast
+from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.risk import family_confidence, risk_of
 from lethe.evidence.roc import check_resolvable, tau_of
 from lethe.evidence.rules import Precision, Rule
-from lethe.evidence.twoway import Spread, share_estimate, symmetric_estimate
+from lethe.evidence.twoway import (
+    Replicates,
+    Spread,
+    combine,
+    combined,
+    interaction_of,
+    share_estimate,
+    symmetric_estimate,
+)
 from lethe.membership.document import Measurement
 from lethe.membership.exposure import TOP_SHARE
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.measure import judged, record_clusters, strongest
+
+# The interval that another number of models or records would give, from the parts of a pilot's.
+#
+# The two-way variance of a rate over P pairs of models and N records is a/P + b/N + c/(P N); the
+# pilot's bootstrap measures each part: the analysis of variance of a crossed design (Cornfield and
+# Tukey 1956). More models never remove b/N.
+
+SURE = 0.8
+"""Share of audits whose width should lie within the limits that a forecast gives."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Parts of the variance of one rate in a pilot."""
+
+    targets: float  # a/P, from models alone
+    records: float  # b/N, from records alone
+    interaction: float  # c/(P N), of a model with a record
+    pairs: int  # P, independent targets of the pilot
+    clusters: int  # record clusters of the pilot (groups of records, where there are very many)
+
+    @classmethod
+    def of(cls, replicates: Replicates, at: int) -> Forecast:
+        """Parts of one statistic of a bootstrap."""
+        parts = replicates.parts(at)
+        targets, records, _ = parts
+        both = min(interaction_of(parts, replicates.clusters), targets, records)
+        pairs, clusters, _ = replicates.clusters
+        models = targets - both
+        fixed, whole = combine(parts, replicates.clusters), replicates.spread(at)
+        if whole.variance > fixed.variance:
+            # What models do as references shrinks with their number as what they do as targets.
+            models = whole.variance - records
+        return cls(models, records - both, both, pairs, clusters)
+
+    def spread(self, models: float = 1.0, records: float = 1.0) -> Spread:
+        """The two-way variance with `models` times the models and `records` times the records."""
+        both = self.interaction / (models * records)
+        return combined(
+            self.targets / models + both,
+            self.records / records + both,
+            both,
+            (max(2, round(self.pairs * models)), max(2, round(self.clusters * records))),
+        )
+
+    def limits(self, models: float = 1.0, records: float = 1.0) -> tuple[Spread, Spread]:
+        """The spread that an audit of that size may find, 10th and 90th percentile.
+
+        The ratio of the pilot's and the audit's variance is taken as F with the degrees of freedom
+        behind each (Satterthwaite).
+        """
+        there = self.spread(models, records)
+        if there.variance <= 0:
+            return there, there
+        here = (
+            (self.targets + self.interaction) / models,
+            (self.records + self.interaction) / records,
+        )
+        weight = here[0] ** 2 / (self.pairs - 1) + here[1] ** 2 / (self.clusters - 1)
+        behind = max(1.0, min(there.variance**2 / weight, 1e6)) if weight > 0 else 1e6
+        tails = ((1 - SURE) / 2, (1 + SURE) / 2)
+        low, high = (float(fdtri(there.degrees, behind, tail)) for tail in tails)
+        return (
+            Spread(there.variance * low, there.degrees),
+            Spread(there.variance * high, there.degrees),
+        )
+
 
 # How well a number of shadow models ranks the records by exposure, foreseen from a pilot.
 #
@@ -73,7 +147,7 @@ def foresee_ranking(t: Float, pilot: int, wanted: list[int], seed: int = 0) -> l
     d = np.sqrt(2.0) * t[np.isfinite(t)]
     mean, square = _true_moments(d, pilot)
     drawn = [_true_moments(d[rng.integers(len(d), size=len(d))], pilot) for _ in range(_DRAWS)]
-    shrunk = _shrunk(d, pilot, mean, square)
+    shrunk = _shrunk(d, mean, square)
     found = []
     for models in wanted:
         again = [_reliability(*moments, models) for moments in drawn]
@@ -111,7 +185,7 @@ def _reliability(mean: float, square: float, models: int) -> float:
     return (square - mean**2) / _j(v) ** 2 / seen
 
 
-def _shrunk(d: Float, models: int, mean: float, square: float) -> Float:
+def _shrunk(d: Float, mean: float, square: float) -> Float:
     """Differences drawn in so that their spread is the true one and not that of the pilot."""
     spread = float(d.std())
     scale = np.sqrt(max(square - mean**2, 0.0)) / spread if spread > 0 else 0.0
@@ -326,3 +400,105 @@ def _records_needed(widths: Widths, asked: Precision, last: Width) -> str:
                 f"as many records would do, with {MOST_MODELS // 8} models"
             )
     return f"{floor}, because records differ from each other, and no feasible number of them helps"
+
+
+# Train until the intervals are narrow enough: when to look, and what was reached.
+#
+# Stopping when a *width* is small enough hardly changes how often the final interval misses
+# (tests/membership/test_stopping.py); looking at a verdict would. The looks are fixed by the chunk
+# width alone, so every run of one audit stops at the same place.
+
+FIRST_LOOK = 16
+"""Models before the first look: eight pairs, below which a width says little about itself."""
+
+Taken = TypeVar("Taken")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where the training of the baseline ended, and why."""
+
+    asked: int  # the most models that were allowed
+    reached: int  # models trained
+    rules: tuple[Precision, ...]  # the widths asked for
+    evidence: tuple[Measured | None, ...]  # the interval that each was judged on
+
+    @property
+    def met(self) -> bool:
+        """Whether every interval is as narrow as was asked."""
+        return all(rule.met(one) for rule, one in zip(self.rules, self.evidence, strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `findings.json`."""
+        return {
+            "on": "width of intervals, not on a verdict",
+            "rules": [str(rule) for rule in self.rules],
+            "asked": self.asked,
+            "reached": self.reached,
+            "met": self.met,
+        }
+
+    def words(self) -> str:
+        """One line for the reader."""
+        listed = "; ".join(
+            f"{rule}: {_seen(one)}" for rule, one in zip(self.rules, self.evidence, strict=True)
+        )
+        if self.met:
+            return f"narrow enough with {self.reached} of at most {self.asked} models ({listed})"
+        return (
+            f"not as narrow as asked with all {self.reached} models ({listed}); the audit is valid "
+            "as it is. Raise --models to go on from here; `lethe plan` says how many it takes"
+        )
+
+
+def _seen(measured: Measured | None) -> str:
+    if isinstance(measured, Estimate):
+        return (
+            f"{measured}" if measured.width is None else f"{measured}, width {measured.width:.4g}"
+        )
+    return "not measured" if measured is None else str(measured)
+
+
+def looks(most: int, width: int) -> list[int]:
+    """Numbers of models after which the widths are looked at, the last being `most`.
+
+    From 16 on, each at least a quarter and two chunks more than the one before.
+
+    Args:
+        most: models at most.
+
+    >>> looks(100, 8)
+    [16, 32, 48, 64, 80, 100]
+    """
+    found, at = [], -(-FIRST_LOOK // width) * width
+    while at < most:
+        found.append(at)
+        at = max(at + 2 * width, -(-5 * at // (4 * width)) * width)
+    return [*found, most]
+
+
+def grow(
+    rules: Sequence[Precision],
+    most: int,
+    width: int,
+    finished: int,
+    take: Callable[[int], Taken],
+    evidence: Callable[[Taken, Precision], Measured | None],
+) -> tuple[Taken, Stop]:
+    """Train and look in turn until every interval is narrow enough, or there are enough models.
+
+    Args:
+        rules: the widths asked for; with none, `most` models are trained at once.
+        most: models at most.
+        finished: models that are there already, without a gap: looking starts at them.
+        take: trains up to a number of models and measures them.
+        evidence: the interval that a rule is judged on.
+    """
+    planned = looks(most, width) if rules else [most]
+    there = [at for at in planned if at <= finished]
+    for models in planned[max(0, len(there) - 1) :]:
+        taken = take(models)
+        stop = Stop(most, models, tuple(rules), tuple(evidence(taken, rule) for rule in rules))
+        if rules and stop.met:
+            break
+    return taken, stop

@@ -139,8 +139,8 @@ class Obfuscation:
 class EarlyStopping:
     """Training cut at an earlier epoch, the best of several that the plain training passes.
 
-    Which stop is the best is found by the audit, see `lethe.membership.candidate`. The plain shadow
-    models are asked on their way, on the recipe's own schedule.
+    Which stop is the best is found by the audit, see `lethe.membership.candidates`. The plain
+    shadow models are asked on their way, on the recipe's own schedule.
     """
 
     stops: tuple[int, ...]  # epochs to choose from, ascending

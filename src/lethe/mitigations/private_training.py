@@ -24,10 +24,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_given_delta, noise_for
+from lethe.evidence.accounting import check_given_delta, check_weights, noise_for
 from lethe.evidence.dp_statement import SOURCES, TUNING, DpSgdRun, DpStatement, dp_statement
 from lethe.evidence.guarantee import Guarantee, noise_seed
-from lethe.evidence.individual import check_weights
 from lethe.files import write_for_owner, write_whole
 from lethe.mitigations.clipping.per_example import Loss, rows, size, tensors
 from lethe.mitigations.clipping.plan import ClippingPlan, clipped_sum_in_parts, plan_clipping

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 from lethe.errors import InputError, RunFailed, require
 from lethe.evidence.findings import Findings
 from lethe.files import write_whole
-from lethe.queries.answer import Answer, Answers
 from lethe.queries.charge import Charge, in_words
 from lethe.queries.ledger import words
 from lethe.queries.ledger.chain import guarantee_of
 from lethe.queries.ledger.contract import Mismatch, NotSpent
 from lethe.queries.ledger.ledger import Ledger, open_ledger, rollback_assumption
 from lethe.queries.plan import Plan, make_plan
-from lethe.queries.privacy import Privacy
+from lethe.queries.privacy import Answer, Answers, Privacy
 from lethe.queries.query import parse
 from lethe.queries.registration import find
 from lethe.queries.release import release

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from lethe.data.casts import quoted
 from lethe.data.schema import Column
 from lethe.errors import InputError
-from lethe.queries.answer import Scalar
 from lethe.queries.grammar import Bounds, Key
+from lethe.queries.privacy import Scalar
 
 MEAN_CELLS = 2**24
 VARIANCE_CELLS = 2**12  # squares of units must fit with many rows

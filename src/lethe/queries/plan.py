@@ -13,9 +13,8 @@ from lethe.data.schema import Schema
 from lethe.errors import InputError
 from lethe.evidence.gdp import gdp_epsilon
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.answer import Answer, Answers
 from lethe.queries.lattice import Layout
-from lethe.queries.privacy import Privacy
+from lethe.queries.privacy import Answer, Answers, Privacy
 from lethe.queries.query import REFUSED, Query, bind
 from lethe.queries.release import release
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lethe.errors import InputError
-from lethe.queries.answer import Answers, Scalar
 from lethe.queries.lattice import Groups, Layout
 from lethe.queries.mechanisms import additive, threshold
-from lethe.queries.privacy import Neighbours, Privacy, Spend
+from lethe.queries.privacy import Answers, Neighbours, Privacy, Scalar, Spend
 from lethe.queries.query import Query
 
 FOR_KEYS = 1 / 3

@@ -57,7 +57,6 @@ from lethe.queries.aggregates.counts import noisy_count, noisy_counts
 from lethe.queries.aggregates.moments import noisy_mean, noisy_sum, noisy_variance
 from lethe.queries.aggregates.quantile import noisy_quantile
 from lethe.queries.aggregates.regression import noisy_regression
-from lethe.queries.answer import Answer, Answers, Scalar
 from lethe.queries.lattice import (
     MEAN_CELLS,
     QUANTILE_CELLS,
@@ -66,7 +65,7 @@ from lethe.queries.lattice import (
     check_number,
 )
 from lethe.queries.mechanisms.additive import check_whole
-from lethe.queries.privacy import Neighbours, Spend
+from lethe.queries.privacy import Answer, Answers, Neighbours, Scalar, Spend
 from lethe.queries.release import noisy_keys
 
 __all__ = [

@@ -21,10 +21,10 @@ from lethe.data.casts import engine_type, quoted, rows_sql, text_sql, typed_sql
 from lethe.data.schema import Schema
 from lethe.data.source import only_table, parquet_sql, read_every_cell
 from lethe.errors import InputError, MissingExtra, RunFailed, require
-from lethe.queries.answer import Scalar
 from lethe.queries.grammar import Among, Both, Compare, Condition, Either, IsNull, Key
 from lethe.queries.lattice import Exact, Groups, Layout
 from lethe.queries.postgres_table import PostgresTable
+from lethe.queries.privacy import Scalar
 from lethe.queries.query import Query
 from lethe.queries.registration import Registered
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,7 @@ from lethe.errors import InputError, NotMeasurable, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
 from lethe.reidentification.by_user import linear_estimate, mean_by_user, scaled
-from lethe.reidentification.gallery import Split, gallery_means, probes_together, whitening
-from lethe.reidentification.ranks import Ranks, ranks
+from lethe.reidentification.ranks import Ranks
 
 TOP = (1, 5, 10, 20)
 
@@ -59,7 +58,6 @@ class Exposure:
     user: NDArray[np.intp]  # (people,) position in the gallery
     probes: NDArray[np.intp]  # (people,) rows to be named
     named: Float  # (people,) mean Top-1 credit, in [0, 1]
-    reciprocal: Float  # (people,) mean reciprocal rank
     rank: Float  # (people,) median rank
     bits: Float  # (people,) mean log2(G / rank): bits of the log2(G) that name a person
 
@@ -90,65 +88,6 @@ class Attack:
     never: Estimate  # share of people who are named by none
     chance: Chance  # what naming at random gives
     exposure: Exposure  # the same per person
-
-
-def attack(
-    representations: NDArray[Any],
-    split: Split,
-    *,
-    metric: str = "cosine",
-    together: bool = False,
-    at_most: int | None = None,
-    permuted: int | None = None,
-    common: Sequence[int] = (),
-    confidence: float = 0.95,
-    backend: str = "auto",
-    workers: int = 1,
-) -> Attack:
-    """Match every probe against the mean vector of every known person.
-
-    Args:
-        representations: (n, d); raw input features for the baseline of what goes in.
-        metric: "cosine", "l2", or "whitened" (fitted on the gallery rows here).
-        together: join all probes of a person, as an attacker does who knows that they are one's;
-            shares are then of people. Who has no direction left under cosine is tied with all.
-        at_most: of which only that many.
-        permuted: seed of a control in which every person is looked for under another's name:
-            lift must be 1 within its interval.
-
-    Raises:
-        InputError: NaN, zero vectors under cosine, a split of other rows.
-        NotMeasurable: whitening where nobody's rows differ.
-    """
-    gallery = gallery_means(representations, split)
-    nowhere = None
-    if together:
-        probes, owner = probes_together(representations, split, metric, at_most)
-        if metric == "cosine":
-            nowhere = ~probes.any(axis=1)
-            probes[nowhere] = 1  # any direction: the ranks of these are set below
-    else:
-        probes, owner = representations[split.probe_rows], split.probe_user
-    looked_for = owner if permuted is None else permuted_names(len(gallery), permuted)[owner]
-    matrix = whitening(representations, split) if metric == "whitened" else None
-    found = ranks(
-        probes, gallery, looked_for, metric, whitening=matrix, backend=backend, workers=workers
-    )
-    if nowhere is not None:
-        found = replace(
-            found,
-            closer=np.where(nowhere, 0, found.closer),
-            tied=np.where(nowhere, len(gallery) - 1, found.tied),
-        )
-    return measure(found, owner, common=common, confidence=confidence)
-
-
-def permuted_names(users: int, seed: int = 0) -> NDArray[np.intp]:
-    """A random name (users,) for each user, all different; a person may keep his own.
-
-    Each probe looks for each user equally often, so Top-k is k / G in expectation.
-    """
-    return np.random.default_rng([seed, 63]).permutation(users)
 
 
 def measure(
@@ -220,7 +159,6 @@ def measure(
             people.astype(np.intp),
             counts.astype(np.intp),
             first,
-            np.bincount(place, reciprocal) / counts,
             _median_of_each(found.rank, place, counts),
             np.bincount(place, bits) / counts,
         ),

@@ -2,19 +2,218 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lethe.assess.run import check
-from lethe.errors import NotMeasurable
-from lethe.evidence.estimate import Refusal
+from lethe.errors import InputError, NotMeasurable
+from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.risk import family_confidence
+from lethe.reidentification.attackers import first_credit
 from lethe.reidentification.attributes import People, people_of, refused
+from lethe.reidentification.by_user import scaled, share_of_users
+from lethe.reidentification.gallery import covariance_within, inverse_root
+from lethe.reidentification.ranks import ranks
 from lethe.reidentification.released import Released
 from lethe.reidentification.scored import CURVES, Scorer, grouped, singling_out
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.sweep import Battery, Say
 from lethe.reidentification.texts import retrieved
-from lethe.reidentification.two_releases import by_person, link_all
+from lethe.reidentification.vectors import Float, check_vectors
+
+# Two releases about the same people: aligned from those who are known in both, then linked.
+#
+# A new version of an encoder, or another service, gives vectors that mean nothing beside the old
+# ones, until a few people whose vectors are known in both show how one space lies in the other.
+
+SAME, PROCRUSTES, MAPPED = "as they are", "procrustes", "learned map and metric"
+PAPERS = {
+    SAME: "nearest vector, cosine",
+    PROCRUSTES: "Schonemann 1966, orthogonal Procrustes on principal components",
+    MAPPED: "Hoerl and Kennard 1970, ridge regression; distance in its leave-one-out residuals",
+}
+_RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Linked:
+    """Who of one release is found in the other.
+
+    Attributes:
+        permuted: lift where the unknown people are looked for under other names: 1.
+    """
+
+    method: str
+    share: float  # of people that the attacker knows in both
+    known: int  # how many these are
+    unknown: int  # people who are linked, among themselves
+    top_1: Estimate  # share of them whose nearest in the other release is themselves
+    lift: Estimate
+    permuted: Estimate
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `findings.json`."""
+        return {
+            "name": self.method,
+            "share": self.share,
+            "known": self.known,
+            "unknown": self.unknown,
+            "top_1": self.top_1.to_json(),
+            "lift": self.lift.to_json(),
+            "permuted": self.permuted.to_json(),
+        }
+
+
+def by_person(
+    vectors: Any, user_ids: NDArray[Any], other: Any, other_ids: NDArray[Any]
+) -> tuple[Float, Float]:
+    """Means (G, d) and (G, e) of all rows of the people who are in both releases.
+
+    Raises NotMeasurable: fewer than 10 of them.
+    """
+    both = np.intersect1d(user_ids.astype(str), other_ids.astype(str))
+    if len(both) < 10:
+        raise NotMeasurable(f"{len(both)} people are in both releases; linkage needs 10.")
+    found = []
+    for table, ids in ((vectors, user_ids), (other, other_ids)):
+        rows = check_vectors("vectors", table)
+        names = ids.astype(str)
+        mine = np.isin(names, both)
+        place = np.searchsorted(both, names[mine])
+        counts = np.bincount(place)
+        found.append(
+            np.stack([np.bincount(place, column) / counts for column in rows[mine].T], axis=1)
+        )
+    return found[0], found[1]
+
+
+def aligned(
+    first: Float, second: Float, known: NDArray[np.bool_], method: str
+) -> tuple[Float, Float]:
+    """Both releases (G, r) in one space, in which the nearest by cosine is the guess.
+
+    Args:
+        known: (G,) people whose vectors the attacker knows in both.
+        method: one of `PAPERS`.
+
+    Raises:
+        InputError: as they are, with other dimensions.
+        NotMeasurable: fewer than 5 known people.
+    """
+    if method == SAME:
+        if first.shape[1] != second.shape[1]:
+            raise InputError("vectors of other dimensions cannot be compared as they are.")
+        return first - first.mean(axis=0), second - second.mean(axis=0)
+    number = int(known.sum())
+    if number < 5:
+        raise NotMeasurable(f"{number} people are known in both releases; alignment needs 5.")
+    if method == PROCRUSTES:
+        size = min(first.shape[1], second.shape[1], number - 1)
+        a, b = (_components(one, size) for one in (first, second))
+        left, _, right = np.linalg.svd(b[known].T @ a[known])
+        return a, b @ left @ right
+    return _mapped(first, second, known)
+
+
+def _components(vectors: Float, size: int) -> Float:
+    centred = vectors - vectors.mean(axis=0)
+    turn = np.linalg.svd(centred, full_matrices=False)[2][:size]
+    return np.asarray(centred @ turn.T)
+
+
+def _mapped(first: Float, second: Float, known: NDArray[np.bool_]) -> tuple[Float, Float]:
+    """Second mapped onto first by ridge regression, both whitened by the error of the map."""
+    centre, other = first[known].mean(axis=0), second[known].mean(axis=0)
+    x, y = second[known] - other, first[known] - centre
+    size, turn = np.linalg.eigh(x @ x.T)
+    size = np.maximum(size, 0)
+    best: tuple[float, Float, float] | None = None
+    for ridge in _RIDGES:
+        added = ridge * float(size.mean() + 1e-12)
+        hat = (turn * (size / (size + added))) @ turn.T
+        left_out = (y - hat @ y) / np.maximum(1 - np.diag(hat), 1e-3)[:, None]
+        error = float((left_out**2).sum())
+        if best is None or error < best[0]:
+            best = error, left_out, added
+    assert best is not None
+    _, residual, added = best
+    matrix = np.linalg.solve(x.T @ x + added * np.eye(x.shape[1]), x.T @ y)
+    white = inverse_root(covariance_within(residual, max(len(residual) - 1, 1)))
+    return (first - centre) @ white, (second - other) @ matrix @ white
+
+
+def linked(
+    first: Float,
+    second: Float,
+    share: float,
+    method: str,
+    *,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Linked:
+    """Link the unknown people of two releases (G, d) and (G, e); row g is one person in both.
+
+    The interval takes the unknown people as what was sampled, the known ones as they are.
+
+    Args:
+        share: of people known in both, in (0, 1); drawn by the seed.
+
+    Raises: as `aligned`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> first = rng.standard_normal((200, 6))
+    >>> turned = first @ np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    >>> linked(first, turned, 0.1, "procrustes").top_1.value
+    1.0
+    """
+    people = len(first)
+    known = np.zeros(people, bool)
+    drawn = np.random.default_rng([seed, 100]).permutation(people)
+    known[drawn[: round(share * people)]] = True
+    a, b = aligned(first, second, known, method)
+    gallery, probes = a[~known], b[~known]
+    asked = np.arange(len(gallery))
+    if len(asked) < 2:
+        raise NotMeasurable("linkage needs 2 people who are not known in both.")
+    metric = "l2" if method == MAPPED else "cosine"
+
+    def found(names: NDArray[np.intp], sure: float) -> Estimate:
+        credit = first_credit(ranks(probes, gallery, names, metric))
+        return share_of_users(credit, np.ones(len(credit)), sure)
+
+    top = found(asked, confidence)
+    # A control of many results must not fail by chance: a tenth of the error.
+    other_names = np.random.default_rng([seed, 101]).permutation(len(asked))
+    shuffled = found(other_names, family_confidence(confidence, 10))
+    users = len(asked)
+    return Linked(
+        method, share, int(known.sum()), users, top, scaled(top, users), scaled(shuffled, users)
+    )
+
+
+def link_all(
+    first: Float,
+    second: Float,
+    shares: Sequence[float],
+    *,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> tuple[list[Linked], dict[str, str]]:
+    """Every method at every share, limits for all methods of one at once; and what could not."""
+    sure = family_confidence(confidence, len(PAPERS))
+    done, skipped = [], {}
+    for share in shares:
+        for method in PAPERS:
+            try:
+                done.append(linked(first, second, share, method, confidence=sure, seed=seed))
+            except (InputError, NotMeasurable) as error:
+                skipped[f"{method}, {share:.0%} known"] = str(error)
+    return done, skipped
+
 
 Json = dict[str, Any]
 

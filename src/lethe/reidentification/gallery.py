@@ -233,47 +233,6 @@ def gallery_means(vectors: NDArray[Any], split: Split) -> Float:
     return means(vectors, split.gallery_rows, split.gallery_user, len(split.users))
 
 
-def probes_together(
-    vectors: NDArray[Any], split: Split, metric: str = "cosine", at_most: int | None = None
-) -> tuple[Float, Index]:
-    """All probes of a person as one: what an attacker has who knows that they belong together.
-
-    The sum of squared distances of several rows to a user is that of their mean, up to a constant;
-    the sum of cosines is that of their mean direction. So the mean (of unit vectors under cosine)
-    is the joint evidence.
-
-    Args:
-        metric: "cosine" takes means of unit vectors, others plain means.
-        at_most: probes of a person that are joined, the first in the file; all by default.
-
-    Returns: one vector (people, d) a person with a probe, and whose it is. Under cosine it is 0
-        where a person's directions cancel: then they speak for nobody.
-    """
-    rows, user = split.probe_rows, split.probe_user
-    if at_most is not None:
-        check_at_least("at_most", at_most, 1)
-        order = np.argsort(user, kind="stable")
-        counts = np.bincount(user, minlength=len(split.users))
-        place = np.empty(len(rows), np.intp)
-        place[order] = np.arange(len(rows)) - (np.cumsum(counts) - counts)[user[order]]
-        rows, user = rows[place < at_most], user[place < at_most]
-    people, position = np.unique(user, return_inverse=True)
-    if metric != "cosine":
-        return means(vectors, rows, position, len(people)), people
-    chosen = vectors[rows].astype(np.float64)
-    length = np.linalg.norm(chosen, axis=1, keepdims=True)
-    if not length.all():
-        raise InputError(
-            f"{int((length == 0).sum())} probes are zero vectors: they have no direction, so no "
-            "cosine. Remove them, or use metric='l2'."
-        )
-    chosen /= length
-    joined = means(chosen, np.arange(len(rows)), position, len(people))
-    # What rounding leaves of directions that cancel would name a person at random.
-    joined[np.linalg.norm(joined, axis=1) <= 8 * np.finfo(np.float64).eps] = 0
-    return joined, people
-
-
 def whitening(vectors: NDArray[Any], split: Split) -> Float:
     """A map (d, d) after which the spread of one person's rows is the same in every direction.
 

@@ -13,14 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from lethe.data.columns import as_text
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
-from lethe.reidentification.by_user import Linear, mean_by_user, mean_of_pools
+from lethe.reidentification.by_user import Linear, mean_by_user
 from lethe.reidentification.released import Head, LinearHead, Released, as_head, classes_of
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.surface import largest_sigma
 from lethe.reidentification.utility import (
     Calibration,
     PlugIn,
-    average_precision,
     expected_accuracy,
     expected_counts,
     linear_auc,
@@ -29,21 +28,15 @@ from lethe.reidentification.utility import (
 )
 from lethe.reidentification.vectors import Float, check_binary, check_vectors, effective_sigma
 
-# Utility under noise by drawing it: for heads without a closed form, and for average precision.
+# Utility under noise by drawing it: for heads without a closed form.
 
 
 @dataclass(frozen=True)
 class DrawnUtility:
-    """What a consumer of noisy vectors gets from them, averaged over noise.
-
-    Attributes:
-        average_precision: its mean; the interval is of the noise alone, for these very rows. None
-            for several classes.
-    """
+    """What a consumer of noisy vectors gets from them, averaged over noise."""
 
     accuracy: Estimate  # share of rows predicted rightly; interval by users
     auc: Estimate | None  # AUC of the noisy logit; interval by users. None for several classes.
-    average_precision: Estimate | None
     merit: Linear  # the AUC, or of several classes the accuracy, to be compared in pairs
 
 
@@ -83,7 +76,6 @@ def drawn_utility(
     truth = _labels(labels, clean)
     positive = truth == 1
     right, influence = np.zeros(len(r)), np.zeros(len(r))
-    precision = []
     for repeat in range(repeats):
         rng = np.random.default_rng([seed, 9, repeat])
         if isinstance(model, LinearHead) and model.binary:
@@ -95,22 +87,16 @@ def drawn_utility(
             beaten = pair_share(z[positive], z[~positive], 0.0)
             influence[positive] += beaten.ahead
             influence[~positive] += beaten.behind
-            precision.append(average_precision(z, truth))
     accuracy = mean_by_user(right / repeats, owner, confidence)
     if clean.ndim > 1:
         mean = float(right.mean()) / repeats
         drawn = Linear(mean, (right / repeats - mean) / len(r), 0.0, f"{repeats} draws; t by users")
-        return DrawnUtility(accuracy, None, None, drawn)
+        return DrawnUtility(accuracy, None, drawn)
     share = influence / repeats
     value = float(share[positive].mean())
     weight = np.where(positive, positive.sum(), (~positive).sum())
     drawn = Linear(value, (share - value) / weight, 0.0, f"{repeats} draws; t by users")
-    return DrawnUtility(
-        accuracy,
-        drawn.estimate(users, confidence),
-        mean_of_pools(precision, confidence),
-        drawn,
-    )
+    return DrawnUtility(accuracy, drawn.estimate(users, confidence), drawn)
 
 
 def _labels(labels: ArrayLike, logits: Float) -> Float:

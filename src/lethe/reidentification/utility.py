@@ -285,20 +285,6 @@ def smoothed_calibration(
     )
 
 
-def average_precision(score: ArrayLike, labels: ArrayLike) -> float:
-    """Area under precision against recall, in steps; tied scores make one step together.
-
-    >>> average_precision([3.0, 2.0, 1.0], [1, 0, 1])
-    0.8333333333333333
-    """
-    z, positive = _checked(score, labels)
-    order = np.argsort(-z, kind="stable")
-    last = np.append(np.flatnonzero(np.diff(z[order])), len(z) - 1)
-    hits = np.cumsum(positive[order])[last]
-    gained = np.diff(hits, prepend=0) / hits[-1]
-    return float((gained * hits / (last + 1)).sum())
-
-
 def equal_cost_levels(
     shape: ArrayLike,
     owner: NDArray[np.integer],

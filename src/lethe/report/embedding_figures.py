@@ -7,10 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
-from lethe.report.drawing import DASHES, MARGINS, SIZE, band, legend
 from lethe.report.numbers import percent
 from lethe.report.sections import Chart
-from lethe.report.static_svg import COLOURS, Slots, chart, new_axes
+from lethe.report.static_svg import (
+    COLOURS,
+    DASHES,
+    MARGINS,
+    SIZE,
+    band,
+    chart,
+    legend,
+    new_axes,
+    wordless,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -274,15 +283,10 @@ def vector_charts(model: Json, prefix: str) -> dict[str, Chart]:
             for at, (title, draw) in enumerate(several(model), start=1)
         ]
     made = {
-        name: chart(title, f"{prefix}{name}", f"v{prefix}{name}-", label, partial(_no_words, draw))
+        name: chart(title, f"{prefix}{name}", f"v{prefix}{name}-", label, wordless(draw))
         for name, title, label, draw in drawn
     }
     return {name: one for name, one in made.items() if one is not None}
-
-
-def _no_words(draw: Callable[[], Figure | None], slots: Slots) -> Figure | None:
-    """These figures hold no words from data."""
-    return draw()
 
 
 def _places(axes: Axes, sigmas: Sequence[float]) -> list[float]:

@@ -33,7 +33,6 @@ class Worst:
         detail: the interval and what else belongs to the headline.
         level: severity; "" = it has none.
         group: the most exposed group in a sentence; may be empty.
-        group_level: its severity.
     """
 
     headline: str
@@ -42,7 +41,6 @@ class Worst:
     detail: str
     level: str
     group: str = ""
-    group_level: str = ""
 
 
 @dataclass(frozen=True)
@@ -405,7 +403,7 @@ def claim_of(guarantee: Json) -> str:
     ...           "relation": "add/remove", "unit": "record"})
     'approximate differential privacy, epsilon 4, delta 1e-05, add/remove a record'
     """
-    from lethe.report.epsilons import parameter
+    from lethe.report.figures import parameter
 
     numbers = [
         f"{name.replace('_', ' ')} {parameter(name, guarantee['parameters'][name])}"

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from lethe.report import svg
+from lethe.report import static_svg as svg
 from lethe.report.catalogue import say
-from lethe.report.drawing import DASHES
 from lethe.report.first_screen import (
     Room,
     Utility,
@@ -25,7 +24,7 @@ from lethe.report.first_screen import (
 )
 from lethe.report.numbers import share, share_words, significant
 from lethe.report.sections import Chart
-from lethe.report.static_svg import COLOURS, Slots, as_figure, new_axes
+from lethe.report.static_svg import COLOURS, DASHES, Slots, as_figure, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

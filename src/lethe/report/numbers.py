@@ -10,7 +10,6 @@ from typing import Any
 from lethe.report.catalogue import say
 
 _RATE_DECIMALS = 4
-_SCORE_DECIMALS = 2
 _LONGEST_LIST = 40
 
 
@@ -74,11 +73,6 @@ def rate(quantity: Mapping[str, Any] | None) -> Cell:
     '0.0520 [0.0460, –]'
     """
     return measured(quantity, _RATE_DECIMALS)
-
-
-def score(quantity: Mapping[str, Any] | None) -> Cell:
-    """A t-score or tau."""
-    return measured(quantity, _SCORE_DECIMALS)
 
 
 def grouped(number: float) -> str:

@@ -8,12 +8,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
-from lethe.report.drawing import DASHES, legend, legend_above
-from lethe.report.epsilons import parameter
+from lethe.report.figures import parameter
 from lethe.report.first_screen import Card, Room, Worst
 from lethe.report.numbers import Cell, amount, grouped, share_words
 from lethe.report.sections import Bullets, Chart, Facts, Folded, Part, Section, Table, Words
-from lethe.report.static_svg import COLOURS, Slots, chart, new_axes
+from lethe.report.static_svg import (
+    COLOURS,
+    DASHES,
+    Slots,
+    chart,
+    legend,
+    legend_above,
+    limit_and_value,
+    new_axes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -305,20 +313,10 @@ def _mechanism_figure(section: Json, slots: Slots) -> Figure:
     figure, axes = new_axes(_WIDTH, height, _MARGINS)
     for at, one in enumerate(pairs):
         low, value = one["limit"]["low"], one["limit"]["value"]
-        first = at == 0
         if value is not None:
             axes.plot([low, value], [-at, -at], color=COLOURS["before"], lw=1)
-            axes.plot(
-                [value],
-                [-at],
-                "o",
-                ms=4,
-                mfc="none",
-                color=COLOURS["before"],
-                label=say("chart.observed") if first else "",
-            )
-        label = say("chart.lower") if first else ""
-        axes.plot([low], [-at], "|", ms=11, color=COLOURS["before"], label=label)
+        labels = say("chart.observed"), say("chart.lower")
+        limit_and_value(axes, at, low, value, labels, 4)
     if claim["value"] is not None:
         axes.axvline(
             claim["value"], color=COLOURS["after"], lw=1.2, ls="--", label=say("chart.claimed")

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
-from lethe.report.drawing import figure_of_rows
 from lethe.report.first_screen import (
     Room,
     Worst,
@@ -29,7 +28,7 @@ from lethe.report.numbers import (
     significant,
 )
 from lethe.report.sections import Chart, Folded, Part, Row, Section, Table, Words, personal
-from lethe.report.static_svg import COLOURS, Slots, chart
+from lethe.report.static_svg import COLOURS, Slots, chart, figure_of_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lethe.report.catalogue import say
-from lethe.report.epsilons import epsilon_chart
-from lethe.report.figures import class_chart, group_chart, roc_chart, t_chart
+from lethe.report.figures import class_chart, epsilon_chart, group_chart, roc_chart, t_chart
 from lethe.report.first_screen import (
     Room,
     Utility,
@@ -60,27 +59,25 @@ class Model(Room):
         if self.fpr:
             detail.append(say("model.at", fpr=share_words(self.fpr)))
         threat = self.document["threat_model"]
-        group, group_level = self._group(candidate)
         return Worst(
             say(key, value=value, chance=chance),
             say("model.short", value=value),
             say("model.by", access=_first_part(threat["access"]), budget=threat["budget"]),
             ", ".join(text for text in detail if text) + ".",
             level,
-            group,
-            group_level,
+            self._group(candidate),
         )
 
-    def _group(self, candidate: Json) -> tuple[str, str]:
+    def _group(self, candidate: Json) -> str:
         """The most exposed 1 % of records, where they stand out."""
         auc = (candidate.get("vulnerability") or {}).get("top_auc") or {}
         if auc.get("value") is None or auc.get("low") is None or auc["low"] <= 0.5:
-            return "", ""
+            return ""
         level = severity(advantage(auc), 0.0)
         if auc["low"] > 0.99:
-            return say("model.group.certain", level=say(f"level.{level}").lower()), level
+            return say("model.group.certain", level=say(f"level.{level}").lower())
         ends = {key: f"{auc[key]:.2f}" for key in ("value", "low", "high")}
-        return say("model.group", level=say(f"level.{level}").lower(), **ends), level
+        return say("model.group", level=say(f"level.{level}").lower(), **ends)
 
     def released(self) -> tuple[str, list[str]]:
         data, subject = self.document["data"], self.document["subject"]
@@ -154,7 +151,7 @@ class Model(Room):
         parts += self._onion()
         parts += self._groups()
         parts += self._listed()
-        group = self._group(self.base)[0] if self.base else ""
+        group = self._group(self.base) if self.base else ""
         return Section(
             "exposed", say("exposed.title"), group or say("model.no_group"), parts, say("nav.who")
         )

@@ -7,12 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lethe.report.catalogue import say
-from lethe.report.drawing import figure_of_rows, legend_above
-from lethe.report.epsilons import parameter
+from lethe.report.figures import parameter
 from lethe.report.numbers import Cell, percent, share
 from lethe.report.sections import Folded, Part, Table, Words
-from lethe.report.static_svg import COLOURS, Slots, chart
-from lethe.report.words import judged_rates
+from lethe.report.severity import judged_rates
+from lethe.report.static_svg import (
+    COLOURS,
+    Slots,
+    chart,
+    figure_of_rows,
+    legend_above,
+    limit_and_value,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -131,38 +137,23 @@ def _table(found: Sequence[Pair]) -> Table:
 
 def _drawn(found: Sequence[Pair], slots: Slots) -> Figure:
     """A row for each: the interval that was measured, and the proven epsilon."""
-    names = [f"{slots.put(one.name, 28)}, {percent(one.fpr)}" for one in found]
-    figure, axes = figure_of_rows(names)
+    figure, axes = figure_of_rows(
+        [f"{slots.put(one.name, 28)}, {percent(one.fpr)}" for one in found]
+    )
     for at, one in enumerate(found):
         low, value, high = (
             max(end or _LEAST, _LEAST) for end in (one.low, one.value, one.high or one.value)
         )
-        first = at == 0
         axes.plot([low, high], [-at, -at], color=COLOURS["before"], lw=1.4)
-        axes.plot(
-            [value],
-            [-at],
-            "o",
-            ms=5,
-            mfc="none",
-            color=COLOURS["before"],
-            label=say("chart.observed") if first else "",
-        )
-        axes.plot(
-            [low],
-            [-at],
-            "|",
-            ms=11,
-            color=COLOURS["before"],
-            label=say("chart.epsilons.low") if first else "",
-        )
+        labels = say("chart.observed"), say("chart.epsilons.low")
+        limit_and_value(axes, at, low, value, labels, 5)
         axes.plot(
             [one.proven],
             [-at],
             "D",
             ms=6,
             color=COLOURS["after"],
-            label=say("chart.epsilons.proven") if first else "",
+            label=say("chart.epsilons.proven") if at == 0 else "",
         )
     axes.set_xscale("log")
     most = max(max(one.proven, one.high or 0.0) for one in found)

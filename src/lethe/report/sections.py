@@ -5,16 +5,15 @@ Rooms fill these; a renderer of any medium prints them and asks for nothing else
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from lethe.report.numbers import Cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Json = Mapping[str, Any]
 Row = tuple[str, Sequence[Cell | str]]
 """Name of a row, and its cells: numbers, or texts."""
 

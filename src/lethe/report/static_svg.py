@@ -8,19 +8,94 @@ and measure them with the fonts of the machine): a slot stands for them until th
 from __future__ import annotations
 
 import contextlib
+import html
 import io
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from lethe.report.sections import Chart
-from lethe.report.svg import escape, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+# SVG elements as escaped text, and axes with round numbers.
+
+
+def escape(text: str) -> str:
+    """Text for an element or an attribute; control characters, which XML forbids, go."""
+    return html.escape("".join(c for c in text if c >= " " or c in "\t\n"), quote=True)
+
+
+def shorten(text: str, length: int) -> str:
+    """At most `length` characters.
+
+    >>> shorten("weighted-noise", 9)
+    'weighted…'
+    """
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def number(value: float) -> str:
+    """A coordinate: two decimals, no trailing zeros, so that bytes stay few and stable."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def element(tag: str, *children: str, **attributes: object) -> str:
+    """One element. Children are SVG text already; attributes are escaped here.
+
+    An underscore in an attribute's name stands for a hyphen, and one at its end is dropped
+    (``class_``). None leaves the attribute out; True gives an empty one.
+
+    >>> element("text", escape("a<b"), x=1.0, class_="note")
+    '<text x="1" class="note">a&lt;b</text>'
+    """
+    parts = [tag]
+    for name, value in attributes.items():
+        if value is None or value is False:
+            continue
+        shown = "" if value is True else number(value) if isinstance(value, float) else str(value)
+        parts.append(f'{name.rstrip("_").replace("_", "-")}="{escape(shown)}"')
+    return f"<{' '.join(parts)}>{''.join(children)}</{tag}>"
+
+
+def text(words: str, x: float, y: float, **attributes: object) -> str:
+    """A text element of escaped words."""
+    return element("text", escape(words), x=float(x), y=float(y), **attributes)
+
+
+def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
+    """Round numbers from `low` to `high`.
+
+    >>> ticks(0, 0.23, 5)
+    [0.0, 0.05, 0.1, 0.15, 0.2]
+    """
+    span = max(high - low, 1e-12)
+    raw = span / wanted
+    scale = 10.0 ** math.floor(math.log10(raw))
+    step = min((m * scale for m in (1, 2, 5, 10)), key=lambda s: abs(span / s - wanted))
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [round(at * step, 12) for at in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float, wanted: int = 7) -> list[float]:
+    """1, 2 and 5 of each decade, or the decades alone where those would be far too many.
+
+    >>> log_ticks(0.009, 0.3)
+    [0.01, 0.02, 0.05, 0.1, 0.2]
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if 3 * math.log10(high / low) <= wanted + 3 else (1,)
+    every = [round(m * 10.0**d, 12) for d in decades for m in steps]
+    return [tick for tick in every if low <= tick <= high]
+
 
 COLOURS = {
     "ink": "#111213",
@@ -117,6 +192,11 @@ def new_axes(
 
 if TYPE_CHECKING:
     Draw = Callable[[Slots], Figure | None]
+
+
+def wordless(draw: Callable[[], Figure | None]) -> Callable[[Slots], Figure | None]:
+    """A figure that holds no words from data."""
+    return lambda slots: draw()
 
 
 def chart(title: str, name: str, prefix: str, label: str, draw: Draw) -> Chart | None:
@@ -218,3 +298,90 @@ def _only_used_ids(text: str, prefix: str) -> str:
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
     text = re.sub(r' id="([^"]*)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in used else "", text)
     return re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", text)
+
+
+# What static figures draw alike: dashes for those who see no colour, bands, legends.
+
+Json = Mapping[str, Any]
+
+SIZE = (420.0, 270.0)  # points
+_ROW, _ROWS_WIDTH = 24.0, 560.0  # points
+_ROWS_MARGINS = (190.0, 14.0, 28.0, 42.0)
+MARGINS = (52.0, 12.0, 12.0, 42.0)  # left, right, top, bottom
+DASHES: Mapping[str, tuple[int, ...]] = {
+    "solid": (),
+    "dashed": (5, 2),
+    "dotted": (1, 2),
+    "chain": (6, 2, 1, 2),
+}
+
+
+def band(
+    axes: Axes,
+    places: Sequence[float],
+    measured: Sequence[Json],
+    colour: str,
+    dashes: str,
+    label: str,
+    *,
+    logarithmic: bool = False,
+) -> None:
+    """A line through estimates, and their intervals behind it.
+
+    Args:
+        axes: to draw on.
+        places: on the x axis.
+        measured: `Estimate.to_json()` of each; a limit that is null is drawn at the value.
+        colour: a name in `COLOURS`.
+        dashes: a name in `DASHES`.
+        label: in the legend.
+        logarithmic: the axis has no place for 0: lower limits end at a twentieth of the value.
+    """
+    values = [one["value"] for one in measured]
+    high = [one["value"] if one["high"] is None else one["high"] for one in measured]
+    low = [one["value"] if one["low"] is None else one["low"] for one in measured]
+    if logarithmic:
+        low = [max(one["low"] or 0.0, (one["value"] or 0.0) / 20, 1e-9) for one in measured]
+    axes.fill_between(places, low, high, color=COLOURS[colour], alpha=0.15, lw=0)
+    axes.plot(places, values, color=COLOURS[colour], lw=1.6, dashes=DASHES[dashes], label=label)
+
+
+def limit_and_value(
+    axes: Axes, at: int, low: float, value: float | None, names: tuple[str, str], size: float
+) -> None:
+    """Row `at`: a ring at what was observed, a stroke at its lower limit; the first names both."""
+    observed, limit = names if at == 0 else ("", "")
+    colour = COLOURS["before"]
+    if value is not None:
+        axes.plot([value], [-at], "o", ms=size, mfc="none", color=colour, label=observed)
+    axes.plot([low], [-at], "|", ms=11, color=colour, label=limit)
+
+
+def legend(axes: Axes, place: Literal["best", "lower left", "upper right"] = "best") -> None:
+    """The names of the lines, without a frame."""
+    axes.legend(loc=place, frameon=False, fontsize=8, labelcolor=COLOURS["ink"])
+
+
+def figure_of_rows(names: Sequence[str]) -> tuple[Figure, Axes]:
+    """Axes with a row for each name, the first on top at 0, the next at -1.
+
+    Args:
+        names: at the left; words from data as slots.
+    """
+    height = _ROW * len(names) + _ROWS_MARGINS[2] + _ROWS_MARGINS[3]
+    figure, axes = new_axes(_ROWS_WIDTH, height, _ROWS_MARGINS)
+    axes.set_yticks([-at for at in range(len(names))], list(names))
+    axes.set_ylim(-len(names) + 0.5, 0.5)
+    return figure, axes
+
+
+def legend_above(axes: Axes) -> None:
+    """The names of the marks in one line over the axes, at the right."""
+    axes.legend(
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=3,
+        frameon=False,
+        fontsize=8,
+        labelcolor=COLOURS["ink"],
+    )

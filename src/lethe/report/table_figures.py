@@ -7,10 +7,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
-from lethe.report.drawing import DASHES, MARGINS, SIZE, band, legend, legend_above
 from lethe.report.numbers import percent
 from lethe.report.sections import Chart
-from lethe.report.static_svg import COLOURS, Slots, chart, new_axes
+from lethe.report.static_svg import (
+    COLOURS,
+    DASHES,
+    MARGINS,
+    SIZE,
+    Slots,
+    band,
+    chart,
+    legend,
+    legend_above,
+    new_axes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

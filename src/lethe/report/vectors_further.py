@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
-from lethe.report.drawing import DASHES, MARGINS, SIZE, band, legend
 from lethe.report.numbers import (
     Cell,
     amount,
@@ -21,7 +20,17 @@ from lethe.report.numbers import (
     share_words,
 )
 from lethe.report.sections import Chart, Facts, Folded, Part, Row, Table, Words
-from lethe.report.static_svg import COLOURS, Slots, chart, new_axes
+from lethe.report.static_svg import (
+    COLOURS,
+    DASHES,
+    MARGINS,
+    SIZE,
+    band,
+    chart,
+    legend,
+    new_axes,
+    wordless,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,9 +55,9 @@ def further_charts(model: Json, mine: Sequence[Json], prefix: str) -> dict[str, 
     curves = model.get("singling_out") or {}
     drawn: list[tuple[str, Callable[[], Figure | None]]] = [
         ("det", partial(det, first)),
-        ("matched", partial(matched, curves)),
+        ("matched", partial(_by_number, curves, "matched", "k", "share", "matched")),
         ("crowd", partial(sizes, curves)),
-        ("joined", partial(joined, curves)),
+        ("joined", partial(_by_number, curves, "vectors", "vectors", "top_1", "joined")),
     ]
     made = {
         name: chart(
@@ -56,16 +65,11 @@ def further_charts(model: Json, mine: Sequence[Json], prefix: str) -> dict[str, 
             f"{prefix}{name}",
             f"v{prefix}{name}-",
             say(f"chart.{name}.label"),
-            partial(_no_words, draw),
+            wordless(draw),
         )
         for name, draw in drawn
     }
     return {name: one for name, one in made.items() if one is not None}
-
-
-def _no_words(draw: Callable[[], Figure | None], slots: Slots) -> Figure | None:
-    """These figures hold no words from data."""
-    return draw()
 
 
 def det(found: Json) -> Figure | None:
@@ -129,15 +133,15 @@ def _drawn(rows: Sequence[Json], x: str, y: str, axes: Axes, logarithmic: bool =
     axes.set_xticks([math.log10(tick) for tick in shown], [grouped(tick) for tick in shown])
 
 
-def matched(curves: Json) -> Figure | None:
-    """Cumulative match: share of vectors whose owner is among the k nearest."""
-    if not curves:
+def _by_number(curves: Json, rows: str, x: str, y: str, name: str) -> Figure | None:
+    """Shares by a number that grows, such as the k of Top-k: a line for each attacker."""
+    if not curves or not curves[rows]:
         return None
     figure, axes = new_axes(*SIZE, MARGINS)
-    _drawn(curves["matched"], "k", "share", axes, logarithmic=False)
+    _drawn(curves[rows], x, y, axes, logarithmic=False)
     axes.set_ylim(0, 1)
-    axes.set_xlabel(say("chart.matched.x"))
-    axes.set_ylabel(say("chart.matched.y"))
+    axes.set_xlabel(say(f"chart.{name}.x"))
+    axes.set_ylabel(say(f"chart.{name}.y"))
     legend(axes)
     return figure
 
@@ -167,19 +171,6 @@ def sizes(curves: Json) -> Figure | None:
     axes.set_xlabel(say("chart.crowd.x"))
     axes.set_ylabel(say("chart.sweep.y"))
     legend(axes, "lower left")
-    return figure
-
-
-def joined(curves: Json) -> Figure | None:
-    """Top-1 by the number of new vectors that are known to be of one person."""
-    if not curves or not curves["vectors"]:
-        return None
-    figure, axes = new_axes(*SIZE, MARGINS)
-    _drawn(curves["vectors"], "vectors", "top_1", axes, logarithmic=False)
-    axes.set_ylim(0, 1)
-    axes.set_xlabel(say("chart.joined.x"))
-    axes.set_ylabel(say("chart.joined.y"))
-    legend(axes)
     return figure
 
 

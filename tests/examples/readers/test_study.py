@@ -149,9 +149,14 @@ def test_the_study_learns_and_exports(code, news: News, tmp_path: Path):
 
 def test_the_exports_can_be_attacked_across_windows(code, news: News, tmp_path: Path):
     """The path from features to a figure; raw inputs name most people within a window."""
-    from lethe.reidentification.attack import attack
+    from lethe.reidentification.attack import measure
     from lethe.reidentification.clean import shared_inputs
-    from lethe.reidentification.gallery import split_periods, split_rows
+    from lethe.reidentification.gallery import gallery_means, split_periods, split_rows
+    from lethe.reidentification.ranks import ranks
+
+    def attack(vectors, split, metric="cosine"):
+        probes, owner = vectors[split.probe_rows], split.probe_user
+        return measure(ranks(probes, gallery_means(vectors, split), owner, metric), owner)
 
     network = code.networks.make("mlp", code.networks.Shape())
     window = news.window("validation")

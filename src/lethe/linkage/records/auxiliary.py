@@ -13,7 +13,7 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import family_confidence
-from lethe.linkage.measurement import FEWEST
+from lethe.linkage.document import FEWEST
 from lethe.linkage.records.attackers import (
     COMPARED,
     Calibrated,
@@ -27,8 +27,7 @@ from lethe.linkage.records.attackers import (
 )
 from lethe.linkage.records.candidates import Aim
 from lethe.linkage.records.facts import NOT_RELEASED, Facts, Int, Known, facts_of, index_of
-from lethe.linkage.records.matching import PHIS, Point, curve
-from lethe.linkage.records.scoreboard import NO_MATCH, Links, link
+from lethe.linkage.records.scoreboard import NO_MATCH, PHIS, Links, Point, curve, link
 from lethe.linkage.settings import RecordSettings
 
 _OUTSIDE = 1000  # released people looked for without their own record, at most

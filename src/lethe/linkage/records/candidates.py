@@ -20,7 +20,7 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import AttackResult, family_confidence
 from lethe.linkage.answers import answer_overlap, count_overlap
-from lethe.linkage.measurement import FEWEST, Measurement, strongest
+from lethe.linkage.document import FEWEST, Measurement, strongest
 from lethe.linkage.records.attackers import (
     ATTACKERS,
     Calibrated,

@@ -15,19 +15,18 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.linkage.document import (
     RowsSubject,
     of_1000,
+    strongest,
     utility_in_words,
     utility_left,
 )
-from lethe.linkage.measurement import strongest
 from lethe.linkage.records.attackers import ATTACKERS, COMPARED, Calibrated
 from lethe.linkage.records.auxiliary import Answers, Auxiliary, pairs_of
-from lethe.linkage.records.matching import Point
+from lethe.linkage.records.scoreboard import Point
 from lethe.linkage.records.study import RecordStudy, Simulated
 from lethe.linkage.settings import RecordSettings
 from lethe.training.fingerprint import digest, hash_array
 
 Json = dict[str, Any]
-_PAPER = "Narayanan and Shmatikov, IEEE S&P 2008"
 PUBLISHED: list[Json] = [
     {"facts": "2", "days": 3, "top_1": 0.680},
     {"facts": "3 of 4", "days": 3, "top_1": 0.906},
@@ -99,7 +98,7 @@ class RecordSubject(RowsSubject):
                 settings, "counts by item and value, and by item and month, that are still right"
             ),
             risk="top-1: share of people named rightly by the best guess of the strongest attacker",
-            checks=_checks(study, settings),
+            checks=_checks(study),
             limits=_LIMITS,
             section=_section(study, settings),
             reproduction={
@@ -248,7 +247,7 @@ def _not_run(study: RecordStudy, aux: Auxiliary | None) -> list[Json]:
     return rows
 
 
-def _checks(study: RecordStudy, settings: RecordSettings) -> list[Json]:
+def _checks(study: RecordStudy) -> list[Json]:
     first = study.simulated[0]
     match = study.candidates[0].measures["match"]
     answered = isinstance(match, Estimate) and match.value != 0

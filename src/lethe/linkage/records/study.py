@@ -14,7 +14,7 @@ from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
-from lethe.linkage.measurement import BASELINE, strongest
+from lethe.linkage.document import BASELINE, strongest
 from lethe.linkage.records.attackers import (
     COMPARED,
     Adversary,
@@ -35,9 +35,20 @@ from lethe.linkage.records.candidates import (
     risk_change,
 )
 from lethe.linkage.records.facts import Facts, index_of
-from lethe.linkage.records.matching import PHIS, Bits, FactsNeeded, Point, bits, curve, facts_needed
 from lethe.linkage.records.mitigations import Change, Sheet, as_it_is, changes
-from lethe.linkage.records.scoreboard import NO_MATCH, Links, joined, link
+from lethe.linkage.records.scoreboard import (
+    NO_MATCH,
+    PHIS,
+    Bits,
+    FactsNeeded,
+    Links,
+    Point,
+    bits,
+    curve,
+    facts_needed,
+    joined,
+    link,
+)
 from lethe.linkage.records.unicity import Unicity, WorstCase, unicity, worst_case
 from lethe.linkage.settings import RecordSettings
 

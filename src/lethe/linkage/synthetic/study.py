@@ -16,8 +16,15 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult, family_confidence, risk_of
 from lethe.linkage.answers import answer_overlap, count_overlap
-from lethe.linkage.document import RowsSubject, of_1000, utility_in_words
-from lethe.linkage.measurement import BASELINE, FEWEST, Measurement, strongest
+from lethe.linkage.document import (
+    BASELINE,
+    FEWEST,
+    Measurement,
+    RowsSubject,
+    of_1000,
+    strongest,
+    utility_in_words,
+)
 from lethe.linkage.settings import SyntheticSettings
 from lethe.linkage.synthetic.nearest import (
     Distances,

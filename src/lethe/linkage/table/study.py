@@ -16,12 +16,13 @@ from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.linkage.codes import Int, classes_of, count
 from lethe.linkage.document import (
+    BASELINE,
+    Measurement,
     RowsSubject,
     of_1000,
     utility_in_words,
     utility_left,
 )
-from lethe.linkage.measurement import BASELINE, Measurement
 from lethe.linkage.settings import TableSettings
 from lethe.linkage.table.anonymity import (
     Anonymity,
@@ -38,7 +39,9 @@ from lethe.linkage.table.candidates import (
     Table,
     compared,
     context_of,
+    dp_name,
     measure_recoded,
+    measure_synthetic,
 )
 from lethe.linkage.table.dp_rows import DpRows
 from lethe.linkage.table.population import (
@@ -48,7 +51,6 @@ from lethe.linkage.table.population import (
     uniqueness,
 )
 from lethe.linkage.table.recoding import Hierarchy, coarsen, recode
-from lethe.linkage.table.synthetic import dp_name, measure_synthetic
 from lethe.training.fingerprint import digest, hash_array
 
 
@@ -270,7 +272,7 @@ class TableSubject(RowsSubject):
             checks=[check(f"column {name}", "warn", detail) for name, detail in warnings_of(study)]
             or [check("columns", "pass", "no quasi-identifier is constant, unique or incomplete")],
             limits=[*_LIMITS, *([_SYNTHETIC] if study.synthetic else [])],
-            section=_section(study, settings),
+            section=_section(study),
             reproduction={
                 "quasi": list(table.quasi),
                 "sensitive": secret,
@@ -405,7 +407,7 @@ def _not_run(study: TableStudy) -> list[Json]:
     return rows
 
 
-def _section(study: TableStudy, settings: TableSettings) -> Json:
+def _section(study: TableStudy) -> Json:
     found, names = study.anonymity, study.table.quasi
     size = found.of_class.size
     edges = [*_SIZES, np.inf]

@@ -97,15 +97,6 @@ def _excess(tail: Float) -> float:
     return max(float((tail[1:] - tail[0]).mean()), 1e-6)
 
 
-def plain_share(ratio: Float, points: Float, gamma: float = 1.0) -> Float:
-    """The share itself, as published: z-points with p(x)/P(x) > gamma p(z)/P(z), in [0, 1].
-
-    Args and direction as `place`.
-    """
-    asked = ratio - np.log(gamma)
-    return np.asarray(np.searchsorted(np.sort(points), asked, "left") / len(points))
-
-
 _BLOCK = 2048
 
 

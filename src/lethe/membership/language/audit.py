@@ -20,7 +20,7 @@ from lethe.errors import InputError, NotMeasurable, require
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee, empirical_only, where_people_have_several
 from lethe.files import write_whole
-from lethe.membership.language.blind import BlindCheck, blind_check
+from lethe.membership.language.attacks import BlindCheck, blind_check
 from lethe.membership.language.canaries import (
     CanarySigns,
     TextCanaries,

@@ -31,7 +31,6 @@ PATTERNS: Mapping[str, str] = {
     "id number": r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])",
     "phone": r"(?<![\w-])\+?\(?\d{2,4}\)?[ .-]\d{3,4}[ .-]?\d{3,4}(?![\w-])",
 }
-NEAR = 0.9
 """Near-verbatim: at most a tenth of the suffix must be edited."""
 
 

@@ -70,12 +70,13 @@ def distinct(batch: Any) -> list[int]:
     """Positions of examples that differ from all earlier ones in some tensor."""
     seen: list[int] = []
     for row in range(size(batch)):
-        if all(not _same(batch, row, other) for other in seen):
+        if all(not same_rows(batch, row, other) for other in seen):
             seen.append(row)
     return seen
 
 
-def _same(batch: Any, first: int, second: int) -> bool:
+def same_rows(batch: Any, first: int, second: int) -> bool:
+    """Whether two examples of a batch are equal in every tensor."""
     return all(bool(torch.equal(leaf[first], leaf[second])) for leaf in tensors(batch))
 
 

@@ -21,6 +21,7 @@ from lethe.mitigations.clipping.per_example import (
     looped,
     mapped,
     rows,
+    same_rows,
     size,
     tensors,
 )
@@ -94,17 +95,13 @@ def leaking_layer(module: nn.Module, loss: Loss, batch: Any) -> str | None:
     count = size(batch)
     different = distinct(batch)
     for row in {0, count // 2, count - 1}:
-        other = next(one for one in different if not _equal_rows(batch, one, row))
+        other = next(one for one in different if not same_rows(batch, one, row))
         swapped = mapped(batch, partial(_swap, row=row, other=other))
         kept = [one for one in range(count) if one != row]
         found = _compare(module, loss, batch, swapped, kept)
         if found is not None:
             return found
     return None
-
-
-def _equal_rows(batch: Any, first: int, second: int) -> bool:
-    return all(bool(torch.equal(leaf[first], leaf[second])) for leaf in tensors(batch))
 
 
 def _swap(leaf: Tensor, row: int, other: int) -> Tensor:

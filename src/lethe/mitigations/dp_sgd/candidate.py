@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_given_delta, noise_for
+from lethe.evidence.accounting import check_given_delta, check_weights, noise_for
 from lethe.evidence.dp_statement import TUNING, DpSgdRun, DpStatement, dp_statement
 from lethe.evidence.epsilon import RELATIONS
 from lethe.evidence.guarantee import Guarantee, empirical_only
-from lethe.evidence.individual import check_weights
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 from lethe.mitigations.dp_sgd.method import DpSgd, expected_records
 from lethe.mitigations.dp_sgd.public_weights import LEVELS

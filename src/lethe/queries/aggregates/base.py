@@ -14,10 +14,9 @@ from typing import ClassVar, Self
 
 from lethe.data.schema import Schema
 from lethe.errors import InputError
-from lethe.queries.answer import Answer, Answers, Scalar
 from lethe.queries.grammar import Bounds, Key, check_numeric
 from lethe.queries.lattice import Exact, Groups, Layout, check_extent
-from lethe.queries.privacy import Neighbours, Spend
+from lethe.queries.privacy import Answer, Answers, Neighbours, Scalar, Spend
 from lethe.queries.reader import Reader
 
 Names = Sequence[Mapping[str, Scalar]]

@@ -12,7 +12,6 @@ from lethe.data.schema import Schema
 from lethe.errors import InputError
 from lethe.queries import lattice
 from lethe.queries.aggregates.base import Aggregate, Names
-from lethe.queries.answer import Answer, Answers, Scalar
 from lethe.queries.grammar import (
     MOST_BINS,
     Bounds,
@@ -26,7 +25,7 @@ from lethe.queries.grammar import (
 )
 from lethe.queries.lattice import Exact, Groups, Layout, lattice_of
 from lethe.queries.mechanisms import additive, choosing
-from lethe.queries.privacy import Neighbours, Spend
+from lethe.queries.privacy import Answer, Answers, Neighbours, Scalar, Spend
 from lethe.queries.reader import Reader
 
 FEW = 4096

@@ -15,7 +15,6 @@ from lethe.data.schema import Schema
 from lethe.errors import InputError, check_between
 from lethe.queries import lattice as lattices
 from lethe.queries.aggregates.base import Aggregate
-from lethe.queries.answer import Answer
 from lethe.queries.grammar import Bounds, Key, name_text
 from lethe.queries.lattice import (
     MEAN_CELLS,
@@ -27,7 +26,7 @@ from lethe.queries.lattice import (
 )
 from lethe.queries.mechanisms import additive
 from lethe.queries.mechanisms.additive import Law, Noised
-from lethe.queries.privacy import Neighbours, Spend
+from lethe.queries.privacy import Answer, Neighbours, Spend
 from lethe.queries.reader import Reader
 
 _CLEAR = 4  # rows must be this many times their own noise for a first-order interval

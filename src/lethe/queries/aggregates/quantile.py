@@ -17,11 +17,10 @@ from lethe.data.schema import Schema
 from lethe.errors import InputError, check_between
 from lethe.queries import lattice as lattices
 from lethe.queries.aggregates.base import Aggregate
-from lethe.queries.answer import Answer
 from lethe.queries.grammar import MOST_BINS, Bounds, Key, Number, name_text, number_text
 from lethe.queries.lattice import QUANTILE_CELLS, Exact, Lattice, Layout
 from lethe.queries.mechanisms import choosing
-from lethe.queries.privacy import Neighbours, Spend
+from lethe.queries.privacy import Answer, Neighbours, Spend
 from lethe.queries.reader import Reader
 
 MOST_PARTS = 1000  # of a share of rows: utilities stay whole numbers of 63 bits

@@ -16,12 +16,11 @@ from lethe.errors import InputError
 from lethe.queries import lattice as lattices_of
 from lethe.queries.aggregates.base import Aggregate
 from lethe.queries.aggregates.moments import rows_in
-from lethe.queries.answer import Answer, Answers
 from lethe.queries.grammar import Bounds, Key, name_text
 from lethe.queries.lattice import VARIANCE_CELLS, Exact, Lattice, Layout, lattice_of
 from lethe.queries.mechanisms import additive
 from lethe.queries.mechanisms.additive import Law
-from lethe.queries.privacy import Neighbours, Spend
+from lethe.queries.privacy import Answer, Answers, Neighbours, Spend
 from lethe.queries.reader import Reader
 
 _CLEAR = 4  # the least eigenvalue must be this many times its own noise

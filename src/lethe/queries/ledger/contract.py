@@ -10,7 +10,6 @@ from lethe.errors import InputError, LetheError, RunFailed
 from lethe.queries.charge import Charge, charge_json
 
 UNITS = ("record", "user")
-KINDS = ("create", "grant", "raise", "spend", "answer", "accept")
 
 
 class NotSpent(InputError):

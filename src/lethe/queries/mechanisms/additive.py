@@ -19,8 +19,7 @@ from scipy.special import ndtri
 
 from lethe.errors import InputError, check_between, check_choice, require
 from lethe.evidence.gdp import gdp_mu, last_true
-from lethe.queries.answer import Answer
-from lethe.queries.privacy import Neighbours, Spend
+from lethe.queries.privacy import Answer, Neighbours, Spend
 
 _LEAST, _MOST = 1e-9, 1e100  # of a scale, in units of the value
 _WHOLE = 2**62  # exact values beyond are clamped, which moves no two of them apart

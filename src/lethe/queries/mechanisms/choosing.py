@@ -20,9 +20,8 @@ from lethe.errors import InputError, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.intervals import clopper_pearson
-from lethe.queries.answer import Answer, Scalar
 from lethe.queries.mechanisms.additive import check_whole, fitted, opendp
-from lethe.queries.privacy import Neighbours, Spend
+from lethe.queries.privacy import Answer, Neighbours, Scalar, Spend
 
 # Randomized response: each person's answer is changed by chance before it is handed over.
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError
 
-TASKS = ("classification", "regression")
-
 
 def checked_labels(labels: NDArray[Any], inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     """Labels in the type that losses take: int64 class codes, or float32 targets.

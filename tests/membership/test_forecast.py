@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.evidence.forecast import Forecast
 from lethe.evidence.twoway import Replicates, mean_spread
+from lethe.membership.widths import Forecast
 
 PARTS = st.floats(0, 1)
 
