@@ -144,7 +144,7 @@ class Table:
         Several threads may run statements at once.
 
         Args:
-            sql: made by `lethe.queries.sql`; never from a user's text.
+            sql: made by `lattice` and `aggregates`; never from a user's text.
 
         Raises RunFailed: it could not be run; the message holds nothing of the table.
         """
