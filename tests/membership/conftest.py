@@ -1,4 +1,7 @@
-"""What audits of models share here: training without processes, which have tests of their own."""
+"""What audits of models share here: no processes of their own, which are tested with the command.
+
+A process imports torch first, which takes longer than all that an audit of a few records does.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,21 @@ import pytest
 from lethe.membership import audit
 
 
+def here(jobs: Sequence[Any], work: Callable[[Any], Any], *_: Any, **__: Any) -> Iterator[Any]:
+    yield from map(work, jobs)
+
+
 @pytest.fixture(scope="module")
-def trained_here() -> Iterator[None]:
-    """Chunks are trained in this process: others would import torch first."""
+def measured_here() -> Iterator[None]:
+    """Candidates are attacked in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(audit, "run_in_processes", here)
+        yield
 
-    def here(jobs: Sequence[Any], work: Callable[[Any], Any], workers: int, **_: Any) -> Any:
-        yield from map(work, jobs)
 
+@pytest.fixture(scope="module")
+def trained_here(measured_here: None) -> Iterator[None]:
+    """And their models trained."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(audit, "train_in_processes", here)
         yield
