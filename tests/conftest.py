@@ -40,6 +40,11 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """What ends with this process is taken down as ever: some libraries count what is left."""
+    gc.unfreeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests have all the time in the world."""
     for item in items:

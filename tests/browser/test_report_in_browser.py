@@ -50,9 +50,16 @@ def pages(tmp_path_factory):
 def browser():
     with sync_playwright() as play:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        started = play.chromium.launch(executable_path=find_browser(), args=arguments)
+        started = play.chromium.launch(executable_path=find_browser(), args=arguments, timeout=0)
         yield started
         started.close()
+
+
+def page_in(browser, **options):
+    """An empty page that waits as long as a busy machine needs."""
+    tab = browser.new_page(**options)
+    tab.set_default_timeout(0)
+    return tab
 
 
 @pytest.fixture
@@ -61,7 +68,7 @@ def opened(browser, page_file):
     tabs = []
 
     def open_page(**options):
-        tab = browser.new_page(**options)
+        tab = page_in(browser, **options)
         said, asked = [], []
         tab.on("console", lambda message: said.append(message.text))
         tab.on("pageerror", lambda error: said.append(str(error)))
@@ -141,7 +148,7 @@ def test_it_reads_without_scripts(opened):
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
 def test_no_serious_barrier_and_no_scrolling_sideways(browser, pages, width, scheme):
-    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    tab = page_in(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
     axe = Axe()
     for page in sorted(pages.iterdir()):
         tab.goto(page.as_uri())
@@ -153,7 +160,7 @@ def test_no_serious_barrier_and_no_scrolling_sideways(browser, pages, width, sch
 
 def test_the_first_screen_holds_headline_and_cards(browser, pages):
     for width, height in ((1280, 900), (390, 844)):
-        tab = browser.new_page(viewport={"width": width, "height": height})
+        tab = page_in(browser, viewport={"width": width, "height": height})
         for page in sorted(pages.iterdir()):
             tab.goto(page.as_uri())
             ends = tab.locator(".card").last.bounding_box()
@@ -163,7 +170,7 @@ def test_the_first_screen_holds_headline_and_cards(browser, pages):
 
 def test_the_first_sheet_has_the_lines_to_sign(browser, pages):
     """A4 less its margins is 182 mm x 265 mm, at 96 pixels an inch 688 x 1001."""
-    tab = browser.new_page(viewport={"width": 688, "height": 1001})
+    tab = page_in(browser, viewport={"width": 688, "height": 1001})
     tab.emulate_media(media="print")
     code = "() => document.querySelector('.signatures').getBoundingClientRect().bottom + scrollY"
     for path in sorted(pages.glob("*.html")):
@@ -179,7 +186,7 @@ LABELS = """() => [...document.querySelectorAll('.wide .label text')].map(one =>
 
 
 def test_no_label_of_the_frontier_lies_on_another(browser, pages):
-    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    tab = page_in(browser, viewport={"width": 1280, "height": 900})
     for path in sorted(pages.glob("*.html")):
         tab.goto(path.as_uri())
         boxes = tab.evaluate(LABELS)

@@ -54,10 +54,7 @@ def served(place):
             env={**os.environ, "PYTHONWARNINGS": "error"},
         )
     try:
-        for _ in range(600):
-            found = re.search(r"running on (http://127\.0\.0\.1:\d+)", log.read_text())
-            if found:
-                break
+        while not (found := re.search(r"running on (http://127\.0\.0\.1:\d+)", log.read_text())):
             assert server.poll() is None, log.read_text()
             time.sleep(0.1)
         yield server, found[1]
@@ -143,9 +140,7 @@ def test_a_running_service_under_a_hostile_client(place):
         head += "content-type: application/json\r\ncontent-length: 100\r\n\r\n{"
         with socket.create_connection((where.hostname, where.port), timeout=600) as leaving:
             leaving.sendall(head.encode())
-        for _ in range(300):
-            if '"status": 499' in (place / "audit.jsonl").read_text():
-                break
+        while len((place / "audit.jsonl").read_text().splitlines()) < 2:
             time.sleep(0.1)
         assert command("token", "alice", "--revoke", *tokens).returncode == 0
         assert post(f"{base}/v1/queries", token, question)[0] == 401

@@ -75,7 +75,7 @@ COUNTS: list[int] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def in_this_process():
+def in_this_process(measured_here):
     """Chunks are trained here, not in other processes, and counted."""
 
     def here(jobs, work, workers):

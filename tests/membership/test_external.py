@@ -23,6 +23,8 @@ from lethe.training.folder import RunFolder
 from lethe.training.recipe import SklearnRecipe
 from lethe.training.shadows import Shadows
 
+pytestmark = pytest.mark.usefixtures("trained_here")
+
 LINEAR = SklearnRecipe(LogisticRegression(max_iter=300, C=30.0))
 
 

@@ -26,6 +26,8 @@ from lethe.training.folder import RunFolder
 from lethe.training.recipe import Layout, TorchRecipe
 from lethe.training.shadows import Shadows
 
+pytestmark = pytest.mark.usefixtures("trained_here")
+
 
 def null_sd(members):
     inside = members.sum()
@@ -154,6 +156,7 @@ def audited(path, recipe, **more):
 def test_a_recipe_with_augmentation_is_asked_about_changed_copies(tmp_path):
     options = ("early-stopping", "label-only", "rounding", "dp-sgd")
     asked = {"mitigations": options, "epsilon": (20.0,), "delta": 1e-5}
+    asked["attack"] = ("lira-online", "lira-queries")
     findings, path = audited(tmp_path / "a", FLIPPED, **asked)
     for candidate in json.loads(findings.to_bytes())["candidates"]:
         assert candidate["attacks"]["lira-queries"]["auc"]["n"] > 0, candidate["name"]

@@ -20,12 +20,12 @@ from lethe.training.folder import FORMAT, RunFolder, machine, to_toml
 
 SRC = Path(__file__).parents[2] / "src"
 HOLD = """
-import sys, time
+import signal, sys
 from pathlib import Path
 from lethe.training.folder import RunFolder
 with RunFolder(Path(sys.argv[1]), "abc"):
     print("held", flush=True)
-    time.sleep(60)
+    signal.pause()
 """
 
 
