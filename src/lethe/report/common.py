@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,6 @@ from lethe.report.coverage import twenty_fields
 from lethe.report.epsilons import parameter
 from lethe.report.first_screen import (
     Room,
-    Utility,
     claim_of,
     judged,
     recommended,
@@ -27,6 +27,7 @@ from lethe.report.of_vectors import Vectors
 from lethe.report.proven_measured import proven_beside_measured
 from lethe.report.sections import Bullets, Facts, Folded, Part, Row, Section, Table, Words
 from lethe.report.severity import outcome
+from lethe.report.utility import Utility
 from lethe.report.words import not_tested, rule_in_words
 
 Json = Mapping[str, Any]
@@ -87,7 +88,8 @@ def _rules(room: Room) -> Section | None:
     for rule in document["rules"]:
         found = outcome(rule["outcome"], 1)
         evidence = rule["evidence"]
-        shares = rule["rule"].split("@")[0].split(" ")[0] not in _PLAIN
+        metric = re.split(r"[@ )]", rule["rule"].removeprefix("width("))[0]
+        shares = Utility(document).shares if metric == "utility-loss" else metric not in _PLAIN
         cell = share(evidence) if shares else amount(evidence)
         words = rule_in_words(rule["rule"], metrics)
         said = f"{found.mark} {say(f'outcome.{found.code}')}"
@@ -110,12 +112,14 @@ _PLAIN = {
     "mu-lower",
     "reuse",
     "spent",
-    "left",
-    "width(tau",
-    "width(auc",
-    "width(lift",
-    "k",
+    "queries",
+    "raises",
+    "delta",
+    "min-cllr",
+    "d-sys",
+    "disclosure",
 }
+"""Metrics that are no shares, and so are not printed in percent."""
 
 
 def _attacks(room: Room) -> Section:
