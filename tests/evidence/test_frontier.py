@@ -168,6 +168,8 @@ def test_the_baseline_is_never_the_recommended_candidate():
     assert Frontier(worse).cheapest_large_reduction() is None
     equal = [candidate("baseline", 0.9, 0.1), candidate("equal", 0.9, 0.1, loss(0.0))]
     assert Frontier(equal).operating_point() is None
+    nothing = [candidate("baseline", 0.9, 0.0), candidate("same", 0.9, 0.0, loss(0.0))]
+    assert Frontier(nothing).cheapest_large_reduction() is None
 
 
 @given(points, st.lists(st.booleans(), min_size=9, max_size=9))

@@ -113,6 +113,9 @@ def test_a_refusal_says_which_checks_failed():
     assert refused == Refusal("no attack passed its self-checks (lira: null audit: AUC 0.97)")
     few = AttackResult("loss", Refusal("needs 10 records"))
     assert risk_of([failed, few]).reason.startswith("needs 10 records; failed self-checks: lira")
+    many = [dataclasses.replace(failed, attack=f"a{at}") for at in range(30)]
+    said = "no attack passed its self-checks (a0, a1, a2 and 27 more: null audit: AUC 0.97)"
+    assert risk_of(many) == Refusal(said)
     with pytest.raises(InputError, match="at least one attack"):
         risk_of([])
 

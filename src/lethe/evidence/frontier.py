@@ -211,7 +211,7 @@ class Frontier:
             for at, (candidate, _, risk) in enumerate(self._points())
             if candidate is not self.candidates[0]
             and before is not None
-            and risk <= _LARGE * before
+            and risk <= _LARGE * before < before
             and candidate.utility_loss is not None
             and candidate.utility_loss.value is not None
         ]

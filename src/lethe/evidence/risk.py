@@ -159,7 +159,11 @@ def _value(estimate: Estimate) -> float:
 
 
 def _why_none(results: Sequence[AttackResult]) -> str:
-    failed = [f"{_named(result)}: {result.why}" for result in results if not result.valid]
+    reasons: dict[str, list[str]] = {}
+    for result in results:
+        if not result.valid:
+            reasons.setdefault(result.why, []).append(_named(result))
+    failed = [f"{_some(names)}: {why}" for why, names in reasons.items()]
     unmeasured = [
         result.estimate.reason
         for result in results
@@ -167,5 +171,10 @@ def _why_none(results: Sequence[AttackResult]) -> str:
     ]
     if not unmeasured:
         return f"no attack passed its self-checks ({'; '.join(failed)})"
-    reasons = "; ".join(dict.fromkeys(unmeasured))
-    return f"{reasons}; failed self-checks: {'; '.join(failed)}" if failed else reasons
+    said = "; ".join(dict.fromkeys(unmeasured))
+    return f"{said}; failed self-checks: {'; '.join(failed)}" if failed else said
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest

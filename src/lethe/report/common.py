@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,6 @@ from lethe.report.context_fields import Group, groups, run_facts
 from lethe.report.figures import parameter
 from lethe.report.first_screen import (
     Room,
-    Utility,
     claim_of,
     judged,
     recommended,
@@ -26,6 +26,7 @@ from lethe.report.of_vectors import Vectors
 from lethe.report.proven_measured import proven_beside_measured
 from lethe.report.sections import Bullets, Facts, Folded, Part, Row, Section, Table, Words
 from lethe.report.severity import not_tested, outcome, rule_in_words
+from lethe.report.utility import Utility
 
 # Where each of the twenty fields of an audit document is in a page, or why it is not there.
 
@@ -154,7 +155,8 @@ def _rules(room: Room) -> Section | None:
     for rule in document["rules"]:
         found = outcome(rule["outcome"], 1)
         evidence = rule["evidence"]
-        shares = rule["rule"].split("@")[0].split(" ")[0] not in _PLAIN
+        metric = re.split(r"[@ )]", rule["rule"].removeprefix("width("))[0]
+        shares = Utility(document).shares if metric == "utility-loss" else metric not in _PLAIN
         cell = share(evidence) if shares else amount(evidence)
         words = rule_in_words(rule["rule"], metrics)
         said = f"{found.mark} {say(f'outcome.{found.code}')}"
@@ -177,12 +179,14 @@ _PLAIN = {
     "mu-lower",
     "reuse",
     "spent",
-    "left",
-    "width(tau",
-    "width(auc",
-    "width(lift",
-    "k",
+    "queries",
+    "raises",
+    "delta",
+    "min-cllr",
+    "d-sys",
+    "disclosure",
 }
+"""Metrics that are no shares, and so are not printed in percent."""
 
 
 def _attacks(room: Room) -> Section:

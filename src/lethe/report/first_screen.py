@@ -7,16 +7,24 @@ here: which candidate speaks, what is recommended, how severe it is.
 from __future__ import annotations
 
 import abc
-import re
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lethe.report.catalogue import say
 from lethe.report.context_fields import given_risk
-from lethe.report.numbers import Cell, fixed, range_words, share, share_words, significant
+from lethe.report.numbers import (
+    Cell,
+    percent,
+    range_words,
+    share,
+    share_words,
+    significant,
+)
 from lethe.report.sections import Chart, Mark, Row, Section, Table
 from lethe.report.severity import Outcome, outcome, severity, worst_severity
+from lethe.report.utility import Utility
 
 Json = Mapping[str, Any]
 _ON_PAPER = 9
@@ -33,6 +41,7 @@ class Worst:
         detail: the interval and what else belongs to the headline.
         level: severity; "" = it has none.
         group: the most exposed group in a sentence; may be empty.
+        share: the share that speaks, where it is not that of the options.
     """
 
     headline: str
@@ -41,6 +50,7 @@ class Worst:
     detail: str
     level: str
     group: str = ""
+    share: Json | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,7 @@ class First:
         cards: released, worst risk, tried, remaining.
         chart: utility against risk; None where nothing was compared.
         options: the same as a table, or what an epsilon allows; None where there is neither.
+        size: the worst share, to rank releases of one severity.
     """
 
     kind: str
@@ -86,6 +97,7 @@ class First:
     cards: Sequence[Card]
     chart: Chart | None
     options: Table | None
+    size: float = 0.0
 
     @property
     def lead(self) -> str:
@@ -150,6 +162,10 @@ class Room(abc.ABC):
     def exposed(self) -> Section:
         """Records and groups at risk."""
 
+    def beyond(self, candidate: Json) -> str:
+        """What else an option reveals that its share does not count; may be empty."""
+        return ""
+
     def attacks(self) -> Sequence[Any]:
         """Parts that belong to the comparison of attacks."""
         return ()
@@ -180,9 +196,9 @@ def first_screen(room: Room, manifest: Json, chart: Chart | None) -> First:
     document = room.document
     candidate = judged(document)
     found = room.worst(candidate)
-    limits = document["rules"]
+    limits, on = document["rules"], _judged_option(room, candidate)
     large, lines = room.released()
-    rest = [f"{found.by}"] if found.by else []
+    share_now = found.share or (None if candidate is None else room.share_of(candidate)) or {}
     return First(
         kind=say(room.kind),
         name=document["subject"]["name"],
@@ -190,38 +206,66 @@ def first_screen(room: Room, manifest: Json, chart: Chart | None) -> First:
         outcome=outcome(document["verdict"]["outcome"], len(limits)),
         level=worst_severity([found.level]),
         headline=found.headline,
-        detail=[text for text in (found.detail, found.group, _limits(document)) if text],
+        detail=[text for text in (on, found.detail, found.group, _limits(document)) if text],
         cards=[
             Card(say("card.released"), large, lines),
-            Card(say("card.worst"), found.short, [*rest, found.group], found.level),
+            Card(say("card.worst"), found.short, [found.by, on, found.group], found.level),
             room.tried() or _tried(room),
             _remaining(room),
         ],
         chart=chart or room.chart(),
         options=options_table(room) if document["candidates"] else room.beside(),
+        size=share_now.get("value") or share_now.get("high") or 0.0,
     )
 
 
 def judged(document: Json) -> Json | None:
-    """The candidate that the rules judged, or else the release as it is now."""
-    by_name = {candidate["name"]: candidate for candidate in document["candidates"]}
-    baseline = (document["baseline"] or {}).get("candidate")
-    found: Json | None = by_name.get(document["verdict"]["candidate"]) or by_name.get(baseline)
-    return found
+    """The candidate that the rules judged, or else the release as it is now.
+
+    Where several models were audited side by side the rules judge one of each: the worst of them.
+    """
+
+    def worse(candidate: Json) -> list[float]:
+        found = candidate.get("top_1") or candidate["risk"]
+        ends = (found.get(end) for end in ("low", "value"))
+        return [-math.inf if end is None else end for end in ends]
+
+    name = document["verdict"]["candidate"] or (document["baseline"] or {}).get("candidate")
+    named = [one for one in document["candidates"] if name in (one["name"], _bare(document, one))]
+    return max(named, key=worse) if named else baseline_of(document)
 
 
-def baseline_of(document: Json) -> Json | None:
-    """The release as it is now."""
+def _bare(document: Json, candidate: Json) -> str:
+    """The name of a candidate without its model, where several were audited side by side."""
+    name = str(candidate["name"])
+    several = len((document.get("representations") or {}).get("models") or ()) > 1
+    return name.partition(": ")[2] if several else name
+
+
+def baseline_of(document: Json, candidate: Json | None = None) -> Json | None:
+    """The release as it is now; of several models that of the candidate's, without it the first."""
     name = (document["baseline"] or {}).get("candidate")
+    if candidate is not None and name and _bare(document, candidate) != candidate["name"]:
+        name = f"{candidate['name'].partition(': ')[0]}: {name.partition(': ')[2]}"
     return next((one for one in document["candidates"] if one["name"] == name), None)
+
+
+def _judged_option(room: Room, candidate: Json | None) -> str:
+    """What was judged, where it is not the one release as it is now."""
+    base = None if candidate is None else baseline_of(room.document, candidate)
+    if candidate is None or base is None:
+        return ""
+    if candidate is not base:
+        return say("first.option", name=candidate["name"], before=_value(room, base))
+    several = candidate["name"] != _bare(room.document, candidate)
+    return say("first.model", name=candidate["name"]) if several else ""
 
 
 def recommended(document: Json) -> Json | None:
     """The option to take; never the baseline. None where none is within the utility limit."""
     name = document["frontier"]["operating_point"]
-    base = baseline_of(document)
     found = next((one for one in document["candidates"] if one["name"] == name), None)
-    return None if found is base else found
+    return None if found is None or found is baseline_of(document, found) else found
 
 
 def put_forward(document: Json) -> Json | None:
@@ -237,7 +281,8 @@ def share_sentence(share_now: Json | None, chance: float) -> tuple[str, str, str
         return "", "", ""
     value = share_now["value"]
     said = share_words(value) if value is not None else range_words(share_now)
-    return said, range_words(share_now) if value is not None else "", f"{100 * chance:.2g} %"
+    guess = f"{significant(100 * chance, 2)} %"
+    return said, range_words(share_now) if value is not None else "", guess
 
 
 def interval_sentence(document: Json, found: Json) -> str:
@@ -249,71 +294,7 @@ def interval_sentence(document: Json, found: Json) -> str:
     if not words or found.get("value") is None:
         return ""
     confidence = document["reproduction"].get("confidence", found.get("confidence", 0.95))
-    return say("first.interval", confidence=share_words(confidence), range=words)
-
-
-class Utility:
-    """How utility is named and printed: shares in percent, AUC and R² as they are."""
-
-    def __init__(self, document: Json) -> None:
-        described = document["frontier"]["utility"]
-        self.shares = not any(word in described for word in ("AUC", "R²", "not ", " says ", "log-"))
-        known = re.sub(r"^what (.+) says .*", r"\1", described)
-        known = re.sub(r"^held-out score of a model that predicts (.+) \(.*", r"score on \1", known)
-        for part in ("held-out ", " of one released draw"):
-            known = known.replace(part, "")
-        short = known != described or described in ("AUC", "accuracy")
-        self.name = known if short else say("utility.counts" if "count" in known else "utility")
-
-    def cell(self, found: Json | None) -> Cell:
-        """A utility for a table."""
-        return share(found) if self.shares else plain_cell(found)
-
-    def loss_cell(self, found: Json | None) -> Cell:
-        """A utility lost for a table, in points where utility is a share."""
-        if not self.shares or found is None or "refused" in found:
-            return plain_cell(found)
-        ends = ("value", "low", "high")
-        points = {key: None if found[key] is None else 100 * found[key] for key in ends}
-        return plain_cell(points, 2)
-
-    @property
-    def lost(self) -> str:
-        """The head of a column of losses."""
-        key = "options.lost.points" if self.shares else "options.lost"
-        return say(key, name=self.name[:1].upper() + self.name[1:])
-
-    def words(self, value: float) -> str:
-        """A utility in a sentence."""
-        return share_words(value) if self.shares else f"{value:.3f}"
-
-    def loss(self, found: Json) -> str:
-        """``0.4 points of accuracy (−0.2 to 0.9)``."""
-        times = 100 if self.shares else 1
-        value, low, high = (
-            None if found[key] is None else significant(times * found[key], 2)
-            for key in ("value", "low", "high")
-        )
-        key = "loss.points" if self.shares else "loss.plain"
-        said = say(key, value=value, name=self.name)
-        spread = low and high and not low == value == high
-        return f"{said} ({say('range', low=low, high=high)})" if spread else said
-
-
-def plain_cell(found: Json | None, decimals: int = 3) -> Cell:
-    """A number that is no share."""
-    if found is None:
-        return Cell("none")
-    if "refused" in found:
-        return Cell("refused", reason=str(found["refused"]))
-    value, low, high = (
-        None if found[key] is None else fixed(found[key], decimals, exact=False)
-        for key in ("value", "low", "high")
-    )
-    if value is None:
-        return Cell("none")
-    spread = low and high and not low == value == high
-    return Cell("estimate", value, say("range", low=low, high=high) if spread else "")
+    return say("first.interval", confidence=percent(confidence), range=words)
 
 
 def proven_of(document: Json, name: str) -> list[Json]:
@@ -370,9 +351,10 @@ def _label(proofs: Sequence[Json]) -> str:
     if limits:
         key = "label.proven.vector" if limits[0]["unit"] == "vector" else "label.proven.share"
         return say(key, limit=share_words(limits[0]["parameters"]["success"]))
-    spent = [one["parameters"]["epsilon"] for one in proofs if "epsilon" in one["parameters"]]
+    spent = [one for one in proofs if "epsilon" in one["parameters"]]
     if spent:
-        return say("label.proven.epsilon", epsilon=f"{min(spent):.3g}")
+        key = "label.proven.vector" if spent[0]["unit"] == "vector" else "label.proven"
+        return say(f"{key}.epsilon", epsilon=f"{spent[0]['parameters']['epsilon']:.3g}")
     return say("label.proven")
 
 
@@ -436,24 +418,33 @@ def _limits(document: Json) -> str:
         return say("limits.none")
     by = [rule["outcome"] for rule in rules]
     if set(by) == {"pass"}:
-        name = rules[0]["candidate"]
-        name = say("limits.as_is") if name == (baseline_of(document) or {}).get("name") else name
+        base = (baseline_of(document) or {}).get("name")
+        names = dict.fromkeys(rule["candidate"] for rule in rules)
+        name = ", ".join(say("limits.as_is") if one == base else one for one in names)
         key = "limits.met" if len(by) > 1 else "limits.met.one"
-        return say(key, n=len(by), rule=rules[0]["rule"], name=name)
-    said = []
+        met = say(key, n=len(by), rule=rules[0]["rule"], name=name)
+        return f"{met} {_late(rules)}".rstrip()
+    said = [_late(rules)]
     for code in ("fail", "not-enough-evidence", "not-tested"):
         if code in by:
             said.append(say(f"limits.{code}", some=by.count(code), n=len(by)))
-    return " ".join(said)
+    return " ".join(filter(None, [*said[1:], said[0]]))
+
+
+def _late(rules: Sequence[Json]) -> str:
+    """That limits were set when the result could be known; empty where none was."""
+    late = sum(not rule.get("fixed", True) for rule in rules)
+    return say("limits.late", some=late, n=len(rules)) if late else ""
 
 
 def _tried(room: Room) -> Card:
     """What was tried against the risk, and what it costs."""
     document, utility = room.document, Utility(room.document)
-    options = [one for one in document["candidates"] if one is not baseline_of(document)]
+    options = [one for one in document["candidates"] if one is not baseline_of(document, one)]
     if not options:
         return Card(say("card.tried"), say("tried.nothing"), [say("tried.how")])
-    base, best, other = baseline_of(document), recommended(document), put_forward(document)
+    best, other = recommended(document), put_forward(document)
+    base = baseline_of(document, other or judged(document))
     count = say("tried.count", n=len(options)) if len(options) > 1 else say("tried.count.one")
     if best is not None:
         lost = best["utility_loss"]
@@ -466,7 +457,7 @@ def _tried(room: Room) -> Card:
                 "tried.cheapest",
                 name=other["name"],
                 before=_value(room, base),
-                after=_value(room, other),
+                after=_ranged(room, other),
                 merit=utility.name,
                 was=utility.words(base["utility"]["value"]),
                 now=utility.words(other["utility"]["value"]),
@@ -475,18 +466,20 @@ def _tried(room: Room) -> Card:
         ]
         return Card(say("card.tried"), say(room.none_fits), lines)
     known = [one for one in options if _known(room.share_of(one))]
+    known = [one for one in known if baseline_of(document, one) is base]
     if not known or base is None:
         return Card(say("card.tried"), say("tried.unmeasured"), [count])
     least = min(known, key=lambda one: float((room.share_of(one) or {})["value"]))
     was, now = ((room.share_of(one) or {}).get("value") for one in (base, least))
-    halves = was is not None and now <= was / 2  # and yet not put forward: its cost is not known
+    # Halved, and yet not put forward: its cost is not known.
+    halves = was is not None and now <= was / 2 < was
     lowers = "tried.least" if was is None or now < was else "tried.none_lower"
     lines = [
         say(
             "tried.lowest" if halves else lowers,
             name=least["name"],
             before=_value(room, base),
-            after=_value(room, least),
+            after=_ranged(room, least),
         ),
         count,
     ]
@@ -501,6 +494,13 @@ def _value(room: Room, candidate: Json) -> str:
     """The risk of an option as the table of options has it."""
     said = share_sentence(room.share_of(candidate), room.chance)[0]
     return said or say("unmeasured")
+
+
+def _ranged(room: Room, candidate: Json) -> str:
+    """The same with its interval, which may hold that of the release as it is."""
+    found, said = room.share_of(candidate) or {}, _value(room, candidate)
+    words = range_words(found) if _known(found) else ""
+    return f"{said} ({words})" if words else said
 
 
 def _remaining(room: Room) -> Card:
@@ -520,11 +520,12 @@ def _remaining(room: Room) -> Card:
         if proofs and proofs[0]["unit"] == "vector":
             key = "remaining.proven.vector"
         large = say(key, value=value)
-        key = "remaining.as_is" if best is baseline_of(document) else "remaining.with"
+        as_is = best is baseline_of(document, best)
+        key = "remaining.as_is" if as_is else "remaining.with"
         lines = [say(key, name=best["name"])]
         if found and "refused" not in found and (words := range_words(found)):
             lines[0] = say(f"{key}.range", name=best["name"], range=words)
-        lines += [f"{claim_of(one)}." for one in proofs[:1]]
+        lines += [room.beyond(best), *(f"{claim_of(one)}." for one in proofs[:1])]
     if words := given_risk(document):
         lines = [words, *lines]
     names = [

@@ -16,7 +16,6 @@ from lethe.report import static_svg as svg
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
     Room,
-    Utility,
     baseline_of,
     proven_of,
     recommended,
@@ -25,6 +24,7 @@ from lethe.report.first_screen import (
 from lethe.report.numbers import share, share_words, significant
 from lethe.report.sections import Chart
 from lethe.report.static_svg import COLOURS, DASHES, Slots, as_figure, new_axes
+from lethe.report.utility import Utility
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lethe.report.catalogue import say
 from lethe.report.figures import parameter
 from lethe.report.first_screen import Card, Room, Worst
-from lethe.report.numbers import Cell, amount, grouped, share_words
+from lethe.report.numbers import Cell, amount, grouped, percent, share_words
 from lethe.report.sections import Bullets, Chart, Facts, Folded, Part, Section, Table, Words
 from lethe.report.static_svg import (
     COLOURS,
@@ -85,11 +85,16 @@ class Mechanism(Room):
         super().__init__(document)
         self.section = document["queries"]["mechanism"]
 
+    @property
+    def contradicted(self) -> bool:
+        """Whether the lower limit lies above what is claimed."""
+        claim = self.section["claim"]["value"]
+        return claim is not None and self.section["limit"]["low"] > claim
+
     def worst(self, candidate: Json | None) -> Worst:
         claim, limit = self.section["claim"], self.section["limit"]
-        low = f"{limit['low']:.2f}"
-        contradicted = claim["value"] is not None and limit["low"] > claim["value"]
-        key = "mechanism.contradicted" if contradicted else "mechanism.quiet"
+        low = f"{math.floor(1000 * limit['low']) / 1000:.3g}"  # never more than was shown
+        key = "mechanism.contradicted" if self.contradicted else "mechanism.quiet"
         if claim["value"] is None:
             key = "mechanism.open"
         return Worst(
@@ -98,15 +103,16 @@ class Mechanism(Room):
             say("mechanism.by", pair=self.section["worst"], runs=grouped(self.section["runs"])),
             say(
                 "mechanism.detail",
-                confidence=share_words(self.document["reproduction"]["confidence"]),
+                confidence=percent(self.document["reproduction"]["confidence"]),
                 relation=self.section["relation"],
             ),
             "",
         )
 
     def released(self) -> tuple[str, list[str]]:
-        claim = self.section["claim"]["words"]
-        return say("mechanism.released", claim=claim), [self.document["subject"]["name"]]
+        claim = self.section["claim"]
+        key = "mechanism.released" if claim["value"] is not None else "mechanism.unclaimed"
+        return say(key, claim=claim["words"]), [self.document["subject"]["name"]]
 
     def tried(self) -> Card:
         reach = self.section["reach"]
@@ -114,7 +120,8 @@ class Mechanism(Room):
         largest = f"{reach['largest']:.3g}"
         lines = [say("mechanism.reach", measure=measure, largest=largest)]
         pairs = len(self.section["pairs"])
-        return Card(say("card.tried"), say("mechanism.tried", pairs=pairs), lines)
+        key = "mechanism.tried" if pairs != 1 else "mechanism.tried.one"
+        return Card(say("card.tried"), say(key, pairs=pairs), lines)
 
     def remaining(self) -> tuple[str, list[str]]:
         return say("mechanism.remaining"), [say("mechanism.never")]
@@ -159,8 +166,8 @@ class Mechanism(Room):
 
     def beside(self) -> Table | None:
         claim = self.section["claim"]
-        if claim["measure"] != "epsilon" or claim["value"] is None:
-            return None
+        if claim["measure"] != "epsilon" or claim["value"] is None or self.contradicted:
+            return None  # what a claim that is wrong would allow is no limit of anything
         return allowed_table(claim["value"], claim.get("delta") or 0.0)
 
     def exposed(self) -> Section:
@@ -201,6 +208,7 @@ class Ledger(Room):
         unit = say(f"ledger.unit.{section['unit']}")
         whom = say(f"ledger.whom.{section['unit']}")
         key = "ledger.headline" if section["queries"] else "ledger.unasked"
+        key = "ledger.headline.one" if section["queries"] == 1 else key
         detail = "ledger.detail.record" if section["unit"] == "record" else "ledger.detail"
         return Worst(
             say(key, spent=spent, budget=budget, whom=whom, n=grouped(section["queries"])),
@@ -213,7 +221,8 @@ class Ledger(Room):
     def released(self) -> tuple[str, list[str]]:
         n = grouped(self.section["answers"])
         who = say("ledger.open" if self.section["open"] else "ledger.closed")
-        return say("ledger.released", n=n), [self.section["dataset"], who]
+        key = "ledger.released" if n != "1" else "ledger.released.one"
+        return say(key, n=n), [self.section["dataset"], who]
 
     def tried(self) -> Card:
         budget = self._amount(self.section["budget"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from lethe.report.numbers import (
     significant,
 )
 from lethe.report.sections import Chart, Folded, Part, Row, Section, Table, Words, personal
+from lethe.report.severity import severity
 from lethe.report.static_svg import COLOURS, Slots, chart, figure_of_rows
 
 if TYPE_CHECKING:
@@ -66,8 +68,8 @@ class Language(Room):
         if candidate is None or found is None or not value:
             key = "language.refused" if self.section["refused"] else "language.unmeasured"
             reason = self.section["refused"] or str((found or {}).get("refused", ""))
-            said = ". ".join(text for text in (reason, detail) if text)
-            return Worst(say(key), say("unmeasured"), "", f"{said}." if said else "", "")
+            plain = Worst(say(key), say("unmeasured"), "", f"{reason}." if reason else "", "")
+            return self._worst_extracted(candidate, plain) if detail and candidate else plain
         level = severity_of(self, candidate)
         key = "language.none" if level == "not-above-chance" else "language.headline"
         attack = (candidate.get("risk_from") or {}).get("attack") or ""
@@ -81,6 +83,24 @@ class Language(Room):
             level,
             self._personal(candidate),
         )
+
+    def _worst_extracted(self, candidate: Json, plain: Worst) -> Worst:
+        """Extraction speaks where membership cannot."""
+        found = candidate["measures"]["extraction"]
+        control = candidate["extraction"]["control"].get("value")
+        said = (interval_sentence(self.document, found), plain.headline.rstrip("."), plain.detail)
+        return replace(
+            plain,
+            headline=f"{self._extracted(candidate)}.",
+            short=say("language.extracted.short", value=share_words(found["value"])),
+            detail=". ".join(text for text in said if text),
+            level=severity(found, control or 0.0),
+            group=self._personal(candidate),
+            share=found,
+        )
+
+    def beyond(self, candidate: Json) -> str:
+        return self._extracted(candidate)
 
     def _extracted(self, candidate: Json | None) -> str:
         found = ((candidate or {}).get("measures") or {}).get("extraction") or {}

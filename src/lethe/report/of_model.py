@@ -9,7 +9,6 @@ from lethe.report.catalogue import say
 from lethe.report.figures import class_chart, epsilon_chart, group_chart, roc_chart, t_chart
 from lethe.report.first_screen import (
     Room,
-    Utility,
     Worst,
     baseline_of,
     interval_sentence,
@@ -20,6 +19,7 @@ from lethe.report.first_screen import (
 from lethe.report.numbers import Cell, amount, fixed, grouped, number, percent, share, share_words
 from lethe.report.sections import Bullets, Chart, Folded, Part, Row, Section, Table, Words, personal
 from lethe.report.severity import advantage, severity
+from lethe.report.utility import Utility
 
 Json = Mapping[str, Any]
 
@@ -90,7 +90,7 @@ class Model(Room):
         if subject.get("parameters"):
             lines.append(say("model.parameters", n=grouped(subject["parameters"])))
         people = data.get("pool_people", data.get("people"))
-        if people:
+        if people and people != records:  # without a column of people each record counts as one
             lines.append(say("model.people", n=grouped(people)))
         return large, lines
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +12,9 @@ from lethe.report.first_screen import (
     Card,
     Room,
     Worst,
+    baseline_of,
     interval_sentence,
+    judged,
     severity_of,
     share_sentence,
 )
@@ -38,6 +41,7 @@ from lethe.report.sections import (
     Words,
     personal,
 )
+from lethe.report.severity import severity, worst_severity
 from lethe.report.table_figures import table_charts
 
 Json = Mapping[str, Any]
@@ -108,24 +112,44 @@ class Quasi(_Rows):
         return 1 / self.section["rows"] if self.section["rows"] else 0.0
 
     def worst(self, candidate: Json | None) -> Worst:
-        section = self.section
-        unique, detail = section["anonymity"]["unique"]["value"], []
-        if unique is not None:
-            detail.append(say("table.unique", value=share_words(unique)))
-        certain = (candidate or {}).get("certain")
-        if certain and certain.get("value"):
-            value = share_words(certain["value"])
-            detail.append(say("table.certain", value=value, secret=section["sensitive"]))
-        return self._worst(
-            candidate, say("table.by"), ", ".join(detail), quasi=", ".join(section["quasi"])
+        quasi = ", ".join(self.section["quasi"])
+        shown: Json = candidate or self.section["anonymity"]
+        unique = (shown.get("unique") or {}).get("value")
+        certain = shown.get("certain") or {}
+        detail = [] if unique is None else [say("table.unique", value=share_words(unique))]
+        found = self._worst(
+            candidate, say("table.by"), ", ".join([*detail, *self._certain(shown)]), quasi=quasi
         )
+        # Where all rows have one value the classes give nothing away that the table does not.
+        blind = (shown.get("blind") or {}).get("value")
+        level = severity(certain or None, 1.0 if blind == 1 else 0.0)
+        if worst_severity([found.level, level]) == found.level or found.level == level:
+            return found
+        values = {"quasi": quasi, "secret": self.section["sensitive"]}
+        values["value"] = share_words(certain["value"])
+        return replace(
+            found,
+            headline=say("table.headline.certain", linked=found.short, **values),
+            short=say("table.headline.certain.short", **values),
+            level=level,
+            share=certain,
+        )
+
+    def _certain(self, candidate: Json) -> list[str]:
+        value = (candidate.get("certain") or {}).get("value")
+        secret = self.section["sensitive"]
+        return [say("table.certain", value=share_words(value), secret=secret)] if value else []
+
+    def beyond(self, candidate: Json) -> str:
+        return " ".join(self._certain(candidate))
 
     def released(self) -> tuple[str, list[str]]:
         section = self.section
         lines = [say("table.quasi", names=", ".join(section["quasi"]))]
         if section["sensitive"]:
             lines.append(say("table.secret", name=section["sensitive"]))
-        return say("table.released", n=grouped(section["rows"])), lines
+        rows = (judged(self.document) or {}).get("released", section["rows"])
+        return say("table.released", n=grouped(rows)), lines
 
     def attacks(self) -> Sequence[Part]:
         found, section = self.section["anonymity"], self.section
@@ -234,8 +258,8 @@ class Records(_Rows):
         attack = ((candidate or {}).get("risk_from") or {}).get("attack") or ""
         known = attack.split(", ", 1)[1] if ", " in attack else attack
         half, detail = self.section["needed"].get("half"), ""
-        if half is not None:
-            detail = say("records.half", n=half)
+        if half is not None and candidate is baseline_of(self.document):
+            detail = say("records.half" if half != 1 else "records.half.one", n=half)
         by = say("records.by", attack=attack) if attack else ""
         return self._worst(candidate, by, detail, known=known)
 
@@ -302,7 +326,8 @@ class Records(_Rows):
 
     def exposed(self) -> Section:
         section, parts = self.section, self._people()
-        lead = say("records.exposed", n=section["needed"].get("half") or "–")
+        half = section["needed"].get("half")
+        lead = say("records.half.one" if half == 1 else "records.exposed", n=half or "–")
         if section["worst"]:
             rows = [
                 (k, [share(one), share(section["unicity"].get(k))])

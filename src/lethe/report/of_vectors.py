@@ -97,7 +97,9 @@ class Vectors(Room):
     def released(self) -> tuple[str, list[str]]:
         data = self.document["data"]
         sizes = " / ".join(str(size) for size in data["dimensions"].values())
-        lines = [say("vectors.people", n=grouped(data["people"]))]
+        people, attacked = data["people"], data["people_in_the_attack"]
+        key = "vectors.people" if people == attacked else "vectors.people.some"
+        lines = [say(key, n=grouped(people), attacked=grouped(attacked))]
         return say("vectors.released", n=grouped(data["records"]), sizes=sizes), lines
 
     def attacks(self) -> Sequence[Part]:

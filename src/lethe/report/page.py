@@ -72,15 +72,18 @@ class Together:
 
 def together(releases: Sequence[Release], titles: Sequence[str]) -> Together:
     """The head of a page on several releases."""
-    from lethe.report.severity import LEVELS, outcome, worst_severity
+    from lethe.report.severity import LEVELS, outcome
 
-    def rank(at: int) -> int:
-        level = releases[at].first.level
-        return LEVELS.index(level) if level else -1
+    def rank(at: int) -> tuple[int, float]:
+        # A failure without a severity, such as a claim that is wrong, gives way to the two worst.
+        first = releases[at].first
+        failed = "moderate" if first.outcome.code == "fail" else ""
+        level = first.level or failed
+        return (LEVELS.index(level) if level else -1, first.size)
 
-    worst = max(range(len(releases)), key=lambda at: (rank(at), -at))
+    worst = max(range(len(releases)), key=rank)  # of equal ones the first
     codes = [one.first.outcome.code for one in releases]
-    known = [code for code in codes if code not in ("no-limit", "not-tested")]
+    known = [code for code in codes if code != "no-limit"]
     joint = outcome(joint_outcome(known) if known else "not-tested", len(known))
     lead = [say("several.lead", n=len(releases), name=titles[worst])]
     if left := len(codes) - len(known):
@@ -100,7 +103,7 @@ def together(releases: Sequence[Release], titles: Sequence[str]) -> Together:
     ]
     heads = [say(f"several.{key}") for key in ("release", "severity", "worst", "outcome")]
     return Together(
-        worst_severity([one.first.level for one in releases]),
+        releases[worst].first.level,
         joint,
         releases[worst].first.headline,
         " ".join(lead),

@@ -50,7 +50,7 @@ def print_findings(findings: Findings, folder: str) -> None:
     console = terminal()
     _print_head(console, first)
     if first.options is not None and len(first.options.rows) > 1:
-        _print_table(console, first.options)
+        _print_table(console, first.options, named=not document["candidates"])
     for skipped in document["frontier"].get("skipped") or ():
         console.print(Text(say("terminal.skipped", **skipped)))
     for rule in document["rules"]:
@@ -95,10 +95,10 @@ def _print_head(console: Console, first: First) -> None:
     console.print()
 
 
-def _print_table(console: Console, table: Table) -> None:
+def _print_table(console: Console, table: Table, named: bool) -> None:
     from rich.text import Text
 
-    drawn = titled()
+    drawn = titled(table.title if named else None)
     for head, numeric in zip(table.heads, table.numeric, strict=True):
         drawn.add_column(head, justify="right" if numeric else "left", overflow="fold")
     for name, cells in table.rows:
