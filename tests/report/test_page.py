@@ -276,9 +276,23 @@ def test_very_many_options_and_classes_stay_small_and_say_what_is_left_out() -> 
     assert ">class 499<" in page and ">class 500<" not in page
 
 
+CHARTS = {
+    "model": "frontier roc exposure groups classes",
+    "scores": "frontier roc exposure",
+    "vectors": "frontier 1-sweep 1-proof 1-utility 1-surface-1 1-surface-2 1-certified "
+    "1-radii-1 1-radii-2 1-radii-3 1-radii-4",
+    "table": "frontier columns sizes",
+    "records": "frontier facts thresholds auxiliary",
+    "synthetic": "frontier rates",
+    "mechanism": "mechanism",
+    "ledger": "ledger",
+}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_chart_is_a_file_that_stands_alone(kind: str) -> None:
     found = dict(files(findings(kind)))
+    assert [*found] == ["report.html", *(f"figures/{one}.svg" for one in CHARTS[kind].split())]
     page = render(findings(kind))
     assert found.pop("report.html").decode() == page
     assert len(found) == len(re.findall(r"<figcaption>", page))
