@@ -42,13 +42,10 @@ def naive_auc(member, score):
     return wins / (len(inside) * len(outside))
 
 
-def naive_tpr(member, score, fpr):
-    """Best TPR over all thresholds that keep the budget, counted one by one."""
-    best = 0.0
-    for threshold in score:
-        if np.mean(score[~member] >= threshold) <= fpr + 1e-12:
-            best = max(best, float(np.mean(score[member] >= threshold)))
-    return best
+def randomised_tpr(member, score, fpr):
+    """The point of scikit-learn's curve at an FPR; on a vertical step its top."""
+    outside, inside, _ = roc_curve(member, score, drop_intermediate=False)
+    return np.interp(fpr + 1e-12, outside, inside)
 
 
 def test_a_curve_by_hand():
@@ -83,10 +80,11 @@ def test_tpr_agrees_with_trying_every_threshold(table, fpr):
     member, score = table
     member, score = np.tile(member, 20), np.tile(score, 20)
     point = tpr_at_fpr(member, score, fpr)
-    assert point.tpr == pytest.approx(naive_tpr(member, score, fpr), abs=1e-12)
-    assert point.realised_fpr <= fpr * (1 + 1e-9)
-    assert point.realised_fpr == np.mean(score[~member] >= point.threshold)
-    assert point.tpr == np.mean(score[member] >= point.threshold)
+    assert point.tpr == pytest.approx(randomised_tpr(member, score, fpr), abs=1e-9)
+    assert point.realised_fpr == np.mean(score[~member] > point.threshold) <= fpr * (1 + 1e-9)
+    chance = point.accused(score)
+    assert np.mean(chance[~member]) == pytest.approx(fpr, abs=1e-12)
+    assert np.mean(chance[member]) == pytest.approx(point.tpr, abs=1e-12)
 
 
 @given(tables(levels=40))
@@ -135,16 +133,20 @@ def test_saturated_scores_catch_nobody_and_say_so():
     member = np.arange(4000) % 2 == 0
     score = np.where(rng.random(4000) < 0.3, 1.0, rng.random(4000))
     point = tpr_at_fpr(member, score, 0.01)
-    assert (point.tpr, point.realised_fpr, point.threshold) == (0.0, 0.0, math.inf)
+    top = score == 1.0
+    share = 0.01 / top[~member].mean()
+    assert point.tpr == pytest.approx(share * top[member].mean())
+    assert (point.realised_fpr, point.threshold) == (0.0, 1.0)
 
 
 def test_partly_saturated_scores_keep_the_budget():
     """30 of 1000 others tie at the top with 200 members, 10 more sit alone below them."""
     score = np.concatenate([np.full(30, 9.0), np.full(970, 1.0), np.full(200, 9.0), np.zeros(800)])
     member = np.repeat([False, True], [1000, 1000])
-    assert tpr_at_fpr(member, score, 0.02).tpr == 0.0
+    point = tpr_at_fpr(member, score, 0.02)
+    assert (point.tpr, point.realised_fpr) == (pytest.approx(0.2 * 2 / 3), 0.0)
     point = tpr_at_fpr(member, score, 0.05)
-    assert (point.tpr, point.realised_fpr, point.threshold) == (0.2, 0.03, 9.0)
+    assert (point.tpr, point.realised_fpr, point.threshold) == (0.2, 0.03, 1.0)
 
 
 def test_a_budget_is_met_exactly_in_spite_of_floating_point():
@@ -206,7 +208,7 @@ def test_perfect_useless_and_inverted_attack():
     assert (perfect.tpr, perfect.realised_fpr) == (1.0, 0.0)
     assert auc(member, member) == 1.0
     assert auc(member, np.zeros(2500)) == 0.5
-    assert tpr_at_fpr(member, np.zeros(2500), 0.01).tpr == 0.0
+    assert tpr_at_fpr(member, np.zeros(2500), 0.01).tpr == pytest.approx(0.01)
     assert auc(member, ~member) == 0.0
 
 
@@ -284,13 +286,10 @@ def test_rates_and_area_without_points_equal_those_with(levels, block, monkeypat
     assert curve.thresholds.tolist() == thresholds.tolist()
     assert auc_of(curve) == pytest.approx(np.trapezoid(tpr, fpr), abs=1e-12)
     for budget in (*np.geomspace(0.008, 0.99, 60), *fpr[(fpr > 0.008) & (fpr < 1)][:40]):
-        at = int(np.searchsorted(fpr, budget * (1 + 1e-12), side="right")) - 1
         point = rate_at(curve, budget)
-        assert (point.tpr, point.realised_fpr, point.threshold) == (
-            tpr[at],
-            fpr[at],
-            thresholds[at],
-        )
+        at = int(np.searchsorted(fpr, point.realised_fpr, side="right")) - 1
+        assert point.realised_fpr == fpr[at] <= budget * (1 + 1e-12)
+        assert point.tpr == pytest.approx(np.interp(budget + 1e-12, fpr, tpr), abs=1e-9)
 
 
 def test_the_callers_scores_are_left_as_they_were():

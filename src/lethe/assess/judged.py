@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lethe.assess.verdict import decide
 from lethe.errors import InputError, check_known_keys, did_you_mean
 from lethe.evidence.estimate import Estimate, Measured, measured_of
 from lethe.evidence.findings import Findings
@@ -24,7 +25,6 @@ from lethe.evidence.rules import (
     PASS,
     Rule,
     counted,
-    judge,
     lower_for_rule,
     parse_rule,
 )
@@ -178,6 +178,7 @@ class Judged:
         name: of the rule, if it has one.
         why: the reason for the rule, if it has one.
         note: what a baseline file changed about the outcome; see `against_baseline`.
+        reason: why it does not pass although the number meets it, and the way out.
     """
 
     run: str
@@ -191,6 +192,7 @@ class Judged:
     name: str = ""
     why: str = ""
     note: str = ""
+    reason: str = ""
 
     @property
     def words(self) -> str:
@@ -200,7 +202,9 @@ class Judged:
             found += f"; audit with --gate '{self.rule}' to have it"
         parts = [f"{self.rule.quantity} of {self.candidate} ({self.subject}) {found}."]
         parts += [
-            f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in (self.note, self.late) if text
+            f"{text[:1].upper()}{text[1:].rstrip('.')}."
+            for text in (self.reason, self.note, self.late)
+            if text
         ]
         return " ".join(parts)
 
@@ -220,7 +224,7 @@ class Judged:
             "outcome": self.outcome,
             "fixed": self.fixed,
             "evidence": None if self.evidence is None else self.evidence.to_json(),
-            **{key: text for key in ("name", "why", "note") if (text := getattr(self, key))},
+            **{key: text for key in ("name", "why", "note", "reason") if (text := getattr(self, key))},
         }
 
 
@@ -302,6 +306,8 @@ def _judged(
     evidence: Measured | None,
     criterion: Criterion,
 ) -> Judged:
+    found = next((one for one in findings.candidates if one["name"] == candidate), None)
+    decision = decide(rule, evidence, found, findings.checks)
     return Judged(
         run,
         str(findings.subject["name"]),
@@ -309,10 +315,11 @@ def _judged(
         candidate,
         rule,
         evidence,
-        judge(rule, evidence),
+        decision.outcome,
         _was_fixed(findings, candidate, rule),
         criterion.name,
         criterion.why,
+        reason=decision.reason,
     )
 
 

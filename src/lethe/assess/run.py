@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lethe.assess.verdict import decide
 from lethe.errors import InputError, did_you_mean
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
@@ -24,7 +25,6 @@ from lethe.evidence.rules import (
     Rule,
     Ruling,
     joint_outcome,
-    judge,
 )
 from lethe.training.fingerprint import versions
 
@@ -163,11 +163,13 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
             f"release={release!r} is no candidate.{did_you_mean(release, names)} "
             f"There are: {', '.join(names)}."
         )
+    documents = {one.name: _candidate(one, facts.margin) for one in candidates}
     rulings = [
-        Ruling(rule, name, judge(rule, found), found)
+        Ruling(rule, name, decision.outcome, found, decision.reason)
         for name in judged
         for rule in rules
         for found in [subject.evidence(name, rule)]
+        for decision in [decide(rule, found, documents.get(name), facts.checks)]
     ]
     outcomes = [ruling.outcome for ruling in rulings]
     if any(one.void for one in candidates if one.name in judged):
@@ -188,7 +190,7 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
         attacks=facts.attacks,
         attacks_not_run=facts.attacks_not_run,
         baseline={"candidate": candidates[0].name} if candidates else None,
-        candidates=[_candidate(one, facts.margin) for one in candidates],
+        candidates=list(documents.values()),
         frontier=_frontier(facts, verdict),
         records={"kept": facts.keep_records, "exposed": facts.exposed},
         checks=facts.checks,

@@ -12,6 +12,7 @@ from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.risk import AttackResult, Risk, risk_of
+from lethe.evidence.sight import Plant
 
 _LARGE = 0.5
 """A reduction that leaves at most this share of the baseline's risk is a large one."""
@@ -37,6 +38,9 @@ class Candidate:
         further: guarantees beside the first.
         among: settings that this one was chosen from, itself included.
         short_name: the name without its model, where several were audited side by side.
+        chance: what a random guess reaches in the room's primary metric.
+        plants: leaks of known size and what the attacks measured on them; None where the numbers
+            are counted, so that nothing can be overlooked.
     """
 
     name: str
@@ -52,6 +56,8 @@ class Candidate:
     further: Sequence[Guarantee] = ()
     among: int = 1
     short_name: str = ""
+    chance: float = 0.0
+    plants: Sequence[Plant] | None = None
 
     @property
     def void(self) -> bool:
@@ -61,7 +67,7 @@ class Candidate:
     @functools.cached_property
     def strongest(self) -> Risk | Refusal:
         """The worst over `attacks`, with the attack and the view that decide; see `risk_of`."""
-        return risk_of(self.attacks)
+        return risk_of(self.attacks, self.chance)
 
     @property
     def risk(self) -> Measured:
@@ -79,6 +85,7 @@ class Candidate:
             "risk_from": {
                 "attack": self.strongest.attack if isinstance(self.strongest, Risk) else None,
                 "view": self.strongest.view if isinstance(self.strongest, Risk) else None,
+                "doubt": self.strongest.doubt if isinstance(self.strongest, Risk) else "",
                 "results": [result.to_json() for result in self.attacks],
             },
             "utility_loss": None if self.utility_loss is None else self.utility_loss.to_json(),
@@ -88,6 +95,7 @@ class Candidate:
                 quantity: None if measured is None else measured.to_json()
                 for quantity, measured in self.measures.items()
             },
+            **({} if self.plants is None else {"plants": [one.to_json() for one in self.plants]}),
             **self.details,
         }
 

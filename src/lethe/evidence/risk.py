@@ -62,14 +62,15 @@ class Risk:
     """The worst over attacks and views.
 
     Attributes:
-        estimate: value and lower limit of the strongest result, upper limit over the powered ones.
-        underpowered: attacks (with their view where it is not the release) that do not gate.
+        estimate: value of the result that speaks, with the highest lower and the highest upper
+            limit of all results.
+        doubt: attack whose upper limit that is, where it is another one; else empty.
     """
 
     estimate: Estimate
-    attack: str  # name of the strongest attack
+    attack: str  # name of the attack that speaks
     view: str  # what of the release it read
-    underpowered: tuple[str, ...] = ()
+    doubt: str = ""
 
 
 def family_confidence(confidence: float, size: int) -> float:
@@ -99,23 +100,23 @@ def labelled_as_family(estimate: Estimate, confidence: float, size: int, what: s
     return replace(estimate, confidence=confidence, method=method)
 
 
-def risk_of(results: Sequence[AttackResult]) -> Risk | Refusal:
+def risk_of(results: Sequence[AttackResult], chance: float = 0.0) -> Risk | Refusal:
     """The risk that a candidate is judged on.
 
-    The result with the highest lower limit names the attack and gives value and lower limit; of
-    equal ones the powered, then the higher value, then the earlier. The upper limit is the highest
-    of the powered results (of all valid ones if none is powered), never below that of the result
-    that was named.
+    Of the results whose lower limit lies above chance, the highest lower limit speaks: it gives the
+    value. Where no attack found anything, the widest doubt speaks, the highest upper limit: an
+    attack that saw little does not look good. Of equal ones the higher value, then the earlier. The
+    lower limit is the highest of all results, and so is the upper one.
 
-    Guarantee: no valid result has a lower limit above that of the risk, and no valid and powered
-        one an upper limit above it. Where the limits of all results hold at once, which they do
-        with at least the confidence, the success of the strongest attack is not below the lower
-        limit and that of every powered one is not above the upper limit.
+    Guarantee: no valid result has a lower or an upper limit above that of the risk. Where the
+        limits of all results hold at once, which they do with at least the confidence, the success
+        of the strongest attack lies between those of the risk.
     Assumes: limits are simultaneous over the results that are handed in; attacks that were not run
         and views that were not looked at are not covered.
 
     Args:
         results: all attacks on all views of one candidate, at one confidence.
+        chance: what a random guess reaches.
 
     Returns: The risk; or a refusal that names the self-checks that failed, or why nothing was
         measured.
@@ -130,20 +131,18 @@ def risk_of(results: Sequence[AttackResult]) -> Risk | Refusal:
     ]
     if not decisive:
         return Refusal(_why_none(results))
-    best, found = max(
-        decisive,
-        key=lambda pair: (_low(pair[1]), pair[0].powered, _value(pair[1])),
-    )
-    powered = [estimate for result, estimate in decisive if result.powered]
-    gating = [*powered, found] if powered else [estimate for _, estimate in decisive]
-    highs = [estimate.high for estimate in gating]
-    high = None if None in highs else max(limit for limit in highs if limit is not None)
+    low = max((_low(estimate) for _, estimate in decisive))
+    # The value that speaks is not below the lower limit, which may be another attack's.
+    able = [pair for pair in decisive if _value(pair[1]) >= low or _low(pair[1]) == low]
+    end = _low if low > chance else _high
+    best, found = max(able, key=lambda pair: (end(pair[1]), _value(pair[1])))
+    widest, doubt = max(decisive, key=lambda pair: (_high(pair[1]), pair[0] is best))
     views = len({(result.attack, result.view) for result, _ in decisive})
     method = found.method if views == 1 else f"{found.method}; strongest of {views} attacks"
-    low = found.low if found.low is None or high is None else min(found.low, high)
-    estimate = Estimate(found.value, low, high, found.confidence, method, found.n)
-    weak = tuple(_named(result) for result, _ in decisive if powered and not result.powered)
-    return Risk(estimate, best.attack, best.view, weak)
+    other = "" if widest is best or _high(doubt) == _high(found) else _named(widest)
+    least = None if low == -math.inf else low
+    estimate = Estimate(found.value, least, doubt.high, found.confidence, method, found.n)
+    return Risk(estimate, best.attack, best.view, other)
 
 
 def _named(result: AttackResult) -> str:
@@ -152,6 +151,10 @@ def _named(result: AttackResult) -> str:
 
 def _low(estimate: Estimate) -> float:
     return -math.inf if estimate.low is None else estimate.low
+
+
+def _high(estimate: Estimate) -> float:
+    return math.inf if estimate.high is None else estimate.high
 
 
 def _value(estimate: Estimate) -> float:

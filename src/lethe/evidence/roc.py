@@ -17,6 +17,7 @@ NON_MEMBERS_PER_FPR = 10
 """A rate at FPR f needs this many times 1/f non-member scores, else it is refused."""
 
 _BLOCK = 1 << 16
+_ENDS: tuple[Literal["left", "right"], ...] = ("left", "right")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +65,23 @@ class Roc:
 
 @dataclass(frozen=True)
 class RatePoint:
-    """TPR at the strictest use of an FPR budget: the realised FPR never exceeds it."""
+    """TPR of the randomised threshold: whoever scores above `threshold` is accused, ties by lot.
+
+    Inside an atom of tied scores the ROC curve is linear, because an attacker may toss a coin
+    there (the randomised test of Neyman and Pearson). A threshold that spares the whole atom
+    would read 0 for a decision tree whose attacker reaches 13 %.
+    """
 
     tpr: float
-    realised_fpr: float
+    realised_fpr: float  # FPR without the coin, at most the budget; equal to it without ties
     threshold: float
+    lottery: float  # in [0, 1), chance that a score equal to `threshold` is accused
     members: int
     non_members: int
+
+    def accused(self, score: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Chance that each score is accused, in [0, 1], of the shape of `score`; 0 for NaN."""
+        return np.where(score == self.threshold, self.lottery, score > self.threshold)
 
 
 def roc(member: ArrayLike, score: ArrayLike) -> Roc:
@@ -156,37 +167,35 @@ def check_resolvable(fpr: float, non_members: int, distinct_records: int | None 
 def rate_at(curve: Roc, fpr: float, distinct_records: int | None = None) -> RatePoint:
     """`tpr_at_fpr` from an ROC curve that is already there."""
     check_resolvable(fpr, curve.non_members, distinct_records)
-    others, members = curve.non_members, curve.members
-    allowed = _most_alarms(fpr * (1 + 1e-12), others)
-    # The highest non-member that may not be accused; ties with it may not be either.
-    spared = curve.outside[others - 1 - allowed] if allowed < others else -np.inf
-    side: Literal["left", "right"] = "right" if allowed < others else "left"
-    missed = int(np.searchsorted(curve.inside, spared, side))
-    quiet = int(np.searchsorted(curve.outside, spared, side))
+    # Rounded, because 0.07 * 100 is a little more than 7 in floating point.
+    alarms = round(fpr * curve.non_members, 9)
+    spared = curve.outside[curve.non_members - 1 - math.floor(alarms)]
+
+    def above(side: NDArray[np.float64]) -> tuple[int, int]:
+        """Scores above the threshold, and scores equal to it."""
+        left, right = (int(np.searchsorted(side, spared, end)) for end in _ENDS)
+        return len(side) - right, right - left
+
+    quiet, tied = above(curve.outside)
+    found, equal = above(curve.inside)
+    lottery = (alarms - quiet) / tied
     return RatePoint(
-        tpr=(members - missed) / members,
-        realised_fpr=(others - quiet) / others,
-        threshold=float(min([np.inf, *curve.inside[missed:][:1], *curve.outside[quiet:][:1]])),
-        members=members,
-        non_members=others,
+        tpr=(found + lottery * equal) / curve.members,
+        realised_fpr=quiet / curve.non_members,
+        threshold=float(spared),
+        lottery=lottery,
+        members=curve.members,
+        non_members=curve.non_members,
     )
-
-
-def _most_alarms(fpr: float, others: int) -> int:
-    """The largest number of non-members whose share of all is at most `fpr`."""
-    allowed = min(others, math.floor(fpr * others) + 1)
-    while allowed / others > fpr:
-        allowed -= 1
-    return allowed
 
 
 def tpr_at_fpr(
     member: ArrayLike, score: ArrayLike, fpr: float, distinct_records: int | None = None
 ) -> RatePoint:
-    """True positive rate at the lowest threshold whose false positive rate is at most `fpr`.
+    """True positive rate of the randomised threshold whose false positive rate is `fpr`.
 
-    One threshold over all scores given. Ties are never split: if the scores cannot reach
-    `fpr` exactly, the realised FPR is smaller and is returned.
+    One threshold over all scores given. Scores tied with it are accused with the probability that
+    spends the budget exactly; the FPR without that coin is returned beside the rate.
 
     Args:
         member: true membership.

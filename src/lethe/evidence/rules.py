@@ -160,15 +160,17 @@ class Ruling:
     candidate: str
     outcome: str
     evidence: Measured | None
+    reason: str = ""  # why it does not pass although the number meets it, and the way out
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `findings.json`."""
-        return {
+        document = {
             "rule": str(self.rule),
             "candidate": self.candidate,
             "outcome": self.outcome,
             "evidence": None if self.evidence is None else self.evidence.to_json(),
         }
+        return {**document, "reason": self.reason} if self.reason else document
 
 
 def _show(number: float) -> str:

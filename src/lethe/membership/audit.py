@@ -32,7 +32,7 @@ from lethe.membership.document import Measurement, ModelSubject, evidence
 from lethe.membership.exposure import expose
 from lethe.membership.onion import onion
 from lethe.membership.persons import person_level
-from lethe.membership.records import write_records
+from lethe.membership.records import identical_rows, write_records
 from lethe.membership.settings import AuditSettings
 from lethe.membership.slices import who_bears
 from lethe.membership.widths import FIRST_LOOK, Stop, grow
@@ -486,8 +486,17 @@ class Trainer:
             for name, listed in jobs.items()
         }
 
+    @functools.cached_property
+    def _copied(self) -> NDArray[np.intp]:
+        """(N,) number of the first record of the pool with the same features."""
+        rows = np.asarray(self.spec.features)[self.spec.pool]
+        codes, _ = identical_rows(rows.reshape(len(rows), -1))
+        _, first = np.unique(codes, return_index=True)
+        return np.asarray(first[codes])
+
     def _with_features(self, shadows: Shadows) -> Shadows:
-        """With the records themselves, where an attack asks for them."""
+        """With the copies among the records, and with these where an attack asks for them."""
+        shadows = replace(shadows, copied=self._copied)
         if not read_records(self.settings.attack):
             return shadows
         inputs = np.asarray(self.spec.features)

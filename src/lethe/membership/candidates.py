@@ -211,7 +211,9 @@ def measure(
         among,
     )
     fpr = risk_rate(shadows, targets)
-    results, checks = self_checked(shadows, results, fpr, settings.seed)
+    mitigated = mitigation != BASELINE
+    how = fpr, settings.variance, settings.seed, mitigated
+    results, checks, planted = self_checked(shadows, targets, results, *how)
     best = strongest(results, fpr)
     exposure = expose(shadows, confidence=confidence)
     moved = None
@@ -236,6 +238,7 @@ def measure(
         best=best,
         exposure=exposure,
         checks=checks,
+        plants=planted,
         utility=utility(shadows, confidence),
         train_utility=train_utility(shadows, confidence),
         drift=drift(shadows, confidence),

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import fdtrc
 
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.roc import Roc, auc_of, roc
+from lethe.evidence.rules import Rule
+from lethe.evidence.sight import Plant, smallest_seen
 from lethe.evidence.twoway import Spread, symmetric_estimate
 from lethe.membership.attacks.registry import ATTACKS
-from lethe.membership.measure import ALONE, AttackRates, strongest
-from lethe.membership.power import (
-    LARGEST_T,
-    POWER,
-    WARN_FROM_AUC,
-    Score,
-    Scorer,
-    exchanged,
-    minimum_detectable_auc,
-    part_of,
-    smallest_effect,
-    weakness,
-)
+from lethe.membership.measure import AttackRates, strongest
+from lethe.membership.planted import exchanged, part_of, plants
 from lethe.membership.scoring import score
 from lethe.membership.utility import utility_name
 from lethe.training.shadows import Shadows
@@ -33,6 +25,8 @@ from lethe.training.shadows import Shadows
 PASS, WARN, FAIL = "pass", "warn", "fail"
 _NULL_CONFIDENCE = 0.999
 _CELLS = 1 << 23
+MINIMUM_LEVELS = 4  # models, without which a record's level cannot be told from noise
+_NO_LEVEL = 0.01
 _AUDITED = 1 << 12
 """Cells of a small audit on which attacks that do not decide have their null audit."""
 
@@ -45,6 +39,7 @@ class Check:
     status: str  # ``pass``, ``warn`` (read the numbers with care) or ``fail`` (do not use them)
     detail: str  # what was seen, in words
     estimate: Estimate | None = None  # the number behind it, if there is one
+    attack: str = ""  # of which attack, where it is about one alone
 
     def to_json(self, candidate: str) -> dict[str, Any]:
         """Plain values for `findings.json`."""
@@ -54,6 +49,8 @@ class Check:
             "status": self.status,
             "detail": self.detail,
         }
+        if self.attack:
+            document["attack"] = self.attack
         if self.estimate is not None:
             document["estimate"] = self.estimate.to_json()
         return document
@@ -98,6 +95,7 @@ def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
         + ("0.5 lies within" if inside else "0.5 lies OUTSIDE")
         + " its 99.9 % interval",
         estimate,
+        attack,
     )
 
 
@@ -196,11 +194,11 @@ def duplicates(shadows: Shadows) -> Check:
     return Check(
         "copies of records",
         WARN if copies else PASS,
-        f"{copies} of {shadows.records} records have the signals of an earlier one under every "
-        "model; intervals count copies as one record, but training may hold one copy and not the "
-        "other: --group identical-records keeps them together"
+        f"{copies} of {shadows.records} records are copies of an earlier one; intervals count "
+        "copies as one record, but training may hold one copy and not the other: "
+        "--group identical-records keeps them together"
         if copies
-        else "no record has the signals of another under every model",
+        else "no record is a copy of another",
     )
 
 
@@ -250,69 +248,85 @@ def beats_baseline(results: Mapping[str, AttackRates], best: str) -> Check:
     )
 
 
-def power_check(
-    shadows: Shadows,
-    results: Mapping[str, AttackRates],
-    attack: str,
-    seed: int = 0,
-    run: Score | None = None,
-) -> Check:
-    """The smallest effect that this audit would have found with 80 % power, in words.
+def levels(shadows: Shadows) -> Check | None:
+    """Records must have levels of their own: easy ones score high in every model.
 
-    Args:
-        results: what its attacks achieved; the width of the interval of `attack` is used.
-        run: the attack; by default the one of that name in `registry.ATTACKS`.
+    A one-way analysis of variance over the records, of signals without their model's mean and with
+    what membership adds on average taken off. Where no level shows, rows of signals and membership
+    do not belong to the same records, and no attack can find anything.
     """
-    measured = results[attack]
-    confidence = measured.auc.confidence
-    if shadows.alone:
-        own = minimum_detectable_auc(measured.replicates.spread(0), confidence)
-        return Check(
-            "power",
-            WARN,
-            f"the width of the interval of {attack} resolves AUC {own:.3f}; what an attacker with "
-            "models of their own would find is not measured",
-        )
-    alone = Scorer(attack, seed=seed, references=measured.replicates.influence is not None)
-    found = smallest_effect(shadows, run or alone, confidence=confidence, seed=seed)
-    own = minimum_detectable_auc(measured.replicates.spread(0), confidence)
-    resolved = f"the width of its own interval resolves AUC {own:.3f}"
-    if found.t is None or found.value is None:
-        return Check(
-            "power",
-            WARN,
-            f"{attack} would have found no shift up to t = {LARGEST_T:g} in every record with "
-            f"{POWER:.0%} power; {resolved}: no news is not good news here",
-        )
-    weak = max(found.value, own) > WARN_FROM_AUC
+    if shadows.models < MINIMUM_LEVELS or shadows.records < 2:
+        return None
+    signal, inside = shadows.signals.astype(np.float64), shadows.members
+    if np.ptp(signal) == 0:
+        return None
+    rest = signal - signal.mean(axis=1, keepdims=True)
+    for side in (inside, ~inside):
+        rest[side] -= rest[side].mean()
+    models, records = rest.shape
+    between = models * float(((rest.mean(axis=0) - rest.mean()) ** 2).sum())
+    within = float(((rest - rest.mean(axis=0)) ** 2).sum())
+    ratio = (between / (records - 1)) / max(within / (records * (models - 1)), 1e-300)
+    p = float(fdtrc(records - 1, records * (models - 1), ratio))
     return Check(
-        "power",
-        WARN if weak else PASS,
-        f"with {attack} an average shift of t = {found.t:.2g} (AUC {found.value:.3f}) would have "
-        f"been found with {POWER:.0%} power; {resolved}"
-        + (": a smaller leak can have been missed" if weak else ""),
+        "records and scores belong together",
+        PASS if p < _NO_LEVEL else FAIL,
+        f"records differ in their scores over {models} models (p = {p:.2g})"
+        if p < _NO_LEVEL
+        else f"no record scores higher than another over {models} models (p = {p:.2g}), as if the "
+        "rows of signals were shuffled: check that columns of signals and members are the same "
+        "records in every model",
     )
 
 
-def _cheapest(results: Mapping[str, AttackRates], best: str) -> str:
-    """An attack that can be run many times; what it finds a stronger one finds as well."""
+def power(plants: Sequence[Plant], fprs: Sequence[float], attack: str) -> Check:
+    """What the audit could have seen of leaks that were planted into its own scores."""
+    quantities = [("auc", 0.5), *((Rule("tpr", fpr, 0.0).quantity, fpr) for fpr in fprs)]
+    seen = []
+    for quantity, chance in quantities:
+        size = smallest_seen(plants, quantity, chance)
+        if size is not None:
+            seen.append(f"{quantity} of {size:.3g} and more")
+    if seen:
+        return Check("power", PASS, f"planted leaks were seen from {', '.join(seen)} on ({attack})")
+    return Check(
+        "power",
+        WARN,
+        "no planted leak was told from chance, however large: a low number says nothing here"
+        if plants
+        else "one model, and none to compare it with: what an attacker with models of their own "
+        "would find is not measured",
+    )
+
+
+def _cheap(results: Mapping[str, AttackRates], best: str) -> list[str]:
+    """Attacks that are run on the plants: one that is quick, and the one that decides."""
     quick = ("lira-online", "lira-offline", "loss-threshold")
-    return next((name for name in quick if name in results), best)
+    first = next((name for name in quick if name in results), best)
+    slow = best in ATTACKS and ATTACKS[best].learns
+    return [first] if best == first or (slow and first in quick[:2]) else [first, best]
 
 
 def self_checked(
-    shadows: Shadows, results: Mapping[str, AttackRates], fpr: float | None, seed: int
-) -> tuple[dict[str, AttackRates], list[Check]]:
-    """The results with what the self-checks found against them, and all checks of a candidate.
+    shadows: Shadows,
+    targets: Shadows | None,
+    results: Mapping[str, AttackRates],
+    fpr: float | None,
+    variance: str,
+    seed: int,
+    mitigated: bool,
+) -> tuple[dict[str, AttackRates], list[Check], list[Plant]]:
+    """The results with what the self-checks found against them, all checks, and the plants.
 
-    A failed null audit voids its attack, a failed check of the models all attacks; attacks below
-    the power floor are marked as weak. The attack that decides is audited on all records.
+    A failed null audit voids its attack, a failed check of the models all attacks. The attack that
+    decides is audited on all records. Scores that point the wrong way void their attack, except on
+    a mitigation, which may well turn them: there they are one more attack.
 
     Args:
         fpr: of the metric that decides, see `measure.risk_rate`.
+        mitigated: whether the candidate is a mitigation, not the release as trained.
     """
-    weak = ALONE if shadows.alone else ""
-    checked = {name: replace(one, weak=weak or weakness(one)) for name, one in results.items()}
+    checked = dict(results)
     audits: dict[str, Check] = {}
 
     def audit(name: str, on: Shadows) -> None:
@@ -320,6 +334,11 @@ def self_checked(
         if audits[name].status == FAIL:
             checked[name] = replace(checked[name], failed=f"null audit: {audits[name].detail}")
 
+    turned = [direction(one, mitigated) for one in results.values() if one.turned is not None]
+    for check in turned:
+        if check.status == FAIL:
+            failed = f"{check.name}: {check.detail}"
+            checked[check.attack] = replace(checked[check.attack], failed=failed)
     while (best := strongest(checked, fpr)) not in audits:
         audit(best, shadows)
     few = part_of(shadows, seed, _AUDITED)
@@ -332,13 +351,29 @@ def self_checked(
         why = f"{stable.name}: {stable.detail}"
         checked = {name: replace(found, failed=why) for name, found in checked.items()}
     best = strongest(checked, fpr)
+    names, fprs = _cheap(checked, best), results[best].fprs
+    confidence = results[best].auc.confidence
+    planted = plants(shadows, targets, names, fprs, confidence, len(results), variance, seed)
     found = [
         *(audits[name] for name in checked if name in audits),
+        *turned,
         coverage(shadows),
+        levels(shadows),
         ties(shadows),
         duplicates(shadows),
         stable,
         beats_baseline(checked, best),
-        power_check(shadows, checked, _cheapest(checked, best), seed),
+        power(planted, fprs, " and ".join(names)),
     ]
-    return checked, [check for check in found if check is not None]
+    return checked, [check for check in found if check is not None], planted
+
+
+def direction(rates: AttackRates, mitigated: bool) -> Check:
+    """Scores must be higher for members: losses handed over as log-odds are not."""
+    assert rates.turned is not None
+    read = f"{rates.name} has AUC {rates.turned}; its negatives have {rates.auc}"
+    if mitigated:
+        said = f"{read} and were attacked, because a mitigation may turn scores round"
+        return Check("direction of scores", WARN, said, rates.turned, rates.name)
+    said = f"{read}. Scores point the wrong way: were losses handed over as log-odds (--signal)?"
+    return Check("direction of scores", FAIL, said, rates.turned, rates.name)

@@ -19,12 +19,14 @@ from lethe.evidence.guarantee import Guarantee, where_people_have_several
 from lethe.evidence.risk import risk_of
 from lethe.evidence.roc import tau_of
 from lethe.evidence.rules import Rule
+from lethe.evidence.sight import Plant
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.checks import Check
 from lethe.membership.exposure import Exposure, expose
 from lethe.membership.measure import (
     AttackRates,
+    chance_of,
     judged,
     strongest_metric,
 )
@@ -291,6 +293,7 @@ class Measurement:
     best: str  # the strongest attack
     exposure: Exposure  # t-scores
     checks: list[Check]  # self-checks
+    plants: list[Plant]  # leaks of known size, and what was measured on them
     utility: Estimate | None  # held-out accuracy, or R²; None if unknown
     train_utility: Estimate | None  # the same on training records; None if unknown
     risk: Measured  # of the strongest attack
@@ -339,7 +342,7 @@ class ModelSubject(Subject):
 
     def chosen_risk(self, chosen: str, among: int) -> Measured | None:
         one = next(one for one in self.measured if one.name == chosen)
-        worst = risk_of(judged(one.results, one.risk_fpr, among))
+        worst = risk_of(judged(one.results, one.risk_fpr, among), chance_of(one.risk_fpr))
         return worst if isinstance(worst, Refusal) else worst.estimate
 
     def words(self, verdict: Verdict) -> Sequence[str]:
@@ -462,6 +465,8 @@ def _candidate(
         details,
         _measures(one),
         among=one.among,
+        chance=chance_of(one.risk_fpr),
+        plants=one.plants,
     )
 
 

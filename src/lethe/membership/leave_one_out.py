@@ -81,25 +81,13 @@ def moments(signals: NDArray[np.floating], chosen: NDArray[np.bool_]) -> Moments
     return Moments(count, np.where(count > 0, mean, np.nan), squares)
 
 
-def scorable_targets(members: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Which models can play the target without their membership showing in the counts.
-
-    In a design of complementary pairs a model without partner cannot, and is no reference either;
-    in any other design all can. Records that every model holds, or none, pair nothing.
-    """
-    partner = partners(members)
-    if (partner >= 0).sum() >= 4:
-        return np.flatnonzero(partner >= 0)
-    return np.arange(len(members))
-
-
 def leave_one_out(
     signals: NDArray[np.floating],
     members: NDArray[np.bool_],
     seed: int = 0,
     targets: Container[int] | None = None,
 ) -> Iterator[References]:
-    """References for every scorable target in turn.
+    """References for every model in turn.
 
     Args:
         seed: of the counterparts drawn in a design without complements.
@@ -109,20 +97,20 @@ def leave_one_out(
     """
     check_signals(signals, members)
     design = Design.of(members, seed)
-    rows = _Centred(signals, design.usable)
+    rows = _Centred(signals)
     sums = _Sums.of(rows, design.members, design.counted)
-    for place, target in enumerate(design.usable):
-        counterpart = design.counterpart(place)  # drawn for every target, in order
-        if targets is not None and int(target) not in targets:
+    for target in range(len(signals)):
+        counterpart = design.counterpart(target)  # drawn for every target, in order
+        if targets is not None and target not in targets:
             continue
         inside, outside = sums.without(
-            rows[place],
+            rows[target],
             rows[counterpart],
-            design.members[place],
-            design.counted[place],
+            design.members[target],
+            design.counted[target],
             rows.centre,
         )
-        yield References(int(target), inside, outside)
+        yield References(target, inside, outside)
 
 
 def check_signals(signals: NDArray[np.floating], members: NDArray[np.bool_]) -> None:
@@ -153,7 +141,7 @@ def without_groups(
     Args:
         groups: (K,) label of each model's group, such as its complementary pair.
     """
-    rows = _Centred(signals, np.arange(len(signals)))
+    rows = _Centred(signals)
     everything = np.broadcast_to(True, members.shape)
     total = _Sums.of(rows, members, everything)
     for group in np.unique(groups):
@@ -170,58 +158,50 @@ def scored_cells(members: NDArray[np.bool_], seed: int = 0) -> NDArray[np.bool_]
     """
     if len(members) == 1:
         return np.ones(members.shape, bool)
-    design = Design.of(members, seed)
-    scored = np.zeros(members.shape, bool)
-    scored[design.usable] = design.attacked
-    return scored
+    return np.array(Design.of(members, seed).attacked)
 
 
 class _Centred:
     """Rows of signals in float64, less each record's mean; made one by one, never all at once."""
 
-    def __init__(self, signals: NDArray[np.floating], numbers: NDArray[np.intp]) -> None:
-        self._signals, self._numbers = signals, numbers
+    def __init__(self, signals: NDArray[np.floating]) -> None:
+        self._signals = signals
         self._columns = np.arange(signals.shape[1])
         self.centre = np.zeros(signals.shape[1])
-        for number in numbers:
-            self.centre += signals[number]
-        self.centre /= len(numbers)
+        for row in signals:
+            self.centre += row
+        self.centre /= len(signals)
 
-    def __getitem__(self, place: int | np.intp | NDArray[np.intp]) -> Float:
-        """(N,) one row, or a row for each record."""
-        number = self._numbers[place]
-        row = self._signals[number] if number.ndim == 0 else self._signals[number, self._columns]
-        return np.asarray(row - self.centre)
+    def __getitem__(self, row: int | np.intp | NDArray[np.intp]) -> Float:
+        """(N,) one row, or for each record the signal of its own row."""
+        whole = np.ndim(row) == 0
+        return np.asarray(self._signals[row if whole else (row, self._columns)] - self.centre)
 
     def __iter__(self) -> Iterator[Float]:
-        return (self[place] for place in range(len(self._numbers)))
+        return (self[row] for row in range(len(self._signals)))
 
 
 @dataclass(frozen=True)
 class Design:
-    """Who plays the target, and what is left out with it."""
+    """What is left out with each target: its complement, or a model of the other side."""
 
-    usable: NDArray[np.intp]  # (T,) numbers of the scorable targets
-    members: NDArray[np.bool_]  # (T, N) their membership
-    counted: NDArray[np.bool_]  # (T, N) False where a record is not looked at
-    attacked: NDArray[np.bool_]  # (T, N) True where a cell is attacked
-    partner: NDArray[np.intp] | None  # (T,) place of each target's complement, if all have one
+    members: NDArray[np.bool_]  # (K, N) membership
+    counted: NDArray[np.bool_]  # (K, N) False where a record is not looked at
+    attacked: NDArray[np.bool_]  # (K, N) True where a cell is attacked
+    partner: NDArray[np.intp] | None  # (K,) each model's complement, if all have one
     drawn: _Counterparts | None  # counterparts in a design without complements
 
     @staticmethod
     def of(members: NDArray[np.bool_], seed: int) -> Design:
         """The design that a (K, N) membership table shows."""
-        usable = scorable_targets(members)
-        if len(usable) < len(members):
-            members = members[usable]
         inside = members.sum(axis=0)
         able = (inside >= 2) & (inside <= len(members) - 2)
         counted = np.broadcast_to(able, members.shape)
         partner = partners(members)
         if (partner >= 0).all():
-            return Design(usable, members, counted, counted, partner, None)
+            return Design(members, counted, counted, partner, None)
         drawn, attacked = _Counterparts.of(members, able, seed)
-        return Design(usable, members, counted, attacked, None, drawn)
+        return Design(members, counted, attacked, None, drawn)
 
     def counterpart(self, place: int) -> np.intp | NDArray[np.intp]:
         """Place of the model left out with a target: the same for all records, or each its own."""

@@ -36,9 +36,6 @@ FPRS = (0.1, 0.01, 0.001)
 FEWEST_RECORDS = 20
 """Distinct records (or persons) without which no rate is given: two of them tell nothing."""
 
-ALONE = "no model to compare with: an attacker who trains some finds more"
-"""Why the upper limits of attacks on one model alone do not gate."""
-
 _CURVE_POINTS = 40
 _MOST_CELLS = 1 << 22
 """Scores of an attack, up to which several attacks are measured at once."""
@@ -54,6 +51,10 @@ class AttackRates:
         curve: the ROC curve on a log-spaced grid, with limits for each point and a band
             that holds all of them at once.
         failed: the self-check that failed, and what it saw; then these numbers decide nothing.
+        turned: whether the scores pointed the wrong way, so that these numbers are those of their
+            negatives; then the AUC of the scores themselves, else None.
+        alone: whether one model was attacked without any to compare it with: then the upper limits
+            settle nothing, because an attacker who trains some finds more.
     """
 
     name: str  # of the attack
@@ -64,7 +65,8 @@ class AttackRates:
     replicates: Replicates  # bootstrap replicates of AUC and of the TPR at each of `fprs`
     fprs: tuple[float, ...]  # the rates asked for, ascending place in `replicates` from 1
     failed: str = ""
-    weak: str = ""  # why its upper limits do not gate: the sample is below the power floor
+    turned: Estimate | None = None
+    alone: bool = False
 
     def tau(self, fpr: float) -> Measured:
         """ln(TPR/FPR) with limits; at TPR = 0 the value is None beside its upper limit."""
@@ -83,8 +85,7 @@ class AttackRates:
         """Plain values for `findings.json`."""
         return {
             "valid": not self.failed,
-            "powered": not self.weak,
-            "why": self.failed or self.weak,
+            "why": self.failed,
             "auc": self.auc.to_json(),
             "tpr": {f"{fpr:g}": rate.to_json() for fpr, rate in self.tpr.items()},
             "tau": {f"{fpr:g}": self.tau(fpr).to_json() for fpr in self.tpr},
@@ -94,7 +95,7 @@ class AttackRates:
 
 
 def record_clusters(shadows: Shadows) -> NDArray[Any]:
-    """(N,) label of each record's person; copies of a record count as one, see `Shadows.people`."""
+    """(N,) cluster label of each record; copies of a record count as one, see `Shadows.people`."""
     return shadows.people
 
 
@@ -133,9 +134,10 @@ def run_attacks(
         return rescored(shadows, name, table, variance, seed)
 
     family = len(attacks) * among
-    return measure_scores(
+    results = measure_scores(
         attacked, attacks, scores_of, scored, fprs, confidence, seed, family, references
     )
+    return {name: replace(result, alone=shadows.alone) for name, result in results.items()}
 
 
 def _attacked(
@@ -195,7 +197,13 @@ def measure_scores(
         found = scores_of(name)
         flat = found.ravel() if scored.all() else found[scored]
         others = None if references is None else references(name, found)
-        return _measure(name, boot, flat, records, tuple(fprs), confidence, family, others)
+        how = boot, records, tuple(fprs), confidence
+        rates = _measure(name, flat, others, family, *how)
+        if rates.auc.high is None or rates.auc.high >= 0.5:
+            return rates
+        # Which of two directions speaks is a choice: each has half of the level.
+        against = None if others is None else others.turned()
+        return replace(_measure(name, -flat, against, 2 * family, *how), turned=rates.auc)
 
     if scored.size > _MOST_CELLS:  # all tables of scores at once may not fit
         return {name: measured(name) for name in names}
@@ -217,13 +225,13 @@ def boot_name(replicates: Replicates) -> str:
 
 def _measure(
     name: str,
-    boot: TwoWayBootstrap,
     score: NDArray[np.float64],
+    references: Rescored | None,
+    family: int,
+    boot: TwoWayBootstrap,
     records: int,
     fprs: tuple[float, ...],
     confidence: float,
-    family: int,
-    references: Rescored | None,
 ) -> AttackRates:
     level = family_confidence(confidence, family)
     curve = roc(boot.member[boot.scored], score)
@@ -240,7 +248,9 @@ def _measure(
             continue
         point = rate_at(curve, fpr)
         rate = _share(point.tpr, curve, replicates, 1 + place, records, level)
-        tpr[fpr] = labelled_as_family(rate, confidence, family, "results")
+        rate = labelled_as_family(rate, confidence, family, "results")
+        # Whoever accuses at random reaches the FPR: no attacker has to do worse.
+        tpr[fpr] = replace(rate, high=max(rate.high or 0.0, fpr))
         realised[fpr] = point.realised_fpr
     auc = symmetric_estimate(
         auc_of(curve),
@@ -322,6 +332,11 @@ def risk_rate(shadows: Shadows, targets: Shadows | None = None) -> float | None:
     return None
 
 
+def chance_of(fpr: float | None) -> float:
+    """What a random guess reaches: the FPR itself, or an AUC of one half."""
+    return 0.5 if fpr is None else fpr
+
+
 def judged(
     results: Mapping[str, AttackRates], fpr: float | None, among: int = 1
 ) -> list[risks.AttackResult]:
@@ -339,8 +354,7 @@ def judged(
             _open_above(result, result.metric(fpr) if among == 1 else _among(result, fpr, family)),
             knows=ATTACKS[name].threat if name in ATTACKS else "",
             valid=not result.failed,
-            why=result.failed or result.weak,
-            powered=not result.weak,
+            why=result.failed,
         )
         for name, result in results.items()
     ]
@@ -351,7 +365,7 @@ def strongest(results: Mapping[str, AttackRates], fpr: float | None) -> str:
 
     The highest point estimate where none is left or no rate can be given: it decides nothing.
     """
-    worst = risks.risk_of(judged(results, fpr))
+    worst = risks.risk_of(judged(results, fpr), chance_of(fpr))
     if isinstance(worst, risks.Risk):
         return worst.attack
 
@@ -364,13 +378,13 @@ def strongest(results: Mapping[str, AttackRates], fpr: float | None) -> str:
 
 def strongest_metric(results: Mapping[str, AttackRates], fpr: float | None) -> Measured:
     """The worst of all attacks whose self-checks passed; see `evidence.risk.risk_of`."""
-    worst = risks.risk_of(judged(results, fpr))
+    worst = risks.risk_of(judged(results, fpr), chance_of(fpr))
     return worst if isinstance(worst, Refusal) else worst.estimate
 
 
 def _open_above(result: AttackRates, metric: Measured) -> Measured:
     """The metric; of one model alone without an upper limit: stronger attacks were not run."""
-    if result.weak != ALONE or isinstance(metric, Refusal):
+    if not result.alone or isinstance(metric, Refusal):
         return metric
     method = f"{metric.method}; no upper limit, for attacks with reference models were not run"
     return replace(metric, high=1.0, method=method)

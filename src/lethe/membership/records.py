@@ -173,7 +173,7 @@ def surroundings(
             other[outside] = np.minimum(other[outside], _nearest(points, outside, points, rows))
         if say is not None:
             say(f"neighbours of class {code + 1} of {int(classes.max()) + 1} found")
-    same, count = _identical(flat)
+    same, count = identical_rows(flat)
     twins = (count - 1)[same]
     low, high = np.full(len(count), np.inf), np.full(len(count), -np.inf)
     if labels is not None:
@@ -231,7 +231,7 @@ def _nearest(
     return np.asarray(np.where(itself, np.inf, distance).min(axis=1))
 
 
-def _identical(flat: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def identical_rows(flat: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """(N,) number of each record's set of equal rows, and the size of each set."""
     rows = np.ascontiguousarray(flat + 0.0)  # -0 and 0 are equal
     whole = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()

@@ -23,7 +23,7 @@ from scipy.special import stdtr
 
 from lethe.errors import InputError, NotMeasurable, check_between
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.roc import auc_of, check_resolvable, rate_at, roc
+from lethe.evidence.roc import RatePoint, auc_of, check_resolvable, rate_at, roc
 from lethe.evidence.twoway import (
     Replicates,
     Spread,
@@ -108,7 +108,7 @@ def slice_metrics(
     scored = ~np.isnan(score)
     whole = roc(members[scored], score[scored])
     check_resolvable(fpr, whole.non_members, len(np.unique(everyone)))
-    threshold = rate_at(whole, fpr).threshold
+    threshold = rate_at(whole, fpr)
     joint = 1 - (1 - confidence) / len(names)
     means = _mean_t(signals, members, pairs, slice_of, len(names))
 
@@ -198,10 +198,10 @@ class _Part:
             1.0,
         )
 
-    def share(self, threshold: float, inside: bool, confidence: float) -> Estimate:
-        """Share of members, or of non-members, at or above the pooled threshold."""
+    def share(self, threshold: RatePoint, inside: bool, confidence: float) -> Estimate:
+        """Share of members, or of non-members, that the pooled threshold accuses."""
         side = self.scored & (self.members == inside)
-        hit = side & (np.nan_to_num(self.score, nan=-np.inf) >= threshold)
+        hit = side * threshold.accused(self.score)
         trials = int(side.sum())
         value = float(hit.sum()) / trials
         # A ratio of sums: the spread of its residuals, in units of the whole table.

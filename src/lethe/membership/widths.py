@@ -27,7 +27,7 @@ from lethe.evidence.twoway import (
 from lethe.membership.document import Measurement
 from lethe.membership.exposure import TOP_SHARE
 from lethe.membership.leave_one_out import scored_cells
-from lethe.membership.measure import judged, record_clusters, strongest
+from lethe.membership.measure import chance_of, judged, record_clusters, strongest
 
 # The interval that another number of models or records would give, from the parts of a pilot's.
 #
@@ -282,7 +282,7 @@ class Widths:
             spread = {"low": ends[0], "middle": forecast.spread(models, records), "high": ends[1]}
             found = self._interval(metric, spread[at], level, models * records, fpr, records)
             foreseen.append(replace(one, estimate=found))
-        worst = risk_of(foreseen)
+        worst = risk_of(foreseen, chance_of(fpr))
         if isinstance(worst, Refusal):
             return None
         whole = replace(worst.estimate, value=best)

@@ -132,11 +132,11 @@ class Model(Room):
 
     @staticmethod
     def _rate(attack: Json, fpr: str) -> Cell:
-        """A TPR, with the FPR really used where tied scores keep it below the budget."""
+        """A TPR, with the FPR at which its tied scores begin where they decide the rate."""
         cell, realised = share(attack["tpr"].get(fpr)), attack["realised_fpr"].get(fpr)
         if realised is None or abs(realised - float(fpr)) <= 0.05 * float(fpr):
             return cell
-        return Cell(cell.kind, cell.value, f"{cell.interval}, FPR {share_words(realised)}")
+        return Cell(cell.kind, cell.value, f"{cell.interval}, tied from FPR {share_words(realised)}")
 
     def exposed(self) -> Section:
         parts: list[Part] = [*_some(t_chart(self.base, self.best))]

@@ -48,6 +48,7 @@ class Shadows:
         external: the same models with records of another time, site or group in place of the
             population; None where there are none. Utility is judged on them, no attack sees them.
         queries: (K, N, A) float32 phi of changed copies of each record, or None.
+        copied: (N,) number of the first record with equal features, or None where these are unknown.
     """
 
     signals: NDArray[np.float32]
@@ -68,6 +69,7 @@ class Shadows:
     population_predicted: NDArray[np.int32] | None = None
     external: Shadows | None = None
     queries: NDArray[np.float32] | None = None
+    copied: NDArray[np.intp] | None = None
 
     @property
     def every_query(self) -> NDArray[np.float32]:
@@ -130,12 +132,14 @@ class Shadows:
 
     @functools.cached_property
     def people(self) -> NDArray[Any]:
-        """(N,) what is independent: the person of each record, or its code as a copy of another."""
-        return codes_of_copies(self.signals) if self.groups is None else self.groups
+        """(N,) cluster label of each record: its person, or the number it shares with its copies."""
+        if self.groups is not None:
+            return self.groups
+        return codes_of_copies(self.signals, self.members) if self.copied is None else self.copied
 
     @property
     def copies(self) -> int:
-        """Records that repeat an earlier one under every model; 0 where persons are known."""
+        """Records that repeat an earlier one; 0 where persons are known."""
         return 0 if self.groups is not None else self.records - len(np.unique(self.people))
 
     def first(self, models: int) -> Shadows:
@@ -173,6 +177,7 @@ class Shadows:
             ids=self.ids[rows],
             labels=cut(self.labels),
             groups=cut(self.groups),
+            copied=cut(self.copied),
             correct=None if self.correct is None else self.correct[:, rows],
             features=cut(self.features),
             queries=None if self.queries is None else self.queries[:, rows],

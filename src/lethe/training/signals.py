@@ -178,14 +178,18 @@ def _refuse_nan(bad: NDArray[np.bool_], what: str, how: str) -> None:
         )
 
 
-def codes_of_copies(signals: NDArray[np.floating]) -> NDArray[np.intp]:
-    """(N,) for each record the first that has the same signal under every model, else itself.
+def codes_of_copies(
+    signals: NDArray[np.floating], members: NDArray[np.bool_]
+) -> NDArray[np.intp]:
+    """(N,) for each record the first with equal signals and membership in all models, else itself.
 
-    They count as one record. Where signals take few values columns agree by chance, so only columns
-    of at least eight distinct values, or all distinct with fewer models, are compared.
+    They are one record that stands in the file several times. Equal signals alone are ties: two
+    records of one leaf of a tree are not one person. Columns agree by chance where there are few
+    models or few values, so that only columns of at least eight distinct values are compared.
 
     Args:
         signals: (K, N).
+        members: (K, N).
     """
     models, records = signals.shape
     codes = np.arange(records)
@@ -194,8 +198,9 @@ def codes_of_copies(signals: NDArray[np.floating]) -> NDArray[np.intp]:
         columns = np.ascontiguousarray(signals[:, start : start + _COLUMNS].T)
         ordered = np.sort(columns, axis=1)
         distinct = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
-        for at in np.flatnonzero(distinct >= min(8, models)).tolist():
-            name = hashlib.blake2b(columns[at].tobytes(), digest_size=16).digest()
+        for at in np.flatnonzero(distinct >= 8).tolist():
+            whole = columns[at].tobytes() + np.packbits(members[:, start + at]).tobytes()
+            name = hashlib.blake2b(whole, digest_size=16).digest()
             codes[start + at] = first.setdefault(name, start + at)
     return codes
 

@@ -122,15 +122,15 @@ def attack_r(signals: NDArray[np.floating], members: NDArray[np.bool_], seed: in
     """
     check_signals(signals, members)
     design = Design.of(members, seed)
-    gone = np.empty((len(design.usable), members.shape[1]), np.intp)
+    gone = np.empty(members.shape, np.intp)
     for place in range(len(gone)):
         gone[place] = design.counterpart(place)
     scores = np.full(signals.shape, np.nan)
     for start in range(0, signals.shape[1], _BLOCK):
         block = slice(start, start + _BLOCK)
         inside, counted = design.members[:, block], design.counted[:, block]
-        scores[design.usable, block] = _shares(
-            np.asarray(signals[design.usable, block], np.float64),
+        scores[:, block] = _shares(
+            np.asarray(signals[:, block], np.float64),
             ~inside & counted,
             np.where(inside, gone[:, block], np.arange(len(gone))[:, None]),
         )

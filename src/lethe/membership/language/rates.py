@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.roc import NON_MEMBERS_PER_FPR, Roc, auc_of, rate_at, roc
+from lethe.evidence.roc import NON_MEMBERS_PER_FPR, RatePoint, Roc, auc_of, rate_at, roc
 from lethe.evidence.twoway import Spread, share_estimate, symmetric_estimate
 
 Float = NDArray[np.float64]
@@ -30,7 +30,7 @@ class TextRates:
 
     Attributes:
         tpr: by FPR; refused where there are too few non-members.
-        realised: FPR really used, where tied scores keep it below the budget.
+        realised: FPR without the coin that decides about scores tied with the threshold.
     """
 
     auc: Estimate
@@ -147,16 +147,16 @@ class People:
                 tpr[fpr] = Refusal(str(error).rstrip("."))
                 continue
             variance = max(float(drawn[:, 1 + at].var(ddof=1)), least[1 + at])
-            spread = self._spread(score, point.threshold, fpr, variance)
+            spread = self._spread(score, point, fpr, variance)
             tpr[fpr] = share_estimate(
                 point.tpr, spread, point.members, min(inside, outside), confidence, _NAME
             )
             realised[fpr] = point.realised_fpr
         return TextRates(area, tpr, realised)
 
-    def _spread(self, score: Float, threshold: float, fpr: float, variance: float) -> Spread:
+    def _spread(self, score: Float, point: RatePoint, fpr: float, variance: float) -> Spread:
         """The bootstrap's variance, its degrees from members and from what sets the threshold."""
-        hit = np.where(self.member, score >= threshold, 0.0)
+        hit = np.where(self.member, point.accused(score), 0.0)
         size = float(self.member.sum())
         rate = hit.sum() / size
         sums = np.bincount(self.codes, hit - np.where(self.member, rate, 0.0))

@@ -1,0 +1,83 @@
+"""What a verdict may say: the one place where a rule becomes pass, fail or not enough evidence.
+
+A pass is a claim about what the audit could have seen. It is given only if the upper limit of the
+deciding number meets the rule, no self-check of an attack, the data or the control failed, and a
+planted leak of the forbidden size was found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lethe.evidence.estimate import Measured
+from lethe.evidence.rules import PASS, UNDECIDED, Rule, judge
+from lethe.evidence.sight import Plant, blindness
+
+Json = Mapping[str, Any]
+
+HARMLESS = ("utility-loss",)
+"""Metrics whose rules make no claim about leaks: their numbers alone decide."""
+
+_TOPS = {"lift": math.inf, "top-t": math.inf}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a rule comes to.
+
+    Attributes:
+        outcome: of `lethe.evidence.rules`.
+        reason: why there is no pass although the number meets the limit, and the way out.
+    """
+
+    outcome: str
+    reason: str = ""
+
+
+def decide(
+    rule: Rule, evidence: Measured | None, candidate: Json | None, checks: Sequence[Json]
+) -> Decision:
+    """Judge a rule on a candidate.
+
+    Args:
+        evidence: the deciding number: the worst over all valid attacks and views.
+        candidate: as in `findings.json`, with its attacks and what was planted; None where one
+            thing is tested alone.
+        checks: of the audit, as in `findings.json`.
+
+    Returns: The outcome. A number that breaks the rule fails it whatever else was found: attacks
+        whose self-check failed have no part in that number.
+    """
+    outcome = judge(rule, evidence)
+    if outcome != PASS or rule.on_width or rule.metric in HARMLESS:
+        return Decision(outcome)
+    name = None if candidate is None else candidate["name"]
+    doubts = [*_failed_attacks(candidate), *_failed_checks(checks, name)]
+    if not doubts and candidate is not None and candidate.get("plants") is not None:
+        plants = [Plant.of(one) for one in candidate["plants"]]
+        unseen = blindness(plants, rule.quantity, rule.limit, _TOPS.get(rule.metric, 1.0))
+        doubts += [f"{unseen}: no pass without the power to fail"] if unseen else []
+    return Decision(UNDECIDED, "; ".join(doubts)) if doubts else Decision(PASS)
+
+
+def _failed_attacks(candidate: Json | None) -> list[str]:
+    """Attacks of unknown strength, because a self-check of theirs failed."""
+    results = [] if candidate is None else candidate["risk_from"]["results"]
+    failed = {one["attack"]: one["why"] for one in results if not one["valid"]}
+    return [
+        f"{attack} may be stronger than its number: {why.rstrip('.')}; mend it, or leave {attack} "
+        "out by name"
+        for attack, why in failed.items()
+    ]
+
+
+def _failed_checks(checks: Sequence[Json], name: str | None) -> list[str]:
+    """Checks of the data, the control or the candidate that failed."""
+    return [
+        f"{one['name']}: {one['detail'].rstrip('.')}"
+        for one in checks
+        if one["status"] == "fail" and one["candidate"] in (None, name) and not one.get("attack")
+    ]

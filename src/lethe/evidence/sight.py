@@ -1,0 +1,121 @@
+"""What an audit could have seen: leaks of known size, planted into the release's own values.
+
+A low number is evidence only if the attackers find a leak where there is one. So every room plants
+leaks into twins of its release, made of the release's own values, runs the same attackers over
+them, and keeps what they measured beside what was planted. `blindness` then says whether a rule's
+limit lies within sight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lethe.evidence.estimate import Estimate
+
+_SHORT = 0.8
+"""A plant of this share of the wanted size stands for it: plants come in steps."""
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A leak of known size, and what the attackers measured on the twin that carries it.
+
+    Attributes:
+        kind: how the leak is spread, such as ``many members a little``; each kind must be seen.
+        leak: planted size by quantity as a rule writes it, such as ``tpr@0.01``, higher = worse.
+        measured: the highest of the attackers' results by quantity, on the same scale.
+    """
+
+    kind: str
+    leak: Mapping[str, float]
+    measured: Mapping[str, Estimate]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `findings.json`."""
+        measured = {quantity: found.to_json() for quantity, found in self.measured.items()}
+        return {"kind": self.kind, "leak": dict(self.leak), "measured": measured}
+
+    @staticmethod
+    def of(document: Mapping[str, Any]) -> Plant:
+        """Read what `to_json` wrote."""
+        measured = {key: Estimate(**found) for key, found in document["measured"].items()}
+        return Plant(document["kind"], document["leak"], measured)
+
+
+def forbidden(limit: float, top: float = 1.0) -> float:
+    """Size of the leak that an audit must see before it may say that a limit holds.
+
+    Twice the limit; halfway to the top of the scale where that is nearer.
+
+    >>> forbidden(0.05), forbidden(0.55)
+    (0.1, 0.775)
+    """
+    return min(2 * limit, (limit + top) / 2)
+
+
+def blindness(plants: Sequence[Plant], quantity: str, limit: float, top: float = 1.0) -> str:
+    """Why an audit could not have seen a leak beyond a limit; empty where it could.
+
+    Of each kind of plant the smallest that reaches `forbidden(limit)` is looked at; its twin must
+    not pass the rule, by the upper limit of what the attackers measured.
+
+    Args:
+        plants: of the candidate that is judged.
+        quantity: metric of the rule, such as ``tpr@0.01``.
+        limit: of the rule.
+        top: the largest value of the metric.
+
+    >>> seen = Estimate(0.18, 0.15, 0.22, 0.95, "", 100)
+    >>> blindness([Plant("many", {"auc": 0.2}, {"auc": seen})], "auc", 0.1)
+    ''
+    >>> blindness([Plant("many", {"auc": 0.2}, {"auc": seen})], "auc", 0.3)
+    'no leak above 0.3 could be planted in these values (the largest: 0.2)'
+    """
+    kinds: dict[str, list[Plant]] = {}
+    for plant in plants:
+        if quantity in plant.leak:
+            kinds.setdefault(plant.kind, []).append(plant)
+    if not kinds:
+        return f"no leak was planted that {quantity} measures"
+    wanted = forbidden(limit, top)
+    for kind, steps in kinds.items():
+        steps.sort(key=lambda plant: plant.leak[quantity])
+        plant = next((one for one in steps if one.leak[quantity] >= _SHORT * wanted), steps[-1])
+        leak, found = plant.leak[quantity], plant.measured.get(quantity)
+        if leak <= limit:
+            largest = f"(the largest: {leak:.3g})"
+            return f"no leak above {limit:g} could be planted in these values {largest}"
+        if found is None or (found.high is not None and found.high <= limit):
+            reached = "nothing" if found is None or found.value is None else f"{found.value:.3g}"
+            return f"a planted leak of {leak:.3g} ({kind}) was read as {reached}: it was not seen"
+    return ""
+
+
+def smallest_seen(plants: Sequence[Plant], quantity: str, chance: float) -> float | None:
+    """The smallest planted leak from which on every plant of every kind was told from chance.
+
+    Args:
+        chance: what a random guess reaches in that quantity.
+
+    Returns: None where not even the largest was.
+
+    >>> seen = Estimate(0.18, 0.15, 0.22, 0.95, "", 100)
+    >>> smallest_seen([Plant("many", {"auc": 0.2}, {"auc": seen})], "auc", 0.1)
+    0.2
+    """
+    sizes: list[float] = []
+    listed = [plant for plant in plants if quantity in plant.leak]
+    for kind in dict.fromkeys(plant.kind for plant in listed):
+        steps = [plant for plant in listed if plant.kind == kind and plant.leak[quantity] > chance]
+        smallest = None
+        for plant in sorted(steps, key=lambda plant: -plant.leak[quantity]):
+            found = plant.measured.get(quantity)
+            if found is None or found.low is None or found.low <= chance:
+                break
+            smallest = plant.leak[quantity]
+        if smallest is None:
+            return None
+        sizes.append(smallest)
+    return max(sizes, default=None)

@@ -1,0 +1,285 @@
+"""Twins of an audit: one whose models know nothing of membership, and ones with a leak of known size.
+
+The first must show nothing (`exchanged`, the null audit). The others must show what was planted
+(`plants`): members answer with a higher one of the release's own values than they would have, so
+that constant outputs, labels alone or an attack that reads something else show their lack of power.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.risk import family_confidence
+from lethe.evidence.roc import auc_of, rate_at, roc, smallest_fpr
+from lethe.evidence.rules import Rule
+from lethe.evidence.sight import Plant
+from lethe.evidence.twoway import (
+    TwoWayBootstrap,
+    clusters_of,
+    share_estimate,
+    symmetric_estimate,
+)
+from lethe.membership.measure import record_clusters
+from lethe.membership.scoring import able_cells, score, score_targets
+from lethe.training.shadows import Shadows
+
+Float = NDArray[np.float64]
+
+MANY, FEW = "many members a little", "few members fully"
+ODDS = (1.25, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 35.0, 75.0, 200.0)
+"""Draws of which a member has the largest: TPR 1 - (1 - f)^k at FPR f, AUC k / (k + 1)."""
+SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+"""Shares of the records whose members have the largest of `_FULLY` draws."""
+_FULLY = 500.0
+_CELLS = 1 << 17  # of the part of a large audit that is planted
+_PART = 32  # so many times as many cells as are used, where there are more than `_CELLS`
+_FEWEST_RECORDS = 200
+_DRAWS = 200  # of the bootstrap: a plant needs limits, not their second digit
+
+
+def exchanged(shadows: Shadows, seed: int) -> Shadows:
+    """The same models with a membership that their answers know nothing of.
+
+    Within each complementary pair a coin for every record decides which model is said to have
+    trained on it, where the two differ; without pairs a record's membership is shuffled over the
+    models, of one model over the records. Models answer as they did, so that a record, its
+    neighbours and the population stay as one training left them: exchanged answers would not, and
+    an attack that compares a record with the population would be below chance.
+    """
+    rng = np.random.default_rng([seed, 7])
+    members = shadows.members
+    if shadows.alone:
+        return replace(shadows, members=members[:, rng.permutation(shadows.records)])
+    partner = shadows.partner
+    if (partner >= 0).all():
+        members = members.copy()
+        for model in np.flatnonzero(partner > np.arange(len(partner))):
+            other = partner[model]
+            swap = (rng.random(shadows.records) < 0.5) & (members[model] != members[other])
+            members[model] ^= swap
+            members[other] ^= swap
+    else:
+        members = rng.permuted(members, axis=0)
+    return replace(shadows, members=members)
+
+
+def part_of(shadows: Shadows, seed: int, most: int) -> Shadows:
+    """So many records, of whole persons, that scoring them again and again takes little time.
+
+    Args:
+        most: cells to keep of small audits; of large ones 1/32, and never below 200 records.
+    """
+    cells = max(most, shadows.signals.size // _PART)
+    wanted = max(_FEWEST_RECORDS, cells // shadows.models)
+    if shadows.records <= wanted:
+        return shadows
+    _, person, sizes = np.unique(record_clusters(shadows), return_inverse=True, return_counts=True)
+    order = np.random.default_rng([seed, 29]).permutation(len(sizes))
+    kept = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), wanted)))]
+    return shadows.of_records(np.flatnonzero(np.isin(person, kept)))
+
+
+class Values:
+    """The values that models give records they did not train on, to draw from.
+
+    A record keeps its own level and spread; the shape of the residuals is that of all records, and
+    every draw is moved to the nearest value that the models emit.
+
+    Args:
+        shadows: reference models, K >= 2.
+    """
+
+    def __init__(self, shadows: Shadows) -> None:
+        signals, outside = shadows.signals.astype(np.float64), ~shadows.members
+        count = outside.sum(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            self.mean = np.where(outside, signals, 0.0).sum(axis=0) / count
+            residual = np.where(outside, signals - self.mean, 0.0)
+            # Of a record with two values or more; the others have the usual spread.
+            self.sd = np.sqrt((residual**2).sum(axis=0) / (count - 1))
+        usual = float(np.nanmean(self.sd)) if np.isfinite(self.sd).any() else 0.0
+        self.sd = np.where(count > 1, self.sd, usual)
+        self.mean = np.where(count > 0, self.mean, signals.mean(axis=0))
+        spread = outside & (self.sd > 0)
+        cells = (residual / np.where(self.sd > 0, self.sd, 1.0))[spread]
+        self._residuals = np.sort(cells) if len(cells) else np.zeros(1)
+        self._emitted = np.sort(signals, axis=None)
+        self._order = np.argsort(signals, axis=None) if shadows.correct is not None else None
+        self._correct = shadows.correct
+
+    def at(self, rank: Float) -> tuple[Float, NDArray[np.bool_] | None]:
+        """Values of each record at ranks in [0, 1), and whether they belong to right answers.
+
+        Args:
+            rank: (T, N), 0 = the record's lowest value, towards 1 = its highest.
+        """
+        last = len(self._residuals) - 1
+        residual = np.interp(rank * last, np.arange(last + 1), self._residuals)
+        wanted = self.mean + self.sd * residual
+        place = np.searchsorted(self._emitted, wanted).clip(0, len(self._emitted) - 1)
+        lower = np.maximum(place - 1, 0)
+        below = wanted - self._emitted[lower] < self._emitted[place] - wanted
+        place = np.where(below, lower, place)
+        if self._correct is None or self._order is None:
+            return self._emitted[place], None
+        return self._emitted[place], self._correct.ravel()[self._order[place]]
+
+
+def twin(shadows: Shadows, values: Values, chosen: Float, seed: int) -> tuple[Shadows, Float]:
+    """The models with a planted leak, and how surely each answer gives its membership away.
+
+    Args:
+        shadows: the models that carry the leak, references or targets.
+        values: of the reference models.
+        chosen: (N,) draws of which a member's answer is the largest, 1 = no leak.
+        seed: of the draws.
+
+    Returns:
+        The twin, and (T, N) the rank of each answer among what the record would get without a
+        leak, the mean over equal answers of a record: the score of an attacker who knows these.
+    """
+    rng = np.random.default_rng([seed, 23])
+    rank = rng.random(shadows.signals.shape)
+    rank = np.where(shadows.members, rank ** (1 / chosen), rank)
+    signal, correct = values.at(rank)
+    moved = signal.astype(np.float32)
+    queries = None
+    if shadows.queries is not None:
+        queries = shadows.queries + (moved - shadows.signals)[:, :, None]
+    made = replace(shadows, signals=moved, queries=queries)
+    if correct is not None:
+        made = replace(made, correct=correct)
+    return made, _mean_over_ties(rank, moved)
+
+
+def _mean_over_ties(rank: Float, value: NDArray[np.float32]) -> Float:
+    """(T, N) mean rank of the answers that equal an answer, record by record."""
+    found = np.empty(rank.shape)
+    order = np.argsort(value, axis=0, kind="stable")
+    ordered = np.take_along_axis(value, order, 0)
+    fresh = np.ones(value.shape, bool)
+    fresh[1:] = ordered[1:] != ordered[:-1]
+    group = (np.cumsum(fresh.T.ravel()) - 1).reshape(value.T.shape).T
+    ranks = np.take_along_axis(rank, order, 0)
+    size = np.bincount(group.ravel())
+    mean = np.bincount(group.ravel(), ranks.ravel()) / size
+    np.put_along_axis(found, order, mean[group], 0)
+    return found
+
+
+def plants(
+    shadows: Shadows,
+    targets: Shadows | None,
+    names: Sequence[str],
+    fprs: Sequence[float],
+    confidence: float,
+    family: int,
+    variance: str = "auto",
+    seed: int = 0,
+) -> list[Plant]:
+    """Leaks of known sizes in the audit's own values, with what its attacks measure on them.
+
+    Args:
+        shadows: the reference models.
+        targets: models that are attacked, where these are not the reference models in turn.
+        names: of the attacks to run; the strongest result counts.
+        fprs: rates to read.
+        confidence: of the audit.
+        family: results whose limits hold at once, as of the audit.
+
+    Returns: One entry a size and kind; none of one model alone, or where nothing can be scored.
+    """
+    if shadows.alone:
+        return []
+    whole = len(np.unique(record_clusters(shadows)))
+    part = part_of(shadows, seed, _CELLS)
+    share = len(np.unique(record_clusters(part))) / whole
+    attacked = part
+    if targets is not None:
+        attacked = targets.of_records(np.flatnonzero(np.isin(targets.ids, part.ids)))
+    values, level = Values(part), family_confidence(confidence, family)
+    order = np.random.default_rng([seed, 37]).permutation(part.records)
+    everyone = np.ones(part.records)
+    sizes = [(MANY, odds * everyone) for odds in ODDS]
+    for fraction in SHARES:
+        chosen = np.ones(part.records)
+        chosen[order[: max(1, round(fraction * part.records))]] = _FULLY
+        sizes.append((FEW, chosen))
+    found = []
+    for kind, chosen in sizes:
+        models, oracle = twin(part, values, chosen, seed)
+        victims = models
+        if targets is not None:
+            victims, oracle = twin(attacked, values, chosen, seed + 1)
+            scores = score_targets(models, victims, names, variance, seed)
+            scored = able_cells(models, victims)
+        else:
+            scores = score(models, names, variance, seed)
+            scored = ~np.isnan(next(iter(scores.values())))
+        measured = [_measured(victims, scored, scores[name], fprs, level, share) for name in names]
+        best = {
+            quantity: max((one[quantity] for one in measured), key=lambda one: one.low or 0.0)
+            for quantity in measured[0]
+        }
+        found.append(Plant(kind, _sizes(victims, scored, oracle, best), best))
+    return found
+
+
+def _sizes(
+    shadows: Shadows, scored: NDArray[np.bool_], oracle: Float, read: dict[str, Estimate]
+) -> dict[str, float]:
+    """What an attacker who knows the values of every record would reach, by quantity."""
+    curve = roc(shadows.members[scored], oracle[scored])
+    found = {"auc": auc_of(curve)}
+    for quantity in read:
+        if quantity.startswith("tpr@"):
+            found[quantity] = rate_at(curve, float(quantity.removeprefix("tpr@"))).tpr
+    return found
+
+
+def _measured(
+    shadows: Shadows,
+    scored: NDArray[np.bool_],
+    table: Float,
+    fprs: Sequence[float],
+    confidence: float,
+    share: float,
+) -> dict[str, Estimate]:
+    """AUC and rates of an attack on a twin, with limits as of the whole audit.
+
+    Args:
+        share: of the records that the twin holds: limits are those of all of them.
+    """
+    rows, columns = scored.any(axis=1), scored.any(axis=0)
+    cut = np.ix_(rows, columns)
+    member, kept, flat = shadows.members[cut], scored[cut], table[scored]
+    people = record_clusters(shadows)[columns]
+    records = len(np.unique(people))
+    curve = roc(member[kept], flat)
+    able = [f for f in fprs if smallest_fpr(curve.non_members, records) <= f * (1 + 1e-9)]
+    boot = TwoWayBootstrap(member, clusters_of(shadows.pairs[rows], people), kept, draws=_DRAWS)
+    drawn = boot.replicate(flat, np.array(able, np.float64), curve.outside)
+
+    def spread(place: int) -> float:
+        return drawn.spread(place).variance * share
+
+    area = replace(drawn.spread(0), variance=spread(0))
+    trials = curve.members + curve.non_members
+    found = {"auc": symmetric_estimate(auc_of(curve), area, trials, confidence, "plant", 0.0, 1.0)}
+    for place, fpr in enumerate(able, 1):
+        rate = share_estimate(
+            rate_at(curve, fpr).tpr,
+            replace(drawn.spread(place), variance=spread(place)),
+            math.ceil(curve.members / share),
+            math.ceil(records / share),
+            confidence,
+            "plant",
+        )
+        found[Rule("tpr", fpr, 0.0).quantity] = rate
+    return found
