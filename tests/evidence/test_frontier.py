@@ -145,10 +145,21 @@ def test_operating_point_takes_the_lowest_risk_within_the_margin():
         candidate("bad", 0.50, 0.01, about(0.40)),
     ]
     assert Frontier(listed).operating_point() == "good"
-    assert Frontier(listed, margin=0.009).operating_point() == "cheap"
+    every = frozenset(one.name for one in listed)
+    assert Frontier(listed, 0.009, every).operating_point() == "cheap"
     assert Frontier(listed, margin=0.0).operating_point() is None
     assert Frontier(listed, margin=0.0).cheapest_large_reduction() == "unclear"  # safer
     assert Frontier(listed, margin=1.0).operating_point() == "bad"
+
+
+def test_an_option_that_leaves_much_is_not_recommended():
+    """The option at which 94 % stay identified was."""
+    listed = [candidate("baseline", 0.9, 0.98), candidate("noise", 0.9, 0.94, loss(0.0))]
+    assert Frontier(listed).operating_point() is None
+    assert Frontier([listed[0], candidate("low", 0.9, 0.15, loss(0.0))]).operating_point() == "low"
+    kept = Frontier(listed, within=frozenset(["noise"]))  # the user's own limit is the floor
+    assert kept.operating_point() == "noise"
+    assert Frontier(listed, within=frozenset()).operating_point() is None
 
 
 def test_equal_risks_go_to_the_earlier_candidate():
@@ -178,7 +189,7 @@ def test_what_is_recommended_is_a_mitigation_below_the_baseline(listed, cheap):
         candidate(f"c{at}", u, r, loss(0.005 if fine else 0.5) if at else None)
         for at, ((u, r), fine) in enumerate(zip(listed, cheap, strict=False))
     ]
-    chosen = Frontier(made).operating_point()
+    chosen = Frontier(made, within=frozenset(one.name for one in made)).operating_point()
     allowed = [c for c, fine in zip(made[1:], cheap[1:], strict=False) if fine]
     below = [c for c in allowed if c.risk.value < made[0].risk.value]
     assert (chosen is None) == (not below)
@@ -215,6 +226,7 @@ def test_candidate_to_json():
         "risk_from": {
             "attack": None,
             "view": None,
+            "doubt": "",
             "results": [AttackResult("loss", Refusal("few")).to_json()],
         },
         "utility_loss": None,
@@ -235,7 +247,7 @@ def test_nothing_is_recommended_for_what_chance_did(listed):
         replace(candidate(f"c{at}", 0.5, risk, kept), risk_change=about(change, half))
         for at, (risk, change, half) in enumerate(listed)
     ]
-    chosen = Frontier(rows).operating_point()
+    chosen = Frontier(rows, within=frozenset(one.name for one in rows)).operating_point()
     shown = [(risk, at) for at, (risk, change, half) in enumerate(listed) if change + half < 0]
     assert chosen == (f"c{min(shown)[1]}" if shown else None)
 

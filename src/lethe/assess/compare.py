@@ -197,7 +197,7 @@ def _rules_of(findings: Findings, candidate: Mapping[str, Any]) -> Iterator[Rule
         if metric not in AT_FPR:
             yield Rule(metric, None, 0.0)
     for quantity in candidate.get("measures", ()):
-        if quantity.startswith("tpr@"):
+        if quantity.startswith("tpr@") and "[" not in quantity:
             yield Rule("tpr", float(quantity.removeprefix("tpr@")), 0.0)
 
 

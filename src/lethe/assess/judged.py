@@ -224,7 +224,11 @@ class Judged:
             "outcome": self.outcome,
             "fixed": self.fixed,
             "evidence": None if self.evidence is None else self.evidence.to_json(),
-            **{key: text for key in ("name", "why", "note", "reason") if (text := getattr(self, key))},
+            **{
+                key: text
+                for key in ("name", "why", "note", "reason")
+                if (text := getattr(self, key))
+            },
         }
 
 
@@ -295,7 +299,7 @@ def metric_of(text: str) -> str:
     'tpr'
     """
     inner = text.strip().removeprefix("width(").lstrip()
-    return inner[: next((at for at, c in enumerate(inner) if c in " @)<>"), len(inner))]
+    return inner[: next((at for at, c in enumerate(inner) if c in " @)<>["), len(inner))]
 
 
 def _judged(

@@ -174,7 +174,21 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
     outcomes = [ruling.outcome for ruling in rulings]
     if any(one.void for one in candidates if one.name in judged):
         outcomes.append(UNDECIDED)  # no attack passed its self-check: nothing has support
-    frontier = Frontier(candidates, facts.margin)
+    within = None
+    if rules:
+        kept = {
+            one.name: all(
+                decide(
+                    rule, subject.evidence(one.name, rule), documents[one.name], facts.checks
+                ).outcome
+                == PASS
+                for rule in rules
+                if not rule.on_width
+            )
+            for one in candidates
+        }
+        within = frozenset(name for name, keeps in kept.items() if keeps)
+    frontier = Frontier(candidates, facts.margin, within)
     chosen = subject.recommended(frontier)
     # A candidate that was itself the best of several settings stands for all of them.
     admissible = frontier.admissible()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lethe.evidence.estimate import Measured
@@ -58,7 +58,12 @@ def decide(
     doubts = [*_failed_attacks(candidate), *_failed_checks(checks, name)]
     if not doubts and candidate is not None and candidate.get("plants") is not None:
         plants = [Plant.of(one) for one in candidate["plants"]]
-        unseen = blindness(plants, rule.quantity, rule.limit, _TOPS.get(rule.metric, 1.0))
+        # Groups are attacked with the whole: whoever sees nothing there sees nothing in a group.
+        quantity, limit = replace(rule, group="").quantity, rule.limit
+        if rule.metric == "tau" and rule.fpr is not None:  # the logarithm of a rate that is planted
+            quantity = replace(rule, metric="tpr").quantity
+            limit = min(rule.fpr * math.exp(limit), 1.0)
+        unseen = blindness(plants, quantity, limit, _TOPS.get(rule.metric, 1.0))
         doubts += [f"{unseen}: no pass without the power to fail"] if unseen else []
     return Decision(UNDECIDED, "; ".join(doubts)) if doubts else Decision(PASS)
 

@@ -100,6 +100,17 @@ class Candidate:
         }
 
 
+def floor(chance: float) -> float:
+    """Risk below which a mitigation may be recommended where the user set no limit.
+
+    A fifth of the way from chance to certainty: 20 % of people, an AUC of 0.6.
+
+    >>> floor(0.0), floor(0.5)
+    (0.2, 0.6)
+    """
+    return chance + 0.2 * (1 - chance)
+
+
 def equivalence(loss: Estimate, margin: float) -> str:
     """Is a utility loss within the margin? ``yes`` and ``no`` are proven, else ``unclear``.
 
@@ -126,10 +137,12 @@ class Frontier:
     Attributes:
         candidates: all of them, the baseline first.
         margin: largest utility loss that counts as none.
+        within: names of the candidates that keep the user's rules; None where there are none.
     """
 
     candidates: Sequence[Candidate]
     margin: float = 0.01
+    within: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         check_at_least("margin", self.margin, 0)
@@ -185,17 +198,23 @@ class Frontier:
 
         None where none of them is shown to be below the baseline (the upper limit of the paired
         change of risk, where there is one): the release as it is is never recommended for want of
-        another, nor an option for what chance did to it. Of equal risks the lower upper limit, then
-        the earlier candidate.
+        another, nor an option for what chance did to it. Nor is an option that leaves much: it must
+        keep the user's rules, or without any have an upper limit below `floor`. Of equal risks the
+        lower upper limit, then the earlier candidate.
         """
         before, admissible = self._baseline_risk(), set(self.admissible())
         allowed = [
             (risk, _high(candidate.risk), at, candidate.name)
             for at, (candidate, _, risk) in enumerate(self._points())
             if candidate.name in admissible and (before is None or risk < before)
-            if _lowered(candidate)
+            if _lowered(candidate) and self._small_enough(candidate)
         ]
         return min(allowed)[-1] if allowed else None
+
+    def _small_enough(self, candidate: Candidate) -> bool:
+        if self.within is not None:
+            return candidate.name in self.within
+        return _high(candidate.risk) < floor(candidate.chance)
 
     def admissible(self) -> list[str]:
         """Mitigations whose upper utility loss is within the margin: the choice is among these."""

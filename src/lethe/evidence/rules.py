@@ -3,6 +3,8 @@
 ``METRIC[@FPR] <= X`` or ``width(METRIC[@FPR]) <= X``. A rule passes when the *upper* limit
 meets it, fails when the *lower* limit breaks it, and otherwise there is not enough evidence. Of
 metrics where more is safer (`AT_LEAST`) the rule is ``METRIC >= X``, and the limits change places.
+Rates and the AUC of a model may be asked of a group, ``tpr@0.01[class=8] <= 0.1``, or of the worst
+one, ``tpr@0.01[every class] <= 0.2``.
 """
 
 from __future__ import annotations
@@ -116,6 +118,8 @@ METRICS_OF = {
 }
 """The metrics of each kind of audit; that of a mechanism has `MECHANISM_METRICS`."""
 AT_FPR = ("tpr", "tau")
+BY_GROUP = ("tpr", "auc")
+"""Metrics that rules may ask of a group of records."""
 _CHANCE = {"auc": 0.5, "tau": 0.0, "lift": 1.0, "eer": 0.5, "min-cllr": 1.0}
 AT_LEAST = ("eer", "min-cllr")
 """Metrics of which more is safer: their rules read ``>=``."""
@@ -123,7 +127,8 @@ AT_LEAST = ("eer", "min-cllr")
 PASS, FAIL, UNDECIDED, NOT_TESTED = "pass", "fail", "not-enough-evidence", "not-tested"
 
 _RULE = re.compile(
-    r"^\s*(?P<width>width\()?\s*(?P<metric>[a-z][a-z0-9-]*)\s*(?:@\s*(?P<fpr>[^\s)<]+))?\s*"
+    r"^\s*(?P<width>width\()?\s*(?P<metric>[a-z][a-z0-9-]*)\s*(?:@\s*(?P<fpr>[^\s)<\[]+))?\s*"
+    r"(?:\[(?P<group>[^\]]+)\])?\s*"
     r"(?P<close>\))?\s*(?P<sign>[<>]=)\s*(?P<limit>\S+)\s*$"
 )
 
@@ -136,6 +141,7 @@ class Rule:
     fpr: float | None
     limit: float
     on_width: bool = False
+    group: str = ""  # ``class=8``, or ``every class`` for the worst; empty for all records
 
     @property
     def at_least(self) -> bool:
@@ -144,8 +150,9 @@ class Rule:
 
     @property
     def quantity(self) -> str:
-        """The metric as written in a rule, such as ``tpr@0.001``."""
-        return self.metric if self.fpr is None else f"{self.metric}@{_show(self.fpr)}"
+        """The metric as written in a rule, such as ``tpr@0.001`` or ``auc[class=8]``."""
+        rate = "" if self.fpr is None else f"@{_show(self.fpr)}"
+        return f"{self.metric}{rate}{f'[{self.group}]' if self.group else ''}"
 
     def __str__(self) -> str:
         left = f"width({self.quantity})" if self.on_width else self.quantity
@@ -216,6 +223,16 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
         raise InputError(f"rule {text!r}: {way_out}.")
     if fpr is not None:
         check_between("FPR of a rule", fpr, 0, 1, open_low=True, open_high=True)
+    group = " ".join((found["group"] or "").split())
+    if group and (metrics is not METRICS or metric not in BY_GROUP):
+        raise InputError(
+            f"rule {text!r}: groups are measured of models, with {', '.join(BY_GROUP)}; leave "
+            f"[{group}] out."
+        )
+    if group and not re.match(r"every \S|[^=]+=.", group):
+        raise InputError(
+            f"rule {text!r}: write [COLUMN=VALUE] or [every COLUMN], such as [every class]."
+        )
     limit = _number(found["limit"], "limit", text)
     sign = ">=" if metric in AT_LEAST and not found["width"] else "<="
     if found["sign"] != sign:
@@ -237,7 +254,7 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
             f"limit {limit:g} of rule {text!r} lies below what a random guess reaches, "
             f"{chance:g}: nothing could pass. Set one above it."
         )
-    return Rule(metric, fpr, limit, bool(found["width"]))
+    return Rule(metric, fpr, limit, bool(found["width"]), group)
 
 
 def judge(rule: Rule, evidence: Measured | None) -> str:

@@ -80,13 +80,16 @@ def blindness(plants: Sequence[Plant], quantity: str, limit: float, top: float =
     if not kinds:
         return f"no leak was planted that {quantity} measures"
     wanted = forbidden(limit, top)
+    largest = max(plant.leak[quantity] for steps in kinds.values() for plant in steps)
+    if largest <= limit:
+        said = f"no leak above {limit:g} could be planted in these values"
+        return f"{said} (the largest: {largest:.3g})"
     for kind, steps in kinds.items():
         steps.sort(key=lambda plant: plant.leak[quantity])
         plant = next((one for one in steps if one.leak[quantity] >= _SHORT * wanted), steps[-1])
         leak, found = plant.leak[quantity], plant.measured.get(quantity)
-        if leak <= limit:
-            largest = f"(the largest: {leak:.3g})"
-            return f"no leak above {limit:g} could be planted in these values {largest}"
+        if leak <= limit:  # leaks of this kind are always smaller
+            continue
         if found is None or (found.high is not None and found.high <= limit):
             reached = "nothing" if found is None or found.value is None else f"{found.value:.3g}"
             return f"a planted leak of {leak:.3g} ({kind}) was read as {reached}: it was not seen"

@@ -34,7 +34,7 @@ from lethe.membership.onion import onion
 from lethe.membership.persons import person_level
 from lethe.membership.records import identical_rows, write_records
 from lethe.membership.settings import AuditSettings
-from lethe.membership.slices import who_bears
+from lethe.membership.slices import group_evidence, groups_of, who_bears
 from lethe.membership.widths import FIRST_LOOK, Stop, grow
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import BASELINE, EarlyStopping, exponential_weights
@@ -198,6 +198,7 @@ def audit_model(
     show = show or Silent()
     spec = baseline_spec(data, recipe, settings)
     settings.attacks(_available(spec))
+    _check_groups(settings, _columns(data, spec))
     public = functools.partial(settled_public_weights, folder, spec, settings)
     built, skipped = build_candidates(settings, recipe, extra, public)
     here = workers or default_workers()
@@ -267,7 +268,29 @@ def _attacks_to_run(
         applied = mitigation.treatment(weights, train.spec.pool).weights
         how = mitigation, first, settings, applied, weights
         jobs[mitigation.name] = functools.partial(measure, shadows[mitigation.name], *how)
+    if any(rule.group for rule in settings.rules()):
+        return {
+            name: functools.partial(_with_group_rules, job, columns, settings)
+            for name, job in jobs.items()
+        }
     return jobs
+
+
+def _check_groups(settings: AuditSettings, columns: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse rules on groups that do not exist, before anything is trained."""
+    for rule in settings.rules():
+        if rule.group:
+            groups_of(rule, columns)
+
+
+def _with_group_rules(
+    job: Callable[[], Measurement], columns: Mapping[str, NDArray[Any]], settings: AuditSettings
+) -> Measurement:
+    """What a job measures, with what rules on groups judge."""
+    measured = job()
+    how = settings.confidence, settings.variance, settings.seed
+    groups = group_evidence(measured.shadows, measured.results, settings.rules(), columns, *how)
+    return replace(measured, groups=groups)
 
 
 def _peeled(train: Trainer, first: Measurement, models_behind: int, earlier: int) -> Measurement:
@@ -377,7 +400,10 @@ def audit_scores(
     measured = measure(shadows, BASELINE, None, settings, targets=targets)
     if targets is None:
         columns = {} if shadows.labels is None else {"label": shadows.labels}
+        _check_groups(settings, columns)
         measured = _with_groups(measured, columns, settings)
+        if any(rule.group for rule in settings.rules()):
+            measured = _with_group_rules(lambda: measured, columns, settings)
     if settings.keep_records and folder is not None:
         write_records(folder, measured, None)
     return ModelSubject(name, [measured], [], settings).findings()

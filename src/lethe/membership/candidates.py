@@ -346,7 +346,8 @@ def compare_stops(
         )
     full = _candidate(BASELINE.name, before, first.utility, None)
     listed = [_candidate(str(s.epochs), s.risk, s.utility, s.utility_loss) for s in stops]
-    frontier = Frontier([full, *listed], settings.margin)
+    everyone = frozenset(one.name for one in listed)
+    frontier = Frontier([full, *listed], settings.margin, everyone)
     best = frontier.operating_point() or frontier.cheapest_large_reduction()
     return (int(best) if best is not None else min(stops, key=_price).epochs), stops
 

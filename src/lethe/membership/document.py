@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, where_people_have_several
-from lethe.evidence.risk import risk_of
+from lethe.evidence.risk import Risk, risk_of
 from lethe.evidence.roc import tau_of
 from lethe.evidence.rules import Rule
 from lethe.evidence.sight import Plant
@@ -307,6 +307,7 @@ class Measurement:
     before: Measurement | None = None  # the baseline's measurement
     slices: Sequence[Mapping[str, Any]] = ()
     persons: Mapping[str, Any] | None = None
+    groups: Mapping[str, Measured] = field(default_factory=dict)  # what rules on groups judge
     among: int = 1  # releases that this one was chosen from, itself included; see `early_stopping`
     stops: Sequence[EarlyStop] = ()  # those, as they were compared; empty where nothing was chosen
 
@@ -409,6 +410,7 @@ def _candidate(
 ) -> Candidate:
     unknown = Estimate(None, None, None, settings.confidence, "not provided", 0)
     details: dict[str, Any] = {
+        "shown": [{"quantity": key, "estimate": found.to_json()} for key, found in shown(one)],
         "strongest_attack": one.best,
         "models": one.shadows.models,
         "attacks": {name: result.to_json() for name, result in one.results.items()},
@@ -482,7 +484,23 @@ def _measures(one: Measurement) -> dict[str, Measured | None]:
         found[Rule("tpr", fpr, 0.0).quantity] = rate
         tau = rate if isinstance(rate, Refusal) else tau_of(rate, fpr)
         found[Rule("tau", fpr, 0.0).quantity] = tau
-    return found
+    return {**found, **one.groups}
+
+
+def shown(one: Measurement) -> Iterator[tuple[str, Estimate]]:
+    """What lies above chance, with limits that hold for every attack and quantity at once.
+
+    "Not shown above chance" may be said only where this is empty. Rates come before the AUC, the
+    strictest first.
+    """
+    rates = next(iter(one.results.values())).tpr
+    quantities = [fpr for fpr, rate in sorted(rates.items()) if isinstance(rate, Estimate)]
+    for fpr in (*quantities, None):
+        results = judged(one.results, fpr, one.among * (len(quantities) + 1))
+        found = risk_of(results, chance_of(fpr))
+        if isinstance(found, Risk) and (found.estimate.low or 0.0) > chance_of(fpr):
+            quantity = "auc" if fpr is None else Rule("tpr", fpr, 0.0).quantity
+            yield quantity, found.estimate
 
 
 def guarantee_of(mitigation: Mitigation, spec: Spec | None) -> Guarantee:
@@ -499,7 +517,7 @@ def guarantee_of(mitigation: Mitigation, spec: Spec | None) -> Guarantee:
 
 def evidence(one: Measurement, rule: Rule) -> Measured | None:
     """What a rule is judged on: the interval of its metric on one candidate."""
-    return _measures(one)[rule.quantity]
+    return _measures(one).get(rule.quantity)
 
 
 def _data(shadows: Shadows, data: Dataset | None, spec: Spec | None) -> dict[str, Any]:

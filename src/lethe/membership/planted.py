@@ -25,6 +25,7 @@ from lethe.evidence.twoway import (
     share_estimate,
     symmetric_estimate,
 )
+from lethe.membership.exposure import expose
 from lethe.membership.measure import record_clusters
 from lethe.membership.scoring import able_cells, score, score_targets
 from lethe.training.shadows import Shadows
@@ -206,13 +207,13 @@ def plants(
     values, level = Values(part), family_confidence(confidence, family)
     order = np.random.default_rng([seed, 37]).permutation(part.records)
     everyone = np.ones(part.records)
-    sizes = [(MANY, odds * everyone) for odds in ODDS]
+    twins = [(MANY, odds * everyone) for odds in ODDS]
     for fraction in SHARES:
         chosen = np.ones(part.records)
         chosen[order[: max(1, round(fraction * part.records))]] = _FULLY
-        sizes.append((FEW, chosen))
+        twins.append((FEW, chosen))
     found = []
-    for kind, chosen in sizes:
+    for kind, chosen in twins:
         models, oracle = twin(part, values, chosen, seed)
         victims = models
         if targets is not None:
@@ -227,7 +228,14 @@ def plants(
             quantity: max((one[quantity] for one in measured), key=lambda one: one.low or 0.0)
             for quantity in measured[0]
         }
-        found.append(Plant(kind, _sizes(victims, scored, oracle, best), best))
+        leak = _sizes(victims, scored, oracle, best)
+        exposed = expose(models, confidence=confidence)
+        if isinstance(exposed.top_t, Estimate):
+            best["top-t"] = exposed.top_t
+            carriers = exposed.all_models.t[chosen > 1]
+            carriers = carriers[np.isfinite(carriers)]
+            leak["top-t"] = float(carriers.mean()) if len(carriers) else 0.0
+        found.append(Plant(kind, leak, best))
     return found
 
 

@@ -21,9 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from lethe.errors import InputError, NotMeasurable, check_between
+from lethe.errors import InputError, NotMeasurable, check_between, did_you_mean
+from lethe.evidence import risk as risks
 from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.risk import family_confidence
 from lethe.evidence.roc import RatePoint, auc_of, check_resolvable, rate_at, roc
+from lethe.evidence.rules import Rule
 from lethe.evidence.twoway import (
     Replicates,
     Spread,
@@ -35,6 +38,7 @@ from lethe.evidence.twoway import (
     symmetric_estimate,
 )
 from lethe.membership.leave_one_out import Moments, moments, without_groups
+from lethe.membership.measure import AttackRates
 from lethe.membership.records import holm_adjusted
 from lethe.membership.scoring import score
 from lethe.training.environment import default_workers, on_one_thread
@@ -341,6 +345,90 @@ def who_bears(
         ordered = sorted(cut, key=lambda one: by_number(one.name))
         found.append({**entry, "slices": [one.to_json() for one in ordered]})
     return found
+
+
+@on_one_thread
+def group_evidence(
+    shadows: Shadows,
+    results: Mapping[str, AttackRates],
+    rules: Sequence[Rule],
+    columns: Mapping[str, NDArray[Any]],
+    confidence: float = 0.95,
+    variance: str = "auto",
+    seed: int = 0,
+) -> dict[str, Measured]:
+    """What rules on groups judge: the worst of all attacks, each with a threshold of the group.
+
+    Limits hold for all attacks, and for ``every`` for all groups of the column, at once.
+
+    Args:
+        results: of all records; attacks whose self-check failed have no part.
+        rules: those without a group are passed over.
+        columns: name to (N,) group of each record.
+
+    Returns: By quantity of the rules the estimate of the group, or of the worst group.
+    Raises InputError: an unknown column or group.
+    """
+    scores: dict[str, Float] = {}
+    found: dict[str, Measured] = {}
+    for rule in (rule for rule in rules if rule.group):
+        column, names = groups_of(rule, columns)
+        listed = [results[name] for name in results if not results[name].failed]
+        level = family_confidence(confidence, max(1, len(listed)) * len(names))
+        worst: list[risks.AttackResult] = []
+        for name, rates in ((name, results[name]) for name in results):
+            if name not in scores:
+                table = score(shadows, (name,), variance, seed)[name]
+                scores[name] = table if rates.turned is None else -table
+            for group in names:
+                rows = column == group
+                estimate: Measured = Refusal(f"{group} has fewer than {SMALLEST} persons")
+                if len(np.unique(shadows.people[rows])) >= SMALLEST:
+                    how = shadows.members, shadows.pairs, shadows.people, rows, seed
+                    part = _Part(scores[name], *how)
+                    rate = 0.1 if rule.fpr is None else rule.fpr
+                    area = rule.fpr is None
+                    estimate = part.auc(level, rate) if area else part.within(rate, level)
+                if isinstance(estimate, Refusal):  # one group that is not measured leaves all open
+                    found[rule.quantity] = Refusal(f"{rule.group}: {estimate.reason}")
+                worst.append(
+                    risks.AttackResult(
+                        name, estimate, group, valid=not rates.failed, why=rates.failed
+                    )
+                )
+        risk = risks.risk_of(worst, 0.5 if rule.fpr is None else rule.fpr)
+        if rule.quantity not in found:
+            found[rule.quantity] = risk if isinstance(risk, Refusal) else risk.estimate
+    return found
+
+
+def groups_of(
+    rule: Rule, columns: Mapping[str, NDArray[Any]]
+) -> tuple[NDArray[np.str_], list[str]]:
+    """(N,) values of the column that a rule names, as text, and the groups that it means.
+
+    Raises InputError: there is no such column, or no record of that group.
+    """
+    every = rule.group.startswith("every ")
+    name, _, value = (rule.group[6:], "", "") if every else rule.group.partition("=")
+    name, value = name.strip(), value.strip()
+    if name not in columns:
+        known = ", ".join(columns) or "none; name columns with --by"
+        raise InputError(
+            f"rule {str(rule)!r}: there is no group {name!r}.{did_you_mean(name, list(columns))} "
+            f"Columns: {known}."
+        )
+    column = np.asarray(columns[name]).astype(str)
+    names = sorted(set(column.tolist()), key=by_number)
+    if every:
+        return column, names
+    if value not in names:
+        listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        raise InputError(
+            f"rule {str(rule)!r}: no record has {name}={value}.{did_you_mean(value, names)} "
+            f"There are: {listed}."
+        )
+    return column, [value]
 
 
 def by_number(name: str) -> tuple[float, bool]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
+from lethe.assess.verdict import decide
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Measured, Refusal, measured_of
 from lethe.evidence.findings import Findings
@@ -60,6 +61,8 @@ def _sentences(findings: Findings, entry: Json) -> list[str]:
     except InputError:
         return [say("change.unreadable")]
     found = measured_of(entry["evidence"])
+    if entry.get("reason"):
+        return [f"{entry['reason'][:1].upper()}{entry['reason'][1:].rstrip('.')}."]
     outcome = judge(rule, found)
     if found is None:
         more = f"change.again.{rule.metric}" if rule.metric in _NEEDS_MORE else "change.again"
@@ -135,7 +138,8 @@ def _passing(findings: Findings, judged: str, rule: Rule) -> list[Json]:
     return [
         one
         for one in findings.candidates
-        if one["name"] != judged and judge(rule, _evidence(findings, one, rule)) == PASS
+        if one["name"] != judged
+        and decide(rule, _evidence(findings, one, rule), one, findings.checks).outcome == PASS
     ]
 
 

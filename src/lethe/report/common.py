@@ -155,11 +155,13 @@ def _rules(room: Room) -> Section | None:
     for rule in document["rules"]:
         found = outcome(rule["outcome"], 1)
         evidence = rule["evidence"]
-        metric = re.split(r"[@ )]", rule["rule"].removeprefix("width("))[0]
+        metric = re.split(r"[@ )\[]", rule["rule"].removeprefix("width("))[0]
         shares = Utility(document).shares if metric == "utility-loss" else metric not in _PLAIN
         cell = share(evidence) if shares else amount(evidence)
         words = rule_in_words(rule["rule"], metrics)
         said = f"{found.mark} {say(f'outcome.{found.code}')}"
+        if rule.get("reason"):
+            said = f"{said}: {rule['reason']}"
         rows.append((rule["rule"], [words, rule["candidate"], cell, said]))
     heads = [say(f"rules.{key}") for key in ("rule", "words", "option", "measured", "outcome")]
     table = Table(say("rules.title"), heads, rows)

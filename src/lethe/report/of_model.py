@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lethe.evidence.rules import Rule
+from lethe.evidence.sight import Plant, smallest_seen
 from lethe.report.catalogue import say
 from lethe.report.figures import class_chart, epsilon_chart, group_chart, roc_chart, t_chart
 from lethe.report.first_screen import (
@@ -51,13 +53,21 @@ class Model(Room):
         if not value or found is None:
             reason = (found or {}).get("refused", "")
             return Worst(say("model.refused"), say("unmeasured"), "", str(reason), "")
-        level = severity_of(self, candidate)
-        key = "model.none" if level == "not-above-chance" else "model.headline"
-        if self.fpr is None:
-            key = "model.auc"
-        detail = [interval_sentence(self.document, found)]
-        if self.fpr:
-            detail.append(say("model.at", fpr=share_words(self.fpr)))
+        level, fpr, detail = severity_of(self, candidate), self.fpr, []
+        key = "model.headline" if self.fpr else "model.auc"
+        if level == "not-above-chance":
+            quantity, other = self._shown(candidate)
+            if quantity:
+                found, fpr = other, _rate_of(quantity)
+                value, _, chance = share_sentence(found, fpr or 0.5)
+                level = severity(found if fpr else advantage(found), fpr or 0.0)
+                key = "model.headline" if fpr else "model.auc"
+            else:
+                key, level, said = self._absence(candidate, level)
+                detail.append(said)
+        detail.insert(0, interval_sentence(self.document, found))
+        if fpr:
+            detail.insert(1, say("model.at", fpr=share_words(fpr)))
         threat = self.document["threat_model"]
         return Worst(
             say(key, value=value, chance=chance),
@@ -67,6 +77,25 @@ class Model(Room):
             level,
             self._group(candidate),
         )
+
+    @staticmethod
+    def _shown(candidate: Json) -> tuple[str, Json]:
+        """What was shown above chance at another rate than the headline's; empty if nothing."""
+        listed = candidate.get("shown") or ()
+        return (listed[0]["quantity"], listed[0]["estimate"]) if listed else ("", {})
+
+    def _absence(self, candidate: Json, level: str) -> tuple[str, str, str]:
+        """Sentence, severity and evidence where no attack found anything.
+
+        That nothing was found is news only where a planted leak was.
+        """
+        plants = [Plant.of(one) for one in candidate.get("plants") or ()]
+        quantity = "auc" if self.fpr is None else Rule("tpr", self.fpr, 0.0).quantity
+        size = smallest_seen(plants, quantity, self.chance)
+        if size is None:
+            return "model.blind", "", say("first.blind")
+        seen = {"value": size, "low": size, "high": size}
+        return "model.none", level, say("first.power", size=share_sentence(seen, 0.0)[0])
 
     def _group(self, candidate: Json) -> str:
         """The most exposed 1 % of records, where they stand out."""
@@ -136,7 +165,9 @@ class Model(Room):
         cell, realised = share(attack["tpr"].get(fpr)), attack["realised_fpr"].get(fpr)
         if realised is None or abs(realised - float(fpr)) <= 0.05 * float(fpr):
             return cell
-        return Cell(cell.kind, cell.value, f"{cell.interval}, tied from FPR {share_words(realised)}")
+        return Cell(
+            cell.kind, cell.value, f"{cell.interval}, tied from FPR {share_words(realised)}"
+        )
 
     def exposed(self) -> Section:
         parts: list[Part] = [*_some(t_chart(self.base, self.best))]
@@ -416,3 +447,8 @@ def _first_part(text: str) -> str:
 
 def _some(chart: Chart | None) -> list[Chart]:
     return [] if chart is None else [chart]
+
+
+def _rate_of(quantity: str) -> float | None:
+    """The FPR of a quantity such as ``tpr@0.1``; None for the AUC."""
+    return float(quantity.partition("@")[2]) if "@" in quantity else None

@@ -106,7 +106,7 @@ def judged_rates(candidate: Json) -> dict[float, Json]:
     return {
         float(quantity.removeprefix("tpr@")): measured
         for quantity, measured in candidate["measures"].items()
-        if quantity.startswith("tpr@") and measured is not None
+        if quantity.startswith("tpr@") and "[" not in quantity and measured is not None
     }
 
 

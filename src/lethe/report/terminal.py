@@ -63,6 +63,8 @@ def print_findings(findings: Findings, folder: str) -> None:
             option=rule["candidate"],
         )
         console.print(Text(said))
+        if rule.get("reason"):
+            console.print(Text(say("terminal.reason", reason=rule["reason"])))
     for check in document["checks"]:
         if check["status"] != "pass":
             option = check["candidate"] or say("checks.all")

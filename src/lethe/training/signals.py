@@ -178,9 +178,7 @@ def _refuse_nan(bad: NDArray[np.bool_], what: str, how: str) -> None:
         )
 
 
-def codes_of_copies(
-    signals: NDArray[np.floating], members: NDArray[np.bool_]
-) -> NDArray[np.intp]:
+def codes_of_copies(signals: NDArray[np.floating], members: NDArray[np.bool_]) -> NDArray[np.intp]:
     """(N,) for each record the first with equal signals and membership in all models, else itself.
 
     They are one record that stands in the file several times. Equal signals alone are ties: two
