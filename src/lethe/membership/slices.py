@@ -389,6 +389,8 @@ def group_evidence(
                     rate = 0.1 if rule.fpr is None else rule.fpr
                     area = rule.fpr is None
                     estimate = part.auc(level, rate) if area else part.within(rate, level)
+                    if isinstance(estimate, Estimate):
+                        estimate = replace(estimate, confidence=confidence)
                 if isinstance(estimate, Refusal):  # one group that is not measured leaves all open
                     found[rule.quantity] = Refusal(f"{rule.group}: {estimate.reason}")
                 worst.append(

@@ -48,7 +48,7 @@ class Shadows:
         external: the same models with records of another time, site or group in place of the
             population; None where there are none. Utility is judged on them, no attack sees them.
         queries: (K, N, A) float32 phi of changed copies of each record, or None.
-        copied: (N,) number of the first record with equal features, or None where these are unknown.
+        copied: (N,) number of the first record with equal features, or None if unknown.
     """
 
     signals: NDArray[np.float32]
@@ -132,7 +132,7 @@ class Shadows:
 
     @functools.cached_property
     def people(self) -> NDArray[Any]:
-        """(N,) cluster label of each record: its person, or the number it shares with its copies."""
+        """(N,) cluster label of each record: its person, or what it shares with its copies."""
         if self.groups is not None:
             return self.groups
         return codes_of_copies(self.signals, self.members) if self.copied is None else self.copied
