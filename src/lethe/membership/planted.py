@@ -1,8 +1,9 @@
 """Twins of an audit: one without any leak, and ones with leaks of known size.
 
-Models of the first know nothing of membership and must show nothing (`exchanged`). The others must show what was planted
-(`plants`): members answer with a higher one of the release's own values than they would have, so
-that constant outputs, labels alone or an attack that reads something else show their lack of power.
+Models of the first know nothing of membership and must show nothing (`exchanged`, the null audit).
+The others must show what was planted (`plants`): members answer with a higher one of the release's
+own values than they would have, so that constant outputs, labels alone or an attack that reads
+something else show their lack of power.
 """
 
 from __future__ import annotations
