@@ -18,7 +18,17 @@ from lethe.report.first_screen import (
     severity_of,
     share_sentence,
 )
-from lethe.report.numbers import Cell, amount, fixed, grouped, number, percent, share, share_words
+from lethe.report.numbers import (
+    Cell,
+    amount,
+    fixed,
+    grouped,
+    number,
+    percent,
+    range_words,
+    share,
+    share_words,
+)
 from lethe.report.sections import Bullets, Chart, Folded, Part, Row, Section, Table, Words, personal
 from lethe.report.severity import advantage, severity
 from lethe.report.utility import Utility
@@ -98,7 +108,43 @@ class Model(Room):
         return "model.none", level, say("first.power", size=share_sentence(seen, 0.0)[0])
 
     def _group(self, candidate: Json) -> str:
-        """The most exposed 1 % of records, where they stand out."""
+        """The most exposed group and the most exposed 1 % of records, where they stand out."""
+        listed = self._worst_slice(candidate), self._most_exposed(candidate)
+        return " ".join(text for text in listed if text)
+
+    @staticmethod
+    def _worst_slice(candidate: Json) -> str:
+        """The group with the highest lower limit, where it lies above what all records reach."""
+        shown = []
+        for entry in candidate.get("slices") or ():
+            whole = candidate["measures"].get(Rule("tpr", entry["fpr"], 0.0).quantity) or {}
+            usual = max(whole.get("value") or 0.0, entry["fpr"])
+            for part in entry.get("slices", ()):
+                rate = part["tpr_within"]
+                if (rate.get("low") or 0.0) > usual:
+                    shown.append((rate["low"], entry, part))
+        if not shown:
+            return ""
+        _, entry, part = max(shown, key=lambda one: one[0])
+        rate = part["tpr_within"]
+        return say(
+            "model.group.slice",
+            name=f"{entry['column']} = {part['name']}",
+            value=share_words(rate["value"]),
+            fpr=share_words(entry["fpr"]),
+            range=range_words(rate),
+        )
+
+    def _no_group(self) -> str:
+        """That no group stands out, if groups or records were measured at all."""
+        base: Json = self.base or {}
+        measured = ((base.get("vulnerability") or {}).get("top_auc") or {}).get("value") is not None
+        parts = [part for entry in base.get("slices") or () for part in entry.get("slices", ())]
+        measured |= any(part["tpr_within"].get("value") is not None for part in parts)
+        return say("model.no_group" if measured else "model.group.unmeasured")
+
+    @staticmethod
+    def _most_exposed(candidate: Json) -> str:
         auc = (candidate.get("vulnerability") or {}).get("top_auc") or {}
         if auc.get("value") is None or auc.get("low") is None or auc["low"] <= 0.5:
             return ""
@@ -184,7 +230,7 @@ class Model(Room):
         parts += self._listed()
         group = self._group(self.base) if self.base else ""
         return Section(
-            "exposed", say("exposed.title"), group or say("model.no_group"), parts, say("nav.who")
+            "exposed", say("exposed.title"), group or self._no_group(), parts, say("nav.who")
         )
 
     def _onion(self) -> list[Part]:
