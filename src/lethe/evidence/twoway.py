@@ -225,11 +225,6 @@ class Rescored:
     before: NDArray[np.floating]
     after: Sequence[tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.floating]]]
 
-    def turned(self) -> Rescored:
-        """The same of scores with the opposite sign."""
-        after = [(left, rows, -score) for left, rows, score in self.after]
-        return Rescored(self.columns, -self.before, after)
-
 
 class Pulls(NamedTuple):
     """What clusters add to each of S statistics, to first order: (clusters, S) of each kind."""

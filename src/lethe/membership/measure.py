@@ -202,8 +202,7 @@ def measure_scores(
         if rates.auc.high is None or rates.auc.high >= 0.5:
             return rates
         # Which of two directions speaks is a choice: each has half of the level.
-        against = None if others is None else others.turned()
-        return replace(_measure(name, -flat, against, 2 * family, *how), turned=rates.auc)
+        return replace(_measure(name, -flat, _turned(others), 2 * family, *how), turned=rates.auc)
 
     if scored.size > _MOST_CELLS:  # all tables of scores at once may not fit
         return {name: measured(name) for name in names}
@@ -212,6 +211,14 @@ def measure_scores(
         first = sorted(names, key=lambda name: name in ATTACKS and not ATTACKS[name].learns)
         results = dict(zip(first, pool.map(measured, first), strict=True))
     return {name: results[name] for name in names}
+
+
+def _turned(rescored: Rescored | None) -> Rescored | None:
+    """The same of scores with the opposite sign."""
+    if rescored is None:
+        return None
+    after = [(left, rows, -score) for left, rows, score in rescored.after]
+    return Rescored(rescored.columns, -rescored.before, after)
 
 
 def boot_name(replicates: Replicates) -> str:

@@ -211,9 +211,8 @@ class Model(Room):
         cell, realised = share(attack["tpr"].get(fpr)), attack["realised_fpr"].get(fpr)
         if realised is None or abs(realised - float(fpr)) <= 0.05 * float(fpr):
             return cell
-        return Cell(
-            cell.kind, cell.value, f"{cell.interval}, tied from FPR {share_words(realised)}"
-        )
+        tied = say("model.tied", interval=cell.interval, fpr=share_words(realised))
+        return Cell(cell.kind, cell.value, tied)
 
     def exposed(self) -> Section:
         parts: list[Part] = [*_some(t_chart(self.base, self.best))]
