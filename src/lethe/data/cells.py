@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import codecs
 import csv
+import datetime
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,78 @@ def infer(cells: Sequence[str]) -> NDArray[Any]:
     kind = Kind()
     kind.add(set(cells))
     return kind.column(cells)
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a plain number, as in 12, -0.5 or 1e-3; words such as nan are none.
+
+    >>> is_number("1e3"), is_number("inf"), is_number("1,5")
+    (True, False, False)
+    """
+    return _FLOAT.fullmatch(cell) is not None and cell[-1] not in "fynFYN"
+
+
+def is_leading_zero(cell: str) -> bool:
+    """Whether a whole number would lose zeros it begins with: a zip code or an id.
+
+    >>> is_leading_zero("007"), is_leading_zero("0")
+    (True, False)
+    """
+    return _LEADING_ZERO.fullmatch(cell) is not None
+
+
+def is_gap(cell: Any) -> bool:
+    """Whether an object is a missing value: None, NaN, NaT or pandas.NA, which compares to nothing.
+
+    >>> is_gap(None), is_gap(float("nan")), is_gap("")
+    (True, True, False)
+    """
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    return bool(isinstance(cell, float | np.generic) and cell != cell)
+
+
+def plain_column(cells: Iterable[Any]) -> NDArray[Any]:
+    """Objects of Python as a column: bool, numbers, dates and times, or text.
+
+    Missing values are as from a .parquet file: true and false, and whole numbers, are floats
+    beside them, and whole numbers beyond 2**53 text. Times of day are text; times with a zone
+    those of UTC. What has no one type becomes text.
+
+    >>> plain_column([True, None]).tolist(), plain_column([datetime.date(2024, 5, 1), None]).dtype
+    ([1.0, nan], dtype('<M8[D]'))
+    """
+    listed = [
+        None if is_gap(cell) or isinstance(cell, str) and not cell else cell for cell in cells
+    ]
+    listed = [_item(cell) if isinstance(cell, np.generic) else cell for cell in listed]
+    there = [cell for cell in listed if cell is not None]
+    gaps = len(there) < len(listed)
+    kinds = {type(cell) for cell in there}
+    if kinds == {bool}:
+        return np.array(listed, dtype=np.float64 if gaps else np.bool_)
+    if kinds == {int}:
+        largest = max(map(abs, there))
+        if largest < (_EXACT + 1 if gaps else 2**63):
+            return np.array(listed, dtype=np.float64 if gaps else np.int64)
+    elif kinds and kinds <= {int, float, Decimal}:
+        return np.array([np.nan if cell is None else float(cell) for cell in listed])
+    elif there and all(isinstance(cell, datetime.date) for cell in there):
+        zones = {getattr(cell, "tzinfo", None) is not None for cell in there}
+        if len(zones) == 1:
+            whole = not any(isinstance(cell, datetime.datetime) for cell in there)
+            moments = [
+                cell.astimezone(datetime.UTC).replace(tzinfo=None) if True in zones else cell
+                for cell in there
+            ]
+            column = np.full(len(listed), "NaT", dtype=f"datetime64[{'D' if whole else 'us'}]")
+            column[[cell is not None for cell in listed]] = np.array(moments, dtype=column.dtype)
+            return column
+    return text_column(None if cell is None else str(cell) for cell in listed)
+
+
+def _item(cell: Any) -> Any:
+    return (cell.astype("datetime64[us]") if cell.dtype.kind == "M" else cell).item()
 
 
 def text_column(cells: Iterable[str | None]) -> NDArray[Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.arrays import as_array
+from lethe.data.cells import plain_column
 from lethe.data.columns import Columns, as_text, is_text, list_names, read_columns
 from lethe.data.condition import Condition, External
 from lethe.data.dataset import Dataset, row_names
@@ -205,18 +206,7 @@ def column_of(values: Any, name: str) -> NDArray[Any]:
         raise InputError(f"{name} has shape {array.shape}, it must be (records,).{hint}")
     if array.dtype.kind != "O":
         return array.astype(object) if array.dtype.kind == "U" else array
-    listed = ["" if _is_gap(value) else value for value in array.tolist()]
-    kinds = {type(value) for value in listed} - {str}
-    if kinds and kinds <= {int, float} and not any(isinstance(one, str) and one for one in listed):
-        return np.array([np.nan if value == "" else float(value) for value in listed])
-    return np.array([str(value) for value in listed], dtype=object)
-
-
-def _is_gap(value: Any) -> bool:
-    """None, NaN, and what pandas writes for a gap, which compares to nothing."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return bool(isinstance(value, float) and value != value)
+    return plain_column(array.tolist())
 
 
 def _from_batches(source: Any) -> tuple[NDArray[Any], NDArray[Any]]:

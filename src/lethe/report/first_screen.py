@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lethe.assess.input_checks import first_lines
 from lethe.report.catalogue import say
 from lethe.report.context_fields import given_risk
 from lethe.report.numbers import (
@@ -206,7 +207,10 @@ def first_screen(room: Room, manifest: Json, chart: Chart | None) -> First:
         outcome=outcome(document["verdict"]["outcome"], len(limits)),
         level=worst_severity([found.level]),
         headline=found.headline,
-        detail=[text for text in (on, found.detail, found.group, _limits(document)) if text],
+        detail=[
+            *filter(None, (on, found.detail, found.group, _limits(document))),
+            *first_lines(document["checks"]),
+        ],
         cards=[
             Card(say("card.released"), large, lines),
             Card(say("card.worst"), found.short, [found.by, on, found.group], found.level),

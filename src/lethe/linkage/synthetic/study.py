@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
+from lethe.data.columns import list_names
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.frontier import Candidate
@@ -26,6 +28,12 @@ from lethe.linkage.document import (
     utility_in_words,
 )
 from lethe.linkage.settings import SyntheticSettings
+from lethe.linkage.synthetic.control import (
+    control_checks,
+    nearer_control,
+    refuse_same_files,
+    vocabulary_checks,
+)
 from lethe.linkage.synthetic.nearest import (
     Distances,
     Mixed,
@@ -34,6 +42,7 @@ from lethe.linkage.synthetic.nearest import (
     inference,
     linkability,
     mix,
+    scale_of,
 )
 from lethe.linkage.synthetic.risk import Risk
 from lethe.linkage.synthetic.singling_out import singling_out
@@ -63,6 +72,7 @@ class SyntheticStudy:
     skipped: Mapping[str, str]  # name and reason of attacks that could not be run
     rows: tuple[int, int, int]  # original, synthetic and control ones
     columns: tuple[str, ...]  # names
+    inputs: tuple[InputCheck, ...]  # what the files themselves say
 
 
 def study_synthetic(
@@ -89,6 +99,7 @@ def study_synthetic(
     inside.places("linked", linked or quasi)
     if shared := sorted(set(settings.linked) & set(quasi)):
         raise InputError(f"{shared[0]!r} is in quasi and in linked. Give each column one side.")
+    refuse_same_files(inside, made, outside)
     skipped: dict[str, str] = {}
     planned = dict(_planned(inside.names, quasi, linked, sensitive, settings, skipped))
     attacks, near = _run(planned, inside, made, outside, settings, skipped)
@@ -104,7 +115,44 @@ def study_synthetic(
         twin.candidate(settings.confidence, baseline=baseline),
     )
     sizes = (len(inside), len(made), len(outside))
-    return SyntheticStudy(attacks, knows, near, leaky, candidates, skipped, sizes, inside.names)
+    return SyntheticStudy(
+        attacks,
+        knows,
+        near,
+        leaky,
+        candidates,
+        skipped,
+        sizes,
+        inside.names,
+        (
+            *vocabulary_checks(
+                [
+                    ("original", inside, original),
+                    ("synthetic rows", made, synthetic),
+                    ("control", outside, control),
+                ],
+                settings.seed,
+            ),
+            *control_checks(inside, outside, settings.seed),
+            *nearer_control(attacks),
+            *_scaled(made),
+        ),
+    )
+
+
+def _scaled(made: Mixed) -> list[InputCheck]:
+    names = [
+        name
+        for at, name in enumerate(made.names)
+        if made.is_number(at) and 0 < scale_of(made.columns[at])[1] < np.ptp(_known(made, at)) / 2
+    ]
+    text = f"{list_names(names)}: a few values decide the range; distances are over nine tenths."
+    return [InputCheck("scale", "mends", text)] if names else []
+
+
+def _known(made: Mixed, at: int) -> NDArray[Any]:
+    column = made.columns[at]
+    return column[~np.isnan(column)]
 
 
 Attack = Callable[[Mixed, Mixed, Mixed, float], tuple[Risk, Distances | None]]
@@ -314,6 +362,7 @@ class SyntheticSubject(RowsSubject):
     quasi: tuple[str, ...]
     sensitive: str | None
     fingerprint: str
+    inputs: tuple[InputCheck, ...] = ()
 
     def facts(self) -> Facts:
         study, settings, quasi = self.study, self.settings, self.quasi
