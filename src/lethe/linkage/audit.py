@@ -88,7 +88,10 @@ def audit_table(
     if beside is None and not isinstance(columns, Grouped):
         beside = {key: one for key, one in columns.items() if not isinstance(one, TypedColumn)}
     checks: list[InputCheck] = []
-    if not settings.epsilon and settings.schema is None:
+    typed = not isinstance(columns, Grouped) and any(
+        isinstance(one, TypedColumn) for one in columns.values()
+    )
+    if not (settings.epsilon or settings.schema or typed):
         tables = [columns, *([] if population is None else [population])]
         (columns, *others), checks = _mended(tables, settings.text)
         population = others[0] if others else None

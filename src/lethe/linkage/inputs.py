@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
 from lethe.data.columns import Coded, encode, is_text, missing
+from lethe.data.meaning import one_meaning
 
 Columns = Mapping[str, NDArray[Any]]
 _FEWEST = 30  # values from which on their number says something
@@ -45,14 +46,16 @@ def table_checks(
         quasi: columns that were named.
         persons: whether each row should be another person's.
     """
+    # Marks are looked for as they are written; else a date or a number in text is no name.
+    (meant,), _ = one_meaning([columns])
     beside = {
         name: encode(column)
-        for name, column in columns.items()
+        for name, column in meant.items()
         if name not in quasi and name != sensitive and len(column)
     }
     found = [_identifiers(beside)]
     if persons:
-        found += [_persons(beside, columns), _marks({name: columns[name] for name in quasi})]
+        found += [_persons(beside, meant), _marks({name: columns[name] for name in quasi})]
     return [one for one in found if one is not None]
 
 
@@ -94,7 +97,7 @@ def _identifiers(beside: Mapping[str, Coded]) -> InputCheck | None:
         stops |= bool(shape or (unique and called))
     if not shown:
         return None
-    text = f"Columns outside of --quasi and --sensitive identify people directly: {_few(shown)}."
+    text = f"Columns that were not named may identify people directly: {list_few(shown)}."
     way_out = "Take them out of the file before it is released, or name them in --quasi."
     return InputCheck("identifiers", "stops" if stops else "asks", text, way_out)
 
@@ -109,12 +112,17 @@ def _shape(values: NDArray[Any]) -> str:
     return ""
 
 
-def _few(names: Sequence[str], most: int = 5) -> str:
+def list_few(names: Sequence[str], most: int = 3) -> str:
+    """Some of the names, and how many more there are.
+
+    >>> list_few(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
-def _persons(beside: Mapping[str, Coded], columns: Columns) -> InputCheck | None:
+def _persons(beside: Mapping[str, Coded], columns: Mapping[str, Any]) -> InputCheck | None:
     """A column that repeats as an identifier of persons does."""
     for name, column in beside.items():
         values, present = _present(column)
@@ -133,7 +141,7 @@ def _persons(beside: Mapping[str, Coded], columns: Columns) -> InputCheck | None
     return None
 
 
-def _is_key(name: str, column: Coded, columns: Columns) -> bool:
+def _is_key(name: str, column: Coded, columns: Mapping[str, Any]) -> bool:
     """Whether most of the other columns have one value for each value of this one."""
     key = column.codes[:_HEAD].astype(np.int64)
     groups, sizes = np.unique(key, return_counts=True)

@@ -19,6 +19,7 @@ from lethe.data.columns import is_text, missing
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.document import FEWEST
+from lethe.linkage.inputs import list_few
 from lethe.linkage.synthetic.nearest import Mixed, nearest_distance, patterns
 from lethe.linkage.synthetic.risk import Risk, Trials, rate_of, risk
 
@@ -173,49 +174,49 @@ def vocabulary_checks(tables: Sequence[tuple[str, Mixed, Columns]], seed: int) -
     """
     rng = np.random.default_rng([seed, 92])
     (_, original, columns), *others = tables
-    shown = []
+    shown: dict[str, list[str]] = {}
     for at, name in enumerate(original.names):
-        known = original.columns[at]
-        present = ~np.isnan(known) & ~missing(columns[name])
-        if present.sum() < FEWEST:
+        known = original.columns[at][~(np.isnan(original.columns[at]) | missing(columns[name]))]
+        if len(known) < FEWEST:
             continue
-        mixed = rng.permutation(known[present])
-        half = len(mixed) // 2
-        own = float(np.isin(mixed[half:], mixed[:half]).mean())
-        low, high = known[present].min(), known[present].max()
+        half = rng.permutation(known)
+        own = float(np.isin(half[::2], half[1::2]).mean())
+        usual: dict[str, str] = {}
+        if is_text(columns[name]):
+            usual = {_normal(cell): cell for cell in sorted(set(columns[name].tolist()) - {""})}
         for called, rows, written in others:
-            there = ~np.isnan(rows.columns[at]) & ~missing(written[name])
-            values = rows.columns[at][there]
+            there = ~(np.isnan(rows.columns[at]) | missing(written[name]))
+            values, cells = rows.columns[at][there], written[name][there]
             if len(values) < FEWEST:
                 continue
-            hit = np.isin(values, known[present])
-            meet, texts, form = float(hit.mean()), is_text(columns[name]), ""
-            if texts:
-                usual = {_normal(cell) for cell in set(columns[name].tolist())}
-                alike = {cell: _normal(cell) in usual for cell in set(written[name].tolist())}
-                normal = np.array([alike[cell] for cell in written[name][there].tolist()])
-                form = " but for capitals or blanks" if normal.mean() - meet >= _GAIN else ""
-            inside = float(((values >= low) & (values <= high)).mean())
-            apart = own >= _HALVES and meet < _MEET
-            if form or apart or (rows.is_number(at) and inside < _MEET):
-                odd = ~hit if not hit.all() else ~((values >= low) & (values <= high))
-                pair = written[name][there][odd][0], columns[name][present][0]
-                if form:
-                    usual_of = {_normal(cell): cell for cell in columns[name].tolist()}
-                    pair = next(
-                        (cell, usual_of[_normal(cell)])
-                        for cell in written[name][there][odd].tolist()
-                        if _normal(cell) in usual_of
-                    )
-                first, second = (str(value) for value in pair)
-                shown.append(
-                    f"{name}: {100 * meet:.2g} % of the values in the {called} are in the "
-                    f"original{form}, such as {first!r} beside {second!r}"
-                )
-    if not shown:
-        return []
+            hit = np.isin(values, known)
+            among = hit
+            if usual:
+                alike = {cell: _normal(cell) in usual for cell in set(cells.tolist())}
+                among = hit | np.array([alike[cell] for cell in cells.tolist()])
+            elif rows.is_number(at):
+                among = (values >= known.min()) & (values <= known.max())
+            spelled = bool(usual) and (among & ~hit).mean() >= _GAIN
+            if spelled:
+                first = cells[among & ~hit][0]
+                pair = f"{first!r} beside {usual[_normal(first)]!r}: the same but for their form"
+            elif own >= _HALVES and hit.mean() < _MEET:
+                pair = f"{str(cells[~hit][0])!r} beside {str(columns[name][0])!r}"
+            elif rows.is_number(at) and among.mean() < _MEET:
+                pair = f"{str(cells[~among][0])!r} outside of {known.min():g} to {known.max():g}"
+            else:
+                continue
+            shown.setdefault(called, []).append(f"{name} ({pair})")
     way_out = "Write them alike in all files: the same capitals, digits and unit."
-    return [InputCheck("vocabulary", "stops", f"{'; '.join(shown[:4])}.", way_out)]
+    return [
+        InputCheck(
+            "vocabulary",
+            "stops",
+            f"Values of the {called} do not occur in the original: {list_few(names)}.",
+            way_out,
+        )
+        for called, names in shown.items()
+    ]
 
 
 def _normal(cell: str) -> str:

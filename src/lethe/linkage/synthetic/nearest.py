@@ -264,8 +264,8 @@ def nearest_rows(
     """(n, k) the nearest rows of `among` for each of `rows`, in no order.
 
     A sum over columns: of a category 0 or 1; of a number its difference over the range in `among`
-    (see `scale_of`), at most 1; 0 when both are missing, 1 when one is. Ties are drawn for each row anew: a fixed
-    choice would link any two halves of a coarse table.
+    (see `scale_of`), at most 1; 0 when both are missing, 1 when one is. Ties are drawn for each row
+    anew: a fixed choice would link any two halves of a coarse table.
 
     Args:
         among: where they are sought.
