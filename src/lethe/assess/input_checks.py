@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -32,34 +32,29 @@ class InputCheck:
 
     def to_json(self, accept: Collection[str]) -> dict[str, Any]:
         """A self-check of the findings, with its effect: ``accepted`` where it was waived."""
-        accepted = self.effect == "stops" and self.name in accept
-        effect = "accepted" if accepted else self.effect
-        status = {"stops": "fail", "mends": "pass"}.get(effect, "warn")
+        effect: str = self.effect
         said = f"{self.text} {self.way_out}".strip()
         if effect == "stops":
-            said += f" Or waive this check: --accept {self.name}."
-        if accepted:
-            said = f"Accepted (--accept {self.name}): {self.text}"
+            effect = "accepted" if self.name in accept else effect
+            waiver = f"--accept {self.name}"
+            said = (
+                f"{said} Or waive it: {waiver}." if effect == "stops" else f"{waiver}: {self.text}"
+            )
+        status = {"stops": "fail", "mends": "pass"}.get(effect, "warn")
         return {**check(f"input: {self.name}", status, said, None), "effect": effect}
-
-
-def stopping(checks: Iterable[InputCheck], accept: Collection[str]) -> list[str]:
-    """Names of the checks that stop the verdict."""
-    stops = (one.name for one in checks if one.effect == "stops" and one.name not in accept)
-    return list(dict.fromkeys(stops))
 
 
 def stopped(
     candidates: Sequence[Candidate], checks: Iterable[InputCheck], accept: Collection[str]
 ) -> Sequence[Candidate]:
-    """Candidates of which no attack counts and no rule is decided while a check stops them.
+    """The candidates, without an attack that counts or a rule that is decided if a check stops.
 
-    Guarantee: None of them passes or fails a rule, so the verdict is not enough evidence.
+    Guarantee: While one does, no candidate passes or fails: the verdict is not enough evidence.
     """
-    names = stopping(checks, accept)
+    names = {one.name for one in checks if one.effect == "stops"} - set(accept)
     if not names:
         return candidates
-    why = f"of the input: {', '.join(names)}"
+    why = f"of the input: {', '.join(sorted(names))}"
     return tuple(
         replace(
             candidate,
@@ -68,8 +63,3 @@ def stopped(
         )
         for candidate in candidates
     )
-
-
-def first_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What the first screen says of the checks in the findings: all but what was mended."""
-    return [row["detail"] for row in rows if row.get("effect", "mends") != "mends"]

@@ -104,75 +104,45 @@ def infer(cells: Sequence[str]) -> NDArray[Any]:
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell is a plain number, as in 12, -0.5 or 1e-3; words such as nan are none.
-
-    >>> is_number("1e3"), is_number("inf"), is_number("1,5")
-    (True, False, False)
-    """
+    """Whether a cell is a plain number such as 12 or 1e-3; words such as nan are none."""
     return _FLOAT.fullmatch(cell) is not None and cell[-1] not in "fynFYN"
 
 
-def is_leading_zero(cell: str) -> bool:
-    """Whether a whole number would lose zeros it begins with: a zip code or an id.
-
-    >>> is_leading_zero("007"), is_leading_zero("0")
-    (True, False)
-    """
-    return _LEADING_ZERO.fullmatch(cell) is not None
-
-
 def is_gap(cell: Any) -> bool:
-    """Whether an object is a missing value: None, NaN, NaT or pandas.NA, which compares to nothing.
-
-    >>> is_gap(None), is_gap(float("nan")), is_gap("")
-    (True, True, False)
-    """
+    """Whether an object is a missing value: None, NaN, NaT, or pandas.NA, which equals nothing."""
     if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
         return True
     return bool(isinstance(cell, float | np.generic) and cell != cell)
 
 
-def plain_column(cells: Iterable[Any]) -> NDArray[Any]:
-    """Objects of Python as a column: bool, numbers, dates and times, or text.
-
-    Missing values are as from a .parquet file: true and false, and whole numbers, are floats
-    beside them, and whole numbers beyond 2**53 text. Times of day are text; times with a zone
-    those of UTC. What has no one type becomes text.
+def plain_column(objects: Iterable[Any]) -> NDArray[Any]:
+    """Objects of Python as a column, as a .parquet file would give them; others become text.
 
     >>> plain_column([True, None]).tolist(), plain_column([datetime.date(2024, 5, 1), None]).dtype
     ([1.0, nan], dtype('<M8[D]'))
     """
-    listed = [
-        None if is_gap(cell) or isinstance(cell, str) and not cell else cell for cell in cells
+    cells = [
+        None if is_gap(cell) or (isinstance(cell, str) and not cell) else cell for cell in objects
     ]
-    listed = [_item(cell) if isinstance(cell, np.generic) else cell for cell in listed]
-    there = [cell for cell in listed if cell is not None]
-    gaps = len(there) < len(listed)
-    kinds = {type(cell) for cell in there}
+    for at, cell in enumerate(cells):
+        if isinstance(cell, np.generic):
+            cells[at] = (cell.astype("M8[us]") if cell.dtype.kind == "M" else cell).item()
+    there = [cell for cell in cells if cell is not None]
+    gaps, kinds = len(there) < len(cells), {type(cell) for cell in there}
     if kinds == {bool}:
-        return np.array(listed, dtype=np.float64 if gaps else np.bool_)
-    if kinds == {int}:
-        largest = max(map(abs, there))
-        if largest < (_EXACT + 1 if gaps else 2**63):
-            return np.array(listed, dtype=np.float64 if gaps else np.int64)
-    elif kinds and kinds <= {int, float, Decimal}:
-        return np.array([np.nan if cell is None else float(cell) for cell in listed])
-    elif there and all(isinstance(cell, datetime.date) for cell in there):
-        zones = {getattr(cell, "tzinfo", None) is not None for cell in there}
-        if len(zones) == 1:
-            whole = not any(isinstance(cell, datetime.datetime) for cell in there)
-            moments = [
-                cell.astimezone(datetime.UTC).replace(tzinfo=None) if True in zones else cell
-                for cell in there
-            ]
-            column = np.full(len(listed), "NaT", dtype=f"datetime64[{'D' if whole else 'us'}]")
-            column[[cell is not None for cell in listed]] = np.array(moments, dtype=column.dtype)
-            return column
-    return text_column(None if cell is None else str(cell) for cell in listed)
-
-
-def _item(cell: Any) -> Any:
-    return (cell.astype("datetime64[us]") if cell.dtype.kind == "M" else cell).item()
+        return np.array(cells, dtype=np.float64 if gaps else np.bool_)
+    if kinds == {int} and max(map(abs, there)) < (_EXACT + 1 if gaps else 2**63):
+        return np.array(cells, dtype=np.float64 if gaps else np.int64)
+    if kinds and kinds != {int} and kinds <= {int, float, Decimal}:
+        return np.array([np.nan if cell is None else float(cell) for cell in cells])
+    if there and all(isinstance(cell, datetime.date) for cell in there):
+        zoned = [cell for cell in there if getattr(cell, "tzinfo", None) is not None]
+        if zoned and len(zoned) == len(there):  # those of UTC
+            cells = [cell and cell.astimezone(datetime.UTC).replace(tzinfo=None) for cell in cells]
+        if len(zoned) in (0, len(there)):
+            days = not any(isinstance(cell, datetime.datetime) for cell in there)
+            return np.array(cells, dtype="datetime64[D]" if days else "datetime64[us]")
+    return text_column(None if cell is None else str(cell) for cell in cells)
 
 
 def text_column(cells: Iterable[str | None]) -> NDArray[Any]:

@@ -15,11 +15,10 @@ from lethe.data.cells import plain_column
 from lethe.data.columns import Columns, as_text, is_text, list_names, read_columns
 from lethe.data.condition import Condition, External
 from lethe.data.dataset import Dataset, row_names
-from lethe.data.tables import Encoded, encode_number, encode_text, label_rows
+from lethe.data.tables import Encoded, encode_number, encode_text, identifiers_of, label_rows
 from lethe.errors import InputError
 
 _MOST_BYTES = 4 << 30  # of a sparse matrix that is written out
-_TEXTS = 0.5  # text with more distinct values than this share of rows names records
 
 
 NAMED = "a mark of your own"
@@ -172,11 +171,7 @@ def columns_of(rows: Any, name: str) -> Columns:
 
 def _encoded(read: Columns) -> Encoded:
     """Columns as numbers for the attacks that look at records; gaps are marked."""
-    named = [
-        name
-        for name, values in read.items()
-        if is_text(values) and len(set(values.tolist())) > max(2, _TEXTS * len(values))
-    ]
+    named = list(identifiers_of(read))
     parts = [
         (encode_text if is_text(values) or values.dtype.kind == "b" else encode_number)(
             name, values

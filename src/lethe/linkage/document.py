@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from lethe.assess.input_checks import InputCheck, first_lines, stopped
+from lethe.assess.input_checks import InputCheck, stopped
 from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
@@ -155,7 +155,8 @@ class RowsSubject(Subject):
         return stopped(self.study.candidates, self.inputs, self.settings.accept)
 
     def words(self, verdict: Verdict) -> Sequence[str]:
-        lines = first_lines(one.to_json(self.settings.accept) for one in self.inputs)
+        shown = [one for one in self.inputs if one.effect != "mends"]
+        lines = [one.to_json(self.settings.accept)["detail"] for one in shown]
         return [outcome_words(verdict), *lines, *self.plain_words()]
 
     def compose(

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lethe.assess.input_checks import first_lines
 from lethe.report.catalogue import say
 from lethe.report.context_fields import given_risk
 from lethe.report.numbers import (
@@ -209,7 +208,7 @@ def first_screen(room: Room, manifest: Json, chart: Chart | None) -> First:
         headline=found.headline,
         detail=[
             *filter(None, (on, found.detail, found.group, _limits(document))),
-            *first_lines(document["checks"]),
+            *(one["detail"] for one in document["checks"] if one.get("effect", "mends") != "mends"),
         ],
         cards=[
             Card(say("card.released"), large, lines),

@@ -1,13 +1,9 @@
-"""Can these three files be compared: is the control one, and are values spelled alike?
-
-Only what can be shown stops an audit: rows that are shared more often than the original's own rows
-recur, files that a classifier tells apart, values that never meet.
-"""
+"""Can three files be compared: is the control one, and are values spelled alike?"""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,208 +11,179 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from lethe.assess.input_checks import InputCheck
-from lethe.data.columns import is_text, missing
+from lethe.data.columns import is_text, list_names, missing
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.document import FEWEST
-from lethe.linkage.inputs import list_few
-from lethe.linkage.synthetic.nearest import Mixed, nearest_distance, patterns
+from lethe.linkage.synthetic.nearest import Mixed, nearest_distance, patterns, scale_of
 from lethe.linkage.synthetic.risk import Risk, Trials, rate_of, risk
 
 Columns = Mapping[str, NDArray[Any]]
-_SURE = 0.998  # a lower limit above 0 has a p-value below 0.001
-_TOLD = 0.52  # AUC that the lower limit of a classifier must exceed, too
-_HALVES, _MEET, _GAIN = 0.95, 0.5, 0.05
-_MOST = 1000  # rows of a file whose neighbours are looked for
+_SURE = 0.998  # a lower limit above 0 then has a p-value below 0.001
+_TOLD, _NEARER = 0.52, -0.05  # smallest effects that stop: an AUC, an excess below 0
+_HALVES, _MEET, _GAIN = 0.95, 0.5, 0.05  # shares of values that meet
+_MOST = 1000  # rows of a file that are looked at
 _LEVELS = 20  # categories with a feature each
-_SAME_SOURCE = "Draw the control at random from the people of the original, and use it for nothing."
+_DRAW = "Draw the control at random from the people of the original, and use it for nothing."
 
 
 def refuse_same_files(original: Mixed, synthetic: Mixed, control: Mixed) -> None:
-    """Refuse a control that is one of the other two files, in any order of rows.
+    """Refuse a control that is one of the other files, in any order, or too small.
 
-    Raises InputError: it is, or has fewer rows than an attack needs.
+    Raises InputError: naming the file.
     """
-    inside, made, outside = map(np.sort, patterns([original, synthetic, control]))
-    for name, rows in (("original", inside), ("synthetic rows", made)):
+    *others, outside = map(np.sort, patterns([original, synthetic, control]))
+    for name, rows in zip(("original", "synthetic rows"), others, strict=True):
         if np.array_equal(rows, outside):
-            raise InputError(
-                f"the control is the {name}: both hold the same {len(rows)} rows. {_SAME_SOURCE}"
-            )
+            raise InputError(f"the control is the {name}: the same {len(rows)} rows. {_DRAW}")
     if len(control) < FEWEST:
         raise InputError(
-            f"the control has {len(control)} rows, at least {FEWEST} are needed. Hold out more."
+            f"the control has {len(control)} rows, {FEWEST} are needed. Hold out more."
         )
 
 
-def control_checks(original: Mixed, control: Mixed, seed: int) -> list[InputCheck]:
-    """Whether the control shares people with the original, or comes from elsewhere.
+def file_checks(
+    mixed: Sequence[Mixed], columns: Sequence[Columns], attacks: Mapping[str, Risk], seed: int
+) -> Iterator[InputCheck]:
+    """What stops an audit: only what can be shown.
 
-    A control row is compared with what the original's own rows say: how many of them have a twin,
-    or a near one, among the others.
+    Values that do not meet; a control that shares rows with the original, exact or near, more than
+    the original's own rows recur (p < 0.001); one that a classifier tells from it; one that the
+    synthetic rows are closer to.
+
+    Args:
+        mixed: original, synthetic and control rows.
+        columns: the same, as they are written.
+        attacks: on these files.
     """
-    rng = np.random.default_rng([seed, 91])
-    found = []
+    (original, _, control), rng = mixed, np.random.default_rng([seed, 91])
+    for called, at in (("synthetic rows", 1), ("control", 2)):
+        if odd := list(_unmet(mixed[0], mixed[at], columns[0], columns[at], rng)):
+            text = f"Values of the {called} do not meet those of the original: {'; '.join(odd[:3])}"
+            text += f"; and {len(odd) - 3} more columns." if len(odd) > 3 else "."
+            yield InputCheck("vocabulary", "stops", text, "Write them alike in all files.")
+    wide = [name for at, name in enumerate(original.names) if _is_wide(mixed[1].columns[at])]
+    if wide:
+        text = f"Few values decide the range of {list_names(wide)}: distances are over nine tenths."
+        yield InputCheck("scale", "mends", text)
     inside, outside = patterns([original, control])
     _, place, number = np.unique(inside, return_inverse=True, return_counts=True)
     shared, twins = np.isin(outside, inside), number[place] > 1
     if _more(shared, twins, outside, inside):
-        text = (
-            f"{int(shared.sum()):,} of {len(control):,} control rows are in the original, more "
-            f"than chance allows ({100 * float(twins.mean()):.2g} % of its rows have a twin)."
-        )
-        found.append(InputCheck("control-rows", "stops", text, _SAME_SOURCE))
+        text = f"{shared.sum():,} of {len(control):,} control rows are in the original, more than "
+        text += f"chance allows ({100 * twins.mean():.2g} % of its own rows recur)."
+        yield InputCheck("control-rows", "stops", text, _DRAW)
     else:
-        mine, theirs = (
-            rng.permutation(len(table))[:_MOST].astype(np.int64) for table in (original, control)
-        )
-        columns = range(len(original.names))
-        between = nearest_distance(original.take(mine), original, columns, but=mine)
-        across = nearest_distance(control.take(theirs), original, columns)
-        near = float(np.quantile(between, 0.01))
-        if _more(across <= near, between <= near, outside[theirs], inside[mine]):
-            text = (
-                f"{100 * float((across <= near).mean()):.2g} % of the control rows are as near to "
-                f"an original row as {100 * float((between <= near).mean()):.2g} % of those are to "
-                "each other: rows that were moved a little?"
-            )
-            found.append(InputCheck("control-rows", "stops", text, _SAME_SOURCE))
+        mine, theirs = (rng.permutation(len(table))[:_MOST] for table in (original, control))
+        every = range(len(original.names))
+        within = nearest_distance(original.take(mine), original, every, but=mine)
+        across = nearest_distance(control.take(theirs), original, every)
+        near = np.quantile(within, 0.01)
+        if _more(across <= near, within <= near, outside[theirs], inside[mine]):
+            text = f"{100 * (across <= near).mean():.2g} % of the control rows are nearer to an "
+            text += "original row than 99 % of those are to each other: were rows moved a little?"
+            yield InputCheck("control-rows", "stops", text, _DRAW)
     auc, low = told_apart(original, control, rng)
     if low > _TOLD:
         text = f"A classifier tells control rows from original ones: AUC {auc:.2f}."
-        found.append(InputCheck("control-source", "stops", text, _SAME_SOURCE))
-    return found
+        yield InputCheck("control-source", "stops", text, _DRAW)
+    for name in ("identical, original rows", "closest"):
+        excess = attacks[name].excess if name in attacks else None
+        if isinstance(excess, Estimate) and excess.high is not None and excess.high < _NEARER:
+            text = f"The synthetic rows are closer to the control ({name}: excess {excess})."
+            way_out = "Were the two files exchanged, or was the control used?"
+            yield InputCheck("control-nearer", "stops", text, way_out)
+            break
 
 
 def _more(
-    hit: NDArray[np.bool_],
-    expected: NDArray[np.bool_],
-    rows: NDArray[np.int64],
-    others: NDArray[np.int64],
+    hit: NDArray[np.bool_], expected: NDArray[np.bool_], rows: NDArray[Any], others: NDArray[Any]
 ) -> bool:
-    """Whether the control is hit more often beyond doubt; equal rows count as one."""
+    """Whether control rows are hit more often than original ones; equal rows count as one."""
     if expected.all():
         return False
-    compared = risk(Trials(hit, rows), Trials(expected, others), rate_of(expected, _SURE), _SURE)
-    excess = compared.excess
+    trials = Trials(hit, rows), Trials(expected, others)
+    excess = risk(*trials, rate_of(expected, _SURE), _SURE).excess
     return isinstance(excess, Estimate) and excess.low is not None and excess.low > 0
 
 
 def told_apart(original: Mixed, control: Mixed, rng: np.random.Generator) -> tuple[float, float]:
-    """AUC of a linear classifier of ranks, levels and products, and its lower limit (p < 0.001).
+    """AUC of a linear classifier, fitted on half of the rows and tried on the others, both ways.
 
-    Fitted on one half of the rows and tried on the other, both ways.
+    Returns: The mean of both, and its lower limit (p < 0.001 under equal distributions).
     """
     tables = [table.take(rng.permutation(len(table))[: 2 * _MOST]) for table in (original, control)]
     label = np.repeat([0.0, 1.0], [len(table) for table in tables])
-    features = _features(tables)
-    fold = np.zeros(len(label), np.int64)
-    for side in (0, 1):
-        fold[np.flatnonzero(label == side)[::2]] = 1
-    values, variances = [], []
+    fold = np.concatenate([np.arange(len(table)) % 2 for table in tables])
+    features, aucs, variance = _features(tables), [], 0.0
     for half in (0, 1):
-        fit, test = fold != half, fold == half
-        # Ridge regression on the label is Fisher's discriminant up to scale.
-        centred = features[fit] - features[fit].mean(0)
-        weight = np.linalg.solve(
-            centred.T @ centred + 1e-3 * fit.sum() * np.eye(centred.shape[1]),
-            centred.T @ (label[fit] - label[fit].mean()),
-        )
-        ranks, member = rankdata(features[test] @ weight), label[test] == 1
-        inside, outside = int((~member).sum()), int(member.sum())
-        wins = ranks[member].sum() - outside * (outside + 1) / 2
-        values.append(wins / (inside * outside))
-        variances.append((inside + outside + 1) / (12 * inside * outside))
-    auc = float(np.mean(values))
-    return auc, auc - 3.09 * float(np.sqrt(sum(variances))) / 2
+        fit, member = fold != half, label[fold == half] == 1
+        apart = features[fit] - features[fit].mean(0)
+        # Ridge regression on the label is Fisher's discriminant but for its scale.
+        square = apart.T @ apart + 1e-3 * len(apart) * np.eye(apart.shape[1])
+        weight = np.linalg.solve(square, apart.T @ (label[fit] - label[fit].mean()))
+        ranks = rankdata(features[fold == half] @ weight)
+        n, m = int((~member).sum()), int(member.sum())
+        aucs.append((ranks[member].sum() - m * (m + 1) / 2) / (n * m))
+        variance += (n + m + 1) / (12 * n * m) / 4  # Mann and Whitney 1947
+    auc = float(np.mean(aucs))
+    return auc, auc - 3.09 * variance**0.5
 
 
 def _features(tables: Sequence[Mixed]) -> NDArray[np.float64]:
     """Ranks of numbers and their distance from the middle, levels of categories, and products."""
-    parts = []
+    single, first = [], []
     for at in range(len(tables[0].names)):
         column = np.concatenate([table.columns[at] for table in tables])
         if tables[0].is_number(at):
-            gaps = np.isnan(column)
-            rank = np.full(len(column), 0.0)
-            if not gaps.all():
-                rank[~gaps] = rankdata(column[~gaps]) / (~gaps).sum() - 0.5
-            parts.append([rank, np.abs(rank) - 0.25, gaps - gaps.mean()])
+            gaps, rank = np.isnan(column), np.zeros(len(column))
+            rank[~gaps] = rankdata(column[~gaps]) / max(1, (~gaps).sum()) - 0.5
+            found = [rank, np.abs(rank), gaps.astype(np.float64)]
         else:
             levels, number = np.unique(column, return_counts=True)
             most = levels[np.argsort(-number, kind="stable")[:_LEVELS]]
-            parts.append([(column == level) - float((column == level).mean()) for level in most])
-    single = [feature for part in parts for feature in part]
-    first = [part[0] for part in parts[:12]]
-    both = [4 * a * b for at, a in enumerate(first) for b in first[:at]]
+            found = [(column == level).astype(np.float64) for level in most]
+        single += found
+        first.append(found[0] - found[0].mean())
+    both = [4 * one * other for at, one in enumerate(first[:12]) for other in first[:at]]
     return np.stack([*single, *both], axis=1)
 
 
-def nearer_control(attacks: Mapping[str, Risk]) -> list[InputCheck]:
-    """A control that the synthetic rows are made of, beyond doubt, more than of the original."""
-    for name in ("identical, original rows", "closest"):
-        excess = attacks[name].excess if name in attacks else None
-        if isinstance(excess, Estimate) and excess.high is not None and excess.high < 0:
-            text = (
-                f"The synthetic rows are closer to the control than to the original ({name}: "
-                f"excess {excess})."
-            )
-            way_out = "Were the two files exchanged, or the control used?"
-            return [InputCheck("control-nearer", "stops", text, way_out)]
-    return []
-
-
-def vocabulary_checks(tables: Sequence[tuple[str, Mixed, Columns]], seed: int) -> list[InputCheck]:
-    """Whether the values of each column meet those of the first table.
-
-    Args:
-        tables: name, rows and columns of the original, then of those compared with it.
-    """
-    rng = np.random.default_rng([seed, 92])
-    (_, original, columns), *others = tables
-    shown: dict[str, list[str]] = {}
+def _unmet(
+    original: Mixed, other: Mixed, columns: Columns, written: Columns, rng: np.random.Generator
+) -> Iterator[str]:
+    """Columns whose values are not the original's, with one value of each file."""
     for at, name in enumerate(original.names):
-        known = original.columns[at][~(np.isnan(original.columns[at]) | missing(columns[name]))]
-        if len(known) < FEWEST:
+        known, values = (
+            table.columns[at][~(np.isnan(table.columns[at]) | missing(cells[name]))]
+            for table, cells in ((original, columns), (other, written))
+        )
+        cells = written[name][~missing(written[name])]
+        if min(len(known), len(values)) < FEWEST:
             continue
+        hit = np.isin(values, known)
         half = rng.permutation(known)
-        own = float(np.isin(half[::2], half[1::2]).mean())
-        usual: dict[str, str] = {}
         if is_text(columns[name]):
             usual = {_normal(cell): cell for cell in sorted(set(columns[name].tolist()) - {""})}
-        for called, rows, written in others:
-            there = ~(np.isnan(rows.columns[at]) | missing(written[name]))
-            values, cells = rows.columns[at][there], written[name][there]
-            if len(values) < FEWEST:
+            alike = {cell: _normal(cell) in usual for cell in set(cells.tolist())}
+            spelled = ~hit & np.array([alike[cell] for cell in cells.tolist()])
+            if spelled.mean() >= _GAIN:
+                first = cells[spelled][0]
+                yield f"{name} has {first!r} where the original has {usual[_normal(first)]!r}"
                 continue
-            hit = np.isin(values, known)
-            among = hit
-            if usual:
-                alike = {cell: _normal(cell) in usual for cell in set(cells.tolist())}
-                among = hit | np.array([alike[cell] for cell in cells.tolist()])
-            elif rows.is_number(at):
-                among = (values >= known.min()) & (values <= known.max())
-            spelled = bool(usual) and (among & ~hit).mean() >= _GAIN
-            if spelled:
-                first = cells[among & ~hit][0]
-                pair = f"{first!r} beside {usual[_normal(first)]!r}: the same but for their form"
-            elif own >= _HALVES and hit.mean() < _MEET:
-                pair = f"{str(cells[~hit][0])!r} beside {str(columns[name][0])!r}"
-            elif rows.is_number(at) and among.mean() < _MEET:
-                pair = f"{str(cells[~among][0])!r} outside of {known.min():g} to {known.max():g}"
-            else:
-                continue
-            shown.setdefault(called, []).append(f"{name} ({pair})")
-    way_out = "Write them alike in all files: the same capitals, digits and unit."
-    return [
-        InputCheck(
-            "vocabulary",
-            "stops",
-            f"Values of the {called} do not occur in the original: {list_few(names)}.",
-            way_out,
-        )
-        for called, names in shown.items()
-    ]
+        if hit.mean() < _MEET and np.isin(half[::2], half[1::2]).mean() >= _HALVES:
+            usually = columns[name][~missing(columns[name])][0]
+            yield f"{name} has {str(cells[~hit][0])!r}, the original has {str(usually)!r}"
+        elif original.is_number(at):
+            out = (values < known.min()) | (values > known.max())
+            if out.mean() > 1 - _MEET:
+                yield f"{name} has {cells[out][0]}, outside of the original's range"
+
+
+def _is_wide(column: NDArray[Any]) -> bool:
+    there = column[~np.isnan(column)]
+    numbers = column.dtype.kind == "f" and len(there) > 0
+    return numbers and scale_of(column)[1] < there.max() - there.min()
 
 
 def _normal(cell: str) -> str:

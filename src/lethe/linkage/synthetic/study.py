@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
-from lethe.data.columns import list_names
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.frontier import Candidate
@@ -28,12 +27,7 @@ from lethe.linkage.document import (
     utility_in_words,
 )
 from lethe.linkage.settings import SyntheticSettings
-from lethe.linkage.synthetic.control import (
-    control_checks,
-    nearer_control,
-    refuse_same_files,
-    vocabulary_checks,
-)
+from lethe.linkage.synthetic.control import file_checks, refuse_same_files
 from lethe.linkage.synthetic.nearest import (
     Distances,
     Mixed,
@@ -42,7 +36,6 @@ from lethe.linkage.synthetic.nearest import (
     inference,
     linkability,
     mix,
-    scale_of,
 )
 from lethe.linkage.synthetic.risk import Risk
 from lethe.linkage.synthetic.singling_out import singling_out
@@ -124,35 +117,12 @@ def study_synthetic(
         skipped,
         sizes,
         inside.names,
-        (
-            *vocabulary_checks(
-                [
-                    ("original", inside, original),
-                    ("synthetic rows", made, synthetic),
-                    ("control", outside, control),
-                ],
-                settings.seed,
-            ),
-            *control_checks(inside, outside, settings.seed),
-            *nearer_control(attacks),
-            *_scaled(made),
+        tuple(
+            file_checks(
+                (inside, made, outside), (original, synthetic, control), attacks, settings.seed
+            )
         ),
     )
-
-
-def _scaled(made: Mixed) -> list[InputCheck]:
-    names = [
-        name
-        for at, name in enumerate(made.names)
-        if made.is_number(at) and 0 < scale_of(made.columns[at])[1] < np.ptp(_known(made, at)) / 2
-    ]
-    text = f"{list_names(names)}: a few values decide the range; distances are over nine tenths."
-    return [InputCheck("scale", "mends", text)] if names else []
-
-
-def _known(made: Mixed, at: int) -> NDArray[Any]:
-    column = made.columns[at]
-    return column[~np.isnan(column)]
 
 
 Attack = Callable[[Mixed, Mixed, Mixed, float], tuple[Risk, Distances | None]]
