@@ -139,7 +139,7 @@ def _kind(column: Column, times: Array | None) -> tuple[str, int]:
         if kinds["text"] > (1 - SHARE) * present:
             return "text", 0
     kind, most = kinds.most_common(1)[0]
-    fits = most >= SHARE * present and (kind != "number" or "zeros" not in kinds)
+    fits = most >= SHARE * present and "zeros" not in kinds
     return (kind, int(present - most)) if fits else ("text", 0)
 
 

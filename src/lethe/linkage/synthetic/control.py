@@ -21,7 +21,7 @@ from lethe.linkage.synthetic.risk import Risk, Trials, rate_of, risk
 Columns = Mapping[str, NDArray[Any]]
 _SURE = 0.998  # a lower limit above 0 then has a p-value below 0.001
 _TOLD, _NEARER = 0.52, -0.05  # smallest effects that stop: an AUC, an excess below 0
-_HALVES, _MEET, _GAIN = 0.95, 0.5, 0.05  # shares of values that meet
+_RECUR, _MEET, _GAIN = 0.9, 0.5, 0.05  # shares of values that recur and that meet
 _MOST = 1000  # rows of a file that are looked at
 _LEVELS = 20  # categories with a feature each
 _DRAW = "Draw the control at random from the people of the original, and use it for nothing."
@@ -58,7 +58,7 @@ def file_checks(
     """
     (original, _, control), rng = mixed, np.random.default_rng([seed, 91])
     for called, at in (("synthetic rows", 1), ("control", 2)):
-        if odd := list(_unmet(mixed[0], mixed[at], columns[0], columns[at], rng)):
+        if odd := list(_unmet(mixed[0], mixed[at], columns[0], columns[at])):
             text = f"Values of the {called} do not meet those of the original: {'; '.join(odd[:3])}"
             text += f"; and {len(odd) - 3} more columns." if len(odd) > 3 else "."
             yield InputCheck("vocabulary", "stops", text, "Write them alike in all files.")
@@ -149,9 +149,7 @@ def _features(tables: Sequence[Mixed]) -> NDArray[np.float64]:
     return np.stack([*single, *both], axis=1)
 
 
-def _unmet(
-    original: Mixed, other: Mixed, columns: Columns, written: Columns, rng: np.random.Generator
-) -> Iterator[str]:
+def _unmet(original: Mixed, other: Mixed, columns: Columns, written: Columns) -> Iterator[str]:
     """Columns whose values are not the original's, with one value of each file."""
     for at, name in enumerate(original.names):
         known, values = (
@@ -162,7 +160,7 @@ def _unmet(
         if min(len(known), len(values)) < FEWEST:
             continue
         hit = np.isin(values, known)
-        half = rng.permutation(known)
+        _, place, number = np.unique(known, return_inverse=True, return_counts=True)
         if is_text(columns[name]):
             usual = {_normal(cell): cell for cell in sorted(set(columns[name].tolist()) - {""})}
             alike = {cell: _normal(cell) in usual for cell in set(cells.tolist())}
@@ -171,7 +169,7 @@ def _unmet(
                 first = cells[spelled][0]
                 yield f"{name} has {first!r} where the original has {usual[_normal(first)]!r}"
                 continue
-        if hit.mean() < _MEET and np.isin(half[::2], half[1::2]).mean() >= _HALVES:
+        if hit.mean() < _MEET and (number[place] > 1).mean() >= _RECUR:
             usually = columns[name][~missing(columns[name])][0]
             yield f"{name} has {str(cells[~hit][0])!r}, the original has {str(usually)!r}"
         elif original.is_number(at):
