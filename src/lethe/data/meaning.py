@@ -11,6 +11,7 @@ import datetime
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ SHARE = 0.99
 _CLOCK = r"[0-9]{2}:[0-9]{2}"
 _MOMENT = re.compile(rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([ T]{_CLOCK}\S*)?|{_CLOCK}(:[0-9.]+)?")
 _WORDS = {"bool": "true and false", "number": "numbers", "moment": "dates and times"}
-_GAPS = {"moment": np.datetime64("NaT", "D"), "text": ""}
+_GAPS: dict[str, Any] = {"moment": np.datetime64("NaT", "D"), "text": ""}
 
 
 def one_meaning(
@@ -81,13 +82,12 @@ def _joint(
         target = "number"
     read: list[Column] = []
     for column, (kind, _) in zip(columns, found, strict=True):
-        gap = _GAPS.get(target, np.nan)
         if not kind:
-            read.append(_mapped(column, lambda cells, gap=gap: np.full(len(cells), gap)))
+            read.append(_mapped(column, partial(_all_gaps, _GAPS.get(target, np.nan))))
         elif target == "text":  # names that happen to look like numbers in one file stay names
             read.append(column)
         else:
-            read.append(_mapped(column, lambda cells, kind=kind: _converted(cells, kind)))
+            read.append(_mapped(column, partial(_converted, kind)))
     if target == "text":
         return [
             _mapped(c, lambda cells: cells.astype(object)) if is_text(_of(c)) else c for c in read
@@ -162,7 +162,11 @@ def _moment(cell: str) -> datetime.datetime | None:
         return None
 
 
-def _converted(values: Array, kind: str) -> Array:
+def _all_gaps(gap: Any, values: Array) -> Array:
+    return np.full(len(values), gap)
+
+
+def _converted(kind: str, values: Array) -> Array:
     if not is_text(values):
         if values.dtype.kind != "f" or values.dtype.itemsize == 8:
             return values

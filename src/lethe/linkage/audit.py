@@ -88,10 +88,9 @@ def audit_table(
     if beside is None and not isinstance(columns, Grouped):
         beside = {key: one for key, one in columns.items() if not isinstance(one, TypedColumn)}
     checks: list[InputCheck] = []
-    typed = not isinstance(columns, Grouped) and any(
-        isinstance(one, TypedColumn) for one in columns.values()
-    )
-    if not (settings.epsilon or settings.schema or typed):
+    cells = [] if isinstance(columns, Grouped) else list(columns.values())
+    declared = settings.schema is not None or any(isinstance(cell, TypedColumn) for cell in cells)
+    if not (settings.epsilon or declared):
         tables = [columns, *([] if population is None else [population])]
         (columns, *others), checks = _mended(tables, settings.text)
         population = others[0] if others else None
@@ -217,10 +216,10 @@ def audit_synthetic(
 def _mended(tables: Sequence[Any], keep: Sequence[str]) -> tuple[list[Any], list[InputCheck]]:
     """The files with one type for each meaning, and what was changed."""
     read, notes = one_meaning(tables, keep)
-    mended = [
-        Grouped(rows, table.times) if isinstance(table, Grouped) else rows
-        for table, rows in zip(tables, read, strict=True)
-    ]
+    mended: list[Any] = list(read)
+    for at, table in enumerate(tables):
+        if isinstance(table, Grouped):
+            mended[at] = Grouped(mended[at], table.times)
     return mended, [InputCheck("types", "mends", note) for note in notes]
 
 
