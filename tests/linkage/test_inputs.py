@@ -207,9 +207,12 @@ def test_marks_of_suppression_are_asked_about() -> None:
 def test_text_stays_text_where_it_must() -> None:
     zips = text(["01099", *["10115"] * 199])
     assert one_meaning([{"zip": zips}])[0][0]["zip"].dtype == object
-    codes = text(["A1", *["7"] * 49])
+    codes = text(["A1", "B2", "7"] * 9)
     first, second = one_meaning([{"c": codes}, {"c": text(["7", "8"])}])[0]
     assert first["c"].dtype == second["c"].dtype == object
+    days = text(map(str, np.datetime64("1950-01-01") + np.arange(98)))
+    with pytest.raises(InputError, match="'n/a' in another. Make those blank"):
+        one_meaning([{"born": days}, {"born": np.append(days, ["n/a"] * 2)}])
     odd = text(["unknown", *[str(n) for n in range(199)]])
     read, notes = one_meaning([{"n": odd}])
     assert read[0]["n"].dtype == np.float64 and "1 other cells" in notes[0]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from lethe.data.cells import infer, is_number
 from lethe.data.columns import Coded, Grouped, as_text, check_column, encode, is_text, missing
+from lethe.errors import InputError
 
 Column = NDArray[Any] | Coded
 Array = NDArray[Any]
@@ -46,7 +47,8 @@ def one_meaning(
         keep: columns that are text in every file.
 
     Returns: The columns of each file, and what was changed, one sentence each.
-    Raises InputError: a column to keep that no file has.
+    Raises InputError: a column to keep that no file has, or of which a file has too many other
+        cells.
 
     >>> rows = {"born": np.array(["1987-07-19", "1990-01-02"], dtype=object)}
     >>> one_meaning([rows])[0][0]["born"].tolist()[0]
@@ -75,11 +77,15 @@ def one_meaning(
 def _joint(
     name: str, columns: list[Column], times: list[Array | None], notes: list[str]
 ) -> list[Column]:
+    if any(_of(column).ndim != 1 for column in columns):
+        return columns  # an array of an archive, which no audit of rows reads
     found = [_kind(column, weight) for column, weight in zip(columns, times, strict=True)]
     kinds = {kind for kind, _ in found if kind}
     target = kinds.pop() if len(kinds) == 1 else "text" if "text" in kinds else ""
     if kinds == {"bool", "number"}:
         target = "number"
+    for column in (c for c, (kind, _) in zip(columns, found, strict=True) if kind == "text"):
+        _refuse_mixed(name, _of(column).tolist(), kinds - {"text"})
     read: list[Column] = []
     for column, (kind, _) in zip(columns, found, strict=True):
         if not kind:
@@ -108,6 +114,18 @@ def _joint(
         lost = f"; {odd} other cells count as missing" if odd else ""
         notes.append(f"{name}: text was read as {_WORDS[target]}{lost}; --text {name} keeps it.")
     return read
+
+
+def _refuse_mixed(name: str, cells: list[str], elsewhere: Collection[str]) -> None:
+    """Refuse text that is mostly what another file is whole: as text it would hide near copies."""
+    kinds = {cell: _of_cell(cell.strip()) for cell in set(cells) - {""}}
+    alike = sum(kind in elsewhere for kind in kinds.values())
+    if 2 * alike > len(kinds) and "zeros" not in kinds.values():
+        odd = next(cell for cell, kind in kinds.items() if kind not in elsewhere)
+        raise InputError(
+            f"column {name!r} has {_WORDS[next(iter(elsewhere))]} in one file and cells such as "
+            f"{odd!r} in another. Make those blank, or keep it as text: --text {name}."
+        )
 
 
 def _of(column: Column) -> Array:

@@ -49,7 +49,7 @@ def table_checks(
         quasi: columns that were named.
         persons: whether each row should be another person's.
     """
-    (meant,), _ = one_meaning([columns])
+    (meant,), _ = one_meaning([{key: one for key, one in columns.items() if one.ndim == 1}])
     shown, stops, repeated = [], False, ""
     for name in (name for name in meant if name not in quasi and name != sensitive):
         column = encode(meant[name])
