@@ -122,6 +122,7 @@ def _seconds(column: NDArray[Any]) -> NDArray[Any]:
     return np.where(np.isnat(column), np.nan, seconds)
 
 
+_FEW_DECIDE = 10  # times that a range may exceed that of the middle nine tenths
 _CELLS = 2**17  # distances held at once: two such tables stay in the processor's near memory
 
 
@@ -351,9 +352,6 @@ def scale_of(column: NDArray[Any]) -> tuple[float, float]:
     low, start, end, high = np.quantile(there, [0, 0.05, 0.95, 1]).tolist()
     few = 0 < end - start < (high - low) / _FEW_DECIDE
     return (start, end - start) if few else (low, high - low)
-
-
-_FEW_DECIDE = 10
 
 
 def _apart(
