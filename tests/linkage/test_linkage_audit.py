@@ -95,7 +95,7 @@ def test_risk_against_a_population_table() -> None:
     with pytest.raises(InputError, match="released persons belong to the population"):
         audit_table(columns, ["age"], population={"age": np.array([30, 50])})
     with pytest.raises(InputError, match="other types in table and population"):
-        audit_table(columns, ["age"], population={"age": np.array(["30", "41"])})
+        audit_table(columns, ["age"], population={"age": np.array(["thirty", "old"])})
 
 
 def test_columns_that_need_a_look_are_named() -> None:

@@ -295,7 +295,7 @@ def test_tables_that_cannot_be_compared():
     one = {"a": np.array([1.0, 2])}
     for other, told in (
         ({"b": np.array([1.0])}, "different columns"),
-        ({"a": np.array(["x"])}, "is number and text"),
+        ({"a": np.array(["x"])}, "in one file numbers such as '1', elsewhere text such as 'x'"),
         ({"a": np.array([])}, "at least 1"),
         ({"a": np.array([np.inf])}, "infinite"),
     ):

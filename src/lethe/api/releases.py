@@ -260,12 +260,13 @@ def audit_records(
     asked = {"person": person, "item": item, "value": value, "time": time}
     named = {what: column for what, column in asked.items() if column is not None}
 
-    def read(rows: Any, called: str) -> Any:
-        found = columns_of(rows, called)
+    def read(found: Any, called: str) -> Any:
         return {what: _column(found, column, called) for what, column in named.items()}
 
-    columns = read(facts, "facts")
-    theirs = None if other is None else read(other, "other")
+    whole = columns_of(facts, "facts")
+    columns = read(whole, "facts")
+    beside = {key: column for key, column in whole.items() if key not in named.values()}
+    theirs = None if other is None else read(columns_of(other, "other"), "other")
     bound = columns_content([columns, theirs or {}], unit, keep, seed=chosen.seed)
     with run("audit_records", name, bound, chosen, out, save, quiet) as (folder, progress):
         found = linkage.audit_records(
@@ -273,6 +274,7 @@ def audit_records(
             aux=None
             if theirs is None
             else from_columns(theirs, name="other", unit=unit, keep=keep),
+            beside=beside,
             settings=chosen,
             say=progress.say,
             folder=folder,

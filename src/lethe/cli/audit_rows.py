@@ -25,7 +25,7 @@ from lethe.cli.options import (
     subject_named,
 )
 from lethe.data.columns import Columns, Grouped, as_text, check_column, read_columns
-from lethe.data.large import read_table
+from lethe.data.large import read_head, read_table
 from lethe.data.schema import Schema
 from lethe.data.sorted_records import read_facts
 from lethe.data.source import SUFFIXES, TypedColumn, infer_schema, read_typed
@@ -282,7 +282,8 @@ def _quasi(options: Mapping[str, Any], kind: str) -> tuple[str, ...]:
 def _table(file: Path, options: Mapping[str, Any]) -> Subject:
     quasi = _quasi(options, "table")
     declared = None if options["schema"] is None else Schema.load(options["schema"])
-    settings = settings_of(TableSettings, {**options, "schema": declared}, _NAMES)
+    given = {**options, "schema": declared, "text": split_names(options["text"]) or None}
+    settings = settings_of(TableSettings, given, _NAMES)
     if not settings.epsilon and (declared is not None or options["bins"] is not None):
         raise InputError("--schema and --bins are for synthetic rows; --epsilon says how private.")
     secret = options["sensitive"]
@@ -312,7 +313,14 @@ def _table(file: Path, options: Mapping[str, Any]) -> Subject:
             everybody = as_declared(settings.schema, everybody)
     files = [file, *([] if everybody is None else [Path(options["population"])])]
     audit = partial(
-        audit_table, columns, quasi, secret, population=everybody, name=file.stem, settings=settings
+        audit_table,
+        columns,
+        quasi,
+        secret,
+        population=everybody,
+        beside=read_head(file, options["inside"]),
+        name=file.stem,
+        settings=settings,
     )
     return Subject(_name(files, [*quasi, str(secret), str(settings.seed)]), audit, notes)
 
@@ -328,7 +336,7 @@ def _synthetic(file: Path, options: Mapping[str, Any]) -> Subject:
     for name in ("original", "control"):
         if options[name] is None:
             raise InputError(f"lethe audit synthetic needs --{name} FILE to compare with.")
-    given = {**options, "linked": split_names(options["linked"]) or None}
+    given = {**options, **{key: split_names(options[key]) or None for key in ("linked", "text")}}
     settings = settings_of(SyntheticSettings, given, _NAMES)
     files = [Path(options["original"]), file, Path(options["control"])]
     original, made, control = (read_columns(path) for path in files)
@@ -365,7 +373,9 @@ def _records(file: Path, options: Mapping[str, Any]) -> Subject:
             check_column("truth", name, pairs, files[-1])
         truth = (as_text(pairs["aux"]), as_text(pairs["release"]))
 
-    audit = partial(audit_records, ratings, aux=aux, truth=truth, settings=settings)
+    head = read_head(file, options["inside"])
+    beside = {name: column for name, column in head.items() if name not in names}
+    audit = partial(audit_records, ratings, aux=aux, truth=truth, beside=beside, settings=settings)
     marks = [*map(str, names), str(options["unit"]), str(options["keep"]), str(settings.seed)]
     notes = tuple(f"{one.name}: {note}" for one in (ratings, aux) if one for note in one.notes)
     return Subject(_name(files, marks), audit, (*said, *notes))

@@ -63,7 +63,7 @@ _NAMES = {
     "Private training": (
         "epsilon delta clip dp_batch_size dp_epochs dp_learning_rate dp_optimizer local_epsilon"
     ),
-    "Stopping and rules": "gate until release confidence precision pilot",
+    "Stopping and rules": "gate until release accept confidence precision pilot",
     "Running": (
         "workers seed memory engine engine_option device keep_records out config context as_json "
         "quiet"

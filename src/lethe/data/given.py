@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.arrays import as_array
+from lethe.data.cells import plain_column
 from lethe.data.columns import Columns, as_text, is_text, list_names, read_columns
 from lethe.data.condition import Condition, External
 from lethe.data.dataset import Dataset, row_names
-from lethe.data.tables import Encoded, encode_number, encode_text, label_rows
+from lethe.data.tables import Encoded, encode_number, encode_text, identifiers_of, label_rows
 from lethe.errors import InputError
 
 _MOST_BYTES = 4 << 30  # of a sparse matrix that is written out
-_TEXTS = 0.5  # text with more distinct values than this share of rows names records
 
 
 NAMED = "a mark of your own"
@@ -171,11 +171,7 @@ def columns_of(rows: Any, name: str) -> Columns:
 
 def _encoded(read: Columns) -> Encoded:
     """Columns as numbers for the attacks that look at records; gaps are marked."""
-    named = [
-        name
-        for name, values in read.items()
-        if is_text(values) and len(set(values.tolist())) > max(2, _TEXTS * len(values))
-    ]
+    named = list(identifiers_of(read))
     parts = [
         (encode_text if is_text(values) or values.dtype.kind == "b" else encode_number)(
             name, values
@@ -205,18 +201,7 @@ def column_of(values: Any, name: str) -> NDArray[Any]:
         raise InputError(f"{name} has shape {array.shape}, it must be (records,).{hint}")
     if array.dtype.kind != "O":
         return array.astype(object) if array.dtype.kind == "U" else array
-    listed = ["" if _is_gap(value) else value for value in array.tolist()]
-    kinds = {type(value) for value in listed} - {str}
-    if kinds and kinds <= {int, float} and not any(isinstance(one, str) and one for one in listed):
-        return np.array([np.nan if value == "" else float(value) for value in listed])
-    return np.array([str(value) for value in listed], dtype=object)
-
-
-def _is_gap(value: Any) -> bool:
-    """None, NaN, and what pandas writes for a gap, which compares to nothing."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return bool(isinstance(value, float) and value != value)
+    return plain_column(array.tolist())
 
 
 def _from_batches(source: Any) -> tuple[NDArray[Any], NDArray[Any]]:

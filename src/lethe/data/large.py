@@ -17,13 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.casts import quoted, text_sql
-from lethe.data.cells import Kind, check_names, csv_batches, csv_rows
+from lethe.data.cells import Kind, check_names, csv_batches, csv_rows, infer
 from lethe.data.columns import (
+    ARROW,
     DUCKDB,
     Coded,
     Codes,
     Columns,
     Grouped,
+    arrow_table,
     attached,
     check_arrow_type,
     check_column,
@@ -361,6 +363,39 @@ def read_table(
     return grouped, (note,)
 
 
+def read_head(path: Path, table: str | None = None, rows: int = 20_000) -> Columns:
+    """All columns of the first rows of a table, named or not; none of an archive.
+
+    Columns of a kind that cannot be read are left out; of a .csv file all rows within 4 MiB count.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        lines, left = csv_rows(path), _HEAD
+        header, head = next(lines, []), []
+        for line in lines:
+            head.append(line)
+            if (left := left - sum(map(len, line))) < 0:
+                break
+        return dict(zip(header, map(infer, zip(*head, strict=True)), strict=False))
+    if suffix not in (*ARROW, *DUCKDB):
+        return {}
+    pa = require("pyarrow", "tables")
+    if suffix in (".feather", ".arrow"):
+        head = arrow_table(path, lambda schema: schema.names)[:rows]
+    else:
+        with require("duckdb", "tables").connect(":memory:") as base:
+            inside = f"read_parquet({text_sql(str(path))})"
+            source = inside if suffix == ".parquet" else attached(base, path, table)
+            head = base.sql(f"FROM {source} LIMIT {int(rows)}").to_arrow_table()
+    found = {}
+    for name in head.column_names:
+        with contextlib.suppress(InputError):
+            check_arrow_type(pa.types, path, name, head.schema.field(name).type)
+            found[name] = from_arrow(pa, head[name])
+    return found
+
+
+_HEAD = 2**22
 _TEXT = 64  # bytes of a text of Python beside its characters
 _AUDIT = 200  # bytes a row that counting its classes takes at most, measured at 776,000 rows
 

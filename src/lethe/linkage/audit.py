@@ -12,11 +12,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from lethe.assess.input_checks import InputCheck
 from lethe.data.columns import Grouped, as_text
+from lethe.data.meaning import one_meaning
 from lethe.data.sorted_records import Release
 from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
+from lethe.linkage.inputs import table_checks
 from lethe.linkage.records.document import RecordSubject
 from lethe.linkage.records.study import study_records
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
@@ -37,6 +40,7 @@ def audit_table(
     sensitive: str | None = None,
     *,
     population: Columns | Grouped | None = None,
+    beside: Columns | None = None,
     name: str = "table",
     settings: TableSettings | None = None,
     say: Say | None = None,
@@ -52,6 +56,8 @@ def audit_table(
         sensitive: column that nobody should learn; None leaves inference out.
         population: the same columns of everybody the rows may be of, the rows' own people
             included; None leaves the journalist risk out.
+        beside: all columns of the file, or of its first rows, in which identifiers and persons with
+            several rows are looked for; None = `columns`.
         name: of the release.
         settings: see `TableSettings`; its rules are fixed before anything is measured.
         say: told what is being done, one line each.
@@ -79,6 +85,15 @@ def audit_table(
     0.5
     """
     settings = settings or TableSettings()
+    if beside is None and not isinstance(columns, Grouped):
+        beside = {key: one for key, one in columns.items() if not isinstance(one, TypedColumn)}
+    checks: list[InputCheck] = []
+    cells = [] if isinstance(columns, Grouped) else list(columns.values())
+    declared = settings.schema is not None or any(isinstance(cell, TypedColumn) for cell in cells)
+    if not (settings.epsilon or declared):
+        tables = [columns, *([] if population is None else [population])]
+        (columns, *others), checks = _mended(tables, settings.text)
+        population = others[0] if others else None
     if isinstance(columns, Grouped):
         for option in ("queries", "predict", "utility_model", "epsilon", "keep_records"):
             if getattr(settings, option):
@@ -97,10 +112,12 @@ def audit_table(
         table = Table(name, plain, tuple(quasi), sensitive, population, typed=typed)
     (say or _silent)(f"{name}: {table.rows} rows, {len(table.quasi)} quasi-identifiers")
     study = study_table(table, settings)
+    if beside and set(table.quasi) <= set(beside):
+        checks += table_checks(beside, table.quasi, sensitive)
     if folder is not None:
         for made, rows in study.synthetic.items():
             folder.write(f"{made}.csv", rows.to_csv())
-    return TableSubject(study, settings).findings(folder)
+    return TableSubject(study, settings, tuple(checks)).findings(folder)
 
 
 def audit_records(
@@ -108,6 +125,7 @@ def audit_records(
     *,
     aux: Release | None = None,
     truth: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    beside: Columns | None = None,
     settings: RecordSettings | None = None,
     say: Say | None = None,
     folder: RunFolder | None = None,
@@ -120,6 +138,7 @@ def audit_records(
         aux: what an adversary really has of some people, or an earlier release; None = nothing.
         truth: names in `aux` and names in `ratings` of the same people; None = not known. Enough
             of them are one more adversary of every candidate.
+        beside: columns of the file that were not named; see `audit_table`.
         settings: see `RecordSettings`. With `keep_records` and `aux`, who was named as whom is
             kept.
         say: see `audit_table`.
@@ -144,7 +163,8 @@ def audit_records(
         say(f"{ratings.name}: looking for the people of {aux.name}")
     names = None if truth is None else (as_text(truth[0]), as_text(truth[1]))
     study = study_records(ratings, settings, aux, names)
-    return RecordSubject(study, settings).findings(folder)
+    checks = tuple(table_checks(beside or {}, (), None, persons=False))
+    return RecordSubject(study, settings, checks).findings(folder)
 
 
 def audit_synthetic(
@@ -184,10 +204,23 @@ def audit_synthetic(
     """
     settings, quasi = settings or SyntheticSettings(), tuple(quasi)
     (say or _silent)(f"{name}: three attacks, each against original and control rows")
+    (original, synthetic, control), checks = _mended([original, synthetic, control], settings.text)
     study = study_synthetic(original, synthetic, control, quasi, sensitive, settings)
     mark = digest(*(hash_array(as_text(synthetic[column])) for column in study.columns))
-    subject = SyntheticSubject(study, settings, name, quasi, sensitive, mark)
+    checks += [*study.inputs, *table_checks(synthetic, quasi, sensitive, persons=False)]
+    checks += [one for one in table_checks(original, quasi, sensitive) if one.name == "persons"]
+    subject = SyntheticSubject(study, settings, name, quasi, sensitive, mark, tuple(checks))
     return subject.findings(folder)
+
+
+def _mended(tables: Sequence[Any], keep: Sequence[str]) -> tuple[list[Any], list[InputCheck]]:
+    """The files with one type for each meaning, and what was changed."""
+    read, notes = one_meaning(tables, keep)
+    mended: list[Any] = list(read)
+    for at, table in enumerate(tables):
+        if isinstance(table, Grouped):
+            mended[at] = Grouped(mended[at], table.times)
+    return mended, [InputCheck("types", "mends", note) for note in notes]
 
 
 def _silent(text: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
+from lethe.assess.input_checks import InputCheck, stopped
 from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
@@ -120,10 +121,12 @@ class RowsSubject(Subject):
     Attributes:
         study: what was measured.
         settings: of the audit.
+        inputs: what was seen of the files beside what the study says.
     """
 
     study: RowsStudy
     settings: Settings
+    inputs: tuple[InputCheck, ...] = ()
 
     @cached_property
     def people(self) -> Sequence[Json]:
@@ -149,10 +152,12 @@ class RowsSubject(Subject):
         return run(self, self.settings.rules(), self.settings.release)
 
     def candidates(self) -> Sequence[Candidate]:
-        return self.study.candidates
+        return stopped(self.study.candidates, self.inputs, self.settings.accept)
 
     def words(self, verdict: Verdict) -> Sequence[str]:
-        return [outcome_words(verdict), *self.plain_words()]
+        shown = [one for one in self.inputs if one.effect != "mends"]
+        lines = [one.to_json(self.settings.accept)["detail"] for one in shown]
+        return [outcome_words(verdict), *lines, *self.plain_words()]
 
     def compose(
         self,
@@ -195,7 +200,7 @@ class RowsSubject(Subject):
             skipped=[{"name": name, "why": why} for name, why in self.study.skipped.items()],
             keep_records=settings.keep_records,
             exposed=[{**row, "id": f"person {row['rank']}"} for row in self.people[:MOST_PEOPLE]],
-            checks=checks,
+            checks=[*(one.to_json(settings.accept) for one in self.inputs), *checks],
             limits=[
                 *limits,
                 "All risks are measured with the attacks named here: lower limits of what can be "
@@ -209,6 +214,7 @@ class RowsSubject(Subject):
                 **reproduction,
                 "queries": list(settings.queries),
                 **_model(settings),
+                **({"accept": list(settings.accept)} if settings.accept else {}),
                 "gate": list(settings.gate),
             },
             libraries=("numpy", "scipy"),

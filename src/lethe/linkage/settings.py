@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from lethe.assess.input_checks import WAIVABLE
 from lethe.data.schema import Schema
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.rules import RECORD_METRICS, SYNTHETIC_METRICS, TABLE_METRICS, Rule, parse_rule
@@ -31,6 +32,8 @@ class CommonSettings:
         gate: rule that sets the exit code, such as "unique<=0.01" or "top-1<=0.05"; may be
             repeated. See the metrics of each kind of audit in its documentation.
         release: candidate that the rules judge, such as k-5.
+        accept: checks of the input that shall not stop the verdict, by name, such as identifiers;
+            the report says so.
         keep_records: keep the table of exposed people in the run folder, and with an auxiliary
             table who was named as whom; it is personal data.
     """
@@ -44,6 +47,7 @@ class CommonSettings:
     held_out: float = 0.3
     gate: tuple[str, ...] = ()
     release: str = "baseline"
+    accept: tuple[str, ...] = ()
     keep_records: bool = False
 
     def check(self) -> None:
@@ -53,6 +57,8 @@ class CommonSettings:
         """
         check_at_least("seed", self.seed, 0)
         check_at_least("margin", self.margin, 0)
+        for name in self.accept:
+            check_choice("accept", name, WAIVABLE)
         check_between("confidence", self.confidence, 0, 1, open_low=True, open_high=True)
         check_between("held_out", self.held_out, 0, 1, open_low=True, open_high=True)
         asked = [name for name in ("queries", "predict", "utility_model") if getattr(self, name)]
@@ -83,6 +89,7 @@ class TableSettings(CommonSettings):
         schema: of the same, see `lethe.linkage.table.domains.domains_of`; its columns are those of
             the rows. None = read off the table and public, which the guarantee then says.
         bins: of the same, cells of a column whose schema has bounds.
+        text: columns that stay text although their cells are dates or numbers.
     """
 
     ks: tuple[int, ...] = (2, 5, 10)
@@ -95,6 +102,7 @@ class TableSettings(CommonSettings):
     delta: float = 1e-6
     schema: Schema | None = None
     bins: int = 32
+    text: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.check()
@@ -211,6 +219,7 @@ class SyntheticSettings(CommonSettings):
         tolerance: of guessed numbers, relative.
         linked: columns of a second source, linked with the quasi-identifiers; by default all
             others.
+        text: columns that stay text although their cells are dates or numbers.
     """
 
     attacks: int = 500
@@ -218,6 +227,7 @@ class SyntheticSettings(CommonSettings):
     neighbours: int = 1
     tolerance: float = 0.05
     linked: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.check()

@@ -206,7 +206,10 @@ def first_screen(room: Room, manifest: Json, chart: Chart | None) -> First:
         outcome=outcome(document["verdict"]["outcome"], len(limits)),
         level=worst_severity([found.level]),
         headline=found.headline,
-        detail=[text for text in (on, found.detail, found.group, _limits(document)) if text],
+        detail=[
+            *filter(None, (on, found.detail, found.group, _limits(document))),
+            *(one["detail"] for one in document["checks"] if one.get("effect", "mends") != "mends"),
+        ],
         cards=[
             Card(say("card.released"), large, lines),
             Card(say("card.worst"), found.short, [found.by, on, found.group], found.level),

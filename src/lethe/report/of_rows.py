@@ -120,6 +120,8 @@ class Quasi(_Rows):
         found = self._worst(
             candidate, say("table.by"), ", ".join([*detail, *self._certain(shown)]), quasi=quasi
         )
+        if not found.level:  # refused: no other number speaks in its place
+            return found
         # Where all rows have one value the classes give nothing away that the table does not.
         blind = (shown.get("blind") or {}).get("value")
         level = severity(certain or None, 1.0 if blind == 1 else 0.0)

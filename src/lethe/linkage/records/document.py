@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.linkage.document import (
@@ -54,6 +55,7 @@ class RecordSubject(RowsSubject):
 
     study: RecordStudy
     settings: RecordSettings
+    inputs: tuple[InputCheck, ...] = ()
 
     @cached_property
     def pairs(self) -> Sequence[Json]:

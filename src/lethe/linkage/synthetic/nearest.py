@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
-from lethe.data.columns import check_column, encode, list_names
+from lethe.data.columns import as_text, check_column, encode, list_names, missing
 from lethe.errors import InputError, NotMeasurable, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
@@ -98,7 +98,11 @@ def _together(columns: list[NDArray[Any]], name: str, category: bool) -> list[ND
     if "O" in kinds or "U" in kinds:
         kinds = {"text" if kind in "OU" else kind for kind in kinds}
     if len(kinds) != 1:
-        raise InputError(f"column {name!r} is {' and '.join(sorted(kinds))}. Give it one type.")
+        shown = {_SPOKEN.get(c.dtype.kind, "numbers"): as_text(c[~missing(c)][:1]) for c in columns}
+        listed = ", elsewhere ".join(
+            f"{kind} such as {''.join(first)!r}" for kind, first in shown.items()
+        )
+        raise InputError(f"column {name!r} is in one file {listed}. Write it alike in all files.")
     if kinds == {"number"} and not category:
         numbers = [column.astype(np.float64) for column in columns]
         if any(np.isinf(column).any() for column in numbers):
@@ -110,11 +114,15 @@ def _together(columns: list[NDArray[Any]], name: str, category: bool) -> list[ND
     return np.split(codes, np.cumsum([len(column) for column in columns])[:-1])
 
 
+_SPOKEN = {"O": "text", "U": "text", "b": "true and false", "M": "dates"}
+
+
 def _seconds(column: NDArray[Any]) -> NDArray[Any]:
     seconds = column.astype("datetime64[us]").astype(np.int64) / 1e6
     return np.where(np.isnat(column), np.nan, seconds)
 
 
+_FEW_DECIDE = 10  # times that a range may exceed that of the middle nine tenths
 _CELLS = 2**17  # distances held at once: two such tables stay in the processor's near memory
 
 
@@ -256,9 +264,9 @@ def nearest_rows(
 ) -> NDArray[np.int64]:
     """(n, k) the nearest rows of `among` for each of `rows`, in no order.
 
-    A sum over columns: of a category 0 or 1; of a number its difference over the range in `among`,
-    at most 1; 0 when both are missing, 1 when one is. Ties are drawn for each row anew: a fixed
-    choice would link any two halves of a coarse table.
+    A sum over columns: of a category 0 or 1; of a number its difference over the range in `among`
+    (see `scale_of`), at most 1; 0 when both are missing, 1 when one is. Ties are drawn for each row
+    anew: a fixed choice would link any two halves of a coarse table.
 
     Args:
         among: where they are sought.
@@ -275,13 +283,20 @@ def nearest_rows(
     return found
 
 
-def nearest_distance(rows: Mixed, among: Mixed, columns: Sequence[int]) -> NDArray[np.float64]:
+def nearest_distance(
+    rows: Mixed, among: Mixed, columns: Sequence[int], but: NDArray[np.int64] | None = None
+) -> NDArray[np.float64]:
     """(n,) distance of each row to the nearest row of `among`: 0 = it is there, at most 1.
 
     See `nearest_rows`; here the mean over the columns.
+
+    Args:
+        but: (n,) a row of `among` that does not count for each row, such as the row itself.
     """
     found = np.empty(len(rows))
     for at, distance in _distances(rows, among, columns):
+        if but is not None:
+            distance[but[at]] = np.inf
         found[at] = distance.min() / len(columns)
     return found
 
@@ -318,12 +333,25 @@ def _ready(rows: Mixed, among: Mixed, at: int) -> tuple[NDArray[np.float32], NDA
     if not among.is_number(at):
         # Codes far apart count as 1, as everything at least 1 apart does.
         return mine.astype(np.float32), theirs.astype(np.float32)
-    there = theirs[~np.isnan(theirs)]
-    low, width = (there.min(), there.max() - there.min()) if len(there) else (0.0, 0.0)
+    low, width = scale_of(theirs)
     scale = width if width > 0 else np.finfo(np.float64).tiny ** 0.5  # any difference is 1
     with np.errstate(over="ignore"):
         left, right = (mine - low) / scale, (theirs - low) / scale
         return left.astype(np.float32), right.astype(np.float32)
+
+
+def scale_of(column: NDArray[Any]) -> tuple[float, float]:
+    """Where a column of numbers begins, and how far apart two of them count as wholly unlike.
+
+    That is its range; or that of the middle nine tenths where a few values make the range more
+    than ten times as wide, for they would put all others next to each other.
+    """
+    there = column[~np.isnan(column)]
+    if not len(there):
+        return 0.0, 0.0
+    low, start, end, high = np.quantile(there, [0, 0.05, 0.95, 1]).tolist()
+    few = 0 < end - start < (high - low) / _FEW_DECIDE
+    return (start, end - start) if few else (low, high - low)
 
 
 def _apart(
@@ -377,7 +405,7 @@ def identical(
         original, control = (
             table.take(rng.permutation(len(table))[:rows]) for table in (original, control)
         )
-    inside, made, outside, blind = _patterns([original, synthetic, control, shuffled])
+    inside, made, outside, blind = patterns([original, synthetic, control, shuffled])
     if not released:
         return risk(
             Trials(np.isin(inside, made)),
@@ -393,7 +421,7 @@ def identical(
     )
 
 
-def _patterns(tables: Sequence[Mixed]) -> list[NDArray[np.int64]]:
+def patterns(tables: Sequence[Mixed]) -> list[NDArray[np.int64]]:
     """(rows,) of each table: a number for what the row says, alike in all tables."""
     joint = []
     for columns in zip(*(table.columns for table in tables), strict=True):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
@@ -26,6 +27,7 @@ from lethe.linkage.document import (
     utility_in_words,
 )
 from lethe.linkage.settings import SyntheticSettings
+from lethe.linkage.synthetic.control import file_checks, refuse_same_files
 from lethe.linkage.synthetic.nearest import (
     Distances,
     Mixed,
@@ -63,6 +65,7 @@ class SyntheticStudy:
     skipped: Mapping[str, str]  # name and reason of attacks that could not be run
     rows: tuple[int, int, int]  # original, synthetic and control ones
     columns: tuple[str, ...]  # names
+    inputs: tuple[InputCheck, ...]  # what the files themselves say
 
 
 def study_synthetic(
@@ -89,6 +92,7 @@ def study_synthetic(
     inside.places("linked", linked or quasi)
     if shared := sorted(set(settings.linked) & set(quasi)):
         raise InputError(f"{shared[0]!r} is in quasi and in linked. Give each column one side.")
+    refuse_same_files(inside, made, outside)
     skipped: dict[str, str] = {}
     planned = dict(_planned(inside.names, quasi, linked, sensitive, settings, skipped))
     attacks, near = _run(planned, inside, made, outside, settings, skipped)
@@ -104,7 +108,21 @@ def study_synthetic(
         twin.candidate(settings.confidence, baseline=baseline),
     )
     sizes = (len(inside), len(made), len(outside))
-    return SyntheticStudy(attacks, knows, near, leaky, candidates, skipped, sizes, inside.names)
+    return SyntheticStudy(
+        attacks,
+        knows,
+        near,
+        leaky,
+        candidates,
+        skipped,
+        sizes,
+        inside.names,
+        tuple(
+            file_checks(
+                (inside, made, outside), (original, synthetic, control), attacks, settings.seed
+            )
+        ),
+    )
 
 
 Attack = Callable[[Mixed, Mixed, Mixed, float], tuple[Risk, Distances | None]]
@@ -314,6 +332,7 @@ class SyntheticSubject(RowsSubject):
     quasi: tuple[str, ...]
     sensitive: str | None
     fingerprint: str
+    inputs: tuple[InputCheck, ...] = ()
 
     def facts(self) -> Facts:
         study, settings, quasi = self.study, self.settings, self.quasi

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
 from lethe.data.columns import as_text, encode, missing
 from lethe.errors import NotMeasurable
@@ -240,6 +241,7 @@ class TableSubject(RowsSubject):
 
     study: TableStudy
     settings: TableSettings
+    inputs: tuple[InputCheck, ...] = ()
 
     def facts(self) -> Facts:
         study, settings = self.study, self.settings

@@ -1,0 +1,65 @@
+"""Checks on the input of an audit: what stops a verdict, what is asked, what was mended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from lethe.assess.run import check
+from lethe.evidence.estimate import Refusal
+from lethe.evidence.frontier import Candidate
+
+WAIVABLE = ("control-rows", "control-source", "control-nearer", "vocabulary", "identifiers")
+"""Checks that can stop a verdict; `accept` waives them by these names."""
+
+
+@dataclass(frozen=True)
+class InputCheck:
+    """Something about the input that a reader must know.
+
+    Attributes:
+        effect: ``stops``: not enough evidence until it is mended or waived by name; ``asks``: a
+            line on the first screen; ``mends``: the audit changed it and says so.
+        text: what was seen, one sentence.
+        way_out: what to do about it, one sentence; empty where it was mended.
+    """
+
+    name: str
+    effect: Literal["stops", "asks", "mends"]
+    text: str
+    way_out: str = ""
+
+    def to_json(self, accept: Collection[str]) -> dict[str, Any]:
+        """A self-check of the findings, with its effect: ``accepted`` where it was waived."""
+        effect: str = self.effect
+        said = f"{self.text} {self.way_out}".strip()
+        if effect == "stops":
+            effect = "accepted" if self.name in accept else effect
+            waiver = f"--accept {self.name}"
+            said = (
+                f"{said} Or waive it: {waiver}." if effect == "stops" else f"{waiver}: {self.text}"
+            )
+        status = {"stops": "fail", "mends": "pass"}.get(effect, "warn")
+        return {**check(f"input: {self.name}", status, said, None), "effect": effect}
+
+
+def stopped(
+    candidates: Sequence[Candidate], checks: Iterable[InputCheck], accept: Collection[str]
+) -> Sequence[Candidate]:
+    """The candidates, without an attack that counts or a rule that is decided if a check stops.
+
+    Guarantee: While one does, no candidate passes or fails: the verdict is not enough evidence.
+    """
+    names = {one.name for one in checks if one.effect == "stops"} - set(accept)
+    if not names:
+        return candidates
+    why = f"of the input: {', '.join(sorted(names))}"
+    return tuple(
+        replace(
+            candidate,
+            attacks=[replace(result, valid=False, why=why) for result in candidate.attacks],
+            measures={name: Refusal(f"self-checks failed ({why})") for name in candidate.measures},
+        )
+        for candidate in candidates
+    )

@@ -1,0 +1,115 @@
+"""What a table holds beside what was named: persons with several rows, identifiers, suppression."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.assess.input_checks import InputCheck
+from lethe.data.columns import encode, is_text, list_names, missing
+from lethe.data.meaning import Column, one_meaning
+
+_FEWEST, _FEW_PEOPLE = 30, 20  # values from which on their number says something
+_NEAR_UNIQUE, _ALIKE = 0.95, 0.9
+_HEAD = 10_000  # rows in which a key is looked for
+_PERSON = re.compile(
+    r"(.*_)?((patient|user|customer|client|person|member|subject|employee|participant|student)s?"
+    r"(_?(id|nbr|nr|no|num|number|key|code|name|hash))?|pid|uid)"
+)
+_DIRECT = re.compile(
+    r"(.*_)?(e_?mails?|phones?|telephone|mobile|ssn|passport|iban|uuid|guid|mrn"
+    r"|((first|last|full|sur|user|family)_?)?names?)(_.*)?"
+)
+_SHAPES = {
+    "e-mail addresses": re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}"),
+    "phone numbers": re.compile(r"(?=\+|(\D*\d){10})\+?[(]?[0-9](?=(\D*\d){6,14}\D*$)[-0-9 ()/.]+"),
+    "keys": re.compile(
+        r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?=.*[0-9])[0-9a-fA-F]{16,128}"
+        r"|[0-9]{3}-[0-9]{2}-[0-9]{4}|[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}"
+    ),
+}
+_MARK = re.compile(r"\*+|\[?(suppressed|redacted|withheld)\]?", re.IGNORECASE)
+
+
+def table_checks(
+    columns: Mapping[str, NDArray[Any]],
+    quasi: Collection[str],
+    sensitive: str | None,
+    *,
+    persons: bool = True,
+) -> Iterator[InputCheck]:
+    """Look at the columns that were not named, and for suppressed quasi-identifiers.
+
+    Args:
+        columns: (rows,) of the whole file; its first rows will do.
+        quasi: columns that were named.
+        persons: whether each row should be another person's.
+    """
+    (meant,), _ = one_meaning([{key: one for key, one in columns.items() if one.ndim == 1}])
+    shown, stops, repeated = [], False, ""
+    for name in (name for name in meant if name not in quasi and name != sensitive):
+        column = encode(meant[name])
+        there = ~missing(column.values)
+        values, rows = column.values[there], int(there[column.codes].sum())
+        whole = values.dtype.kind in "iuf" and bool((values % 1 == 0).all())
+        if not len(values) or not (whole or is_text(values)):
+            continue
+        parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+        called = re.sub(r"[^a-z0-9]+", "_", parted).strip("_")
+        person = _PERSON.fullmatch(called) is not None
+        unique = rows >= _FEWEST and len(values) > _NEAR_UNIQUE * rows
+        shape = _shape(values.tolist()) if is_text(values) else ""
+        if shape or unique:
+            shown.append(f"{name} ({shape or f'{len(values):,} values in {rows:,} rows'})")
+        stops |= bool(shape or (unique and (person or _DIRECT.fullmatch(called))))
+        if not repeated and _FEW_PEOPLE <= len(values) < _ALIKE * rows:
+            if person or (persons and _is_key(name, meant)):
+                repeated = f"{len(values):,} different {name} in {rows:,} rows"
+                way_out = f"Keep one row for each {name}, or audit facts: lethe audit records "
+                way_out += f"--person {name}."
+    if shown:
+        text = f"Columns that were not named may identify everybody: {list_names(shown, 4)}."
+        out = "Take them out of the file before it is released, or name them in --quasi."
+        yield InputCheck("identifiers", "stops" if stops else "asks", text, out)
+    if not persons:
+        return
+    if repeated:
+        text = f"{repeated}: each row is counted as another person."
+        yield InputCheck("persons", "asks", text, way_out)
+    marked = sum(_marked(columns[name]) for name in quasi if is_text(columns[name]))
+    if number := int(np.sum(np.asarray(marked) > 1)):
+        text = f"{number:,} rows have a mark such as * in several quasi-identifiers: it counts as "
+        text += "a value that people share."
+        out = "Leave suppressed rows out of the file to see the risk of the others."
+        yield InputCheck("suppression-marks", "asks", text, out)
+
+
+def _shape(cells: list[str]) -> str:
+    looked = cells[:: max(1, len(cells) // 1000)]
+    for name, pattern in _SHAPES.items():
+        alike = sum(pattern.fullmatch(cell.strip()) is not None for cell in looked)
+        if alike > _ALIKE * len(looked):
+            return name
+    return ""
+
+
+def _is_key(name: str, columns: Mapping[str, Column]) -> bool:
+    """Whether most of the other columns have one value for each value of this one."""
+    codes = {key: encode(column).codes[:_HEAD].astype(np.int64) for key, column in columns.items()}
+    groups, sizes = np.unique(codes[name], return_counts=True)
+    if len(groups) < _FEW_PEOPLE or 2 * sizes[sizes > 1].sum() < len(codes[name]):
+        return False
+    varied = [one for key, one in codes.items() if key != name and one.min() < one.max()]
+    pairs = [len(np.unique(codes[name] * (int(one.max()) + 1) + one)) for one in varied]
+    constant = sum(number <= 1.05 * len(groups) for number in pairs)
+    return len(varied) >= 3 and 2 * constant > len(varied)
+
+
+def _marked(column: NDArray[Any]) -> NDArray[np.int64]:
+    read = encode(column)
+    odd = [_MARK.fullmatch(cell.strip()) is not None for cell in read.values.tolist()]
+    return np.array(odd, dtype=np.int64)[read.codes]

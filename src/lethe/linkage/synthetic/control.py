@@ -1,0 +1,189 @@
+"""Can three files be compared: is the control one, and are values spelled alike?"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from lethe.assess.input_checks import InputCheck
+from lethe.data.columns import is_text, list_names, missing
+from lethe.errors import InputError
+from lethe.evidence.estimate import Estimate
+from lethe.linkage.document import FEWEST
+from lethe.linkage.synthetic.nearest import Mixed, nearest_distance, patterns, scale_of
+from lethe.linkage.synthetic.risk import Risk, Trials, rate_of, risk
+
+Columns = Mapping[str, NDArray[Any]]
+_SURE = 0.998  # a lower limit above 0 then has a p-value below 0.001
+_TOLD, _NEARER = 0.52, -0.05  # smallest effects that stop: an AUC, an excess below 0
+_RECUR, _MEET, _GAIN = 0.9, 0.5, 0.05  # shares of values that recur and that meet
+_MOST = 1000  # rows of a file that are looked at
+_LEVELS = 20  # categories with a feature each
+_DRAW = "Draw the control at random from the people of the original, and use it for nothing."
+
+
+def refuse_same_files(original: Mixed, synthetic: Mixed, control: Mixed) -> None:
+    """Refuse a control that is one of the other files, in any order, or too small.
+
+    Raises InputError: naming the file.
+    """
+    *others, outside = map(np.sort, patterns([original, synthetic, control]))
+    for name, rows in zip(("original", "synthetic rows"), others, strict=True):
+        if np.array_equal(rows, outside):
+            raise InputError(f"the control is the {name}: the same {len(rows)} rows. {_DRAW}")
+    if len(control) < FEWEST:
+        raise InputError(
+            f"the control has {len(control)} rows, {FEWEST} are needed. Hold out more."
+        )
+
+
+def file_checks(
+    mixed: Sequence[Mixed], columns: Sequence[Columns], attacks: Mapping[str, Risk], seed: int
+) -> Iterator[InputCheck]:
+    """What stops an audit: only what can be shown.
+
+    Values that do not meet; a control that shares rows with the original, exact or near, more than
+    the original's own rows recur (p < 0.001); one that a classifier tells from it; one that the
+    synthetic rows are closer to.
+
+    Args:
+        mixed: original, synthetic and control rows.
+        columns: the same, as they are written.
+        attacks: on these files.
+    """
+    (original, _, control), rng = mixed, np.random.default_rng([seed, 91])
+    for called, at in (("synthetic rows", 1), ("control", 2)):
+        if odd := list(_unmet(mixed[0], mixed[at], columns[0], columns[at])):
+            text = f"Values of the {called} do not meet those of the original: {'; '.join(odd[:3])}"
+            text += f"; and {len(odd) - 3} more columns." if len(odd) > 3 else "."
+            yield InputCheck("vocabulary", "stops", text, "Write them alike in all files.")
+    wide = [name for at, name in enumerate(original.names) if _is_wide(mixed[1].columns[at])]
+    if wide:
+        text = f"Few values decide the range of {list_names(wide)}: distances are over nine tenths."
+        yield InputCheck("scale", "mends", text)
+    inside, outside = patterns([original, control])
+    _, place, number = np.unique(inside, return_inverse=True, return_counts=True)
+    shared, twins = np.isin(outside, inside), number[place] > 1
+    if _more(shared, twins, outside, inside):
+        text = f"{shared.sum():,} of {len(control):,} control rows are in the original, more than "
+        text += f"chance allows ({100 * twins.mean():.2g} % of its own rows recur)."
+        yield InputCheck("control-rows", "stops", text, _DRAW)
+    else:
+        mine, theirs = (rng.permutation(len(table))[:_MOST] for table in (original, control))
+        every = range(len(original.names))
+        within = nearest_distance(original.take(mine), original, every, but=mine)
+        across = nearest_distance(control.take(theirs), original, every)
+        near = np.quantile(within, 0.01)
+        if _more(across <= near, within <= near, outside[theirs], inside[mine]):
+            text = f"{100 * (across <= near).mean():.2g} % of the control rows are nearer to an "
+            text += "original row than 99 % of those are to each other: were rows moved a little?"
+            yield InputCheck("control-rows", "stops", text, _DRAW)
+    auc, low = told_apart(original, control, rng)
+    if low > _TOLD:
+        text = f"A classifier tells control rows from original ones: AUC {auc:.2f}."
+        yield InputCheck("control-source", "stops", text, _DRAW)
+    for name in ("identical, original rows", "closest"):
+        excess = attacks[name].excess if name in attacks else None
+        if isinstance(excess, Estimate) and excess.high is not None and excess.high < _NEARER:
+            text = f"The synthetic rows are closer to the control ({name}: excess {excess})."
+            way_out = "Were the two files exchanged, or was the control used?"
+            yield InputCheck("control-nearer", "stops", text, way_out)
+            break
+
+
+def _more(
+    hit: NDArray[np.bool_], expected: NDArray[np.bool_], rows: NDArray[Any], others: NDArray[Any]
+) -> bool:
+    """Whether control rows are hit more often than original ones; equal rows count as one."""
+    if expected.all():
+        return False
+    trials = Trials(hit, rows), Trials(expected, others)
+    excess = risk(*trials, rate_of(expected, _SURE), _SURE).excess
+    return isinstance(excess, Estimate) and excess.low is not None and excess.low > 0
+
+
+def told_apart(original: Mixed, control: Mixed, rng: np.random.Generator) -> tuple[float, float]:
+    """AUC of a linear classifier, fitted on half of the rows and tried on the others, both ways.
+
+    Returns: The mean of both, and its lower limit (p < 0.001 under equal distributions).
+    """
+    tables = [table.take(rng.permutation(len(table))[: 2 * _MOST]) for table in (original, control)]
+    label = np.repeat([0.0, 1.0], [len(table) for table in tables])
+    fold = np.concatenate([np.arange(len(table)) % 2 for table in tables])
+    features, aucs, variance = _features(tables), [], 0.0
+    for half in (0, 1):
+        fit, member = fold != half, label[fold == half] == 1
+        apart = features[fit] - features[fit].mean(0)
+        # Ridge regression on the label is Fisher's discriminant but for its scale.
+        square = apart.T @ apart + 1e-3 * len(apart) * np.eye(apart.shape[1])
+        weight = np.linalg.solve(square, apart.T @ (label[fit] - label[fit].mean()))
+        ranks = rankdata(features[fold == half] @ weight)
+        n, m = int((~member).sum()), int(member.sum())
+        aucs.append((ranks[member].sum() - m * (m + 1) / 2) / (n * m))
+        variance += (n + m + 1) / (12 * n * m) / 4  # Mann and Whitney 1947
+    auc = float(np.mean(aucs))
+    return auc, auc - 3.09 * variance**0.5
+
+
+def _features(tables: Sequence[Mixed]) -> NDArray[np.float64]:
+    """Ranks of numbers and their distance from the middle, levels of categories, and products."""
+    single, first = [], []
+    for at in range(len(tables[0].names)):
+        column = np.concatenate([table.columns[at] for table in tables])
+        if tables[0].is_number(at):
+            gaps, rank = np.isnan(column), np.zeros(len(column))
+            rank[~gaps] = rankdata(column[~gaps]) / max(1, (~gaps).sum()) - 0.5
+            found = [rank, np.abs(rank), gaps.astype(np.float64)]
+        else:
+            levels, number = np.unique(column, return_counts=True)
+            most = levels[np.argsort(-number, kind="stable")[:_LEVELS]]
+            found = [(column == level).astype(np.float64) for level in most]
+        single += found
+        first.append(found[0] - found[0].mean())
+    both = [4 * one * other for at, one in enumerate(first[:12]) for other in first[:at]]
+    return np.stack([*single, *both], axis=1)
+
+
+def _unmet(original: Mixed, other: Mixed, columns: Columns, written: Columns) -> Iterator[str]:
+    """Columns whose values are not the original's, with one value of each file."""
+    for at, name in enumerate(original.names):
+        known, values = (
+            table.columns[at][~(np.isnan(table.columns[at]) | missing(cells[name]))]
+            for table, cells in ((original, columns), (other, written))
+        )
+        cells = written[name][~missing(written[name])]
+        if min(len(known), len(values)) < FEWEST:
+            continue
+        hit = np.isin(values, known)
+        _, place, number = np.unique(known, return_inverse=True, return_counts=True)
+        if is_text(columns[name]):
+            usual = {_normal(cell): cell for cell in sorted(set(columns[name].tolist()) - {""})}
+            alike = {cell: _normal(cell) in usual for cell in set(cells.tolist())}
+            spelled = ~hit & np.array([alike[cell] for cell in cells.tolist()])
+            if spelled.mean() >= _GAIN:
+                first = cells[spelled][0]
+                yield f"{name} has {first!r} where the original has {usual[_normal(first)]!r}"
+                continue
+        if hit.mean() < _MEET and (number[place] > 1).mean() >= _RECUR:
+            usually = columns[name][~missing(columns[name])][0]
+            yield f"{name} has {str(cells[~hit][0])!r}, the original has {str(usually)!r}"
+        elif original.is_number(at):
+            out = (values < known.min()) | (values > known.max())
+            if out.mean() > 1 - _MEET:
+                yield f"{name} has {cells[out][0]}, outside of the original's range"
+
+
+def _is_wide(column: NDArray[Any]) -> bool:
+    there = column[~np.isnan(column)]
+    numbers = column.dtype.kind == "f" and len(there) > 0
+    return numbers and scale_of(column)[1] < there.max() - there.min()
+
+
+def _normal(cell: str) -> str:
+    """Text without what readers do not see: capitals, blanks and forms of a character."""
+    return " ".join(unicodedata.normalize("NFKC", cell).casefold().split())
