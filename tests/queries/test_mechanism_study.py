@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 
 import numpy as np
@@ -168,6 +169,7 @@ def test_pairs_share_the_level() -> None:
     ("mechanism", "pairs", "said"),
     [
         (lambda data: 1 / 0, [Pair("x", [1], [2])], "ZeroDivisionError"),
+        (lambda data: sys.exit(0), [Pair("x", [1], [2])], "it exits with 0"),
         (lambda data: threading.Lock(), [Pair("x", [1], [2])], "expected a number, a category"),
         (lambda data: lambda: data, [Pair("x", [1], [2])], "it may hold anything"),
         (lambda data: type("Made", (), {"n": data})(), [Pair("x", [1], [2])], "anew in each call"),

@@ -37,8 +37,8 @@ def audit_mechanism(
     """Bound the privacy loss of a mechanism from below, and judge what is claimed of it.
 
     Args:
-        mechanism: `mechanism(data)` or `mechanism(data, seed)`, which returns a number, a category
-            or an array of these; an exception counts as an answer.
+        mechanism: `mechanism(data)` or `mechanism(data, seed)`; whatever it returns, raises, warns,
+            logs or prints is its answer.
         pairs: neighbouring inputs: `standard_pairs`, or your own.
         settings: claim, runs, confidence, rules.
         name: of the mechanism; by default that of the function.
@@ -56,8 +56,8 @@ def audit_mechanism(
         Pairs and settings were fixed before the runs; answers are independent, which is checked.
 
     Raises:
-        InputError: no pair, fewer than 100 runs, a mechanism that always fails or returns what is
-            no answer.
+        InputError: no pair, fewer than 100 runs, a mechanism that always fails or returns what
+            cannot be compared.
         NotMeasurable: too few runs to show anything.
 
     >>> import numpy as np
@@ -155,21 +155,7 @@ def study(
     settings: MechanismSettings,
     say: Callable[[str], None] = lambda text: None,
 ) -> Study:
-    """Run the mechanism and bound its privacy loss from below.
-
-    Args:
-        mechanism: `mechanism(data)` or `mechanism(data, seed)`, which returns a number, a
-            category, None, or an array, list or dict of these. An exception is an outcome.
-        pairs: neighbouring inputs, at least one.
-
-    Guarantee: With probability >= `settings.confidence` no pair's limit is above the true value of
-        the mechanism: each has its share of what may go wrong (Bonferroni).
-    Assumes: Answers are independent of each other, and pairs were fixed before the runs.
-
-    Raises:
-        InputError: no pair, a mechanism that fails on every input, or returns something else.
-        NotMeasurable: too few runs for any limit.
-    """
+    """What `audit_mechanism` measures; each pair has its share of the error (Bonferroni)."""
     if not pairs:
         raise InputError("no neighbouring inputs were given; at least one pair is needed.")
     seeds = np.random.SeedSequence(settings.seed).generate_state(len(pairs)).tolist()
@@ -186,18 +172,21 @@ def study(
         found = bound(first, second, settings.claim)
         if trials.raised and not found.limit.low:
             with users_code("the mechanism"):  # tell where, if it does so again
-                answer_once(mechanism, pair.first)
+                try:
+                    answer_once(mechanism, pair.first)
+                except SystemExit as error:
+                    raise RuntimeError(f"it exits with {error.code!r}") from error
         measured.append(Measurement(pair, found, _others(first, second)))
         sides.append((first, second))
-    limits = sorted({rule.limit for rule in settings.rules() if rule.metric != REUSE})
+    rules = {rule.limit for rule in settings.rules() if rule.metric != REUSE and rule.limit > 0}
     controls = {}
-    for limit in filter(None, limits):
+    for limit in sorted(rules):
         claim = replace(settings.claim, value=limit)
-        plants = [
+        planted = (
             plant(*answers, one.found, claim, 1 - confidence)
             for answers, one in zip(sides, measured, strict=True)
-        ]
-        controls[limit] = _control(list(filter(None, plants)), claim, bound)
+        )
+        controls[limit] = _control([leak for leak in planted if leak], claim, bound)
     repeated = repeats(sides)
     return Study(tuple(measured), reuse(sides, settings.confidence), repeated, controls)
 
@@ -239,10 +228,6 @@ def _odd_word(path: str, word: str) -> str:
 
 Json = dict[str, Any]
 _APART = 0.01  # of the shares of an odd answer on both inputs, from which on it is told
-METHOD_OF_HALF = {
-    "epsilon": "half the noise of a Laplace mechanism",
-    "other": "half the noise of a Gaussian mechanism",
-}
 
 
 def plain_words(study: Study, settings: MechanismSettings) -> list[str]:
@@ -311,7 +296,7 @@ def control_words(study: Study, claim: Claim) -> str:
 def half_of(claim: Claim) -> str:
     """What halved noise is meant."""
     pure = claim.measure == "epsilon" and claim.delta == 0
-    return METHOD_OF_HALF["epsilon" if pure else "other"]
+    return f"half the noise of a {'Laplace' if pure else 'Gaussian'} mechanism"
 
 
 def enough(power: Estimate | None) -> bool:
