@@ -60,6 +60,23 @@ class Shy:
         return {"value": self.value}
 
 
+class Global:
+    """An object whose text and whose class hold what the object does not."""
+
+    last = 0
+    shown = 0
+
+    def __str__(self) -> str:
+        return str(Global._now)
+
+    _now = 0
+
+
+def with_global(name: str, odd: int) -> Global:
+    setattr(Global, name, odd)
+    return Global()
+
+
 def wide(seed: int) -> float:
     """Noise that never repeats and drowns a person."""
     return float(np.random.default_rng(seed).laplace(scale=1e6))
@@ -196,6 +213,11 @@ LEAKS = {
     ),
     "write past Python": lambda odd, seed: beside(lambda: os.write(1, b"xy"[odd:]), seed),
     "noise that cancels in a sum": lambda odd, seed: [wide(seed), odd - wide(seed)],
+    "printed beside noise": lambda odd, seed: beside(lambda: print(odd - wide(seed)), seed),
+    "text of an object": lambda odd, seed: with_global("_now", odd),
+    "attribute of a class": lambda odd, seed: with_global("last", odd),
+    "equal or not": lambda odd, seed: [wide(seed), wide(seed + odd), wide(seed + 2)],
+    "sorted or not": lambda odd, seed: sorted(wide(seed + i) for i in range(4))[:: 1 - 2 * odd],
     "exclusive or": lambda odd, seed: [seed & 1, seed & 1 ^ odd],
     "one cell of many": lambda odd, seed: (
         np.random.default_rng(seed).normal(size=60) + 9 * odd * (np.arange(60) == 50)

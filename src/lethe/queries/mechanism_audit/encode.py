@@ -304,6 +304,16 @@ class Encoder:
         )
         if library_version(type(value).__module__) is None:  # such a class may hide its state
             state["attributes"] = None if state.get("state") is attributes else attributes
+            state["class"] = {
+                name: part
+                for name, part in vars(type(value)).items()
+                if not (name.startswith("_") or callable(part) or hasattr(part, "__get__"))
+            }
+            if (
+                type(value).__str__ is not object.__str__
+                or type(value).__repr__ is not object.__repr__
+            ):
+                state["text"] = str(value)
         if isinstance(value, BaseException):
             hidden = None if value.__suppress_context__ else value.__context__
             state |= {"message": str(value), "cause": value.__cause__, "context": hidden}

@@ -31,6 +31,7 @@ PLACES = 16  # of longer answers, those that differ most are looked at one by on
 WORDS = 64  # that classifiers see
 _MOST = 50_000_000  # numbers kept of all answers of a pair
 _NAMED, _LONGEST = 4, 80  # cells listed in words, and characters of each
+_ORDERED = 5  # numbers whose order is looked at
 _SOME = 500  # numbers of each side by which digits are compared
 _LARGEST = 1e100  # of numbers that classifiers see
 _MODULI = (3, 7, 9, 11, 13, 64, 100)
@@ -244,6 +245,8 @@ def learn(first: Outcomes, second: Outcomes, seed: int, deep: bool = True) -> li
                 found.append(_of_words(path, said, *sides))
             elif columns > 1:
                 found += _of_number(first.paths.index(path), said, *sides)
+        if columns > 1:
+            found.append(learn_cells("order and ties", _order, _pattern, *sides))
         if deep:
             found += _classifiers(words, *sides, seed)
     return found
@@ -335,6 +338,17 @@ def _of_number(
             first,
             second,
         )
+
+
+def _order(outcomes: Outcomes) -> Whole:
+    """The order of the first numbers of an answer, and which of them are equal, as digits."""
+    some = outcomes.numbers[:, :_ORDERED]
+    ranks = (some[:, :, None] > some[:, None, :]).sum(axis=2)
+    return np.asarray(ranks @ 10 ** np.arange(some.shape[1])[::-1])
+
+
+def _pattern(cell: int) -> str:
+    return f"the first numbers have the ranks {', '.join(str(cell))}"
 
 
 def _label_of(label: Label, column: int, outcomes: Outcomes) -> Whole:
