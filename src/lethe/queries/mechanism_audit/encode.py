@@ -309,10 +309,7 @@ class Encoder:
                 for name, part in vars(type(value)).items()
                 if not (name.startswith("_") or callable(part) or hasattr(part, "__get__"))
             }
-            if (
-                type(value).__str__ is not object.__str__
-                or type(value).__repr__ is not object.__repr__
-            ):
+            if any("__str__" in vars(c) or "__repr__" in vars(c) for c in type(value).__mro__[:-1]):
                 state["text"] = str(value)
         if isinstance(value, BaseException):
             hidden = None if value.__suppress_context__ else value.__context__

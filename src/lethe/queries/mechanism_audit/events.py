@@ -247,7 +247,7 @@ def learn(first: Outcomes, second: Outcomes, seed: int, deep: bool = True) -> li
                 found += _of_number(first.paths.index(path), said, *sides)
         if columns > 1:
             found.append(learn_cells("order and ties", _order, _pattern, *sides))
-        if deep:
+        if deep and (columns > 1 or len(np.unique(first.exact)) > CELLS):  # else cells see all
             found += _classifiers(words, *sides, seed)
     return found
 
