@@ -78,7 +78,7 @@ def test_neighbours_of_the_user(place: Path, capsys: pytest.CaptureFixture[str])
     assert audit(*asked, "--quiet") == 0
     found = json.loads(capsys.readouterr().out)
     (pair,) = found["queries"]["mechanism"]["pairs"]
-    assert pair["name"] == "one vote more" and pair["event"].startswith("the answer is “")
+    assert pair["name"] == "one vote more" and pair["event"].startswith("the answer is str ")
 
 
 @pytest.mark.parametrize(

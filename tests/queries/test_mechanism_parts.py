@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,16 +15,11 @@ from scipy.stats import binom
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.queries.mechanism_audit import bounds as reach
-from lethe.queries.mechanism_audit.bounds import (
-    bound_pair,
-    bounded_runs,
-    learn,
-    learn_cells,
-    lowest_bits,
-    rho_of,
-)
+from lethe.queries.mechanism_audit.bounds import bound_pair, bounded_runs, rho_of
+from lethe.queries.mechanism_audit.encode import Encoder
+from lethe.queries.mechanism_audit.events import Outcomes, Value, learn, lowest_bits, read_outcomes
 from lethe.queries.mechanism_audit.neighbours import standard_pairs, users_pairs
-from lethe.queries.mechanism_audit.runs import Failed, answer_once, read_outcomes, reuse, run_trials
+from lethe.queries.mechanism_audit.runs import answer_once, reuse, run_trials
 from lethe.queries.mechanism_audit.settings import Claim, MechanismSettings, claim_from
 
 
@@ -85,91 +80,64 @@ def test_a_value_far_outside_is_only_tried_when_asked_for() -> None:
     assert standard_pairs(0, 2, beyond=True)[-1].first.max() == 22
 
 
-def test_answers_become_patterns_and_numbers() -> None:
-    answers = [
-        1.5,
-        True,
-        None,
-        "a,b",
-        math.nan,
-        -math.inf,
-        10**400,
-        Fraction(1, 4),
-        Failed("KeyError"),
-        np.float32(2),
-        [1, "x"],
-        np.array([1.0, 2.0]),
-        {"b": 2, "a": 1},
-    ]
-    (read,) = read_outcomes(answers)
-    assert read.patterns.tolist() == [
-        "#",
-        "True",
-        "None",
-        "a;b",
-        "NaN",
-        "-inf",
-        "+inf",
-        "#",
-        "raises KeyError",
-        "#",
-        "#,x",
-        "#,#",
-        "#,#",
-    ]
-    assert read.numbers[0, 0] == 1.5 and read.numbers[7, 0] == 0.25
-    assert read.numbers[12].tolist() == [1.0, 2.0]
-    assert read.column(1).patterns.tolist()[10:] == ["x", "#", "#"]
+def outcomes(*sides) -> list[Outcomes]:
+    encoder = Encoder()
+    return read_outcomes(encoder.forms, *([encoder.encode(x) for x in side] for side in sides))
+
+
+def test_numbers_stand_in_columns_by_their_place() -> None:
+    sides = [[{"a": 1, "b": 2.5}] * 6 + ["x"], [{"b": 3.5}] * 7]
+    first, second = outcomes(*sides)
+    assert first.paths == ["the answer['b']", "the answer['a']"]
+    assert first.numbers[0].tolist() == [2.5, 1.0] and np.isnan(first.numbers[6]).all()
+    assert second.numbers[0, 0] == 3.5 and np.isnan(second.numbers[0, 1])
+    assert len(set(first.exact) | set(second.exact)) == 3
+
+
+def test_columns_come_from_the_runs_that_are_learned_from() -> None:
+    """Places that only later answers have are no columns: a choice by them would be no choice."""
+    first, _ = outcomes([1.0] * 10 + [[1.0, 2.0]] * 20, [1.0] * 30)
+    assert first.paths == ["the answer"]
 
 
 def test_ratios_of_cells_by_hand() -> None:
-    first, second = read_outcomes(["a"] * 6 + ["b"] * 2, ["a"] * 2 + ["b"] * 6)
-    cells = learn_cells(first, second)
-    assert cells.ratio["a"] == pytest.approx(math.log(6.5 / 2.5))
-    (seen,) = read_outcomes(["b", "never seen"])
-    assert cells.scores(seen).tolist() == [cells.ratio["b"], 0.0]
-    assert cells.words(0.0, True) == "the answer is “a”"
+    first, second = outcomes([7] * 6 + [8] * 2, [7] * 2 + [8] * 6)
+    cells = next(one for one in learn(first, second, 0) if one.name == "cells")
+    assert cells.ratio.tolist() == pytest.approx([math.log(6.5 / 2.5), math.log(2.5 / 6.5)])
+    seen = replace(first, numbers=np.array([[8.0], [99.0]]), form=first.form[:2])
+    assert cells.scores(seen).tolist() == [cells.ratio[1], 0.0]
+    assert cells.words(0.0, True) == "the answer is 7"
 
 
 def test_numbers_that_repeat_have_cells_of_their_own() -> None:
     rng = np.random.default_rng(0)
-    first, second = read_outcomes(
+    first, second = outcomes(
         [3.0] * 50 + rng.normal(size=50).tolist(), rng.normal(size=100).tolist()
     )
-    cells = learn_cells(first, second)
-    (seen,) = read_outcomes([3.0, 3.0000001])
+    cells = next(one for one in learn(first, second, 0) if one.name == "cells")
+    seen = replace(first, numbers=np.array([[3.0], [3.0000001]]), form=first.form[:2])
     scores = cells.scores(seen)
     assert scores[0] == pytest.approx(math.log(50.5 / 0.5)) and scores[1] < scores[0]
 
 
-def test_the_first_score_of_numbers_follows_them() -> None:
-    first, second = read_outcomes([1.0, 2.0, 3.0], [2.0, 3.0, "none"])
-    value = learn(first, second, 0)[0]
-    assert value.scores(second).tolist() == [-2.0, -3.0, -4.0]
+def test_the_score_of_numbers_follows_them() -> None:
+    first, second = outcomes([1.0, 2.0, 3.0] * 2, [2.0, 3.0, "none"] * 2)
+    value = next(one for one in learn(first, second, 0) if isinstance(one, Value))
+    assert value.scores(second).tolist() == [-2.0, -3.0, -4.0] * 2
     assert value.words(-2.5, True) == "the answer is at most 2.5"
     assert value.words(-2.5, False) == "the answer is at least 2.5"
 
 
 def test_the_lowest_bit_of_a_number() -> None:
-    (read,) = read_outcomes([1.0, 0.75, -6.0, 0.1, 0.0, 5e-324, "x"])
     # 0.1 is 0x1.999999999999ap-4: its last hexadecimal digit, a = 1010, ends at bit 2^-55.
-    assert lowest_bits(read).patterns.tolist() == [
-        "2^0",
-        "2^-2",
-        "2^1",
-        "2^-55",
-        "zero",
-        "2^-1074",
-        "x",
-    ]
+    numbers = np.array([1.0, 0.75, -6.0, 0.1, 0.0, 5e-324, np.nan])
+    assert lowest_bits(numbers).tolist() == [0, -2, 1, -55, 9999, -1074, 9999]
 
 
 @given(st.floats(-1e100, 1e100))
 @settings(max_examples=60)
 def test_the_lowest_bit_agrees_with_the_attack_on_precision(number: float) -> None:
-    (read,) = read_outcomes([number])
-    (told,) = lowest_bits(read).patterns.tolist()
-    finest = 0 if told == "zero" else int(told.removeprefix("2^"))
+    (finest,) = lowest_bits(np.array([number])).tolist()
     assert has_fine_bits(number) is (finest < FINEST)
 
 
@@ -202,7 +170,7 @@ def test_rho_of_a_gaussian_is_never_above_the_true_one() -> None:
 
 def test_a_limit_by_hand() -> None:
     """A separation that is perfect proves what Clopper and Pearson allow for so many runs."""
-    first, second = read_outcomes(["a"] * 200, ["b"] * 200)
+    first, second = outcomes(["a"] * 200, ["b"] * 200)
     found = bound_pair(first, second, Claim(), confidence=0.95, relation="add/remove", seed=0)
     n = bounded_runs(200)
     # Both limits at 2.5 %: p^n = 0.025 and (1 - q)^n = 0.025.
@@ -214,7 +182,7 @@ def test_a_limit_by_hand() -> None:
 
 def test_what_chose_the_event_is_not_counted_in_its_limit() -> None:
     """Apart in the half that learns and chooses, alike in the half that is bounded."""
-    first, second = read_outcomes(["a"] * 100 + ["c"] * 100, ["b"] * 100 + ["c"] * 100)
+    first, second = outcomes(["a"] * 100 + ["c"] * 100, ["b"] * 100 + ["c"] * 100)
     found = bound_pair(first, second, Claim(), confidence=0.95, relation="add/remove", seed=0)
     assert found.limit.low == 0.0 and found.runs == 100
 
@@ -224,7 +192,7 @@ def test_the_limit_holds_as_often_as_it_says() -> None:
     rng, above, times = np.random.default_rng(0), 0, 150
     for at in range(times):
         sides = ((rng.random(400) < p).tolist() for p in (0.75, 0.25))
-        first, second = read_outcomes(*sides)
+        first, second = outcomes(*sides)
         found = bound_pair(first, second, Claim(), confidence=0.95, relation="replace-one", seed=at)
         above += found.limit.low > math.log(3)
         assert found.limit.low > 0.2
@@ -233,15 +201,15 @@ def test_the_limit_holds_as_often_as_it_says() -> None:
 
 def test_successive_answers() -> None:
     rng = np.random.default_rng(0)
-    fresh = [read_outcomes(*rng.normal(size=(2, 2000)).tolist())]
+    fresh = [outcomes(*rng.normal(size=(2, 2000)).tolist())]
     found = reuse(fresh, 0.95)
     assert isinstance(found, Estimate) and found.low == 0.0 and found.high < 0.15
     noise = rng.normal(size=2000)
-    shared = reuse([read_outcomes(noise.tolist(), (noise + 1).tolist())], 0.95)
+    shared = reuse([outcomes(noise.tolist(), (noise + 1).tolist())], 0.95)
     assert isinstance(shared, Estimate) and shared.low > 0.99
     walk = np.cumsum(rng.normal(size=4000)).reshape(2, -1, order="F")
-    assert reuse([read_outcomes(*walk.tolist())], 0.95).low > 0.9
-    assert isinstance(reuse([read_outcomes(["a"] * 50, ["b"] * 50)], 0.95), Refusal)
+    assert reuse([outcomes(*walk.tolist())], 0.95).low > 0.9
+    assert isinstance(reuse([outcomes(["a"] * 50, ["b"] * 50)], 0.95), Refusal)
 
 
 def test_power_is_that_of_the_counts() -> None:
@@ -249,7 +217,7 @@ def test_power_is_that_of_the_counts() -> None:
     found = reach.power(claim, 2.0, runs, level)
     rng, hits = np.random.default_rng(9), 0
     for at in range(60):
-        first, second = read_outcomes(
+        first, second = outcomes(
             np.round(rng.laplace(1, 0.5, runs), 6).tolist(),
             np.round(rng.laplace(0, 0.5, runs), 6).tolist(),
         )
@@ -277,9 +245,13 @@ def test_seeds_reach_the_mechanism_by_name_or_place() -> None:
 
     run_trials(by_name, pair, 50, 0)
     assert len(set(seen)) == 100
-    assert run_trials(lambda data, any_name: any_name, pair, 5, 1).first != [0] * 5
-    assert run_trials(lambda data, scale=2.0: scale, pair, 2, 1).first == [2.0, 2.0]
+
+    def numbers(mechanism, runs: int, seed: int) -> list[float]:
+        return [np.frombuffer(x.numbers)[0] for x in run_trials(mechanism, pair, runs, seed).first]
+
+    assert numbers(lambda data, any_name: any_name, 5, 1) != [0] * 5
+    assert numbers(lambda data, scale=2.0: scale, 2, 1) == [2.0, 2.0]
     assert answer_once(len, [1, 2]) == 2
     state = np.random.get_state()[1].copy()
-    drawn = [run_trials(lambda data: np.random.random(), pair, 3, 7).first for _ in range(2)]
+    drawn = [numbers(lambda data: np.random.random(), 3, 7) for _ in range(2)]
     assert drawn[0] == drawn[1] and np.array_equal(state, np.random.get_state()[1])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -116,7 +118,7 @@ def test_errors_and_nan_are_answers() -> None:
     found = study(mechanism, pairs, MechanismSettings(runs=300))
     assert [one.found.limit.low > 2 for one in found.measured] == [True, True]
     assert found.measured[0].others == {"raises ZeroDivisionError": (0.0, 1.0)}
-    assert found.measured[1].others == {"NaN": (0.0, 1.0)}
+    assert found.measured[1].others == {"nan": (0.0, 1.0)}
 
 
 def test_the_same_seed_gives_the_same_study_and_the_data_are_not_touched() -> None:
@@ -167,7 +169,10 @@ def test_pairs_share_the_level() -> None:
     ("mechanism", "pairs", "said"),
     [
         (lambda data: 1 / 0, [Pair("x", [1], [2])], "ZeroDivisionError"),
-        (lambda data: object(), [Pair("x", [1], [2])], "expected a number, a category"),
+        (lambda data: sys.exit(0), [Pair("x", [1], [2])], "it exits with 0"),
+        (lambda data: threading.Lock(), [Pair("x", [1], [2])], "expected a number, a category"),
+        (lambda data: lambda: data, [Pair("x", [1], [2])], "it may hold anything"),
+        (lambda data: type("Made", (), {"n": data})(), [Pair("x", [1], [2])], "anew in each call"),
         (lambda a, b, c: 1, [Pair("x", [1], [2])], r"takes 3 arguments"),
         (lambda data: 1, [], "no neighbouring inputs"),
     ],

@@ -299,6 +299,9 @@ def test_exact_limit_of_what_has_no_noise():
     assert exact_limit(game, game.rows, top=2).success == pytest.approx(1.0)
     assert optimal_attacker(game, 0.0).success == pytest.approx(0.7)
     assert exact_limit(game, [1, 1, 1, 1]).success == pytest.approx(0.4)
+    with_sign = [[0.0, 1.0], [-0.0, 1.0], [math.nan, 1.0], [-math.nan, 1.0]]
+    assert exact_limit(game, with_sign).success == pytest.approx(1.0)
+    assert exact_limit(game, ["a", "a", "a", "a "]).success == pytest.approx(0.5)
     several = known([[0.0], [1.0], [0.0], [0.0]], ["a", "a", "b", "b"])
     assert exact_limit(several, several.rows).success == pytest.approx(0.5 + 0.25)
 
@@ -335,6 +338,7 @@ def test_the_geometric_median_of_a_triangle():
         (lambda: layer_norm_diameter([1.0]), "1 dimension"),
         (lambda: clip_diameter(0.0), "norm"),
         (lambda: exact_limit(known([[1.0], [2.0]]), [1]), "one for each row"),
+        (lambda: exact_limit(known([[1.0], [2.0]]), [None, "a"]), "bit by bit"),
     ],
 )
 def test_bad_input_is_refused_in_words(call, words):

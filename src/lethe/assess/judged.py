@@ -101,13 +101,14 @@ def _mechanism(findings: Findings) -> Mapping[str, Any] | None:
 
 
 def _of_mechanism(mechanism: Mapping[str, Any], rule: Rule) -> Measured | None:
-    """The lower limit; it can pass a rule only if the runs would have shown twice as much."""
+    """The lower limit; it passes a rule only if a planted leak was seen, of twice as much."""
     if rule.metric == "reuse":
         return measured_of(mechanism["reuse"])
     claim, limit, less = mechanism["claim"], mechanism["limit"], mechanism["reach"]["too_small_by"]
     if rule.metric != f"{claim['measure']}-lower":
         return None
-    powered = less is not None and 2 * rule.limit >= less * claim["value"]
+    seen = any(c["seen"] and c["limit"] <= rule.limit for c in mechanism.get("controls", ()))
+    powered = seen and less is not None and 2 * rule.limit >= less * claim["value"]
     high = limit["low"] if powered else None
     rest = (limit[key] for key in ("confidence", "method", "n"))
     return Estimate(limit["low"], limit["low"], high, *rest)

@@ -92,8 +92,8 @@ def mechanism(
     Parameters
     ----------
     function
-        file.py:name or package.module:name of mechanism(data) or mechanism(data, seed), which
-        returns a number, a category, or an array of them; an exception counts as an answer.
+        file.py:name or package.module:name of mechanism(data) or mechanism(data, seed). Whatever it
+        returns, raises, warns, logs or prints is its answer.
     """
     reference = str(subject_named(function, run.config, "audit mechanism"))
     options = merged(run.config, {**given_in(claim, settings), "out": run.out})

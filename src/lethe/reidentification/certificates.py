@@ -430,14 +430,14 @@ def exact_limit(game: Known, outputs: ArrayLike, top: int = 1) -> Limit:
     """What the best attacker reaches on a release without noise, exactly.
 
     Of the rows that give the same output only k users can be named: the sum over distinct outputs
-    of the k largest chances.
+    of the k largest chances. Outputs are the same only bit by bit: -0.0 is not 0.0.
 
     Guarantee: no attacker in the game exceeds `success`, and the best one reaches it.
 
     Args:
         outputs: (R,) or (R, c) what would be released for each of ``game.rows``.
 
-    Raises InputError: another number of outputs, or top < 1.
+    Raises InputError: another number of outputs, objects, or top < 1.
 
     >>> from lethe.reidentification.certificates import known
     >>> exact_limit(known([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]).success
@@ -447,7 +447,10 @@ def exact_limit(game: Known, outputs: ArrayLike, top: int = 1) -> Limit:
     given = np.asarray(outputs)
     if len(given) != len(game.rows):
         raise InputError(f"{len(given)} outputs must be {len(game.rows)}, one for each row.")
-    place = np.unique(given.reshape(len(given), -1), axis=0, return_inverse=True)[1].ravel()
+    if given.dtype.hasobject:
+        raise InputError("outputs of Python objects cannot be compared bit by bit; give an array.")
+    rows = np.ascontiguousarray(given.reshape(len(given), -1))
+    place = np.unique(rows.view(f"V{rows[0].nbytes}"), return_inverse=True)[1].ravel()
     pair, at = np.unique(place * game.users + game.owner, return_inverse=True)
     chance = np.bincount(at, game.weight)
     output = pair // game.users

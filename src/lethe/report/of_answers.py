@@ -180,6 +180,12 @@ class Mechanism(Room):
             rows.append((say("reach.factor"), say("reach.more") if less is None else f"{less:.3g}"))
             if needed is not None:
                 rows.append((say("reach.needed"), grouped(needed)))
+        for control in self.section.get("controls", ()):
+            least = "–" if control["least"] is None else f"{control['least']:.3g}"
+            what = say("reach.planted", measure=measure, limit=f"{control['limit']:.3g}")
+            rows.append(
+                (what, say("reach.seen" if control["seen"] else "reach.unseen", least=least))
+            )
         reuse = self.section["reuse"]
         shown = reuse["refused"] if "refused" in reuse else str(amount(reuse))
         rows.append((say("reach.reuse"), shown))

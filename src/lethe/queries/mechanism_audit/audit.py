@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,18 +17,10 @@ from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import empirical_only
 from lethe.evidence.rules import FAIL, Rule, joint_outcome, judge
 from lethe.queries.mechanism_audit import bounds as reach
-from lethe.queries.mechanism_audit.bounds import ENOUGH, Found, bound_pair
+from lethe.queries.mechanism_audit.bounds import ENOUGH, Found, Plant, bound_pair, plant
+from lethe.queries.mechanism_audit.events import Outcomes, read_outcomes
 from lethe.queries.mechanism_audit.neighbours import Pair
-from lethe.queries.mechanism_audit.runs import (
-    Failed,
-    Mechanism,
-    Outcomes,
-    answer_once,
-    read_outcomes,
-    repeats,
-    reuse,
-    run_trials,
-)
+from lethe.queries.mechanism_audit.runs import Mechanism, answer_once, repeats, reuse, run_trials
 from lethe.queries.mechanism_audit.settings import MOST, REUSE, Claim, MechanismSettings
 from lethe.training.fingerprint import digest, hash_value
 from lethe.training.users_code import users_code
@@ -45,8 +37,8 @@ def audit_mechanism(
     """Bound the privacy loss of a mechanism from below, and judge what is claimed of it.
 
     Args:
-        mechanism: `mechanism(data)` or `mechanism(data, seed)`, which returns a number, a category
-            or an array of these; an exception counts as an answer.
+        mechanism: `mechanism(data)` or `mechanism(data, seed)`; whatever it returns, raises, warns,
+            logs or prints is its answer.
         pairs: neighbouring inputs: `standard_pairs`, or your own.
         settings: claim, runs, confidence, rules.
         name: of the mechanism; by default that of the function.
@@ -64,8 +56,8 @@ def audit_mechanism(
         Pairs and settings were fixed before the runs; answers are independent, which is checked.
 
     Raises:
-        InputError: no pair, fewer than 100 runs, a mechanism that always fails or returns what is
-            no answer.
+        InputError: no pair, fewer than 100 runs, a mechanism that always fails or returns what
+            cannot be compared.
         NotMeasurable: too few runs to show anything.
 
     >>> import numpy as np
@@ -112,6 +104,25 @@ class Measurement:
     others: dict[str, tuple[float, float]]
 
 
+@dataclass(frozen=True)
+class Control:
+    """What became of a leak of twice a limit, planted in the recorded answers.
+
+    Attributes:
+        seen: whether the audit contradicts the limit on the pair where the leak is hardest to see.
+        planted: its size; None if no pair's answers vary enough to carry one.
+        least: size that is seen with probability 0.95 wherever it can be planted.
+        event: that carries it.
+        pairs: whose answers can carry one.
+    """
+
+    seen: bool
+    planted: float | None
+    least: float | None
+    event: str | None
+    pairs: int
+
+
 @dataclass(frozen=True, eq=False)
 class Study:
     """Everything measured on a mechanism.
@@ -123,6 +134,7 @@ class Study:
     measured: tuple[Measurement, ...]  # one a pair, in the order given
     reuse: Measured  # rank correlation of successive answers
     repeats: bool
+    controls: dict[float, Control]  # by the limit of a rule
 
     @property
     def worst(self) -> Measurement:
@@ -143,69 +155,79 @@ def study(
     settings: MechanismSettings,
     say: Callable[[str], None] = lambda text: None,
 ) -> Study:
-    """Run the mechanism and bound its privacy loss from below.
-
-    Args:
-        mechanism: `mechanism(data)` or `mechanism(data, seed)`, which returns a number, a
-            category, None, or an array, list or dict of these. An exception is an outcome.
-        pairs: neighbouring inputs, at least one.
-
-    Guarantee: With probability >= `settings.confidence` no pair's limit is above the true value of
-        the mechanism: each has its share of what may go wrong (Bonferroni).
-    Assumes: Answers are independent of each other, and pairs were fixed before the runs.
-
-    Raises:
-        InputError: no pair, a mechanism that fails on every input, or returns something else.
-        NotMeasurable: too few runs for any limit.
-    """
+    """What `audit_mechanism` measures; each pair has its share of the error (Bonferroni)."""
     if not pairs:
         raise InputError("no neighbouring inputs were given; at least one pair is needed.")
     seeds = np.random.SeedSequence(settings.seed).generate_state(len(pairs)).tolist()
     confidence = 1 - (1 - settings.confidence) / len(pairs)
     sides: list[tuple[Outcomes, Outcomes]] = []
+    bound = partial(
+        bound_pair, confidence=confidence, relation=settings.relation, seed=settings.seed
+    )
     measured = []
     for place, (pair, seed) in enumerate(zip(pairs, seeds, strict=True), start=1):
         say(f"pair {place} of {len(pairs)} ({pair.name}): {2 * settings.runs:,} answers")
         trials = run_trials(mechanism, pair, settings.runs, seed)
-        if all(isinstance(answer, Failed) for answer in trials.first + trials.second):
+        first, second = read_outcomes(trials.forms, trials.first, trials.second)
+        found = bound(first, second, settings.claim)
+        if trials.raised and not found.limit.low:
             with users_code("the mechanism"):  # tell where, if it does so again
-                answer_once(mechanism, pair.first)
-        first, second = read_outcomes(trials.first, trials.second)
-        found = bound_pair(
-            first,
-            second,
-            settings.claim,
-            confidence=confidence,
-            relation=settings.relation,
-            seed=settings.seed,
-        )
+                try:
+                    answer_once(mechanism, pair.first)
+                except SystemExit as error:
+                    raise RuntimeError(f"it exits with {error.code!r}") from error
         measured.append(Measurement(pair, found, _others(first, second)))
         sides.append((first, second))
-    return Study(tuple(measured), reuse(sides, settings.confidence), repeats(sides))
+    rules = {rule.limit for rule in settings.rules() if rule.metric != REUSE and rule.limit > 0}
+    controls = {}
+    for limit in sorted(rules):
+        claim = replace(settings.claim, value=limit)
+        planted = (
+            plant(*answers, one.found, claim, 1 - confidence)
+            for answers, one in zip(sides, measured, strict=True)
+        )
+        controls[limit] = _control([leak for leak in planted if leak], claim, bound)
+    repeated = repeats(sides)
+    return Study(tuple(measured), reuse(sides, settings.confidence), repeated, controls)
+
+
+def _control(plants: list[Plant], claim: Claim, bound: Callable[..., Found]) -> Control:
+    """Audit the plant that is hardest to see; two of three, so that chance fails no control."""
+    if not plants:
+        return Control(False, None, None, None, 0)
+    hardest = min(plants, key=lambda plant: plant.merit)
+    rng, seen = np.random.default_rng(0), list[bool]()
+    while len(seen) < 3 and not any(seen[:1]):
+        limit = bound(*hardest.drawn(rng), claim, deep=False).limit
+        seen.append((limit.low or 0.0) > (claim.value or 0.0))
+    caught, least = seen[0] or sum(seen) == 2, max(plant.least for plant in plants)
+    return Control(caught, hardest.size, least, hardest.event, len(plants))
 
 
 def _others(first: Outcomes, second: Outcomes) -> dict[str, tuple[float, float]]:
     """Errors and numbers that are none, with their shares on both sides."""
-    odd = ("raises ", "NaN", "+inf", "-inf")
-    seen = np.unique(np.concatenate([first.patterns, second.patterns])).tolist()
-    return {
-        pattern: (
-            float((first.patterns == pattern).mean()),
-            float((second.patterns == pattern).mean()),
-        )
-        for pattern in seen
-        if any(word in pattern for word in odd)
-    }
+    names = [
+        next((odd for place in form.words.items() if (odd := _odd_word(*place))), "")
+        for form in first.forms
+    ]
+    found: dict[str, tuple[float, float]] = {}
+    for name in dict.fromkeys(filter(None, names)):
+        same = np.asarray([other == name for other in names])
+        found[name] = float(same[first.form].mean()), float(same[second.form].mean())
+    return found
+
+
+def _odd_word(path: str, word: str) -> str:
+    """An error, or a number that is not finite."""
+    if path == "raised":
+        return f"raises {word}"
+    return next((part for part in word.split() if part in ("nan", "inf", "-inf")), "")
 
 
 # From the measurements to the findings.
 
 Json = dict[str, Any]
 _APART = 0.01  # of the shares of an odd answer on both inputs, from which on it is told
-METHOD_OF_HALF = {
-    "epsilon": "half the noise of a Laplace mechanism",
-    "other": "half the noise of a Gaussian mechanism",
-}
 
 
 def plain_words(study: Study, settings: MechanismSettings) -> list[str]:
@@ -252,10 +274,29 @@ def reach_words(claim: Claim, runs: int, most: float, power: Estimate | None) ->
     return f"{text}; {shown}."
 
 
+def control_words(study: Study, claim: Claim) -> str:
+    """What the audit saw of the leak that was planted in the recorded answers."""
+    control, pairs = study.controls[claim.value or 0.0], len(study.measured)
+    if control.planted is None:
+        return (
+            "Positive control failed: the answers hardly vary, so no leak of twice the claim could "
+            "be planted in them, and none could have been seen."
+        )
+    text = (
+        f"Positive control: a leak of {claim.measure} {control.planted:.3g}, planted in the "
+        f"recorded answers of the pair where it is hardest to see, was"
+    )
+    if not control.seen:
+        return f"{text} not seen, so a real one might not have been either."
+    text += f" seen; from {control.least:.3g} on it is in 95 of 100 audits"
+    few = pairs - control.pairs
+    return text + (f". The answers of {few} of {pairs} pairs hardly vary." if few else ".")
+
+
 def half_of(claim: Claim) -> str:
     """What halved noise is meant."""
     pure = claim.measure == "epsilon" and claim.delta == 0
-    return METHOD_OF_HALF["epsilon" if pure else "other"]
+    return f"half the noise of a {'Laplace' if pure else 'Gaussian'} mechanism"
 
 
 def enough(power: Estimate | None) -> bool:
@@ -310,7 +351,9 @@ _LIMITS = (
     "Only these pairs of inputs were tried; noise that is wrong on others was not seen.",
     "Events rarer than a few in the number of runs are out of sight: a failure of "
     "probability 1e-6 is not found by ten thousand runs.",
-    "The time an answer takes, and what else the mechanism writes, were not looked at.",
+    "Observed: what is returned (type, structure, order of keys, every bit of a number), raised, "
+    "warned, logged and printed. Not observed: the time an answer takes, files and network, "
+    "tracebacks, memory behind a view, which equal objects are the same one.",
 )
 
 
@@ -331,7 +374,7 @@ class MechanismSubject(Subject):
     def _level(self) -> float:
         return (1 - self.settings.confidence) / len(self.study.measured)
 
-    @functools.cached_property
+    @cached_property
     def _reach(self) -> Reach:
         claim, runs, level = self.settings.claim, self.settings.runs, self._level
         power = _power(claim, claim.value, runs, level)
@@ -350,18 +393,25 @@ class MechanismSubject(Subject):
         limit = self.study.limit
         power = _power(self.settings.claim, rule.limit, self.settings.runs, self._level)
         # The limit is a number, not an estimate of one: it meets the rule for good, provided
-        # that these runs would have shown it if the noise were too small.
-        high = limit.low if enough(power) else None
+        # that these runs would have shown it if the noise were too small, and did show a leak
+        # that was planted in these answers.
+        high = limit.low if enough(power) and self._sees(rule.limit) else None
         return Estimate(limit.low, limit.low, high, limit.confidence, limit.method, limit.n)
+
+    def _sees(self, limit: float) -> bool:
+        control = self.study.controls.get(limit)
+        return control is not None and control.seen
 
     def words(self, verdict: Verdict) -> Sequence[str]:
         return [plain_words(self.study, self.settings)[0], *self._underpowered(verdict.outcome)]
 
     def _underpowered(self, outcome: str) -> list[str]:
         power = self._reach.power
-        if power is None or enough(power) or outcome == FAIL:
+        value = self.settings.claim.value
+        if power is None or value is None or outcome == FAIL:
             return []
-        return [_too_few(self.settings.claim, self._reach.needed)]
+        few = [] if enough(power) else [_too_few(self.settings.claim, self._reach.needed)]
+        return [*few, control_words(self.study, self.settings.claim)]
 
     def guarantees(self) -> Sequence[Json]:
         guarantee = empirical_only(
@@ -478,7 +528,10 @@ def _checks(study: Study, within: Reach, settings: MechanismSettings) -> list[Js
             None,
         ),
     ]
-    if within.power is not None:
+    value = settings.claim.value
+    if within.power is not None and value is not None:
+        status = "pass" if study.controls[value].seen else "fail"
+        rows.append(check("planted leak", status, control_words(study, settings.claim), None))
         needed = within.needed
         more = "" if needed is None else f"; about {needed:,} runs on each input are needed"
         detail = f"share of audits that would find {half_of(settings.claim)}{more}"
@@ -518,6 +571,9 @@ def _section(study: Study, settings: MechanismSettings, within: Reach, level: fl
             for one in study.measured
         ],
         "reuse": study.reuse.to_json(),
+        "controls": [
+            {"limit": limit, **asdict(control)} for limit, control in study.controls.items()
+        ],
         "reach": {
             "largest": within.largest,
             "half": half_of(claim),

@@ -6,13 +6,19 @@ their noise: all limits take the runs as independent.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
-import math
-from collections.abc import Callable, Mapping, Sequence
+import io
+import logging
+import os
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from numbers import Real
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,71 +26,167 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.queries.mechanism_audit.encode import Encoder, Form, Output
+from lethe.queries.mechanism_audit.events import Outcomes
 from lethe.queries.mechanism_audit.neighbours import Pair
 from lethe.training.users_code import seeded
 
 Float = NDArray[np.float64]
-NUMBER = "#"  # in the pattern of an answer: a number stands here
+_SELDOM = 100  # calls after which it is looked whether anything writes past Python
 _FEWEST = 30  # answers that a correlation is taken of
 Mechanism = Callable[..., Any]
 _SEED_NAMES = ("seed", "rng_seed", "random_state")
 _REQUIRED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-@dataclass(frozen=True)
-class Failed:
-    """Stands where an answer would be when the mechanism raised: that, too, is seen."""
-
-    kind: str  # name of the exception's class
-
-
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """What a mechanism answered.
+    """What left a mechanism, encoded.
 
     Attributes:
-        second: (n,) answers on its neighbour; the i-th came right after the i-th of `first`.
+        first: (n,) on the first data set, in the order of the runs.
+        second: (n,) on its neighbour; the i-th came right after the i-th of `first`.
+        forms: what each form says.
+        raised: whether no run returned anything.
     """
 
-    first: list[Any]  # (n,) answers on the first data set, in the order they were given
-    second: list[Any]
+    first: list[Output]
+    second: list[Output]
+    forms: dict[str, Form]
+    raised: bool
 
 
 def run_trials(mechanism: Mechanism, pair: Pair, runs: int, seed: int) -> Trials:
-    """Answers on both data sets of a pair.
+    """Everything that leaves a mechanism on both data sets of a pair.
 
-    The global generators of Python, NumPy and torch are seeded once, and put back. A parameter
-    `seed`, `rng_seed` or `random_state`, or a second one without a default, gets a fresh whole
-    number each time. Every call gets its own copy of the data.
+    Observed are the answer, what is raised in its place, warnings, log records, and what is printed
+    or written to the streams of the process. The global generators of Python, NumPy and torch are
+    seeded once, and put back. A parameter `seed`, `rng_seed` or `random_state`, or a second one
+    without a default, gets a fresh whole number each time. Every call gets its own copy of the
+    data.
 
     Args:
         mechanism: mechanism(data) or mechanism(data, seed).
         runs: on each of them, >= 1.
+
+    Raises:
+        InputError: an answer that cannot be compared.
     """
     check_at_least("runs", runs, 1)
     sequence = np.random.SeedSequence(seed)
     seeds = np.random.default_rng(sequence).integers(2**32, size=(runs, 2)).tolist()
     name = _seed_parameter(mechanism)
-    first, second = [], []
-    with seeded(int(sequence.generate_state(1)[0])):
-        for first_seed, second_seed in seeds:
-            first.append(_answer(mechanism, pair.first, name, first_seed))
-            second.append(_answer(mechanism, pair.second, name, second_seed))
-    return Trials(first, second)
+    encoder, failures = Encoder(), 0
+    sides: tuple[list[Output], list[Output]] = ([], [])
+    with seeded(int(sequence.generate_state(1)[0])), _watched() as beside:
+        for both in seeds:
+            for data, given, outputs in zip((pair.first, pair.second), both, sides, strict=True):
+                try:
+                    answer, more = _called(mechanism, data, name, given), beside
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:  # an analyst sees whatever is raised, exits too
+                    answer, more = None, partial(_with_error, error, beside)
+                    failures += 1
+                outputs.append(encoder.encode(answer, more))
+    return Trials(*sides, encoder.forms, failures == 2 * runs)
+
+
+def _with_error(error: BaseException, beside: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    return {"raised": error, **beside()}
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[Callable[[], dict[str, Any]]]:
+    """A function that says what was printed, written, warned and logged since its last call."""
+    before = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
+    logged = _Log()
+    with contextlib.ExitStack() as stack:
+        warned = stack.enter_context(warnings.catch_warnings(record=True))
+        warnings.simplefilter("always")
+        file, calls, written = stack.enter_context(_redirected()), 0, False
+        streams = [_Stream(stream, before) for stream in (sys.stdout, sys.stderr)]
+        stack.enter_context(contextlib.redirect_stdout(streams[0]))
+        stack.enter_context(contextlib.redirect_stderr(streams[1]))
+        logging.root.addHandler(logged)
+        stack.callback(logging.root.removeHandler, logged)
+
+        printed, records = [stream.bytes.tell for stream in streams], logged.records
+
+        def beside() -> dict[str, Any]:
+            nonlocal calls, written
+            calls += 1
+            if not (
+                written or warned or records or printed[0]() or printed[1]() or calls % _SELDOM == 0
+            ):
+                return {}
+            found: dict[str, Any] = {}
+            for name, stream in zip(("printed", "printed as error"), streams, strict=True):
+                if stream.bytes.tell():
+                    found[name] = stream.bytes.getvalue().decode("utf-8", "surrogateescape")
+                    stream.bytes.seek(0)
+                    stream.bytes.truncate()
+            if (written or calls % _SELDOM == 0) and (size := os.fstat(file).st_size):
+                if written:
+                    found["written"] = os.pread(file, size, 0)
+                os.ftruncate(file, 0)
+                os.lseek(file, 0, os.SEEK_SET)
+                written = True  # look after each call from now on
+            if warned:
+                found["warned"] = [(one.category, one.message) for one in warned]
+                warned.clear()
+            if records:
+                found["logged"] = [(r.name, r.levelname, r.getMessage()) for r in records]
+                records.clear()
+            return found
+
+        yield beside
+
+
+class _Log(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+class _Stream(io.TextIOWrapper):
+    """Keeps what is printed, but by threads that ran before, such as that of a progress bar."""
+
+    def __init__(self, real: Any, others: set[int | None]) -> None:
+        self.bytes, self._real, self._others = io.BytesIO(), real, others
+        super().__init__(self.bytes, "utf-8", "surrogateescape", newline="", write_through=True)
+
+    def write(self, text: str) -> int:
+        if threading.get_ident() in self._others:
+            return int(getattr(self._real, "rich_proxied_file", self._real).write(text))
+        return super().write(text)
+
+
+@contextlib.contextmanager
+def _redirected() -> Iterator[int]:
+    """A file that takes what is written past Python to both streams of the process."""
+    with tempfile.TemporaryFile() as file:
+        kept = []
+        for stream in (1, 2):
+            with contextlib.suppress(OSError):
+                kept.append((os.dup(stream), stream))
+                os.dup2(file.fileno(), stream)
+        try:
+            yield file.fileno()
+        finally:
+            for copied, stream in kept:
+                os.dup2(copied, stream)
+                os.close(copied)
 
 
 def answer_once(mechanism: Mechanism, data: Any) -> Any:
     """One answer, or whatever the mechanism raises."""
     return _called(mechanism, data, _seed_parameter(mechanism), 0)
-
-
-def _answer(mechanism: Mechanism, data: Any, name: str | None, seed: int) -> Any:
-    try:
-        return _called(mechanism, data, name, seed)
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever a mechanism raises is an outcome that an analyst sees
-        return Failed(type(error).__name__)
 
 
 def _called(mechanism: Mechanism, data: Any, name: str | None, seed: int) -> Any:
@@ -117,95 +219,6 @@ def _seed_parameter(mechanism: Mechanism) -> str | None:
             "mechanism(data, seed)."
         )
     return "" if len(asked) == 2 else None
-
-
-@dataclass(frozen=True, eq=False)
-class Outcomes:
-    """Answers of one side.
-
-    Attributes:
-        patterns: (n,) of each answer, what is no number in it: a category, ``raises ValueError``,
-            ``NaN``, ``+inf``, ``None``; ``#`` for a plain number, ``#,#`` for two of them.
-    """
-
-    patterns: NDArray[np.str_]
-    numbers: Float  # (n, d) the numbers in their places; NaN where there is none
-
-    def __len__(self) -> int:
-        return len(self.patterns)
-
-    @property
-    def scalar(self) -> bool:
-        """Whether no answer has more than one place."""
-        return int(self.numbers.shape[1]) < 2
-
-    def part(self, start: int, stop: int) -> Outcomes:
-        """Some of the answers, in order."""
-        return Outcomes(self.patterns[start:stop], self.numbers[start:stop])
-
-    def column(self, at: int) -> Outcomes:
-        """One place of every answer."""
-        places = [text.split(",")[at] if text.count(",") >= at else "" for text in self.patterns]
-        return Outcomes(np.asarray(places), self.numbers[:, [at]])
-
-
-def read_outcomes(*sides: Sequence[Any]) -> list[Outcomes]:
-    """The answers of several sides in tables of one width.
-
-    Raises InputError: an answer is neither number, category, None nor a sequence of these.
-    """
-    read = [[_places(answer) for answer in side] for side in sides]
-    width = max((len(places) for side in read for places in side), default=0)
-    return [_table(side, width) for side in read]
-
-
-def _table(side: Sequence[Sequence[float | str]], width: int) -> Outcomes:
-    numbers = np.full((len(side), max(width, 1)), np.nan)
-    patterns = []
-    for row, places in enumerate(side):
-        for column, place in enumerate(places):
-            if not isinstance(place, str):
-                numbers[row, column] = place
-        patterns.append(",".join(place if isinstance(place, str) else NUMBER for place in places))
-    return Outcomes(np.asarray(patterns), numbers)
-
-
-def _places(answer: Any) -> list[float | str]:
-    """Every place of one answer: a finite number, or a word."""
-    if isinstance(answer, np.ndarray):
-        answer = answer.tolist()
-    if isinstance(answer, Mapping):
-        answer = [answer[key] for key in sorted(answer, key=repr)]
-    if isinstance(answer, list | tuple):
-        return [place for part in answer for place in _places(part)]
-    return [_place(answer)]
-
-
-def _place(answer: Any) -> float | str:
-    if isinstance(answer, np.generic):
-        answer = answer.item()
-    if isinstance(answer, bool) or answer is None:
-        return str(answer)
-    if isinstance(answer, str):
-        return answer.replace(",", ";")  # the comma parts the places
-    if isinstance(answer, float | int | Fraction) or isinstance(answer, Real):
-        return _number(answer)
-    if isinstance(answer, Failed):
-        return f"raises {answer.kind}"
-    raise InputError(
-        f"the mechanism returned a {type(answer).__name__}; expected a number, a category (text, "
-        "True or False, None), or an array, list or dict of these."
-    )
-
-
-def _number(answer: Any) -> float | str:
-    try:
-        value = float(answer)
-    except OverflowError:  # a whole number beyond all floating-point ones
-        value = math.inf if answer > 0 else -math.inf
-    if math.isnan(value):
-        return "NaN"
-    return value if math.isfinite(value) else f"{value:+f}"
 
 
 def reuse(pairs: Sequence[tuple[Outcomes, Outcomes]], confidence: float) -> Measured:
@@ -249,23 +262,20 @@ def reuse(pairs: Sequence[tuple[Outcomes, Outcomes]], confidence: float) -> Meas
 
 def repeats(pairs: Sequence[tuple[Outcomes, Outcomes]]) -> bool:
     """Whether the answer to the same data never changed, on no input, while inputs differ in it."""
-    kinds = [
-        {(pattern, *row) for pattern, row in zip(side.patterns, _filled(side), strict=True)}
-        for pair in pairs
-        for side in pair
-    ]
-    return all(len(kind) == 1 for kind in kinds) and len(set().union(*kinds)) > 1
-
-
-def _filled(side: Outcomes) -> list[tuple[float, ...]]:
-    return [tuple(row) for row in np.nan_to_num(side.numbers).tolist()]
+    kinds = [set(side.exact.tolist()) for pair in pairs for side in pair]
+    return all(len(kind) == 1 for kind in kinds) and any(
+        set(first.exact.tolist()) != set(second.exact.tolist()) for first, second in pairs
+    )
 
 
 def _numbers(side: Outcomes) -> Float:
     """The first place: its number, or a number for each category, below all others."""
+    if not side.numbers.shape[1]:
+        return side.form.astype(np.float64)
     numbers = side.numbers[:, 0].copy()
     missing = np.isnan(numbers)
-    _, code = np.unique(side.patterns, return_inverse=True)
-    least = np.nanmin(numbers) if not missing.all() else 0.0
-    numbers[missing] = least - 1.0 - code[missing]
+    if missing.all() or np.nanmin(numbers) == np.nanmax(numbers):
+        return side.form.astype(np.float64)
+    least = np.nanmin(numbers)
+    numbers[missing] = least - 1.0 - side.form[missing]
     return numbers

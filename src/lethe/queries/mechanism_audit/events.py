@@ -1,0 +1,494 @@
+"""Events that tell answers on one input from answers on its neighbour, learned from some runs.
+
+A statistic gives every answer a score; the event is "score at least t". The likelihood ratio is the
+best score there is (Neyman and Pearson): it is estimated cell by cell, for whole answers, their
+forms, and single places of them. A number is a score itself; its lowest bit (Mironov, CCS 2012) and
+its digits are cells, and all places together go to two classifiers (Bichsel et al., "DP-Sniper",
+IEEE S&P 2021).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.queries.mechanism_audit.encode import ABSENT, Form, Output
+
+Float = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Label = Callable[[Float], Whole]
+LEARN = 0.3  # of the runs
+CELLS = 32  # of numbers that do not repeat, at quantiles of both sides together
+REPEATED = 5  # times a value is seen before it has a cell of its own
+PLACES = 16  # of longer answers, those that differ most are looked at one by one
+WORDS = 64  # that classifiers see
+_MOST = 50_000_000  # numbers kept of all answers of a pair
+_NAMED, _LONGEST = 4, 80  # cells listed in words, and characters of each
+_ORDERED = 5  # numbers whose order is looked at
+_SOME = 500  # numbers of each side by which digits are compared
+_LARGEST = 1e100  # of numbers that classifiers see
+_MODULI = (3, 7, 9, 11, 13, 64, 100)
+_COARSE = ((re.compile("[0-9]+"), "0"), (re.compile(r"\w+"), "w"))
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Encoded answers of one side.
+
+    Attributes:
+        exact: (n,) number of each answer's encoding in `outputs`; equal only for equal answers.
+        form: (n,) number of its form in `forms`.
+        numbers: (n, d) the numbers at `paths`; NaN where an answer has none.
+    """
+
+    exact: Whole
+    form: Whole
+    numbers: Float
+    outputs: Sequence[Output]
+    forms: Sequence[Form]
+    paths: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.exact)
+
+    def part(self, places: slice | Whole) -> Outcomes:
+        """Some of the answers."""
+        numbers = self.numbers[places]
+        return replace(self, exact=self.exact[places], form=self.form[places], numbers=numbers)
+
+    def joined(self, other: Outcomes) -> Outcomes:
+        """These answers, and those of another side of the same table."""
+        exact = np.concatenate([self.exact, other.exact])
+        numbers = np.concatenate([self.numbers, other.numbers])
+        form = np.concatenate([self.form, other.form])
+        return replace(self, exact=exact, form=form, numbers=numbers)
+
+
+def read_outcomes(forms: Mapping[str, Form], *sides: Sequence[Output]) -> list[Outcomes]:
+    """The encoded answers of several sides as tables of the same columns.
+
+    Columns are the places of numbers in the answers that events are learned from.
+    """
+    outputs = list(dict.fromkeys(output for side in sides for output in side))
+    texts = list(dict.fromkeys(output.form for output in outputs))
+    codes = {output: place for place, output in enumerate(outputs)}
+    places = {text: place for place, text in enumerate(texts)}
+    learned = Counter(
+        path
+        for side in sides
+        for text, times in Counter(output.form for output in side[: cut(len(side))]).items()
+        for path in forms[text].paths
+        for _ in range(min(times, REPEATED))
+    )
+    most = max(1024, _MOST // max(1, sum(map(len, sides))))
+    columns = {path: place for place, (path, _) in enumerate(learned.most_common(most))}
+    return [
+        Outcomes(
+            np.asarray([codes[output] for output in side], np.int64),
+            np.asarray([places[output.form] for output in side], np.int64),
+            _numbers(side, forms, columns),
+            outputs,
+            [forms[text] for text in texts],
+            list(columns),
+        )
+        for side in sides
+    ]
+
+
+def cut(runs: int) -> int:
+    """How many of the runs events are learned from."""
+    return round(LEARN * runs)
+
+
+def _numbers(
+    side: Sequence[Output], forms: Mapping[str, Form], columns: Mapping[str, int]
+) -> Float:
+    table = np.full((len(side), len(columns)), np.nan)
+    rows: dict[str, list[int]] = {}
+    for row, output in enumerate(side):
+        rows.setdefault(output.form, []).append(row)
+    for text, of_form in rows.items():
+        paths = forms[text].paths
+        held = [(place, columns[path]) for place, path in enumerate(paths) if path in columns]
+        if held:
+            numbers = np.frombuffer(b"".join(side[row].numbers for row in of_form))
+            source, target = np.asarray(held).T
+            table[np.ix_(of_form, target)] = numbers.reshape(len(of_form), -1)[:, source]
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Log ratio of the shares of each cell, each with half a run more than was seen."""
+
+    name: str
+    label: Callable[[Outcomes], Whole]  # (n,) cell of each answer
+    named: Callable[[int], str]  # a cell in words
+    cells: Whole  # ascending
+    ratio: Float  # of each
+
+    def scores(self, outcomes: Outcomes) -> Float:
+        """(n,) ratios; cells that were never seen tell nothing: 0."""
+        labels = self.label(outcomes)
+        place = np.minimum(np.searchsorted(self.cells, labels), len(self.cells) - 1)
+        return np.where(self.cells[place] == labels, self.ratio[place], 0.0)
+
+    def words(self, threshold: float, above: bool) -> str:
+        """The cells that the event holds, those that tell most first."""
+        held = np.flatnonzero((self.ratio >= threshold) == above)
+        held = held[np.argsort(-np.abs(self.ratio[held]), kind="stable")]
+        listed = [self.named(int(cell)) for cell in self.cells[held[:_NAMED]]]
+        listed = [text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in listed]
+        more = f" and {len(held) - _NAMED} other cells" if len(held) > _NAMED else ""
+        return ", ".join(listed) + more if listed else "no cell that was seen"
+
+
+def learn_cells(
+    name: str,
+    label: Callable[[Outcomes], Whole],
+    named: Callable[[int], str],
+    first: Outcomes,
+    second: Outcomes,
+) -> Cells:
+    """Cells with their ratios, from answers on both sides."""
+    sides = label(first), label(second)
+    cells, counts = _table(*sides)
+    shares = (counts + 0.5) / np.asarray([[len(first)], [len(second)]])
+    return Cells(name, label, named, cells, np.log(shares[0] / shares[1]))
+
+
+def _table(first: Whole, second: Whole) -> tuple[Whole, Float]:
+    """Cells (k,) and how often each was seen (2, k)."""
+    cells, place = np.unique(np.concatenate([first, second]), return_inverse=True)
+    parts = place[: len(first)], place[len(first) :]
+    return cells, np.stack([np.bincount(part, minlength=len(cells)) for part in parts]).astype(
+        float
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """The number itself, or its negative."""
+
+    path: str
+    column: int
+    sign: int  # 1 if numbers are larger on the first data set, else -1
+    lowest: float  # score of an answer without a number
+    name: str = "the number itself"
+
+    def scores(self, outcomes: Outcomes) -> Float:
+        """(n,) signed numbers."""
+        numbers = self.sign * outcomes.numbers[:, self.column]
+        return np.where(np.isnan(numbers), self.lowest, numbers)
+
+    def words(self, threshold: float, above: bool) -> str:
+        """An inequality."""
+        least = (self.sign > 0) is above
+        return f"{self.path} is at {'least' if least else 'most'} {self.sign * threshold:.6g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """Log odds of a classifier that was fitted to tell both sides apart."""
+
+    name: str  # of the classifier
+    model: Any  # fitted, with `decision_function`
+    seen: list[tuple[str, str]]  # paths and words that have an indicator
+
+    def scores(self, outcomes: Outcomes) -> Float:
+        """(n,) log odds."""
+        odds = self.model.decision_function(_features(outcomes, self.seen))
+        return np.asarray(odds, np.float64)
+
+    def words(self, threshold: float, above: bool) -> str:
+        """Which side of the score."""
+        side = "at least" if above else "below"
+        return f"the score of a classifier ({self.name}) is {side} {threshold:.4g}"
+
+
+Statistic = Cells | Value | Classifier
+
+
+def learn(first: Outcomes, second: Outcomes, seed: int, deep: bool = True) -> list[Statistic]:
+    """Scores learned from answers none of which may be used for a bound.
+
+    Args:
+        deep: fit classifiers too, where an answer has several places.
+
+    Returns: Scores, those that are easy to understand first.
+    """
+    sides, columns, forms = (first, second), len(first.paths), first.forms
+    texts, found = [form.text for form in forms], list[Statistic]()
+    many = len(np.unique(np.concatenate([first.form, second.form]))) > 1
+    if columns != 1 or many or any(output.rest for output in first.outputs):
+        found.append(_of_answers(*sides))
+    if many:  # forms, forms without their digits or letters, and how much an answer holds
+        found.append(_of_words("the form of the answer", texts, *sides))
+        for pattern, mark in _COARSE:
+            outlines = [pattern.sub(mark, text) for text in texts]
+            found.append(_of_words("the outline of the answer", outlines, *sides))
+        found.append(_of_words("places used", [str(len(form.words)) for form in forms], *sides))
+    if columns == 1:
+        found += _of_number(0, texts, *sides)
+    words = _tokens(*sides)
+    if columns > 1 or many:
+        for path in _places(words, *sides):
+            said = [form.words.get(path, ABSENT) for form in forms]
+            if path not in first.paths:
+                found.append(_of_words(path, said, *sides))
+            elif columns > 1:
+                found += _of_number(first.paths.index(path), said, *sides)
+        if columns > 1:
+            found.append(learn_cells("order and ties", _order, _pattern, *sides))
+        if deep and (columns > 1 or len(np.unique(first.exact)) > CELLS):  # else cells see all
+            found += _classifiers(words, *sides, seed)
+    return found
+
+
+def _of_answers(first: Outcomes, second: Outcomes) -> Cells:
+    """Whole answers that repeat, and the forms of others."""
+    codes, times = np.unique(np.concatenate([first.exact, second.exact]), return_counts=True)
+    own = codes[times >= REPEATED]
+    outputs, forms = first.outputs, first.forms
+
+    def label(outcomes: Outcomes) -> Whole:
+        return np.where(np.isin(outcomes.exact, own), outcomes.exact, -1 - outcomes.form)
+
+    def named(cell: int) -> str:
+        if cell < 0:
+            return f"the answer is of the form {forms[-1 - cell].text}"
+        text, numbers = outputs[cell].form, np.frombuffer(outputs[cell].numbers).tolist()
+        return f"the answer is {text}" + (f" with # = {numbers}" if numbers else "")
+
+    return learn_cells("whole answers", label, named, first, second)
+
+
+def _of_words(path: str, said: list[str], first: Outcomes, second: Outcomes) -> Cells:
+    """Cells of a word that the form alone decides; `said` has one for each form."""
+    words, codes = np.unique(said, return_inverse=True)
+    return learn_cells(
+        "forms and words",
+        lambda outcomes: codes[outcomes.form],
+        lambda cell: f"{path} is {words[cell]}",
+        first,
+        second,
+    )
+
+
+def _of_number(
+    column: int, said: list[str], first: Outcomes, second: Outcomes
+) -> Iterator[Statistic]:
+    """A number itself, its cells (apart for each word of its place), its lowest bit, its digits."""
+    path = first.paths[column]
+    numbers = [side.numbers[:, column] for side in (first, second)]
+    sides = [part[~np.isnan(part)] for part in numbers]
+    both = np.concatenate(sides)
+    if not len(both):
+        return
+    if both.min() < both.max():
+        # Medians: the noise may have no mean.
+        ends = [float(np.median(side if len(side) else both)) for side in sides]
+        sign = 1 if ends[0] >= ends[1] else -1
+        yield Value(path, column, sign, float((sign * both).min()) - 1.0)
+    values, times = np.unique(both, return_counts=True)
+    own = values[times >= REPEATED]
+    others = both[~np.isin(both, own)]
+    inner = np.linspace(0, 1, CELLS + 1)[1:-1]
+    edges = np.unique(np.quantile(others, inner)) if len(others) else np.empty(0)
+    words, codes = np.unique(said, return_inverse=True)
+    ends, width = [-np.inf, *edges, np.inf], len(own) + CELLS + 1
+
+    def label(outcomes: Outcomes) -> Whole:
+        x = outcomes.numbers[:, column]
+        cell = len(own) + np.searchsorted(edges, x, "right")
+        if len(own):
+            place = np.minimum(np.searchsorted(own, x), len(own) - 1)
+            cell = np.where(own[place] == x, place, cell)
+        return np.asarray(codes[outcomes.form] * width + np.where(np.isnan(x), width - 1, cell))
+
+    def named(label: int) -> str:
+        word, place = divmod(label, width)
+        if place == width - 1:
+            return f"{path} is {words[word]}"
+        if place < len(own):
+            return f"{path} is {own[place]:.12g}"
+        return f"{path} is in [{ends[place - len(own)]:.4g}, {ends[place - len(own) + 1]:.4g})"
+
+    yield learn_cells("cells", label, named, first, second)
+    labels: dict[str, Label] = {}
+    if (both != np.round(both)).any():
+        labels["the lowest bit"] = lowest_bits
+    if len(others) > REPEATED and all(map(len, sides)):
+        some = [side[:_SOME] for side in sides]
+        candidates = _digits(*some)
+        name = max(candidates, key=lambda name: _apart(*map(candidates[name], some)))
+        labels[name] = candidates[name]
+    for name, digits in labels.items():
+        yield learn_cells(
+            f"{name} of the number",
+            partial(_label_of, digits, column),
+            partial(f"{name} of {path} is {{}}".format),
+            first,
+            second,
+        )
+
+
+def _order(outcomes: Outcomes) -> Whole:
+    """The order of the first numbers of an answer, and which of them are equal, as digits."""
+    some = outcomes.numbers[:, :_ORDERED]
+    ranks = (some[:, :, None] > some[:, None, :]).sum(axis=2)
+    return np.asarray(ranks @ 10 ** np.arange(some.shape[1])[::-1])
+
+
+def _pattern(cell: int) -> str:
+    return f"the first numbers have the ranks {', '.join(str(cell))}"
+
+
+def _label_of(label: Label, column: int, outcomes: Outcomes) -> Whole:
+    return label(outcomes.numbers[:, column])
+
+
+def lowest_bits(numbers: Float) -> Whole:
+    """Binary place of the lowest bit that is set: -52 stands for 2^-52; 9999 for 0 and NaN."""
+    fraction, exponent = np.frexp(np.nan_to_num(numbers))
+    whole = np.abs(fraction * 2.0**53).astype(np.int64)
+    bit = np.log2(np.maximum(whole & -whole, 1)).astype(np.int64) + exponent - 53
+    return np.where(whole == 0, 9999, bit)
+
+
+def _digits(first: Float, second: Float) -> dict[str, Label]:
+    """Digits, residues and the one bit that might tell both sides apart, by name."""
+    shares = [_bit(np.arange(64), side[:, None]).mean(axis=0) for side in (first, second)]
+    k = int(np.argmax(np.abs(shares[0] - shares[1])))
+    return {
+        f"bit {k}": partial(_bit, k),
+        **{f"the decimal digit 10^{-k}": partial(_residue, 10.0**k, 10) for k in range(-6, 13)},
+        **{f"the remainder by {m}": partial(_residue, 1.0, m) for m in _MODULI},
+        "the number of decimals": _decimals,
+    }
+
+
+def _bit(k: Any, x: Float) -> Whole:
+    return np.asarray((x.view(np.int64) >> k) & 1)
+
+
+def _residue(scale: float, modulus: int, x: Float) -> Whole:
+    scaled: Float = np.clip(np.nan_to_num(x), -_LARGEST, _LARGEST) * scale
+    if modulus == 10:
+        np.round(np.abs(scaled), 3, out=scaled)
+    return np.floor(np.fmod(scaled, modulus)).astype(np.int64)
+
+
+def _decimals(x: Float) -> Whole:
+    found = np.full(len(x), 18)
+    for places in range(17, -1, -1):
+        found[np.round(np.clip(x, -1e15, 1e15), places) == x] = places
+    return found
+
+
+def _apart(*sides: Whole) -> float:
+    """How many standard deviations the counts of both sides are further apart than by chance."""
+    counts = _table(*sides)[1]
+    seen = counts.sum(axis=1, keepdims=True)
+    expected = seen * counts.sum(axis=0) / max(seen.sum(), 1.0)
+    free = counts.shape[1] - 1
+    excess = ((counts - expected) ** 2 / np.maximum(expected, 1e-9)).sum() - free
+    return float(excess / np.sqrt(2 * free)) if free else 0.0
+
+
+Tokens = dict[str, dict[str, NDArray[np.float64]]]  # by path and word: runs that show it, (2,)
+
+
+def _tokens(first: Outcomes, second: Outcomes) -> Tokens:
+    """Words by path, those of paths that are seen often enough to learn from."""
+    codes, counts = _table(first.form, second.form)
+    found: Tokens = {}
+    for code, count in zip(codes.tolist(), counts.T, strict=True):
+        for path, word in first.forms[code].words.items():
+            words = found.setdefault(path, {})
+            words[word] = words.get(word, 0.0) + count
+    runs = np.asarray([len(first), len(second)], np.float64)
+    kept: Tokens = {}
+    for path, words in found.items():
+        seen = np.sum(list(words.values()), axis=0)
+        if seen.sum() >= min(REPEATED, runs.sum()):
+            kept[path] = {**words, ABSENT: runs - seen} if (seen < runs).any() else words
+    return kept
+
+
+def _places(words: Tokens, first: Outcomes, second: Outcomes) -> list[str]:
+    """The paths at which both sides differ most."""
+    merit: dict[str, float] = {}
+    for path, counted in words.items():
+        if len(counted) > 1:
+            counts = np.stack(list(counted.values()), axis=1)
+            labels = [np.repeat(np.arange(counts.shape[1]), row.astype(int)) for row in counts]
+            merit[path] = _apart(*labels)
+    if len(first.paths) > 1:
+        both = np.concatenate([first.numbers, second.numbers])
+        shown = ~np.isnan(both).all(axis=0)
+        both = both[:, shown]
+        rank = np.argsort(np.argsort(both, axis=0), axis=0) / len(both)
+        for scores in (rank, np.abs(rank - 0.5)):
+            gap = scores[: len(first)].mean(axis=0) - scores[len(first) :].mean(axis=0)
+            sure = np.abs(gap) / (scores.std(axis=0) + 1e-9) * np.sqrt(len(both)) / 2
+            varies = np.nanmin(both, axis=0) < np.nanmax(both, axis=0)
+            paths = np.asarray(first.paths, object)[shown]
+            for path, excess, vary in zip(paths, sure, varies, strict=True):
+                if vary or path in merit:
+                    merit[path] = max(merit.get(path, 0.0), float(excess))
+    return sorted(merit, key=lambda path: -merit[path])[:PLACES]
+
+
+def _classifiers(words: Tokens, first: Outcomes, second: Outcomes, seed: int) -> list[Statistic]:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    gaps = {
+        (path, word): -abs(count[0] - count[1]) / np.sqrt(count.sum() + 1)
+        for path, counted in words.items()
+        if len(counted) > 1
+        for word, count in counted.items()
+    }
+    seen = sorted(gaps, key=lambda token: gaps[token])[:WORDS]
+    table = np.concatenate([_features(side, seen) for side in (first, second)])
+    if not (np.ptp(table, axis=0) > 0).any():
+        return []
+    label = np.repeat([1, 0], [len(first), len(second)])
+    made = {
+        "least squares": _Linear(),
+        "gradient boosting": HistGradientBoostingClassifier(
+            max_iter=40, max_leaf_nodes=8, early_stopping=False, random_state=seed
+        ),
+    }
+    return [Classifier(name, model.fit(table, label), seen) for name, model in made.items()]
+
+
+def _features(outcomes: Outcomes, seen: list[tuple[str, str]]) -> Float:
+    """Numbers (0 where there is none), and an indicator of each word in its place."""
+    said = [
+        [form.words.get(path, ABSENT) == word for path, word in seen] for form in outcomes.forms
+    ]
+    indicators = np.asarray(said, np.float64).reshape(len(outcomes.forms), len(seen))
+    numbers = np.clip(np.nan_to_num(outcomes.numbers), -_LARGEST, _LARGEST)
+    return np.concatenate([numbers, indicators[outcomes.form]], axis=1)
+
+
+class _Linear:
+    """Least squares, which finds sums in which noise cancels to the last digit."""
+
+    def fit(self, table: Float, label: Whole) -> _Linear:
+        self._centre, scale = table.mean(axis=0), table.std(axis=0)
+        self._scale = np.where(scale > 0, scale, 1.0)
+        scaled = (table - self._centre) / self._scale
+        self._weight = np.linalg.lstsq(scaled, label - label.mean(), rcond=1e-13)[0]
+        return self
+
+    def decision_function(self, table: Float) -> Float:
+        return np.asarray((table - self._centre) / self._scale @ self._weight, np.float64)
