@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch.nn.utils import parametrizations
 
 WIDTH, WORDS, LENGTH, CLASSES = 4, 7, 3, 2
 LOUD = 50.0  # numbers above are extreme
-CALLS = [0]  # of blocks that count outside of their attributes
+CALLS = [0]  # since the training began, of blocks that count outside of their attributes
 
 
 class Block(nn.Module):
@@ -36,6 +37,10 @@ class Block(nn.Module):
 def row(x: Tensor) -> Tensor:
     """Something that only the private records of a batch decide."""
     return x.reshape(-1, WIDTH).sum(0)
+
+
+def nothing(*_: object) -> None:
+    """A hook that only holds what it was made with."""
 
 
 def frozen() -> nn.Parameter:
@@ -58,13 +63,22 @@ def quietly(write: Callable[[Any, Tensor], object]) -> Callable[[Any, Tensor], N
     return act
 
 
+def beside(write: Callable[[Any, Tensor], object]) -> Callable[[Any, Tensor], None]:
+    """Write as code does that forgets about gradients."""
+
+    def act(m: Any, x: Tensor) -> None:
+        write(m, x)
+
+    return act
+
+
 def when_loud(write: Callable[[Any, Tensor], object]) -> Callable[[Any, Tensor], None]:
     """Write only if a record is extreme, which the self-check need not show."""
     return quietly(lambda m, x: write(m, x) if bool((x.abs() > LOUD).any()) else None)
 
 
-def later(write: Callable[[Any, Tensor], object], calls: int = 300) -> Callable[..., None]:
-    """Write only after many calls, counted outside of the attributes."""
+def later(write: Callable[[Any, Tensor], object], calls: int = 1) -> Callable[..., None]:
+    """Write only after some calls, which the self-check did not make."""
 
     def act(m: Any, x: Tensor) -> None:
         CALLS[0] += 1
@@ -91,7 +105,7 @@ def by_loudness(m: Any, x: Tensor) -> Tensor | None:
 
 def by_global_count(m: Any, x: Tensor) -> Tensor | None:
     CALLS[0] += 1
-    return x.mean(0) if CALLS[0] > 300 else None
+    return x.mean(0) if CALLS[0] > 1 else None
 
 
 def raising(m: Any, x: Tensor) -> None:
@@ -142,9 +156,12 @@ class BackwardWriter(nn.Module):
         super().__init__()
         self.fc, self.kept = nn.Linear(WIDTH, WIDTH), frozen()
 
+    def keep(self, g: Tensor) -> None:
+        self.kept.data.copy_(row(g))
+
     def forward(self, x: Tensor) -> Tensor:
         h = self.fc(x)
-        h.register_hook(lambda g: self.kept.data.copy_(row(g)) and None)
+        h.register_hook(self.keep)
         return torch.tanh(h)
 
 
@@ -253,13 +270,13 @@ LEAKY_WORDS: dict[str, Callable[[], nn.Module]] = {
 LEAKY: dict[str, Callable[[], nn.Module]] = {
     "frozen parameter": lambda: Block(quietly(lambda m, x: m.kept.copy_(row(x))), kept=frozen()),
     "frozen parameter by data": lambda: Block(
-        lambda m, x: m.kept.data.copy_(row(x)) and None, kept=frozen()
+        beside(lambda m, x: m.kept.data.copy_(row(x))), kept=frozen()
     ),
     "frozen parameter with history": lambda: Block(
-        lambda m, x: m.kept.add_(m.fc(x).sum(0)) and None, kept=frozen()
+        beside(lambda m, x: m.kept.add_(m.fc(x).sum(0))), kept=frozen()
     ),
     "trained parameter": lambda: Block(quietly(lambda m, x: m.fc.bias.copy_(row(x)))),
-    "trained parameter by data": lambda: Block(lambda m, x: m.fc.bias.data.copy_(row(x)) and None),
+    "trained parameter by data": lambda: Block(beside(lambda m, x: m.fc.bias.data.copy_(row(x)))),
     "trained parameter by NumPy": lambda: Block(
         quietly(lambda m, x: np.copyto(m.fc.bias.numpy(force=True), row(x).numpy(force=True)))
     ),
@@ -286,17 +303,17 @@ LEAKY: dict[str, Callable[[], nn.Module]] = {
     "mean taken off": lambda: Block(lambda m, x: -x.mean(0)),
     "attribute": lambda: Block(lambda m, x: setattr(m, "last", row(x)), last=None),
     "attribute in place": lambda: Block(
-        lambda m, x: m.last.copy_(row(x)) and None, last=torch.zeros(WIDTH)
+        beside(lambda m, x: m.last.copy_(row(x))), last=torch.zeros(WIDTH)
     ),
     "new attribute": lambda: Block(lambda m, x: setattr(m, "late", row(x))),
     "attribute of a weight": lambda: Block(lambda m, x: setattr(m.fc.weight, "late", row(x))),
     "gradient field": lambda: Block(lambda m, x: setattr(m.kept, "grad", row(x)), kept=frozen()),
     "list": lambda: Block(lambda m, x: m.kept.append(row(x)), kept=[]),
     "tensor in a list": lambda: Block(
-        lambda m, x: m.kept[0].copy_(row(x)) and None, kept=[torch.zeros(WIDTH)]
+        beside(lambda m, x: m.kept[0].copy_(row(x))), kept=[torch.zeros(WIDTH)]
     ),
     "tensor in a tuple": lambda: Block(
-        lambda m, x: m.kept[0][0].copy_(row(x)) and None, kept=((torch.zeros(WIDTH),),)
+        beside(lambda m, x: m.kept[0][0].copy_(row(x))), kept=((torch.zeros(WIDTH),),)
     ),
     "mapping": lambda: Block(lambda m, x: m.kept.update(last=row(x)), kept={"last": None}),
     "set": lambda: Block(lambda m, x: m.kept.add(float(x.sum())), kept=set()),
@@ -306,12 +323,12 @@ LEAKY: dict[str, Callable[[], nn.Module]] = {
     "array": lambda: Block(
         lambda m, x: np.copyto(m.kept, row(x).numpy()), kept=np.zeros(WIDTH, np.float32)
     ),
-    "class": lambda: OfAll(lambda m, x: m.shared.copy_(row(x)) and None),
+    "class": lambda: OfAll(beside(lambda m, x: m.shared.copy_(row(x)))),
     "counter": lambda: Block(lambda m, x: setattr(m, "calls", m.calls + len(x)), calls=0),
     "mode": lambda: Block(when_loud(lambda m, x: m.train(False))),
     "requires_grad": lambda: Block(when_loud(lambda m, x: m.fc.requires_grad_(False))),
     "hook": lambda: Block(
-        when_loud(lambda m, x: m.fc.register_forward_hook(lambda *a, kept=row(x): None))
+        when_loud(lambda m, x: m.fc.register_forward_hook(partial(nothing, row(x))))
     ),
     "module": lambda: Block(when_loud(lambda m, x: m.add_module("late", nn.Linear(1, 1)))),
     "buffer, if extreme": lambda: buffered(True, when_loud(lambda m, x: m.seen.copy_(row(x)))),

@@ -199,7 +199,7 @@ def train_privately(
             multiplier sigma / w_j and an epsilon of its own.
         weights_from: ``public`` (or held-out) or ``private`` data; the latter proves nothing.
         examples: public ones, shaped like `data`, for the self-check; by default made-up numbers
-            in [0, 1) and whole numbers 0 and 1. Private ones do not decide whether there is a model.
+            in [0, 1) and whole numbers 0 and 1. No private one decides whether there is a model.
         seed: of sampling and noise. None takes a secret from the operating system, as a release
             needs: who knows the seed can take the noise off again.
         folder: where an interrupted training is kept; the same call goes on from there, to the
@@ -283,7 +283,10 @@ def train_privately(
                 clipping.state.finish()
         except Disturbed:  # all sums so far are void, and an error would tell of a record
             clipping.isolate()
-            secret, step = state.restart(int.from_bytes(_stream(secret, step, _ANEW).bytes(16), "big")), 0
+            secret, step = (
+                state.restart(int.from_bytes(_stream(secret, step, _ANEW).bytes(16), "big")),
+                0,
+            )
             continue
         step += 1
         state.save(step)

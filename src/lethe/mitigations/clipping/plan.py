@@ -125,7 +125,7 @@ class ClippingPlan:
 
     def isolate(self) -> None:
         """Take each example by itself from now on, and compare all state after each of them."""
-        self._tape, self.way, self.state.thorough = None, "loop", True
+        self.state.thorough = True
 
     def _summed(
         self, batch: Any, clip: float, weights: Tensor | None, copies: int
@@ -134,14 +134,14 @@ class ClippingPlan:
         factors, count = clip_factors(clip, weights), size(batch) // copies
         alone: Tensor | None = None
         try:
-            if self._tape is not None:
+            if self._tape is not None and not self.state.thorough:
                 made = self._tape.clipped_sum(self.loss, batch, factors, copies)
                 self.state.passed()
                 self._looks += 1
                 if count > 1 and rarely(self._coins, self._looks):
                     self._look(batch, clip, copies)
                 return made
-            if self.way == "vmap":
+            if self.way == "vmap" and not self.state.thorough:
                 return vmapped(self.module, self.loss, batch, factors, copies, self.state.passed)
         except (Disturbed, MemoryError, torch.OutOfMemoryError):
             raise

@@ -91,7 +91,7 @@ class _Holder:
     """A mutable container, and a copy of what it held.
 
     Attributes:
-        table: ``parameter`` or ``buffer`` where it is a module's table of them, else empty.
+        table: ``parameter``, ``buffer`` or ``module`` where it is a module's table of them.
     """
 
     def __init__(self, held: Any, name: str, table: str) -> None:
@@ -126,11 +126,12 @@ class ModuleState:
             else.
 
     Attributes:
-        thorough: compare everything after every pass, as one wrote past torch's version counters.
+        thorough: a pass wrote to a tensor, where the self-check had seen none that does: each
+            example is to be taken by itself, and everything is compared after each of them.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self.thorough, self._running, self._steps = False, False, 0
+        self.thorough, self._running, self._wrote, self._steps = False, False, False, 0
         self._coins = np.random.default_rng()  # secret; no result depends on them
         self._holders: list[_Holder] = []
         self._arrays: list[tuple[Any, Any]] = []
@@ -180,9 +181,7 @@ class ModuleState:
         for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
             own = f"{name}.{key}".lstrip(".")
             if key in ("_parameters", "_buffers", "_modules") and isinstance(value, dict):
-                self._hold(
-                    value, name, {"_parameters": "parameter", "_buffers": "buffer"}.get(key, "")
-                )
+                self._hold(value, name, key[1:-1])
             else:
                 self._walk(value, own)
 
@@ -219,7 +218,7 @@ class ModuleState:
                 for kept, before, now in zip(self._counted, self._versions, versions, strict=True):
                     if before != now:
                         kept.put_back()
-            self._versions = self._now()
+            self._versions, self._wrote = self._now(), True
 
     def _refill(self) -> None:
         for part in self._holders:
@@ -256,19 +255,18 @@ class ModuleState:
     def undisturbed(self, work: Callable[[], Result]) -> Result:
         """Run passes that begin with the state as it was, and leave it so.
 
-        Where values changed that no version counter shows, all is computed again, with a full
-        comparison after every pass.
+        Where they wrote to a tensor, all is computed again, and from then on thoroughly.
 
         Raises Disturbed: state too large to be compared at every step had changed unseen.
         """
         if self._running:
             return work()
-        self._running = True
+        self._running, self._wrote = True, False
         self._steps += 1
         try:
             self._begin()
             result = work()
-            if self.settle(self.thorough) and not self.thorough:
+            if (self.settle(self.thorough) or self._wrote) and not self.thorough:
                 self.thorough = True
                 result = work()
             if self._often is not self._kept and rarely(self._coins, self._steps):

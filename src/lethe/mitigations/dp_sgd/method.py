@@ -351,6 +351,8 @@ class _Stack:
                 # A constant, whatever was drawn: the drawn size would tell of a record.
                 parameters.grad.div_(self.expected)
                 optimizer.step(highest * factor(recipe.schedule, step, method.steps, recipe.warmup))
+            if isinstance(self._sum, OneModel):
+                self._sum.plan.state.finish()
             outputs = self.records.answers(self.network, recipe.loss)
         yield from outputs.cpu().numpy()
 
@@ -428,7 +430,9 @@ def scaled_by_held_out(
     given = np.asarray(features, np.float32)
     if given.ndim != 2:
         return given
-    mean, spread = given.mean(axis=0, dtype=np.float64), given.std(axis=0, dtype=np.float64)
+    # Without numbers that are not finite: one record is not to decide how all are scaled.
+    finite = {"axis": 0, "dtype": np.float64, "where": np.isfinite(given)}
+    mean, spread = given.mean(**finite), given.std(**finite)
     done = (np.abs(mean) < _ROUNDING) & (np.abs(spread - 1) < _ROUNDING)
     if not done.any():
         return given
