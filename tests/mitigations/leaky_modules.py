@@ -316,6 +316,9 @@ LEAKY: dict[str, Callable[[], nn.Module]] = {
         beside(lambda m, x: m.kept[0][0].copy_(row(x))), kept=((torch.zeros(WIDTH),),)
     ),
     "mapping": lambda: Block(lambda m, x: m.kept.update(last=row(x)), kept={"last": None}),
+    "key of a mapping": lambda: Block(
+        beside(lambda m, x: m.kept.update({float(x.sum()): m.kept.popitem()[1]})), kept={0: None}
+    ),
     "set": lambda: Block(lambda m, x: m.kept.add(float(x.sum())), kept=set()),
     "queue": lambda: Block(lambda m, x: m.kept.append(row(x)), kept=deque([0], maxlen=1)),
     "namespace": lambda: Block(lambda m, x: setattr(m.kept, "a", row(x)), kept=SimpleNamespace()),

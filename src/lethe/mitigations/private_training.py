@@ -30,9 +30,13 @@ from lethe.evidence.dp_statement import SOURCES, TUNING, DpSgdRun, DpStatement, 
 from lethe.evidence.guarantee import Guarantee, noise_seed
 from lethe.files import write_for_owner, write_whole
 from lethe.mitigations.clipping.per_example import Loss, rows, size, stand_ins, tensors
-from lethe.mitigations.clipping.plan import ClippingPlan, clipped_sum_in_parts, plan_clipping
+from lethe.mitigations.clipping.plan import (
+    ClippingPlan,
+    Disturbed,
+    clipped_sum_in_parts,
+    plan_clipping,
+)
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
-from lethe.mitigations.clipping.state import Disturbed
 from lethe.training.batches import factor
 from lethe.training.fingerprint import digest, hash_array, hash_json
 from lethe.training.networks.autograd import half_products
@@ -255,8 +259,7 @@ def train_privately(
     )
     state = State(None if folder is None else Path(folder), name, trained, optimizer)
     secret, step = state.resume(noise_seed(seed))
-    if state.alone:
-        clipping.isolate()
+    clipping.state.thorough = state.alone
     factors = None if own is None else torch.from_numpy(own.astype(np.float32))
     rate = settings.rate(count)
 
@@ -279,10 +282,8 @@ def train_privately(
                 sums = clipping.state.undisturbed(partial(clipped, drawn))
             _add_noise(sums, noise * settings.clip, _stream(secret, step, _NOISE))
             _take_step(optimizer, trained, sums, settings, step, steps)
-            if step + 1 == steps:
-                clipping.state.finish()
         except Disturbed:  # all sums so far are void, and an error would tell of a record
-            clipping.isolate()
+            clipping.state.thorough = True
             secret, step = (
                 state.restart(int.from_bytes(_stream(secret, step, _ANEW).bytes(16), "big")),
                 0,

@@ -37,7 +37,7 @@ from lethe.mitigations.clipping.selfcheck import (
     measure,
     seeded,
 )
-from lethe.mitigations.clipping.state import Disturbed, ModuleState, rarely
+from lethe.mitigations.clipping.state import ModuleState
 
 WAYS = ("book-keeping", "vmap", "loop")
 """From the fastest to the slowest, as they are tried.
@@ -48,6 +48,15 @@ run on a busy machine, and the two round differently, so that a seeded run would
 
 _EXAMPLES = 6
 _APART = 1e-3  # largest difference of a look at real examples, in units of the clip norm
+
+
+class Disturbed(InputError):
+    """Real batches broke what the self-check had found: earlier sums are void."""
+
+
+def rarely(stream: np.random.Generator, count: int) -> bool:
+    """Coin of the `count`-th look: heads at the first, once in `count` later, at least in 64."""
+    return bool(stream.random() * min(count, 64) < 1)
 
 
 @dataclass
@@ -95,9 +104,8 @@ class ClippingPlan:
 
         Raises InputError: a bad clip, weights or number of copies, or a model whose mode or trained
             parameters are no longer those of the plan.
-        Raises Disturbed: two examples by themselves had other gradients than within this batch, or
-            large frozen state had changed unseen: earlier sums are void. Looked for at secret
-            random calls; `isolate` continues without book-keeping.
+        Raises Disturbed: two examples by themselves had other gradients than within this batch.
+            Looked for at secret random calls; with `state.thorough` each is taken by itself.
         Guarantee: Adding or removing example j changes the sum by at most w_j C, up to rounding.
         Assumes: Within one pass, one example does not reach the loss of another one; tested by
             `plan_clipping` on its example batch and here at random, and impossible by vmap and
@@ -122,10 +130,6 @@ class ClippingPlan:
         if count == 0:
             return _nothing(self.module)
         return self.state.undisturbed(partial(self._summed, batch, clip, weights, copies))
-
-    def isolate(self) -> None:
-        """Take each example by itself from now on, and compare all state after each of them."""
-        self.state.thorough = True
 
     def _summed(
         self, batch: Any, clip: float, weights: Tensor | None, copies: int
@@ -252,7 +256,7 @@ def _planned(
     with suppress(Exception):  # each way says for itself why it fails
         for value in module.parameters():
             value.grad = None
-        losses.sum().backward()
+        torch.autograd.backward(losses.sum())
     _refuse_writes(module, state)
     _refuse_leaks(module, loss, few)
     random = is_random(module, loss, few)

@@ -24,23 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lethe.errors import InputError
-
 Result = TypeVar("Result")
 
-_FEW = 10**6  # values beside the trained ones that every step compares
-_TIMES = 4  # or so many times as many as are trained
-_RARE = 64  # larger state is compared once in so many steps
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
-class Disturbed(InputError):
-    """Real batches broke what the self-check had found: sums made before are void."""
-
-
-def rarely(stream: np.random.Generator, count: int) -> bool:
-    """Coin of the `count`-th step: heads at the first, then once in `count`, and once in 64."""
-    return bool(stream.random() * min(count, _RARE) < 1)
 
 
 class _Kept:
@@ -131,28 +117,23 @@ class ModuleState:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self.thorough, self._running, self._wrote, self._steps = False, False, False, 0
-        self._coins = np.random.default_rng()  # secret; no result depends on them
+        self.thorough = self._running = self._wrote = False
         self._holders: list[_Holder] = []
         self._arrays: list[tuple[Any, Any]] = []
         self._kept: list[_Kept] = []
         self._seen: dict[int, Any] = {}
         for name, value in module.named_parameters():
             self._walk(value, name, "parameter")
-        for name, value in module.named_buffers():
-            self._walk(value, name, "buffer")
+        for name, buffer in module.named_buffers():
+            self._walk(buffer, name, "buffer")
         self._walk(module, "", "")
         self._trained = [kept for kept in self._kept if kept.kind == "parameter" and kept.wants]
-        trained = sum(kept.copy.numel() for kept in self._trained)
-        cells = sum(kept.copy.numel() for kept in self._kept)
-        small = cells - trained <= max(_FEW, _TIMES * trained)
-        self._often = self._kept if small else self._trained
         self._leaves = [kept for kept in self._kept if kept.leaf]
         self._counted = [kept for kept in self._kept if not kept.tensor.is_inference()]
         self._dicts = [part.held for part in self._holders if isinstance(part.held, dict)]
         self._lists = [part for part in self._holders if not isinstance(part.held, dict)]
-        self._filled = [held.values for held in self._dicts if held]
-        self._values = [value for values in self._filled for value in values()]
+        self._filled = [part for held in self._dicts if held for part in (held, held.values())]
+        self._values = list(chain.from_iterable(self._filled))
         self._sizes = list(map(len, self._dicts))
         self._versions = self._now()
 
@@ -179,11 +160,10 @@ class ModuleState:
         if not isinstance(held, tuple | frozenset):
             self._holders.append(_Holder(held, name, table))
         for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
-            own = f"{name}.{key}".lstrip(".")
             if key in ("_parameters", "_buffers", "_modules") and isinstance(value, dict):
                 self._hold(value, name, key[1:-1])
             else:
-                self._walk(value, own)
+                self._walk(value, f"{name}.{key}".lstrip("."))
 
     def _of_classes(self, kind: type, name: str) -> None:
         """Tensors and containers that a class of the user's holds for all its objects."""
@@ -205,10 +185,9 @@ class ModuleState:
 
     def _tidy(self) -> None:
         """Put back what attributes and version counters show to have changed."""
-        values = chain.from_iterable([values() for values in self._filled])
         if (
             list(map(len, self._dicts)) != self._sizes
-            or not all(map(is_, values, self._values))
+            or not all(map(is_, chain.from_iterable(self._filled), self._values))
             or not all(part.same() for part in self._lists)
         ):
             self._refill()
@@ -225,16 +204,10 @@ class ModuleState:
             if not part.same():
                 part.put_back()
 
-    def settle(self, everything: bool = True) -> bool:
-        """Put back what passes wrote, bit by bit.
-
-        Args:
-            everything: also state so large that single steps leave it to version counters.
-
-        Returns: Whether values had changed that no version counter showed.
-        """
+    def settle(self) -> bool:
+        """Put back what passes wrote, bit by bit; whether no version counter had shown it."""
         self._tidy()
-        changed = [kept for kept in (self._kept if everything else self._often) if not kept.same()]
+        changed = [kept for kept in self._kept if not kept.same()]
         with torch.no_grad():
             for kept in changed:
                 kept.put_back()
@@ -256,39 +229,22 @@ class ModuleState:
         """Run passes that begin with the state as it was, and leave it so.
 
         Where they wrote to a tensor, all is computed again, and from then on thoroughly.
-
-        Raises Disturbed: state too large to be compared at every step had changed unseen.
         """
         if self._running:
             return work()
         self._running, self._wrote = True, False
-        self._steps += 1
         try:
             self._begin()
             result = work()
-            if (self.settle(self.thorough) or self._wrote) and not self.thorough:
+            if (self.settle() or self._wrote) and not self.thorough:
                 self.thorough = True
                 result = work()
-            if self._often is not self._kept and rarely(self._coins, self._steps):
-                self.finish()
             return result
         except BaseException:
             self.settle()
             raise
         finally:
             self._running = False
-
-    def finish(self) -> None:
-        """Put everything back after the last step.
-
-        Raises Disturbed: large state had changed unseen.
-        """
-        self._begin()
-        if self.settle() and not self.thorough:
-            raise Disturbed(
-                "the model writes to frozen values on real batches, which the self-check did not "
-                "see: keep its forward pass free of writes."
-            )
 
     def _begin(self) -> None:
         """Take the trained parameters as they are now."""

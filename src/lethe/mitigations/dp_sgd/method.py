@@ -351,8 +351,6 @@ class _Stack:
                 # A constant, whatever was drawn: the drawn size would tell of a record.
                 parameters.grad.div_(self.expected)
                 optimizer.step(highest * factor(recipe.schedule, step, method.steps, recipe.warmup))
-            if isinstance(self._sum, OneModel):
-                self._sum.plan.state.finish()
             outputs = self.records.answers(self.network, recipe.loss)
         yield from outputs.cpu().numpy()
 
@@ -431,8 +429,8 @@ def scaled_by_held_out(
     if given.ndim != 2:
         return given
     # Without numbers that are not finite: one record is not to decide how all are scaled.
-    finite = {"axis": 0, "dtype": np.float64, "where": np.isfinite(given)}
-    mean, spread = given.mean(**finite), given.std(**finite)
+    finite, wide = np.isfinite(given), given.astype(np.float64)
+    mean, spread = wide.mean(axis=0, where=finite), wide.std(axis=0, where=finite)
     done = (np.abs(mean) < _ROUNDING) & (np.abs(spread - 1) < _ROUNDING)
     if not done.any():
         return given
