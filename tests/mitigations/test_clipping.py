@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from lethe.errors import InputError
+from lethe.mitigations.clipping import plan as plans
 from lethe.mitigations.clipping.plan import WAYS, plan_clipping
 
 
@@ -65,12 +66,16 @@ def test_a_weighted_example_changes_the_sum_by_weight_times_clip() -> None:
         assert models.gap(total, rest) / 1e-3 == pytest.approx(float(weights[row]), abs=1e-4)
 
 
-def test_book_keeping_uses_one_backward_pass_and_no_parameter_gradient() -> None:
+def test_book_keeping_uses_one_backward_pass_and_no_parameter_gradient(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plans, "rarely", lambda *_: False)  # no look at single examples
     torch.manual_seed(0)
     module, batch = models.mlp(), models.numbers(6, 4)
-    plan = plan_clipping(module, models.loss, batch)
     passes: list[int] = []
     module[1].register_full_backward_hook(lambda part, given, out: passes.append(1))
+    plan = plan_clipping(module, models.loss, batch)
+    passes.clear()
     touched: list[int] = []
     for value in module.parameters():
         value.register_hook(lambda g: touched.append(1))
@@ -364,8 +369,6 @@ def test_bad_steps_are_refused_by_name() -> None:
     }.items():
         with pytest.raises(InputError, match=word):
             plan.clipped_sum(batch, 1.0, weights)
-    with pytest.raises(InputError, match="1 of 6 gradients are not finite"):
-        plan.clipped_sum((batch[0].index_fill(0, torch.tensor(2), torch.inf), batch[1]), 1.0)
     plan.module.train(False)
     with pytest.raises(InputError, match="another mode"):
         plan.clipped_sum(batch, 1.0)
@@ -373,3 +376,47 @@ def test_bad_steps_are_refused_by_name() -> None:
     plan.module[0].weight.requires_grad_(False)
     with pytest.raises(InputError, match="other trained parameters"):
         plan.clipped_sum(batch, 1.0)
+
+
+@pytest.mark.parametrize("value", [torch.inf, torch.nan, 1e30, 1e20, 3e38])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["mlp", "norm", "transformer", "cnn", "lstm", "gram"])
+def test_an_example_without_a_finite_gradient_counts_nothing(
+    name: str, way: str, value: float
+) -> None:
+    """The sum is that of the others, bit by bit; finite but huge ones are clipped or count 0."""
+    torch.manual_seed(0)
+    build: Any = {
+        "mlp": models.mlp,
+        "norm": lambda: models.small(nn.LayerNorm(models.WIDTH)),
+        "transformer": lambda: models.Model(
+            lambda m, x: m.head(m.att(m.fc(x), m.fc(x), m.fc(x))[0].mean(1)),
+            fc=nn.Linear(models.WIDTH, models.WIDTH),
+            att=nn.MultiheadAttention(models.WIDTH, 2, batch_first=True),
+            head=models.head(),
+        ),
+        "cnn": lambda: models.convolutions(nn.GroupNorm(2, 8), stride=2, padding=1),
+        "lstm": lambda: models.Model(
+            lambda m, x: m.head(m.inner(x)[0][:, -1]),
+            inner=nn.LSTM(models.WIDTH, models.WIDTH, batch_first=True),
+            head=models.head(),
+        ),
+        "gram": lambda: models.Model(
+            lambda m, x: m.head(torch.tanh(m.fc(x)).mean(1)),
+            fc=nn.Linear(models.WIDTH, models.WIDTH),
+            head=models.head(),
+        ),
+    }[name]
+    shape = {"mlp": (4,), "norm": (4,), "cnn": (4, 9, 9)}.get(name, (2, models.WIDTH))
+    module, batch = build(), models.numbers(6, *shape)
+    plan = plan_clipping(module, models.loss, batch, way=way)
+    odd = batch[0].clone()
+    odd[2].flatten()[0] = value
+    total, norms = plan.clipped_sum((odd, batch[1]), 0.1)
+    others = [0, 1, 3, 4, 5]
+    rest, right = plan.clipped_sum((batch[0][others], batch[1][others]), 0.1)
+    torch.testing.assert_close(norms[others], right)
+    if bool(torch.isfinite(norms[2])):
+        assert models.gap(total, rest) <= 0.1 * 1.0001
+    else:
+        assert models.gap(total, rest) <= 1e-6

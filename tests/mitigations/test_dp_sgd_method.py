@@ -367,11 +367,10 @@ def test_a_treatment_with_noise_of_its_own_is_refused() -> None:
         list(train_models(Work(SGD, *given)))
 
 
-def test_a_gradient_that_is_not_finite_ends_the_training() -> None:
+def test_gradients_that_are_not_finite_do_not_end_the_training() -> None:
     wild = replace(SGD, make_module=Residual, learning_rate=1e30)
     for recipe, layout in ((wild, ALONE), (replace(wild, make_module=net), CHAIN)):
-        with pytest.raises(InputError, match="not finite"):
-            trained(replace(PRIVATE, steps=30), recipe, layout)
+        assert not np.isfinite(trained(replace(PRIVATE, steps=30), recipe, layout)).all()
 
 
 def standardised(raw: np.ndarray) -> np.ndarray:

@@ -11,7 +11,8 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,18 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.errors import InputError, LetheError, check_at_least, check_between, check_choice
 from lethe.evidence.accounting import check_given_delta, check_weights, noise_for
 from lethe.evidence.dp_statement import SOURCES, TUNING, DpSgdRun, DpStatement, dp_statement
 from lethe.evidence.guarantee import Guarantee, noise_seed
 from lethe.files import write_for_owner, write_whole
-from lethe.mitigations.clipping.per_example import Loss, rows, size, tensors
-from lethe.mitigations.clipping.plan import ClippingPlan, clipped_sum_in_parts, plan_clipping
+from lethe.mitigations.clipping.per_example import Loss, rows, size, stand_ins, tensors
+from lethe.mitigations.clipping.plan import (
+    ClippingPlan,
+    Disturbed,
+    clipped_sum_in_parts,
+    plan_clipping,
+)
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 from lethe.training.batches import factor
 from lethe.training.fingerprint import digest, hash_array, hash_json
@@ -144,8 +150,7 @@ class PrivateSettings:
         )
 
 
-_SAMPLE, _NOISE, _LAYERS = 0, 1, 2
-_LOOK = 64  # examples from which the self-check takes six that differ
+_SAMPLE, _NOISE, _LAYERS, _ANEW = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -153,10 +158,11 @@ class PrivateModel:
     """A model that was trained privately, and what may be said of it.
 
     Attributes:
-        plan: how gradients were clipped, and what the self-check measured on private examples.
+        module: the one that was given, as it was but for the values of its trained parameters.
+        plan: how gradients are clipped, and what the self-check measured before training.
     """
 
-    module: nn.Module  # the trained module, the one that was given
+    module: nn.Module
     statement: DpStatement  # the guarantee that was earned, with reasons where it is weaker
     plan: ClippingPlan
     noise_multiplier: float  # sd of the noise on the sum / clip
@@ -176,6 +182,7 @@ def train_privately(
     augment: Callable[[Any], Any] | None = None,
     weights: ArrayLike | None = None,
     weights_from: str = "public",
+    examples: Any = None,
     seed: int | None = None,
     folder: Path | str | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -195,6 +202,8 @@ def train_privately(
         weights: (n,) factors w_j in [0, 1] on the clipped gradients: example j then has the noise
             multiplier sigma / w_j and an epsilon of its own.
         weights_from: ``public`` (or held-out) or ``private`` data; the latter proves nothing.
+        examples: public ones, shaped like `data`, for the self-check; by default made-up numbers
+            in [0, 1) and whole numbers 0 and 1. No private one decides whether there is a model.
         seed: of sampling and noise. None takes a secret from the operating system, as a release
             needs: who knows the seed can take the noise off again.
         folder: where an interrupted training is kept; the same call goes on from there, to the
@@ -203,18 +212,23 @@ def train_privately(
 
     Returns:
         The model and its statement. Nothing else that was seen on the way, such as norms of
-        gradients, sizes of batches or `PrivateModel.plan`, is covered by it: keep it to yourself.
+        gradients, sizes of batches or the time it took, is covered by it: keep it to yourself.
 
     Raises:
-        InputError: settings, data or weights break a rule, or no way of clipping holds its bound
-            on this module; see `plan_clipping`.
+        InputError: settings, data or weights break a rule, a forward pass writes to the module, or
+            no way of clipping holds its bound on it; see `plan_clipping`. No record decides this.
 
     Guarantee:
-        `PrivateModel.statement`: (epsilon, delta)-DP of all parameters that are released.
+        `PrivateModel.statement`: (epsilon, delta)-DP of all that is released: the trained
+        parameters, and everything else in the module as it was at the start, bit by bit. A record
+        whose gradient is not finite, or on which the model fails, counts 0 without a word.
 
     Assumes:
-        What the statement lists. In particular the settings were not tuned on these data. And
-        `augment` does not mix rows.
+        What the statement lists. In particular the settings were not tuned on these data, `augment`
+        does not mix rows, and the model's code mixes no records within a pass, depends on nothing
+        that outlives a pass outside the module's attributes (globals, closures, calls counted
+        there), and neither prints nor writes files. Looked for at secret random steps; where it is
+        seen, the training begins anew with each record by itself.
     """
     count = size(data)
     check_choice("weights_from", weights_from, SOURCES)
@@ -231,7 +245,8 @@ def train_privately(
             return (loss or cross_entropy)(model, batch).float()
 
     steps = settings.steps(count)
-    clipping = plan_clipping(module, losses, rows(data, list(range(min(count, _LOOK)))))
+    clipping = _plan(module, losses, stand_ins(data) if examples is None else examples)
+    released = replace(clipping)  # as it is before it sees private data
     # Not the change that was measured: the noise would tell of the records it was measured on.
     noise = settings.noise(count, MOST_CHANGE)
     trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
@@ -243,31 +258,59 @@ def train_privately(
         "" if own is None else hash_array(own),
     )
     state = State(None if folder is None else Path(folder), name, trained, optimizer)
-    secret, begun = state.resume(noise_seed(seed))
+    secret, step = state.resume(noise_seed(seed))
+    clipping.state.thorough = state.alone
     factors = None if own is None else torch.from_numpy(own.astype(np.float32))
     rate = settings.rate(count)
-    for step in range(begun, steps):
+
+    def clipped(drawn: NDArray[np.int64]) -> dict[str, Tensor]:
+        batch = rows(data, np.repeat(drawn, settings.copies).tolist())
+        return clipped_sum_in_parts(
+            clipping,
+            batch if augment is None else augment(batch),
+            settings.clip,
+            None if factors is None else factors[torch.from_numpy(drawn)],
+            part_size=settings.part_size,
+            copies=settings.copies,
+        )[0]
+
+    while step < steps:
         drawn = np.flatnonzero(_stream(secret, step, _SAMPLE).random(count) < rate)
         layers = int(_stream(secret, step, _LAYERS).integers(2**63))
-        with seeded(layers):
-            batch = rows(data, np.repeat(drawn, settings.copies).tolist())
-            sums, _ = clipped_sum_in_parts(
-                clipping,
-                batch if augment is None else augment(batch),
-                settings.clip,
-                None if factors is None else factors[torch.from_numpy(drawn)],
-                part_size=settings.part_size,
-                copies=settings.copies,
+        try:
+            with seeded(layers):
+                sums = clipping.state.undisturbed(partial(clipped, drawn))
+            _add_noise(sums, noise * settings.clip, _stream(secret, step, _NOISE))
+            _take_step(optimizer, trained, sums, settings, step, steps)
+        except Disturbed:  # all sums so far are void, and an error would tell of a record
+            clipping.state.thorough = True
+            secret, step = (
+                state.restart(int.from_bytes(_stream(secret, step, _ANEW).bytes(16), "big")),
+                0,
             )
-        _add_noise(sums, noise * settings.clip, _stream(secret, step, _NOISE))
-        _take_step(optimizer, trained, sums, settings, step, steps)
-        state.save(step + 1)
+            continue
+        step += 1
+        state.save(step)
         if progress is not None:
-            progress(step + 1, steps)
+            progress(step, steps)
     optimizer.zero_grad(set_to_none=True)
     state.done()
     run = _what_ran(settings, count, noise, own, weights_from, seed)
-    return PrivateModel(module, dp_statement(run), clipping, noise, steps)
+    return PrivateModel(module, dp_statement(run), released, noise, steps)
+
+
+def _plan(module: nn.Module, loss: Loss, examples: Any) -> ClippingPlan:
+    """`plan_clipping`, whatever the model makes of the examples."""
+    try:
+        return plan_clipping(module, loss, examples)
+    except (LetheError, MemoryError):
+        raise
+    except Exception as error:
+        raise InputError(
+            f"the self-check's examples do not pass through the model ({type(error).__name__}: "
+            f"{str(error).strip().partition(chr(10))[0]}); give public ones in examples=, shaped "
+            "like data."
+        ) from error
 
 
 def _what_ran(
@@ -392,6 +435,9 @@ class State:
         name: content hash of everything that decides the training.
         trained: the parameters, by name.
         optimizer: of them, in the same order.
+
+    Attributes:
+        alone: the training began anew with each example by itself.
     """
 
     def __init__(
@@ -403,7 +449,8 @@ class State:
     ) -> None:
         self._path = None if folder is None else folder / _NAME
         self._name, self._trained, self._optimizer = name, trained, optimizer
-        self._saved, self._secret = time.monotonic(), 0
+        self._saved, self._secret, self.alone = time.monotonic(), 0, False
+        self._start = {key: value.detach().clone() for key, value in trained.items()}
 
     def resume(self, secret: int) -> tuple[int, int]:
         """The secret of this training, and how many steps are done.
@@ -424,6 +471,7 @@ class State:
                 header = file.metadata()
                 found = {key: file.get_tensor(key) for key in file.keys()}
             step, self._secret = int(header["step"]), int(header["secret"], 16)
+            self.alone = header["alone"] == "True"
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"{self._path} is damaged ({error}); delete it to begin again."
@@ -435,6 +483,17 @@ class State:
             )
         self._put_back(found)
         return self._secret, step
+
+    def restart(self, secret: int) -> int:
+        """First parameters and a new secret, which is returned, for a training of each alone."""
+        self._secret, self.alone = secret, True
+        self._optimizer.state.clear()
+        with torch.no_grad():
+            for key, value in self._trained.items():
+                value.copy_(self._start[key])
+        if self._path is not None:
+            self._write(0)
+        return secret
 
     def _put_back(self, found: Mapping[str, Tensor]) -> None:
         with torch.no_grad():
@@ -460,6 +519,7 @@ class State:
         for at, slot in self._optimizer.state_dict()["state"].items():
             held |= {f"slot/{at}/{what}": one for what, one in slot.items() if one is not None}
         header = {"training": self._name, "step": str(step), "secret": f"{self._secret:x}"}
+        header["alone"] = str(self.alone)
         own = {key: value.contiguous().clone() for key, value in held.items()}
         write_for_owner(self._path, save(own, header))
         self._saved = time.monotonic()

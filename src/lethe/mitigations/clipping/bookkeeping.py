@@ -11,6 +11,7 @@ inside zones, once a call, and a zone entered only through its output.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -133,6 +134,14 @@ _CELLS = 2**24  # most values of gradients per example that are held at once
 
 class NotCovered(Exception):
     """Book-keeping would not give the exact clipped sum; the message says why."""
+
+
+class NotFinite(Exception):
+    """Some norms are not finite; `rows` (B,) is True for these examples."""
+
+    def __init__(self, rows: Tensor) -> None:
+        super().__init__("gradients are not finite")
+        self.rows = rows
 
 
 @dataclass(frozen=True)
@@ -329,6 +338,8 @@ class Tape:
         """Sum over examples of factor times gradient by parameter name, and the norms (B,).
 
         Raises NotCovered: this pass was not what `fit` saw.
+        Raises NotFinite: of some examples; their numbers may have reached the others' in products
+            over the batch, as 0 times infinity.
         """
         losses, calls = self.record(loss, batch, copies=copies)
         lines = losses.shape[0]
@@ -349,6 +360,8 @@ class Tape:
     ) -> tuple[dict[str, Tensor], Tensor]:
         squares = [_squares(used, len(zeros)) for used in uses.values()]
         norms = torch.stack(squares).sum(0).sqrt() if squares else zeros
+        if not math.isfinite(float(norms.sum())) and not bool(torch.isfinite(norms).all()):
+            raise NotFinite(~torch.isfinite(norms))
         c, sums = factors(norms), dict[str, Tensor]()
         for name, value in self.trained.items():  # what was summed is let go: memory
             sums[name] = _weighted(uses.pop(name, []), c, value)

@@ -80,6 +80,29 @@ def same_rows(batch: Any, first: int, second: int) -> bool:
     return all(bool(torch.equal(leaf[first], leaf[second])) for leaf in tensors(batch))
 
 
+def stand_ins(data: Any, count: int = 16) -> Any:
+    """Made-up examples with the shapes and types of some data, and none of its values.
+
+    Numbers are uniform in [0, 1), whole numbers and booleans are 0 or 1; where there are several to
+    an example the first is 1, so that no mask is empty.
+
+    >>> stand_ins((torch.zeros(5, 2), torch.tensor([7, 8, 9, 7, 7])), 3)[1].tolist()
+    [0, 1, 0]
+    """
+    stream = torch.Generator().manual_seed(0)
+
+    def drawn(leaf: Tensor) -> Tensor:
+        shape = (count, *leaf.shape[1:])
+        if leaf.is_floating_point() or leaf.is_complex():
+            return torch.rand(shape, generator=stream).to(leaf)
+        whole = torch.randint(0, 2, shape, generator=stream)
+        if whole.ndim > 1 and whole.numel():
+            whole[..., 0] = 1
+        return whole.to(leaf)
+
+    return mapped(data, drawn)
+
+
 def full_precision(like: Tensor) -> AbstractContextManager[object]:
     """Autocast off for the device of a tensor; nothing is done where it is off already."""
     kind = like.device.type
@@ -129,20 +152,36 @@ def _trained(module: nn.Module) -> dict[str, Tensor]:
     return {name: value for name, value in module.named_parameters() if value.requires_grad}
 
 
-def _added(
-    sums: dict[str, Tensor], grads: dict[str, Tensor], factors: Factors
-) -> tuple[dict[str, Tensor], Tensor]:
+def _add(sums: dict[str, Tensor], grads: dict[str, Tensor], factors: Factors) -> Tensor:
+    """Add clipped gradients to the sums; returns the norms. A norm that is not finite counts 0."""
     with full_precision(next(iter(sums.values()))):
         squares = [made.flatten(1).square().sum(1) for made in grads.values()]
         norms = torch.stack(squares).sum(0).sqrt()
-        c = factors(norms)
-        return {name: sums[name] + combined(c, grads[name]) for name in sums}, norms
+        c, good = factors(norms), torch.isfinite(norms)
+        if not bool(good.all()):  # 0 times infinity would be no number
+            if not bool(good.any()):
+                return norms
+            c, grads = c[good], {name: value[good] for name, value in grads.items()}
+        for name, total in sums.items():
+            if len(c) == 1:
+                total.add_(grads[name][0] * c)
+            else:
+                total.add_(combined(c, grads[name]))
+        return norms
 
 
 def vmapped(
-    module: nn.Module, loss: Loss, batch: Any, factors: Factors, copies: int = 1
+    module: nn.Module,
+    loss: Loss,
+    batch: Any,
+    factors: Factors,
+    copies: int = 1,
+    passed: Callable[[], object] = lambda: None,
 ) -> tuple[dict[str, Tensor], Tensor]:
     """By ``torch.func.vmap(grad)``, a part of the batch at a time.
+
+    Args:
+        passed: called after each part.
 
     Returns: Sum by parameter name, and norms (B,).
     """
@@ -158,7 +197,7 @@ def vmapped(
     leaves = [leaf.reshape(count, copies, *leaf.shape[1:]) for leaf in tensors(batch)]
     every = vmap(grad(alone), (None, *(0 for _ in leaves)), randomness="different")
     step = max(1, _CELLS // max(1, sum(value.numel() for value in parameters.values())))
-    sums = {name: torch.zeros_like(value) for name, value in _trained(module).items()}
+    sums = {n: torch.zeros_like(p, requires_grad=False) for n, p in _trained(module).items()}
     norms = []
     for start in range(0, count, step):
         with warnings.catch_warnings():  # an operation without a batched form is looped over
@@ -166,39 +205,57 @@ def vmapped(
             made = every(parameters, *(leaf[start : start + step] for leaf in leaves))
         with torch.no_grad():
             own = {name.removeprefix("model."): value for name, value in made.items()}
-            sums, part = _added(sums, own, factors)
-        norms.append(part)
+            norms.append(_add(sums, own, factors))
+        passed()
     return sums, torch.cat(norms)
 
 
 def looped(
-    module: nn.Module, loss: Loss, batch: Any, factors: Factors, copies: int = 1
+    module: nn.Module,
+    loss: Loss,
+    batch: Any,
+    factors: Factors,
+    copies: int = 1,
+    passed: Callable[[], object] = lambda: None,
+    *,
+    skip: bool = False,
 ) -> tuple[dict[str, Tensor], Tensor]:
     """By one forward and backward pass an example: right by construction, and slow.
+
+    Args:
+        passed: called after each example.
+        skip: an example whose pass raises an error counts 0 and has the norm NaN.
 
     The `.grad` fields are left as they were; returns as `vmapped`.
     """
     trained = _trained(module)
     before = {name: value.grad for name, value in trained.items()}
-    sums = {name: torch.zeros_like(value) for name, value in trained.items()}
+    sums = {n: torch.zeros_like(p, requires_grad=False) for n, p in trained.items()}
     norms = []
     try:
         for row in range(0, size(batch), copies):
             for value in trained.values():
                 value.grad = None
-            with torch.enable_grad():
-                one = rows(batch, list(range(row, row + copies)))
-                own = check_losses(loss(module, one), copies).mean()
-            torch.autograd.backward(
-                own
-            )  # not autograd.grad: activation checkpointing may refuse that
+            example = rows(batch, list(range(row, row + copies)))
+            try:
+                with torch.enable_grad():
+                    own = check_losses(loss(module, example), copies).mean()
+                # Not autograd.grad: activation checkpointing may refuse that.
+                torch.autograd.backward(own)
+            except (MemoryError, torch.OutOfMemoryError):
+                raise
+            except Exception:
+                if not skip:
+                    raise
+                for value in trained.values():
+                    value.grad = torch.full_like(value, torch.nan)
             with torch.no_grad():
                 grads = {
                     name: (torch.zeros_like(value) if value.grad is None else value.grad)[None]
                     for name, value in trained.items()
                 }
-                sums, norm = _added(sums, grads, factors)
-            norms.append(norm)
+                norms.append(_add(sums, grads, factors))
+            passed()
     finally:
         for name, value in trained.items():
             value.grad = before[name]

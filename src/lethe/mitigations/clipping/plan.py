@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.mitigations.clipping.bookkeeping import NotCovered, Tape
+from lethe.mitigations.clipping.bookkeeping import NotCovered, NotFinite, Tape
 from lethe.mitigations.clipping.per_example import (
     Factors,
     Loss,
+    check_losses,
     distinct,
     looped,
     mapped,
@@ -24,15 +28,16 @@ from lethe.mitigations.clipping.per_example import (
 from lethe.mitigations.clipping.selfcheck import (
     MOST_CHANGE,
     SelfCheck,
-    changed_buffers,
     clip_factors,
     coarsest,
+    distance,
     evaluating,
     is_random,
     leaking_layer,
     measure,
     seeded,
 )
+from lethe.mitigations.clipping.state import ModuleState
 
 WAYS = ("book-keeping", "vmap", "loop")
 """From the fastest to the slowest, as they are tried.
@@ -42,6 +47,16 @@ run on a busy machine, and the two round differently, so that a seeded run would
 """
 
 _EXAMPLES = 6
+_APART = 1e-3  # largest difference of a look at real examples, in units of the clip norm
+
+
+class Disturbed(InputError):
+    """Real batches broke what the self-check had found: earlier sums are void."""
+
+
+def rarely(stream: np.random.Generator, count: int) -> bool:
+    """Coin of the `count`-th look: heads at the first, once in `count` later, at least in 64."""
+    return bool(stream.random() * min(count, 64) < 1)
 
 
 @dataclass
@@ -57,12 +72,14 @@ class ClippingPlan:
     way: str  # ``book-keeping`` (one backward pass, no gradient per example), ``vmap`` or ``loop``
     reasons: tuple[str, ...]
     check: SelfCheck  # what was measured for this way before training
+    state: ModuleState = field(repr=False)  # what passes are kept from changing
     _tape: Tape | None = field(repr=False)
     _was: tuple[list[bool], list[bool]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._values, self._parts = list(self.module.parameters()), list(self.module.modules())
         self._was = self._now()
+        self._coins, self._looks = np.random.default_rng(), 0  # secret; no result depends on them
 
     def _now(self) -> tuple[list[bool], list[bool]]:
         return [v.requires_grad for v in self._values], [part.training for part in self._parts]
@@ -82,11 +99,17 @@ class ClippingPlan:
             copies: consecutive rows that belong to one example, >= 1.
 
         Returns: The sum by parameter name (as in `named_parameters`), and norms (B,).
-        Raises InputError: a bad clip, weights or number of copies, a gradient that is not finite,
-            or a model whose mode or trained parameters are no longer those of the plan.
+        An example whose gradient is not finite, or whose pass raises an error, counts 0. Whatever
+        the passes wrote to the module is put back, see `ModuleState`.
+
+        Raises InputError: a bad clip, weights or number of copies, or a model whose mode or trained
+            parameters are no longer those of the plan.
+        Raises Disturbed: two examples by themselves had other gradients than within this batch.
+            Looked for at secret random calls; with `state.thorough` each is taken by itself.
         Guarantee: Adding or removing example j changes the sum by at most w_j C, up to rounding.
-        Assumes: One example does not reach the loss of another one; `plan_clipping` tested this on
-            its example batch. Weights do not depend on the other records.
+        Assumes: Within one pass, one example does not reach the loss of another one; tested by
+            `plan_clipping` on its example batch and here at random, and impossible by vmap and
+            loop. Weights do not depend on the other records.
         """
         check_between("clip", clip, 0, float("inf"), open_low=True, open_high=True)
         count = _examples(batch, copies)
@@ -106,16 +129,67 @@ class ClippingPlan:
             )
         if count == 0:
             return _nothing(self.module)
-        if self._tape is not None:
+        return self.state.undisturbed(partial(self._summed, batch, clip, weights, copies))
+
+    def _summed(
+        self, batch: Any, clip: float, weights: Tensor | None, copies: int
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """The clipped sum by the fastest way that this batch allows."""
+        factors, count = clip_factors(clip, weights), size(batch) // copies
+        alone: Tensor | None = None
+        try:
+            if self._tape is not None and not self.state.thorough:
+                made = self._tape.clipped_sum(self.loss, batch, factors, copies)
+                self.state.passed()
+                self._looks += 1
+                if count > 1 and rarely(self._coins, self._looks):
+                    self._look(batch, clip, copies)
+                return made
+            if self.way == "vmap" and not self.state.thorough:
+                return vmapped(self.module, self.loss, batch, factors, copies, self.state.passed)
+        except (Disturbed, MemoryError, torch.OutOfMemoryError):
+            raise
+        except NotFinite as found:
+            alone = found.rows.cpu()
+        except Exception as reason:  # perhaps one example's doing, which must not end the training
+            said = f"a step was done by the loop: {reason}"
+            if said not in self.reasons:
+                self.reasons = (*self.reasons, said)
+        self.state.passed()
+        alone = torch.ones(count, dtype=torch.bool) if alone is None else alone
+        own, factors = _chosen(batch, alone, copies), clip_factors(clip, _at(weights, alone))
+        sums, norms = looped(
+            self.module, self.loss, own, factors, copies, self.state.passed, skip=True
+        )
+        if bool(alone.all()):
+            return sums, norms
+        # The others anew: in the backward pass 0 times infinity may have reached them.
+        rest, others = self._summed(
+            _chosen(batch, ~alone, copies), clip, _at(weights, ~alone), copies
+        )
+        every = norms.new_zeros(count)
+        every[alone.to(every.device)], every[~alone.to(every.device)] = norms, others
+        return {name: rest[name].add_(value) for name, value in sums.items()}, every
+
+    def _look(self, batch: Any, clip: float, copies: int) -> None:
+        """Compare two examples within this batch with the same two by themselves."""
+        assert self._tape is not None
+        chosen = torch.zeros(size(batch) // copies, dtype=torch.bool)
+        chosen[self._coins.choice(len(chosen), 2, replace=False)] = True
+        mode = nullcontext() if self.check.mode == "as given" else evaluating(self.module)
+        with torch.random.fork_rng(), mode:
             try:
-                factors = clip_factors(clip, weights)
-                return self._tape.clipped_sum(self.loss, batch, factors, copies)
-            except NotCovered as reason:
-                said = f"a step was done by the loop: {reason}"
-                if said not in self.reasons:
-                    self.reasons = (*self.reasons, said)
-        way = vmapped if self.way == "vmap" else looped
-        return way(self.module, self.loss, batch, clip_factors(clip, weights), copies)
+                factors = clip_factors(clip, chosen.float())
+                within, _ = self._tape.clipped_sum(self.loss, batch, factors, copies)
+            except (NotCovered, NotFinite):
+                return
+            pair = _chosen(batch, chosen, copies)
+            right, _ = looped(self.module, self.loss, pair, clip_factors(clip), copies, skip=True)
+        if not distance(within, right) <= max(_APART, 4 * self.check.tolerance) * clip:
+            raise Disturbed(
+                "the model mixes examples of real batches, which the self-check did not see: let "
+                "it work on each example alone."
+            )
 
 
 def plan_clipping(
@@ -146,12 +220,13 @@ def plan_clipping(
         The plan, with the reasons for the way taken and what was measured.
 
     Raises:
-        InputError: examples reach each other, a pass writes buffers, or no way keeps the bound;
-            the layer is named.
+        InputError: examples reach each other, a pass writes to a parameter, a buffer or into
+            another tensor of the module, or no way keeps the bound; the layer is named.
 
     Assumes:
         The model computes for later batches what it computes for this one. Book-keeping checks
-        that every step: a step that is not covered is done by the loop and recorded.
+        that every step: a step that is not covered is done by the loop and recorded. State outside
+        the module's attributes (globals, closures) does not carry from one example to another.
 
     >>> model = nn.Linear(2, 1, bias=False)
     >>> plan = plan_clipping(model, lambda m, x: m(x)[:, 0], torch.tensor([[3.0, 4.0], [0, 1]]))
@@ -164,7 +239,25 @@ def plan_clipping(
     check_between("tolerance", tolerance, 0, 1, open_low=True)
     if not any(value.requires_grad for value in module.parameters()):
         raise InputError("module has no parameter with requires_grad=True; nothing to train.")
-    few = _few(example_batch)
+    few, state = _few(example_batch), ModuleState(module)
+    try:
+        return _planned(module, loss, few, way, tolerance, state)
+    finally:
+        state.settle()
+
+
+def _planned(
+    module: nn.Module, loss: Loss, few: Any, way: str | None, tolerance: float, state: ModuleState
+) -> ClippingPlan:
+    """See `plan_clipping`."""
+    _refuse_lookups(module)
+    with torch.enable_grad(), seeded(0):
+        losses = check_losses(loss(module, few), size(few))
+    with suppress(Exception):  # each way says for itself why it fails
+        for value in module.parameters():
+            value.grad = None
+        torch.autograd.backward(losses.sum())
+    _refuse_writes(module, state)
     _refuse_leaks(module, loss, few)
     random = is_random(module, loss, few)
     coarse = coarsest(module, loss, few)
@@ -174,7 +267,8 @@ def plan_clipping(
     for name in WAYS if way is None else (way,):
         tape, check = _tried(name, module, loss, few, random, tolerance, reasons)
         if check is not None:
-            return ClippingPlan(module, loss, name, tuple(reasons), check, tape)
+            _refuse_writes(module, state)
+            return ClippingPlan(module, loss, name, tuple(reasons), check, state, tape)
     raise InputError(
         f"the clipped sum of this model cannot be computed: {'; '.join(reasons)}. Change the "
         "named layer, or freeze it with requires_grad_(False)."
@@ -204,17 +298,21 @@ def clipped_sum_in_parts(
         raise InputError(f"weights are {len(weights)}; they must be one an example, {count}.")
     if count <= part_size:
         return plan.clipped_sum(batch, clip, weights, copies=copies)
-    sums: dict[str, Tensor] = {}
-    norms: list[Tensor] = []
-    for start in range(0, count, part_size):
-        end = start + part_size
-        part = mapped(batch, itemgetter(slice(start * copies, end * copies)))
-        own = None if weights is None else weights[start:end]
-        made, part_norms = plan.clipped_sum(part, clip, own, copies=copies)
-        norms.append(part_norms)
-        for name, value in made.items():
-            sums[name] = sums[name].add_(value) if name in sums else value
-    return sums, torch.cat(norms)
+
+    def added() -> tuple[dict[str, Tensor], Tensor]:
+        sums: dict[str, Tensor] = {}
+        norms: list[Tensor] = []
+        for start in range(0, count, part_size):
+            end = start + part_size
+            part = mapped(batch, itemgetter(slice(start * copies, end * copies)))
+            own = None if weights is None else weights[start:end]
+            made, part_norms = plan.clipped_sum(part, clip, own, copies=copies)
+            norms.append(part_norms)
+            for name, value in made.items():
+                sums[name] = sums[name].add_(value) if name in sums else value
+        return sums, torch.cat(norms)
+
+    return plan.state.undisturbed(added)
 
 
 def _tried(
@@ -297,16 +395,42 @@ def _few(batch: Any) -> Any:
     return rows(batch, different[:_EXAMPLES])
 
 
+def _chosen(batch: Any, chosen: Tensor, copies: int) -> Any:
+    """The examples where `chosen` (B,) is True, with all their rows."""
+    return rows(batch, chosen.repeat_interleave(copies).nonzero()[:, 0].tolist())
+
+
+def _at(weights: Tensor | None, chosen: Tensor) -> Tensor | None:
+    return None if weights is None else weights[chosen.to(weights.device)]
+
+
+def _refuse_lookups(module: nn.Module) -> None:
+    """An embedding with `max_norm` changes rows of its weight whenever they are looked up."""
+    for name, part in module.named_modules():
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None:
+            raise InputError(
+                f"{name or 'module'} ({type(part).__name__}) has max_norm={part.max_norm:g}: its "
+                f"forward pass writes to {f'{name}.weight'.lstrip('.')!r}, past the noise. Leave "
+                "max_norm out, or scale what was looked up in the forward pass."
+            )
+
+
+def _refuse_writes(module: nn.Module, state: ModuleState) -> None:
+    kept = state.written()
+    if kept is None:
+        return
+    name = kept.partition("'")[2].strip("'")
+    parts = [part for part, _ in module.named_modules() if name.startswith(f"{part}.")]
+    owner = max(parts, key=len, default="")
+    kind = type(module.get_submodule(owner)).__name__
+    raise InputError(
+        f"{owner or 'module'} ({kind}) writes {kept} in a forward pass: it keeps private data "
+        "outside the noise. Take that write out, put GroupNorm or LayerNorm in the place of a norm "
+        "with running statistics, or put that layer in evaluation mode."
+    )
+
+
 def _refuse_leaks(module: nn.Module, loss: Loss, few: Any) -> None:
-    written = changed_buffers(module, loss, few)
-    if written:
-        owner, _, _ = written[0].rpartition(".")
-        kind = type(module.get_submodule(owner)).__name__
-        raise InputError(
-            f"{owner or 'module'} ({kind}) writes the buffer {written[0]!r} in a forward pass: it "
-            "keeps private data outside the noise. Replace it by GroupNorm or LayerNorm, or put "
-            "that layer in evaluation mode."
-        )
     leak = leaking_layer(module, loss, few)
     if leak is not None:
         raise InputError(

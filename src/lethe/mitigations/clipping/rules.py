@@ -127,10 +127,13 @@ class Flat:
 
     def __init__(self, x: Tensor, g: Tensor, transposed: bool) -> None:
         self._x, self._g, self._transposed = x, g, transposed
-        self._of_g = _square_lengths(g)
+        self._of_g = _lengths(g)
 
     def squares(self, name: str) -> Tensor:
-        return self._of_g if name == "bias" else _square_lengths(self._x) * self._of_g
+        # Lengths before squares: the square of one factor may be 0 or infinite, the product not.
+        if name == "bias":
+            return self._of_g.square()
+        return _lengths(self._x).mul_(self._of_g).square_()
 
     def weighted(self, name: str, c: Tensor) -> Tensor:
         if name == "bias":
@@ -155,9 +158,9 @@ def _diagonal(grams: Tensor) -> Tensor:
     return torch.diagonal(grams, dim1=1, dim2=2)
 
 
-def _square_lengths(values: Tensor) -> Tensor:
+def _lengths(values: Tensor) -> Tensor:
     length: Tensor = torch.linalg.vector_norm(values, dim=1)
-    return length.square_()
+    return length
 
 
 def _square_norms(grads: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.mitigations.clipping.per_example import stand_ins
 from lethe.mitigations.clipping.plan import ClippingPlan, plan_clipping
 from lethe.mitigations.clipping.selfcheck import clip_factors
 from lethe.training.batches import augment_stream, dropout_seed, factor, generator
@@ -36,8 +37,6 @@ from lethe.training.recipe import OPTIMIZERS, Layout, Recipe, TorchRecipe, Work
 from lethe.training.users_code import build_module
 
 # The clipped sum of a part of a batch: of stacked models in one pass, or of one by a plan.
-
-_EXAMPLES = 64  # records among which the self-check looks for six that differ
 
 
 class ClippedSum(Protocol):
@@ -62,7 +61,7 @@ def clipped_sum_of(network: Network, recipe: TorchRecipe, x: Tensor, truth: Tens
 
     Args:
         network: of `Chain` or `Alone`.
-        x, truth: (N, ...) records, for the self-check of a model that is no chain of known layers.
+        x, truth: (N, ...) records, whose shapes the examples of the self-check have.
 
     Raises InputError: the model mixes records, or no way keeps the clipping bound; see
         `plan_clipping`.
@@ -70,7 +69,7 @@ def clipped_sum_of(network: Network, recipe: TorchRecipe, x: Tensor, truth: Tens
     if isinstance(network, Chain):
         return Stacked(network, recipe)
     if isinstance(network, Alone):
-        return OneModel(network, recipe, x[:_EXAMPLES], truth[:_EXAMPLES])
+        return OneModel(network, recipe, *stand_ins((x, truth)))
     raise InputError(
         f"{type(network).__name__} has no clipped sums; train models of this kind one by one."
     )
@@ -429,7 +428,9 @@ def scaled_by_held_out(
     given = np.asarray(features, np.float32)
     if given.ndim != 2:
         return given
-    mean, spread = given.mean(axis=0, dtype=np.float64), given.std(axis=0, dtype=np.float64)
+    # Without numbers that are not finite: one record is not to decide how all are scaled.
+    finite, wide = np.isfinite(given), given.astype(np.float64)
+    mean, spread = wide.mean(axis=0, where=finite), wide.std(axis=0, where=finite)
     done = (np.abs(mean) < _ROUNDING) & (np.abs(spread - 1) < _ROUNDING)
     if not done.any():
         return given

@@ -321,7 +321,8 @@ class Chain:
         Args:
             slope: (K, B, C) gradient of each row's own loss by its outputs, 0 where padded;
                 written over.
-            factors: from norms (K, B) to factors (K, B), 0 where padded.
+            factors: from norms (K, B) to factors (K, B), 0 where padded; a row whose norm is not
+                finite counts 0 whatever they say.
 
         Raises InputError: a BatchNorm, which mixes the rows of a batch.
         Guarantee: With factors of at most min(1, C/norm), a row more or less changes the gradients
@@ -345,7 +346,13 @@ class Chain:
                 back = layer.backward(grad, need_input=True)
                 assert back is not None
                 grad = back
-        scale = factors(squares.sqrt_())
+        norms = squares.sqrt_()
+        scale, bad = factors(norms), ~torch.isfinite(norms)
+        if bool(bad.any()):  # 0 times infinity would be no number
+            scale = scale.masked_fill(bad, 0.0)
+            for layer, grad in kept:
+                grad[bad] = 0
+                layer.silence(bad)
         for layer, grad in kept:
             layer.collect(grad.mul_(scale.view(*scale.shape, *[1] * (grad.ndim - 2))))
 

@@ -153,6 +153,11 @@ class Convolution:
         """See `Trained`."""
         self._back(grad, False, True)
 
+    def silence(self, rows: Tensor) -> None:
+        """See `Trained`."""
+        for values, own in zip(self._x, rows, strict=True):
+            values[own] = 0
+
     def passed(self, grad: Tensor) -> Tensor:
         """See `Trained`."""
         back = self._back(grad, True, False)
@@ -264,6 +269,9 @@ class GroupNorm:
             _sum_by_channel(grad, self.offset.slope)
         if self.gain is not None:
             _sum_by_channel(grad * self._y, self.gain.slope)
+
+    def silence(self, rows: Tensor) -> None:
+        self._y[rows] = 0
 
     def passed(self, grad: Tensor) -> Tensor:
         if self.gain is not None:

@@ -52,6 +52,10 @@ class Trained(Layer, Protocol):
         """Gradient of the output -> gradient of the input, in memory of its own."""
         ...
 
+    def silence(self, rows: Tensor) -> None:
+        """Forget what `collect` would use of some rows, (K, B) True."""
+        ...
+
 
 class Scratch:
     """Memory that is used again as long as it is large enough."""
@@ -113,6 +117,9 @@ class Linear:
         _product(self._x.transpose(1, 2), grad, self.d_weight)
         if self.d_bias is not None:
             torch.sum(grad, 1, keepdim=True, out=self.d_bias)
+
+    def silence(self, rows: Tensor) -> None:
+        self._x[rows] = 0
 
     def passed(self, grad: Tensor) -> Tensor:
         turned = self.weight.transpose(1, 2)
@@ -190,6 +197,9 @@ class LayerNorm:
             torch.sum(grad.flatten(1, -2), 1, out=self.offset.slope)
         if self.gain is not None:
             torch.sum((grad * self._y).flatten(1, -2), 1, out=self.gain.slope)
+
+    def silence(self, rows: Tensor) -> None:
+        self._y[rows] = 0
 
     def passed(self, grad: Tensor) -> Tensor:
         if self.gain is not None:
