@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -237,6 +238,7 @@ def noised(exact: Sequence[int], *, l1: int, l2: float, spend: Spend) -> Noised:
     """
     check_between("l2", l2, 0, math.inf, open_low=True, open_high=True)
     check_whole("l1", l1)
+    exact = whole_numbers(exact)
     if spend.epsilon is not None and spend.delta is None:
         scale = l1 / spend.epsilon
         measure, scale = fitted("laplace", "i64", "l1", scale, l1, spend.epsilon)
@@ -369,6 +371,16 @@ def check_whole(name: str, value: int, least: int = 1) -> int:
     return value
 
 
+def whole_numbers(exact: Iterable[int]) -> list[int]:
+    """Return exact numbers as ints; a fraction, an array or text among them is refused."""
+    try:
+        return [operator.index(number) for number in exact]
+    except TypeError:
+        raise InputError(
+            "exact numbers must be whole numbers, each by itself: count or sum lattice units first."
+        ) from None
+
+
 def check_finite(value: float) -> float:
     """Return `value` as a float if it is a finite number."""
     if not math.isfinite(value):
@@ -385,5 +397,5 @@ def _mu(spend: Spend) -> float:
 
 
 def _drawn(measure: Any, exact: Sequence[int], name: str, scale: float) -> Noised:
-    clamped = [max(-_WHOLE, min(_WHOLE, int(x))) for x in exact]
+    clamped = [max(-_WHOLE, min(_WHOLE, x)) for x in exact]
     return Noised(tuple(measure(clamped)), Law(name, scale))

@@ -17,7 +17,7 @@ from typing import Any
 
 from lethe.errors import InputError, check_between
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.mechanisms.additive import Law, check_whole, fitted, opendp
+from lethe.queries.mechanisms.additive import Law, check_whole, fitted, opendp, whole_numbers
 from lethe.queries.privacy import Neighbours, Spend
 
 _LEAST_DELTA = 1e-14  # OpenDP's map stops near 1e-16
@@ -155,7 +155,8 @@ def found_keys(
         if kept and cost[0] <= epsilon and cost[1] <= delta:
             break
         threshold += max(1, math.floor(scale / 1000))
-    drawn = made({int(k): max(0, min(2**62, int(v))) for k, v in counts.items() if v > 0})
+    rows = zip(counts, whole_numbers(counts.values()), strict=True)
+    drawn = made({int(index): min(2**62, count) for index, count in rows if count > 0})
     shown = {int(k): int(drawn[k]) for k in sorted(drawn)}
     return Found(shown, threshold, Law("discrete laplace", scale))
 
