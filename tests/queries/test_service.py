@@ -43,6 +43,9 @@ SECRET = 424_242.4242  # a value that one row has and no message may hold
 ROWS = 400
 
 
+QUESTION = b'{"table": "people", "query": "count()", %s}'
+
+
 def charge(epsilon):
     return Charge("epsilon", round(epsilon * 10**9), 10**12)
 
@@ -212,6 +215,12 @@ def test_refusals_say_why_and_spend_nothing(world, analyst, body, status, code):
         (b"{", "application/json", 400),
         (b"[]", "application/json", 400),
         (b'{"epsilon": NaN}', "application/json", 400),
+        (QUESTION % b'"epsilon": 1e-9, "epsilon": 1', "application/json", 400),
+        (QUESTION % b'"epsilon": 1e-9, "\\u0065psilon": 1', "application/json", 400),
+        (QUESTION % b'"epsilon": 0.1, "table": "people"', "application/json", 400),
+        (QUESTION % b'"epsilon": 1e999', "application/json", 400),
+        (QUESTION % b'"epsilon": Infinity', "application/json", 400),
+        (QUESTION % (b'"epsilon": 1' + b"0" * 9999), "application/json", 400),
         (b"[" * 100_000, "application/json", 400),
         (b'{"a": "\xff"}', "application/json", 400),
         (b"{}", "text/plain", 415),
@@ -223,6 +232,30 @@ def test_bodies_that_are_no_request(world, content, kind, status):
         "/v1/queries", content=content, headers={"content-type": kind}
     )
     assert told.status_code == status and set(told.json()) == {"error", "message"}
+    assert world.spent() == 0
+
+
+@pytest.mark.parametrize("name", ["authorization", "content-type", "content-length", "host"])
+@pytest.mark.parametrize("path", ["/v1/queries", "/v1/tables", "/nowhere"])
+def test_a_header_that_is_repeated_is_refused(world, name, path):
+    """A proxy in front could take the first one, and the service the last."""
+    alice, bob = (world.clients[who].headers["authorization"] for who in ("alice", "bob"))
+    values = {"authorization": bob, "content-type": "text/plain"}
+    values |= {"content-length": "2", "host": "other"}
+    headers = [("authorization", alice), ("content-type", "application/json")]
+    headers += [("content-length", "2"), ("host", "here"), (name.title(), values[name])]
+    for order in (headers, headers[::-1]):
+        told = world.stranger.post(path, content=b"{}", headers=order)
+        assert told.status_code == 400 and f"repeats the header {name}" in told.json()["message"]
+    assert world.spent() == 0
+
+
+def test_parameters_in_the_url_are_refused(world):
+    body = {"table": "people", "query": "count()", "epsilon": 0.1}
+    for text in ("epsilon=1", "epsilon=1&epsilon=2", "access_token=x"):
+        told = world.clients["alice"].post(f"/v1/queries?{text}", json=body)
+        assert told.status_code == 400 and "send a JSON body" in told.json()["message"]
+    assert world.spent() == 0
 
 
 def test_nothing_without_a_token(world):
@@ -470,7 +503,10 @@ def test_files_that_are_no_tokens(tmp_path):
     with pytest.raises(InputError, match="lethe token"):
         Tokens(path)
     kept = '{"tokens": {"a": {"sha256": "%s", "expires": %s}}}'
-    for text in ("{", "[]", '{"tokens": {"a": "b"}}', '{"tokens": 1}', kept % ("b", "null")):
+    inner = '"a": {"sha256": "%s", "expires": null}' % ("0" * 64)
+    repeated = f'{{"tokens": {{{inner}, {inner}}}}}'
+    wrong = ("{", "[]", '{"tokens": {"a": "b"}}', '{"tokens": 1}', kept % ("b", "null"))
+    for text in (*wrong, repeated):
         path.write_text(text)
         with pytest.raises(InputError):
             Tokens(path)

@@ -19,7 +19,7 @@ from lethe.evidence.findings import Findings
 from lethe.files import write_whole
 from lethe.queries.charge import Charge, in_words
 from lethe.queries.ledger import words
-from lethe.queries.ledger.chain import guarantee_of
+from lethe.queries.ledger.chain import guarantee_of, read_json
 from lethe.queries.ledger.contract import Mismatch, NotSpent
 from lethe.queries.ledger.ledger import Ledger, open_ledger, rollback_assumption
 from lethe.queries.plan import Plan, make_plan
@@ -256,7 +256,7 @@ def answer(
     if not status.fingerprint:
         raise Mismatch(words.UNBOUND)
     if status.unit == "user" and plan.privacy.person is not None:
-        terms = json.loads(status.schema or "{}")
+        terms = read_json(status.schema or "{}")
         person, rows = terms.get("person"), terms.get("rows")
         if (person, rows) != (plan.privacy.person, plan.privacy.rows):
             raise words.other_people(person, rows)
@@ -264,7 +264,7 @@ def answer(
     stored = ledger.stored(dataset, analyst, key)
     if stored is not None:
         left = ledger.balance(dataset, analyst).left
-        return Reply(_from_json(json.loads(stored)), plan, None, left, True)
+        return Reply(_from_json(read_json(stored)), plan, None, left, True)
     if status.queries > status.answers and not again and ledger.paid(dataset, analyst, key):
         raise PaidUnanswered(words.PAID_UNANSWERED)
     receipt = ledger.spend(

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from lethe.errors import InputError, LetheError, RunFailed, check_between, check_known_keys, require
 from lethe.queries.ask import PaidUnanswered
 from lethe.queries.charge import check_cost
+from lethe.queries.ledger.chain import read_json
 from lethe.queries.ledger.contract import (
     BudgetExhausted,
     Damaged,
@@ -187,6 +188,7 @@ BODY_SECONDS = 10.0
 _THREADS = max(2, os.cpu_count() or 1)
 _COSTS = ("epsilon", "delta", "rho", "mu")
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+_ONCE = ("authorization", "content-length", "content-type", "host", "transfer-encoding")
 _HUNG_UP = 499  # what servers log for a client that left before its answer; it never gets one
 # The first that fits counts: what comes from deeper down stands above what it is made of.
 _STATUS: tuple[tuple[type[LetheError], int, str], ...] = (
@@ -399,14 +401,18 @@ def _analyst(request: Request, tokens: Tokens) -> str:
 
 
 def _check_framing(request: Request) -> None:
-    """Two lengths of one body are read differently by different proxies."""
-    if {"content-length", "transfer-encoding"} <= set(request.headers):
-        raise _Refused(
-            400,
-            "bad-request",
-            "the request has both Content-Length and Transfer-Encoding: send one.",
-            connection="close",
-        )
+    """Refuse a request that a proxy in front could read differently."""
+    names = [name.decode("latin-1").lower() for name, _ in request.headers.raw]
+    repeated = sorted({name for name in _ONCE if names.count(name) > 1})
+    words = ""
+    if {"content-length", "transfer-encoding"} <= set(names):
+        words = "the request has both Content-Length and Transfer-Encoding: send one."
+    elif repeated:
+        words = f"the request repeats the header {repeated[0]}: send it once."
+    elif request.url.query:
+        words = "the request has parameters in its URL, which are not read: send a JSON body."
+    if words:
+        raise _Refused(400, "bad-request", words, connection="close")
 
 
 def _check_rate(seconds: float) -> None:
@@ -441,16 +447,13 @@ async def _body(request: Request) -> Json:
             connection="close",
         ) from None
     try:
-        given = json.loads(read.decode("utf-8"), parse_constant=_no_constant)
+        given = read_json(read.decode("utf-8"))
     except (ValueError, RecursionError):
-        raise _Refused(400, "bad-request", "the body is not JSON in UTF-8.") from None
+        words = "the body is not JSON in UTF-8 with each key once and finite numbers."
+        raise _Refused(400, "bad-request", words) from None
     if not isinstance(given, dict):
         raise _Refused(400, "bad-request", "the body must be a JSON object.")
     return given
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _question(given: Json, *, again: bool) -> tuple[str, str, dict[str, float | None], bool]:
