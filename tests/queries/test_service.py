@@ -8,6 +8,7 @@ import io
 import json
 import os
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import jsonschema
@@ -24,6 +25,7 @@ from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.ledger import open_ledger
+from lethe.queries.plan import Limits
 from lethe.queries.registration import find
 from lethe.queries.service import web
 from lethe.queries.service.access import (
@@ -41,6 +43,9 @@ from lethe.queries.service.web import build, check_place
 
 SECRET = 424_242.4242  # a value that one row has and no message may hold
 ROWS = 400
+
+
+QUESTION = b'{"table": "people", "query": "count()", %s}'
 
 
 def charge(epsilon):
@@ -212,6 +217,12 @@ def test_refusals_say_why_and_spend_nothing(world, analyst, body, status, code):
         (b"{", "application/json", 400),
         (b"[]", "application/json", 400),
         (b'{"epsilon": NaN}', "application/json", 400),
+        (QUESTION % b'"epsilon": 1e-9, "epsilon": 1', "application/json", 400),
+        (QUESTION % b'"epsilon": 1e-9, "\\u0065psilon": 1', "application/json", 400),
+        (QUESTION % b'"epsilon": 0.1, "table": "people"', "application/json", 400),
+        (QUESTION % b'"epsilon": 1e999', "application/json", 400),
+        (QUESTION % b'"epsilon": Infinity', "application/json", 400),
+        (QUESTION % (b'"epsilon": 1' + b"0" * 9999), "application/json", 400),
         (b"[" * 100_000, "application/json", 400),
         (b'{"a": "\xff"}', "application/json", 400),
         (b"{}", "text/plain", 415),
@@ -223,6 +234,34 @@ def test_bodies_that_are_no_request(world, content, kind, status):
         "/v1/queries", content=content, headers={"content-type": kind}
     )
     assert told.status_code == status and set(told.json()) == {"error", "message"}
+    assert world.spent() == 0
+
+
+@pytest.mark.parametrize("name", ["authorization", "content-type", "content-length", "host"])
+@pytest.mark.parametrize("path", ["/v1/queries", "/v1/tables", "/nowhere"])
+def test_a_header_that_is_repeated_is_refused(world, name, path):
+    """A proxy in front could take the first one, and the service the last."""
+    alice, bob = (world.clients[who].headers["authorization"] for who in ("alice", "bob"))
+    values = {"authorization": bob, "content-type": "text/plain"}
+    values |= {"content-length": "2", "host": "other"}
+    headers = [("authorization", alice), ("content-type", "application/json")]
+    headers += [("content-length", "2"), ("host", "here"), (name.title(), values[name])]
+    for order in (headers, headers[::-1]):
+        told = world.stranger.post(path, content=b"{}", headers=order)
+        assert told.status_code == 400 and f"repeats the header {name}" in told.json()["message"]
+    assert world.spent() == 0
+
+
+def test_parameters_in_the_url_and_encoded_bodies_are_refused(world):
+    body = {"table": "people", "query": "count()", "epsilon": 0.1}
+    told = world.clients["alice"].post(
+        "/v1/queries", json=body, headers={"content-encoding": "gzip"}
+    )
+    assert told.status_code == 400 and "Content-Encoding" in told.json()["message"]
+    for text in ("epsilon=1", "epsilon=1&epsilon=2", "access_token=x"):
+        told = world.clients["alice"].post(f"/v1/queries?{text}", json=body)
+        assert told.status_code == 400 and "send a JSON body" in told.json()["message"]
+    assert world.spent() == 0
 
 
 def test_nothing_without_a_token(world):
@@ -470,7 +509,10 @@ def test_files_that_are_no_tokens(tmp_path):
     with pytest.raises(InputError, match="lethe token"):
         Tokens(path)
     kept = '{"tokens": {"a": {"sha256": "%s", "expires": %s}}}'
-    for text in ("{", "[]", '{"tokens": {"a": "b"}}', '{"tokens": 1}', kept % ("b", "null")):
+    inner = '"a": {"sha256": "%s", "expires": null}' % ("0" * 64)
+    repeated = f'{{"tokens": {{{inner}, {inner}}}}}'
+    wrong = ("{", "[]", '{"tokens": {"a": "b"}}', '{"tokens": 1}', kept % ("b", "null"))
+    for text in (*wrong, repeated):
         path.write_text(text)
         with pytest.raises(InputError):
             Tokens(path)
@@ -628,3 +670,91 @@ def test_a_count_is_never_above_its_limit_in_several_processes(tmp_path):
     assert counters[0].take("m", "a", 11, 10) is None
     for counter in counters:
         counter.close()
+
+
+LONG = "histogram(age) in [0, 100] bins 10 by county among ['Kent', 'Essex']"
+
+
+def test_a_long_question_delays_nobody_elses_and_a_client_that_left_pays_nothing(world):
+    """Alice's threads are held; bob is answered; what alice gave up on is never paid for."""
+    held, asked = threading.Event(), threading.Semaphore(0)
+    real = world.service.ask
+
+    def slow(table, query, cost, analyst, **more):
+        if analyst == "alice":
+            asked.release()
+            assert held.wait(600)
+        return real(table, query, cost, analyst, **more)
+
+    world.service.ask = slow
+    threads = [threading.Thread(target=world.ask, args=(LONG, 0.1 + at / 100)) for at in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        asked.acquire()
+    assert world.ask("count()", 0.01, "bob").status_code == 200  # all of alice's threads are held
+    before = world.spent()
+    # One more of alice's, whose client leaves while it waits.
+    body = json.dumps({"table": "people", "query": "count()", "epsilon": 0.3}).encode()
+    leaving = threading.Thread(target=by_hand, args=(world, [body], "leave", True))
+    leaving.start()
+    leaving.join(2 * web._SOON)
+    assert leaving.is_alive() and world.spent() == before
+    held.set()
+    for thread in (*threads, leaving):
+        thread.join(600)
+    assert world.spent() == before + round((0.1 + 0.11) * 10**9)
+    gone = [
+        line for line in map(json.loads, world.log.getvalue().splitlines()) if "query" not in line
+    ]
+    assert [line["status"] for line in gone] == [499]
+
+
+def test_few_requests_of_an_analyst_wait(world, monkeypatch):
+    monkeypatch.setattr(web, "MOST_WAITING", 1)
+    held, real = threading.Event(), world.service.tables
+    world.service.tables = lambda: (held.wait(600), real())[1]
+    told = []
+    ask = lambda: told.append(world.clients["alice"].get("/v1/tables"))  # noqa: E731
+    threads = [threading.Thread(target=ask) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    while len(told) < 2:
+        threading.Event().wait(0.01)
+    held.set()
+    for thread in threads:
+        thread.join(600)
+    assert sorted(answer.status_code for answer in told) == [200, 200, 200, 429, 429]
+    refused = next(answer for answer in told if answer.status_code == 429)
+    assert refused.headers["retry-after"] == "10" and refused.json()["error"] == "too-fast"
+
+
+def test_an_analysts_room_in_the_ledger_is_bounded(tmp_path, people):
+    """By what the analyst stored, before and after a restart; what is stored stays free."""
+    world = World(tmp_path, people, {"alice": 1.0, "bob": 0.2})
+    config = world.service._datasets["people"]
+    world.service._datasets["people"] = replace(config, stored_megabytes=0.03)
+    statuses = [world.ask(LONG, 0.01 + at / 1000).status_code for at in range(5)]
+    assert statuses[0] == 200 and statuses[-1] == 403
+    full = world.ask(LONG, 0.1)
+    assert full.json()["error"] == "query-limit" and "no room" in full.json()["message"]
+    spent = world.spent()
+    assert (
+        world.ask(LONG, 0.01).json()["stored"] and world.ask("count()", 0.1, "bob").json()["rows"]
+    )
+    assert world.spent() == spent + 10**8
+    world.service._stored.clear()  # as a restart does
+    assert world.ask(LONG, 0.2).status_code == 200  # counted as it is, and no longer as estimated
+    world.close()
+
+
+def test_limits_stand_in_the_plan_and_refuse_beyond_them(world):
+    plan = {"table": "people", "query": LONG, "epsilon": 0.1}
+    size = world.clients["alice"].post("/v1/plan", json=plan).json()["size"]
+    assert size["cells"] == 20 and set(size) == {"cells", "seconds", "megabytes"}
+    config = world.service._datasets["people"]
+    world.service._datasets["people"] = replace(config, limits=Limits(cells=19))
+    for path in ("/v1/plan", "/v1/queries"):
+        told = world.clients["alice"].post(path, json=plan)
+        assert told.status_code == 400 and "at most 19" in told.json()["message"]
+    assert world.spent() == 0

@@ -26,6 +26,7 @@ MEAN_CELLS = 2**24
 VARIANCE_CELLS = 2**12  # squares of units must fit with many rows
 QUANTILE_CELLS = 2**10
 CLOSEST, FURTHEST = 1e-30, 1e30
+_NESTED = (list, tuple, dict, set, frozenset, np.ndarray)
 _LARGEST = 2**36  # of a bound in steps: 10^8 rows of it still fit in 63 bits
 
 
@@ -55,6 +56,55 @@ def check_extent(low: float, high: float) -> None:
             f"bounds {low!r} and {high!r} must be at least {CLOSEST:g} apart and at most "
             f"{FURTHEST:g} in size. Choose bounds that values of the column can have."
         )
+
+
+def column_of(values: Any, name: str = "values") -> NDArray[Any]:
+    """Return a column that holds one value a record as an array of shape (n,).
+
+    Noise is scaled for one value a record. An (n, k) array or a frame would be flattened into k
+    values a record, which moves a sum by k times as much as the noise hides.
+
+    Raises InputError: a frame, nested lists, a masked or structured array, a mapping, a set, a
+        single value, or an array of any other number of dimensions.
+
+    >>> column_of([3, 4]).shape
+    (2,)
+    >>> column_of([[3, 4]])
+    Traceback (most recent call last):
+    lethe.errors.InputError: values must hold one value a record, not an array of shape (1, 2): \
+give one column at a time, without a mask.
+    """
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, RuntimeError, OverflowError):
+        array = np.asarray(None)  # ragged lists, tensors on a device or with gradients
+    nested = array.dtype.kind == "O" and any(isinstance(cell, _NESTED) for cell in array.flat)
+    plain = not nested and array.dtype.names is None and not isinstance(values, np.ma.MaskedArray)
+    shape = tuple(getattr(values, "shape", array.shape))
+    if not plain or array.ndim != 1 or len(shape) != 1:
+        what = f"an array of shape {shape}" if len(shape) > 1 else type(values).__name__
+        raise InputError(
+            f"{name} must hold one value a record, not {what}: give one column at a time, without "
+            "a mask."
+        )
+    return array
+
+
+def numbers_of(values: Any, name: str = "values") -> NDArray[np.float64]:
+    """Return a column of numbers, one a record, of shape (n,).
+
+    Raises InputError: as `column_of`, no numbers, or NaN among them.
+    """
+    column = column_of(values, name)
+    if column.dtype.kind not in "iuf":
+        raise InputError(f"{name} of type {column.dtype} are not numbers.")
+    numbers = column.astype(np.float64)
+    if np.isnan(numbers).any():
+        raise InputError(
+            f"{name} hold NaN: leave those rows out, or give them a stated value within the "
+            "bounds, before asking."
+        )
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -113,18 +163,9 @@ class Lattice:
     def units(self, values: Any) -> NDArray[np.int64]:
         """Clamped and rounded: whole steps above `first`, each in [0, `width`].
 
-        Raises InputError: NaN among them, or no numbers.
+        Raises InputError: as `numbers_of`.
         """
-        numbers = np.asarray(values)
-        if numbers.dtype.kind not in "iuf":
-            raise InputError(f"values of type {numbers.dtype} are not numbers.")
-        numbers = numbers.astype(np.float64)
-        if np.isnan(numbers).any():
-            raise InputError(
-                "values hold NaN: leave those rows out, or give them a stated value within the "
-                "bounds, before asking."
-            )
-        clipped = np.clip(numbers, self.low, self.high)
+        clipped = np.clip(numbers_of(values), self.low, self.high)
         return np.asarray(np.rint(clipped / self.step).astype(np.int64) - self.first)
 
     def value(self, units: float) -> float:
@@ -233,12 +274,28 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class Sparse:
+    """Counts of `size` cells without those of 0: a table can have as many groups as rows."""
+
+    size: int
+    counts: Mapping[int, int]
+
+    def dense(self) -> tuple[int, ...]:
+        """All of them."""
+        return tuple(self.counts.get(cell, 0) for cell in range(self.size))
+
+
+@dataclass(frozen=True)
 class Exact:
     """Exact numbers of one group; private."""
 
     rows: int  # used
     sums: tuple[int, ...] = ()  # of whole steps, as `Layout.sums` has them
-    cells: tuple[int, ...] = ()  # rows by cell; empty where nothing is counted by cells
+    cells: tuple[int, ...] | Sparse = ()  # rows by cell; empty where nothing is counted by cells
+
+    def counts(self) -> tuple[int, ...]:
+        """Rows by cell, empty cells included."""
+        return self.cells.dense() if isinstance(self.cells, Sparse) else self.cells
 
 
 Groups = Mapping[tuple[Scalar, ...], Exact]

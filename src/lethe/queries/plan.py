@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from scipy.special import ndtr, ndtri
 
 from lethe.data.schema import Schema
-from lethe.errors import InputError
+from lethe.errors import InputError, check_between
 from lethe.evidence.gdp import gdp_epsilon
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.lattice import Layout
 from lethe.queries.privacy import Answer, Answers, Privacy
 from lethe.queries.query import REFUSED, Query, bind
-from lethe.queries.release import release
+from lethe.queries.release import LONGEST_NAME, release
+
+_SECONDS = (3e-4, 1.5e-5, 1e-6)
+"""Time for noise: of a group, of a value, of a candidate; on two cores of 2024, rounded up."""
+_ROW_BYTES, _ENTRY_BYTES = 600, 4_000  # of a value, and of a question, without texts and names
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that one question may take, set by the operator of the service or the ledger.
+
+    All are compared with what question and schema say, before anything is paid for.
+
+    Attributes:
+        cells: values of an answer: groups times bins, or coefficients.
+        seconds: time to draw the noise, estimated. Reading the rows takes longer the more there
+            are, and is not in it.
+        megabytes: question and answer in the ledger, estimated.
+    """
+
+    cells: int = 10_000
+    seconds: float = 30.0
+    megabytes: float = 32.0
+
+    def __post_init__(self) -> None:
+        for name, most in vars(self).items():
+            check_between(name, most, 0, math.inf, open_low=True, open_high=True)
+
+
+LIMITS = Limits()
 
 MADE_UP = (100, 10_000, 1_000_000)
 """Rows of a group for which a plan tells the error where that depends on them."""
@@ -32,6 +62,8 @@ class Plan:
 
     Attributes:
         released: the guarantee as the mechanism states it, without what is assumed of the data.
+        groups: how many are answered; where the table says which there are, the most that show.
+        size: what the answer takes, as estimated.
     """
 
     query: Query  # bound to the table's schema
@@ -42,6 +74,8 @@ class Plan:
     sensitivity: str  # how far one person can move the exact numbers, in words
     notes: tuple[str, ...]  # what a reader must know
     released: Guarantee
+    groups: int
+    size: Limits
 
     @property
     def key(self) -> str:
@@ -57,6 +91,11 @@ class Plan:
         rows_matter = self.query.aggregate.rows_matter
         where = f" of the answer at {MADE_UP[1]:,} rows in a group" if rows_matter else ""
         return f"{self.sample.mechanism}, scale {scale:.4g}{where}"
+
+    def megabytes_of(self, values: int) -> float:
+        """What so many values of it take in the ledger; never a function of what they are."""
+        fixed = _fixed_megabytes(self.query)
+        return fixed + (self.size.megabytes - fixed) * values / self.size.cells
 
     def errors(self) -> tuple[tuple[int | None, float], ...]:
         """Half width of the 95 % error interval, of noise alone, in units of the value.
@@ -85,11 +124,16 @@ class Plan:
             "errors": [{"rows": rows, "half_width": half} for rows, half in self.errors()],
             "guarantee": self.guarantee.to_json(),
             "notes": list(self.notes),
+            "size": asdict(self.size),
         }
 
 
 def make_plan(
-    query: Query, schema: Schema, privacy: Privacy, assumptions: tuple[str, ...] = ()
+    query: Query,
+    schema: Schema,
+    privacy: Privacy,
+    assumptions: tuple[str, ...] = (),
+    limits: Limits = LIMITS,
 ) -> Plan:
     """Bind a question to a schema and say what its answer will be like.
 
@@ -98,10 +142,12 @@ def make_plan(
         assumptions: what the guarantee rests on beside the mechanism's own.
 
     Raises:
-        InputError: a column is unknown or of the wrong type, or the mechanism needs another cost.
+        InputError: a column is unknown or of the wrong type, the mechanism needs another cost, or
+            the question is beyond the limits.
     """
     query = bind(query, schema, privacy.person)
     layout = query.aggregate.layout(query.by, schema)
+    groups, size = _size(query, schema, layout, limits)
     rehearsal = _rehearsed(query, layout, privacy, MADE_UP[1])
     if not rehearsal.rows:
         rehearsal = _rehearsed(query, layout, privacy, MOST)
@@ -113,7 +159,51 @@ def make_plan(
     assumed = (*released.assumptions, *named, *schema.assumptions(), *assumptions)
     guarantee = replace(released, assumptions=assumed)
     words = query.aggregate.sensitivity(privacy.whose, bool(query.by))
-    return Plan(query, privacy, layout, sample, guarantee, words, notes, released)
+    if query.finds_groups:
+        which = f"those with the largest noisy counts and names below {LONGEST_NAME:,} characters"
+        notes = (*notes, f"at most {groups:,} groups are shown, {which}")
+    return Plan(query, privacy, layout, sample, guarantee, words, notes, released, groups, size)
+
+
+def _size(query: Query, schema: Schema, layout: Layout, limits: Limits) -> tuple[int, Limits]:
+    """How many groups are answered and what that takes; of found groups as many as fit.
+
+    Raises InputError: more than the limits, in words that say nothing of the rows.
+    """
+    values = query.aggregate.values(layout)
+    lists = [key.among or () for key in query.by] + [getattr(query.aggregate, "among", ())]
+    texts = [max(map(_size_of, names), default=0) for names in lists]
+    texts += [_size_of(key.column) for key in query.by]
+    texts += [2 * _size_of(name) for name in query.aggregate.columns]  # in notes too
+    row = _ROW_BYTES + sum(texts) + (LONGEST_NAME if query.finds_groups else 0)
+    seconds = sum(
+        time * number for time, number in zip(_SECONDS, (1, values, layout.cells), strict=True)
+    )
+    fixed = _fixed_megabytes(query)
+    named = [key.among or schema[key.column].values for key in query.by]
+    groups = math.prod(len(names) if names else limits.cells for names in named)
+    if query.finds_groups:
+        room = 1e6 * (limits.megabytes - fixed) / (values * row)
+        fitting = (limits.cells // values, limits.seconds / seconds, room)
+        groups = max(1, min(groups, *map(int, fitting)))
+    size = Limits(groups * values, groups * seconds, fixed + groups * values * row / 1e6)
+    for name, most in vars(limits).items():
+        if (asked := getattr(size, name)) > most:
+            raise InputError(
+                f"the answer has {groups:,} groups with {values:,} values each and would take "
+                f"{name} {asked:,.6g}, where at most {most:,.6g} are allowed. Nothing was spent: "
+                "ask for fewer groups, bins or candidates, or have the operator allow more."
+            )
+    return groups, size
+
+
+def _fixed_megabytes(query: Query) -> float:
+    return (_ENTRY_BYTES + _size_of(str(query))) / 1e6
+
+
+def _size_of(value: Any) -> int:
+    """Characters in the ledger, which holds JSON as a text in JSON."""
+    return len(json.dumps(json.dumps(value)))
 
 
 def _notes(query: Query, privacy: Privacy) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from lethe.data.schema import Schema
 from lethe.data.source import File, in_place, misfits, write_typed
 from lethe.errors import InputError, RunFailed
 from lethe.files import write_for_owner
+from lethe.queries.ledger.chain import read_json
 
 if TYPE_CHECKING:
     from lethe.queries.postgres_table import PostgresTable
@@ -274,7 +275,7 @@ def load(path: Path) -> Registered:
         InputError: it cannot be read, or is none.
     """
     try:
-        document = json.loads(path.read_bytes())
+        document = read_json(path.read_bytes())
         if document["format"] != FORMAT:
             raise KeyError("format")
         url = document.get("url")
@@ -361,7 +362,7 @@ def is_made_of(registered: Registered, path: Path) -> bool:
     """Whether the typed copy, if there is one, was made of a raw file as it is now."""
     if not registered.copied:
         return True
-    source = str(json.loads(registered.keeper.read_bytes())["source"])
+    source = str(read_json(registered.keeper.read_bytes())["source"])
     return hmac.compare_digest(source, _content(path, registered.key))
 
 

@@ -5,6 +5,9 @@ the relation, and with `people` whose each row is: then at most `most` rows of e
 and the person is what is protected. Bounds and categories are given: a smallest or largest value
 read off the data is some person's value.
 
+A column holds one value a record: a list, an array of shape (n,), a tensor, or a column of pandas,
+polars or Arrow. Anything with several values a record is refused.
+
 Every statistic exists twice. The array form, such as `mean(values, bounds=(18, 100), epsilon=0.5)`,
 clamps, counts and releases. The form of aggregates, such as `noisy_mean`, gets whole numbers that
 are exact, so that rows need not leave the database. All take a `Spend` and a `Neighbours`:
@@ -63,6 +66,8 @@ from lethe.queries.lattice import (
     VARIANCE_CELLS,
     Lattice,
     check_number,
+    column_of,
+    numbers_of,
 )
 from lethe.queries.mechanisms.additive import check_whole
 from lethe.queries.privacy import Answer, Answers, Neighbours, Scalar, Spend
@@ -112,7 +117,7 @@ def count(rows: ArrayLike, **cost: Any) -> Answer:
     >>> answer.high - answer.low
     6.0
     """
-    picked = np.asarray(rows)
+    picked = column_of(rows, "rows")
     if picked.dtype != np.bool_:
         raise InputError("rows to count must be true or false: compare with a value first.")
     spend, whose, kept = _read(len(picked), cost)
@@ -193,9 +198,7 @@ def histogram(values: ArrayLike, *, edges: Sequence[float], **cost: Any) -> Answ
     cuts = [float(edge) for edge in edges]
     if len(cuts) < 2 or not all(a < b for a, b in itertools.pairwise(cuts)):
         raise InputError("edges must be at least two rising numbers that are known beforehand.")
-    numbers = np.asarray(values, dtype=np.float64)
-    if np.isnan(numbers).any():
-        raise InputError("values hold NaN: leave those rows out before asking.")
+    numbers = numbers_of(values)
     spend, whose, kept = _read(len(numbers), cost)
     cells = np.searchsorted(cuts[1:-1], numbers[kept], side="right")
     counts = np.bincount(cells, minlength=len(cuts) - 1).tolist()
@@ -227,7 +230,11 @@ def marginal(
     for name, listed in categories.items():
         if not len(listed) or len(set(listed)) != len(listed):
             raise InputError(f"categories of {name!r} must be different values, at least one.")
-    lists = [list(column) for column in columns.values()]
+    lists = []
+    for name, column in columns.items():
+        array = column_of(column, name)
+        # NumPy would turn the numbers of a list with text into text.
+        lists.append(list(column if isinstance(column, list | tuple) else array))
     if len({len(values) for values in lists}) != 1:
         raise InputError("columns differ in length.")
     spend, whose, kept = _read(len(lists[0]), cost)
@@ -290,7 +297,7 @@ def _read(rows: int, cost: Mapping[str, Any]) -> tuple[Spend, Neighbours, NDArra
         if "most" in cost:
             raise InputError("most goes with people: say whose each row is.")
         return spend, Neighbours(relation), np.ones(rows, dtype=np.bool_)
-    if len(people) != rows:
+    if len(column_of(people, "people")) != rows:
         raise InputError(f"people={len(people)} names for {rows} rows: give one to each.")
     most = cost.get("most", 1)
     kept = kept_rows(people, most, salt=cost.get("salt", ""))
@@ -314,6 +321,7 @@ def kept_rows(people: Sequence[Hashable], most: int, *, salt: str = "") -> NDArr
     np.int64(2)
     """
     check_whole("most", most)
+    column_of(people, "people")
     places: dict[str, list[int]] = defaultdict(list)
     for row, person in enumerate(people):
         places[str(person)].append(row)

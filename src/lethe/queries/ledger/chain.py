@@ -80,7 +80,7 @@ class Accounts:
         Raises Damaged: it is something else.
         """
         try:
-            found = json.loads(text)
+            found = read_json(text)
             rule, own = found["rule"], found.pop("own")
             for name in ("budget", "spent"):
                 found[name] = Charge(rule, *found[name])
@@ -110,6 +110,37 @@ class Account:
 def canonical(value: Any) -> str:
     """One JSON text for one value, in ASCII."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def read_json(text: str | bytes) -> Any:
+    """Parse JSON that has one meaning: each key once, every number finite.
+
+    Of a repeated key some readers take the first value and others the last, so that one would
+    check an epsilon and another charge a second one.
+
+    Raises ValueError: it is not JSON, a key is repeated, or a number is not finite.
+
+    >>> read_json('{"epsilon": 1, "epsilon": 2}')
+    Traceback (most recent call last):
+    ValueError: the key 'epsilon' is repeated
+    """
+    return json.loads(text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Json:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {repeated[:100]!r} is repeated")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is not a finite number")
+    return number
 
 
 def first_body(schema: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.rules import CONFIDENCE, QUERY_METRICS, Rule, counted, parse_rule
 from lethe.queries.charge import Charge, charge_json, in_words
-from lethe.queries.ledger.chain import Accounts
+from lethe.queries.ledger.chain import Accounts, read_json
 from lethe.queries.ledger.contract import Entry, Status, Verification
 from lethe.queries.ledger.ledger import Ledger, rollback_assumption
 from lethe.queries.ledger.words import budget_words
@@ -215,7 +214,7 @@ def _section(status: Status, entries: Sequence[Entry], checked: Verification) ->
     kinds: Counter[str] = Counter()
     for entry in entries:
         if entry.kind == "spend":
-            kinds[str(json.loads(entry.body)["guarantee"]["kind"])] += 1
+            kinds[str(read_json(entry.body)["guarantee"]["kind"])] += 1
     return {
         **status.to_json(),
         "kinds": dict(sorted(kinds.items())),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
@@ -27,7 +26,7 @@ from lethe.queries.charge import (
     pair,
 )
 from lethe.queries.ledger import chain, words
-from lethe.queries.ledger.chain import trusted
+from lethe.queries.ledger.chain import read_json, trusted
 from lethe.queries.ledger.contract import (
     UNITS,
     BudgetExhausted,
@@ -243,7 +242,7 @@ class Ledger:
             found = rows.answer(dataset, analyst, chain.key_of(query))
             if found is None:
                 return None
-            return str(json.loads(trusted(found, "the stored answer").body)["answer"])
+            return str(read_json(trusted(found, "the stored answer").body)["answer"])
 
     def paid(self, dataset: str, analyst: str, query: str) -> bool:
         """Whether this analyst has paid for this question, be it answered or not."""
@@ -258,6 +257,11 @@ class Ledger:
         with self._reading() as rows:
             _, now = rows.last(dataset)
             return _allowed(rows.account(dataset, analyst), now)
+
+    def megabytes(self, dataset: str, analyst: str) -> float:
+        """What this analyst's questions and answers take; reads all of them."""
+        with self._reading() as rows:
+            return rows.size(dataset, analyst) / 1e6
 
     def check(self) -> None:
         """Refuse a ledger that was cut or put back, as far as that can be told; cheap.
@@ -337,7 +341,7 @@ class Ledger:
         return Status(
             dataset=dataset,
             fingerprint=now.fingerprint,
-            schema=str(json.loads(whole[0].body)["schema"]),
+            schema=str(read_json(whole[0].body)["schema"]),
             relation=now.relation,
             unit=now.unit,
             budget=now.budget,
@@ -349,14 +353,14 @@ class Ledger:
             queries=now.queries,
             answers=now.answers,
             raises=tuple(
-                (entry.number, str(json.loads(entry.body)["reason"]))
+                (entry.number, str(read_json(entry.body)["reason"]))
                 for entry in whole
                 if entry.kind == "raise"
             ),
             accepted=tuple(
                 (entry.number, str(body["found"]), str(body["reason"]))
                 for entry in whole
-                if entry.kind == "accept" and (body := json.loads(entry.body))
+                if entry.kind == "accept" and (body := read_json(entry.body))
             ),
             head=last.hash,
             entries=last.number + 1,
@@ -391,9 +395,9 @@ class Ledger:
         """Entries as plain values with `body` and `state` parsed, for JSON Lines and csv."""
         for entry in self.entries(dataset):
             trusted(entry, f"entry {entry.number}")
-            state = json.loads(entry.state)
+            state = read_json(entry.state)
             state["bound"] = bool(state.pop("fingerprint"))
-            yield {**asdict(entry), "body": json.loads(entry.body), "state": state}
+            yield {**asdict(entry), "body": read_json(entry.body), "state": state}
 
     def close(self) -> None:
         """Let go of the file or the connection."""
@@ -520,11 +524,8 @@ def _same(first: str, second: str) -> bool:
 
 
 def _check_json(name: str, text: str) -> None:
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is not JSON")
-
     try:
-        json.loads(text, parse_constant=refuse)
+        read_json(text)
     except ValueError as error:
         raise InputError(f"{name} is not JSON: {error}.") from error
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -40,6 +39,7 @@ from lethe.queries.ledger.chain import (
     key_of,
     new_account,
     pure_rho,
+    read_json,
 )
 from lethe.queries.ledger.contract import Damaged, Entry, NoLedger, Unavailable, Verification
 from lethe.queries.ledger.rows import Rows
@@ -216,7 +216,7 @@ class _Chain:
         if not fits_hash(entry):
             return [*wrong, "does not fit its hash"]
         try:
-            due = self._due(entry, json.loads(entry.body))
+            due = self._due(entry, read_json(entry.body))
             self._accounts = found = Accounts.from_text(entry.state)
             self._owned[entry.analyst] = found.own
         except (LetheError, ValueError, KeyError, TypeError) as error:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -68,11 +69,9 @@ def _built(law: str, kind: str, space: str, scale: float) -> Any:
     if law in ("laplace", "gaussian"):
         make = dp.m.make_laplace if law == "laplace" else dp.m.make_gaussian
         return make(*(scalar(kind) if space == "scalar" else vector(kind, space)), scale=scale)
-    pure = law == "report noisy max"
-    divergence = dp.max_divergence() if pure else dp.zero_concentrated_divergence()
     domain = dp.vector_domain(_atom(kind))
     metric = dp.linf_distance(T=kind, monotonic=space == "monotone")
-    return dp.m.make_noisy_max(domain, metric, divergence, scale=scale)
+    return dp.m.make_noisy_max(domain, metric, dp.zero_concentrated_divergence(), scale=scale)
 
 
 @functools.lru_cache(maxsize=256)
@@ -84,7 +83,7 @@ def fitted(
     The map rounds up, so the scale grows by as much as is needed. A measurement holds no state.
 
     Args:
-        law: "laplace", "gaussian", "exponential" or "report noisy max".
+        law: "laplace", "gaussian" or "exponential".
         kind: of the exact values: ``i64`` or ``f64``.
         space: "scalar", "l1" or "l2" of numbers; "monotone" or "any" of scores.
         distance: of neighbours, as the map wants it.
@@ -237,6 +236,7 @@ def noised(exact: Sequence[int], *, l1: int, l2: float, spend: Spend) -> Noised:
     """
     check_between("l2", l2, 0, math.inf, open_low=True, open_high=True)
     check_whole("l1", l1)
+    exact = whole_numbers(exact)
     if spend.epsilon is not None and spend.delta is None:
         scale = l1 / spend.epsilon
         measure, scale = fitted("laplace", "i64", "l1", scale, l1, spend.epsilon)
@@ -305,37 +305,6 @@ def gaussian(
     return stated(drawn, Law("gaussian", scale), spend, whose, confidence)
 
 
-def discrete_laplace(
-    value: int,
-    *,
-    sensitivity: int,
-    epsilon: float,
-    whose: Neighbours | None = None,
-    confidence: float = 0.95,
-) -> Answer:
-    """A whole number with discrete Laplace (two-sided geometric) noise; as `laplace`."""
-    return _whole(value, sensitivity, Spend(epsilon=epsilon), whose, confidence)
-
-
-def discrete_gaussian(
-    value: int,
-    *,
-    sensitivity: int,
-    rho: float,
-    whose: Neighbours | None = None,
-    confidence: float = 0.95,
-) -> Answer:
-    """A whole number with discrete Gaussian noise of rho-zCDP; as `laplace`."""
-    return _whole(value, sensitivity, Spend(rho=rho), whose, confidence)
-
-
-def _whole(
-    value: int, sensitivity: int, spend: Spend, whose: Neighbours | None, confidence: float
-) -> Answer:
-    drawn = noised([value], l1=sensitivity, l2=sensitivity, spend=spend)
-    return stated(int(drawn.values[0]), drawn.law, spend, whose, confidence)
-
-
 def stated(
     value: float,
     law: Law,
@@ -369,6 +338,16 @@ def check_whole(name: str, value: int, least: int = 1) -> int:
     return value
 
 
+def whole_numbers(exact: Iterable[int]) -> list[int]:
+    """Return exact numbers as ints; a fraction, an array or text among them is refused."""
+    try:
+        return [operator.index(number) for number in exact]
+    except TypeError:
+        raise InputError(
+            "exact numbers must be whole numbers, each by itself: count or sum lattice units first."
+        ) from None
+
+
 def check_finite(value: float) -> float:
     """Return `value` as a float if it is a finite number."""
     if not math.isfinite(value):
@@ -385,5 +364,5 @@ def _mu(spend: Spend) -> float:
 
 
 def _drawn(measure: Any, exact: Sequence[int], name: str, scale: float) -> Noised:
-    clamped = [max(-_WHOLE, min(_WHOLE, int(x))) for x in exact]
+    clamped = [max(-_WHOLE, min(_WHOLE, x)) for x in exact]
     return Noised(tuple(measure(clamped)), Law(name, scale))

@@ -26,6 +26,7 @@ from typing import Any, TextIO
 
 from lethe.errors import InputError, RunFailed, check_between
 from lethe.files import keep_private, write_for_owner
+from lethe.queries.ledger.chain import read_json
 
 _PREFIX = "lethe_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
@@ -170,7 +171,7 @@ def _hash(token: str) -> str:
 def _read_tokens(path: Path) -> dict[str, Token]:
     try:
         keep_private(path)
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path.read_text(encoding="utf-8"))
         tokens = {}
         for analyst, kept in found["tokens"].items():
             ends = kept["expires"]

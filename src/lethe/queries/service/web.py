@@ -15,9 +15,11 @@ import os
 import signal
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from lethe.errors import InputError, LetheError, RunFailed, check_between, check_known_keys, require
 from lethe.queries.ask import PaidUnanswered
 from lethe.queries.charge import check_cost
+from lethe.queries.ledger.chain import read_json
 from lethe.queries.ledger.contract import (
     BudgetExhausted,
     Damaged,
@@ -184,9 +187,13 @@ def _is_here(host: str) -> bool:
 Json = dict[str, Any]
 BODY_SECONDS = 10.0
 """For all of a request's body, however it trickles in."""
-_THREADS = max(2, os.cpu_count() or 1)
+AT_ONCE, MOST_WAITING = 2, 32
+"""Requests of one analyst that are worked on at once, and that wait for them."""
+_SOON, _SECONDS_TO_SAY = 0.1, 10.0
+"""A client that waited longer than the first may have left; the loop has the second to say so."""
 _COSTS = ("epsilon", "delta", "rho", "mu")
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+_ONCE = ("authorization", "content-length", "content-type", "host", "transfer-encoding")
 _HUNG_UP = 499  # what servers log for a client that left before its answer; it never gets one
 # The first that fits counts: what comes from deeper down stands above what it is made of.
 _STATUS: tuple[tuple[type[LetheError], int, str], ...] = (
@@ -228,15 +235,12 @@ def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: Audi
     from starlette.exceptions import HTTPException
     from starlette.routing import Route
 
-    # More threads than this wait for each other: most of an answer is Python, one at a time. A pool
-    # of our own serves in the order of arrival, which a lock does not.
-    threads = ThreadPoolExecutor(_THREADS)
-    guard = _Guard(tokens, limiter, log, threads)
+    guard = _Guard(tokens, limiter, log)
     work = _Work(service)
 
     async def health(request: Request) -> Response:
         try:
-            await asyncio.get_running_loop().run_in_executor(threads, service.healthy)
+            await asyncio.to_thread(service.healthy)
         except Exception:
             return _reply(503, {"status": "unavailable"})
         return _reply(200, {"status": "ok"})
@@ -278,6 +282,41 @@ def _no_such_path(request: Request, analyst: str, given: Json) -> Json:
     raise _Refused(error.status_code, code, words, **(error.headers or {}))
 
 
+class _Lane:
+    """An analyst's own threads: a long question delays nobody else's, and few requests wait."""
+
+    def __init__(self) -> None:
+        self._threads, self._held = ThreadPoolExecutor(AT_ONCE), 0
+
+    def __enter__(self) -> _Lane:
+        if self._held >= AT_ONCE + MOST_WAITING:
+            words = "too many of your requests are waiting; come again when they are answered."
+            raise _Refused(429, "too-fast", words, **{"retry-after": "10"})
+        self._held += 1
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._held -= 1
+
+    async def run(self, request: Request, work: Callable[[], Json]) -> Json:
+        """Work in the order of arrival; nothing is done, or paid, for a client that has left.
+
+        Raises ClientDisconnect: it left while its request was waiting.
+        """
+        from starlette.requests import ClientDisconnect
+
+        loop, came = asyncio.get_running_loop(), time.monotonic()
+
+        def turn() -> Json:
+            if time.monotonic() - came > _SOON:
+                left = asyncio.run_coroutine_threadsafe(request.is_disconnected(), loop)
+                if left.result(_SECONDS_TO_SAY):
+                    raise ClientDisconnect
+            return work()
+
+        return await loop.run_in_executor(self._threads, turn)
+
+
 @dataclass(frozen=True)
 class _Guard:
     """Token, rate, body, then the work in a thread; whatever happens is one line in the log."""
@@ -285,7 +324,7 @@ class _Guard:
     tokens: Tokens
     limiter: RateLimiter
     log: AuditLog
-    threads: ThreadPoolExecutor
+    lanes: dict[str, _Lane] = field(default_factory=lambda: defaultdict(_Lane))
 
     def endpoint(self, handler: Handler, *, body: bool) -> Callable[[Request], Awaitable[Response]]:
         from starlette.requests import ClientDisconnect
@@ -299,11 +338,10 @@ class _Guard:
                 _check_framing(request)
                 analyst = facts["analyst"] = _analyst(request, self.tokens)
                 _check_rate(self.limiter.wait(analyst))
-                given = await _body(request) if body else {}
-                content = await asyncio.get_running_loop().run_in_executor(
-                    self.threads, handler, request, analyst, given
-                )
-                status = 200
+                with self.lanes[analyst] as lane:
+                    given = await _body(request) if body else {}
+                    work = partial(handler, request, analyst, given)
+                    content, status = await lane.run(request, work), 200
             except _Refused as refused:
                 status, headers = refused.status, refused.headers
                 content = {"error": refused.code, "message": refused.words}
@@ -399,14 +437,20 @@ def _analyst(request: Request, tokens: Tokens) -> str:
 
 
 def _check_framing(request: Request) -> None:
-    """Two lengths of one body are read differently by different proxies."""
-    if {"content-length", "transfer-encoding"} <= set(request.headers):
-        raise _Refused(
-            400,
-            "bad-request",
-            "the request has both Content-Length and Transfer-Encoding: send one.",
-            connection="close",
-        )
+    """Refuse a request that a proxy in front could read differently."""
+    names = [name.decode("latin-1").lower() for name, _ in request.headers.raw]
+    repeated = sorted({name for name in _ONCE if names.count(name) > 1})
+    words = ""
+    if {"content-length", "transfer-encoding"} <= set(names):
+        words = "the request has both Content-Length and Transfer-Encoding: send one."
+    elif "content-encoding" in names:
+        words = "the request has a Content-Encoding, which is not read: send the body as it is."
+    elif repeated:
+        words = f"the request repeats the header {repeated[0]}: send it once."
+    elif request.url.query:
+        words = "the request has parameters in its URL, which are not read: send a JSON body."
+    if words:
+        raise _Refused(400, "bad-request", words, connection="close")
 
 
 def _check_rate(seconds: float) -> None:
@@ -441,16 +485,13 @@ async def _body(request: Request) -> Json:
             connection="close",
         ) from None
     try:
-        given = json.loads(read.decode("utf-8"), parse_constant=_no_constant)
+        given = read_json(read.decode("utf-8"))
     except (ValueError, RecursionError):
-        raise _Refused(400, "bad-request", "the body is not JSON in UTF-8.") from None
+        words = "the body is not JSON in UTF-8 with each key once and finite numbers."
+        raise _Refused(400, "bad-request", words) from None
     if not isinstance(given, dict):
         raise _Refused(400, "bad-request", "the body must be a JSON object.")
     return given
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _question(given: Json, *, again: bool) -> tuple[str, str, dict[str, float | None], bool]:
