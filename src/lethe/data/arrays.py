@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.cells import check_names, text_column
+from lethe.data.cells import check_names, is_gap, text_column
 from lethe.data.columns import (
     arrow_table,
     check_arrow_type,
@@ -155,7 +155,7 @@ def as_array(value: Any, where: str) -> NDArray[Any]:
     cells = array.tolist()
     if any(isinstance(cell, list | tuple | np.ndarray) for cell in cells):
         return _stacked(cells, where)
-    gaps = [cell is None or cell != cell for cell in cells]
+    gaps = [is_gap(cell) for cell in cells]
     if any(gaps) and all(
         gap or isinstance(cell, str) for gap, cell in zip(gaps, cells, strict=True)
     ):

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import codecs
 import csv
+import datetime
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,48 @@ def infer(cells: Sequence[str]) -> NDArray[Any]:
     kind = Kind()
     kind.add(set(cells))
     return kind.column(cells)
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a plain number such as 12 or 1e-3; words such as nan are none."""
+    return _FLOAT.fullmatch(cell) is not None and cell[-1] not in "fynFYN"
+
+
+def is_gap(cell: Any) -> bool:
+    """Whether an object is a missing value: None, NaN, NaT, or pandas.NA, which equals nothing."""
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    return bool(isinstance(cell, float | np.generic) and cell != cell)
+
+
+def plain_column(objects: Iterable[Any]) -> NDArray[Any]:
+    """Objects of Python as a column, as a .parquet file would give them; others become text.
+
+    >>> plain_column([True, None]).tolist(), plain_column([datetime.date(2024, 5, 1), None]).dtype
+    ([1.0, nan], dtype('<M8[D]'))
+    """
+    cells = [
+        None if is_gap(cell) or (isinstance(cell, str) and not cell) else cell for cell in objects
+    ]
+    for at, cell in enumerate(cells):
+        if isinstance(cell, np.generic):
+            cells[at] = (cell.astype("M8[us]") if cell.dtype.kind == "M" else cell).item()
+    there = [cell for cell in cells if cell is not None]
+    gaps, kinds = len(there) < len(cells), {type(cell) for cell in there}
+    if kinds == {bool}:
+        return np.array(cells, dtype=np.float64 if gaps else np.bool_)
+    if kinds == {int} and max(map(abs, there)) < (_EXACT + 1 if gaps else 2**63):
+        return np.array(cells, dtype=np.float64 if gaps else np.int64)
+    if kinds and kinds != {int} and kinds <= {int, float, Decimal}:
+        return np.array([np.nan if cell is None else float(cell) for cell in cells])
+    if there and all(isinstance(cell, datetime.date) for cell in there):
+        zoned = [cell for cell in there if getattr(cell, "tzinfo", None) is not None]
+        if zoned and len(zoned) == len(there):  # those of UTC
+            cells = [cell and cell.astimezone(datetime.UTC).replace(tzinfo=None) for cell in cells]
+        if len(zoned) in (0, len(there)):
+            days = not any(isinstance(cell, datetime.datetime) for cell in there)
+            return np.array(cells, dtype="datetime64[D]" if days else "datetime64[us]")
+    return text_column(None if cell is None else str(cell) for cell in cells)
 
 
 def text_column(cells: Iterable[str | None]) -> NDArray[Any]:

@@ -431,9 +431,12 @@ def scaled_by_held_out(
         return given
     mean, spread = given.mean(axis=0, dtype=np.float64), given.std(axis=0, dtype=np.float64)
     done = (np.abs(mean) < _ROUNDING) & (np.abs(spread - 1) < _ROUNDING)
+    held = ~pool
+    if held.any():  # those that held-out records have scaled are left as they are
+        inside = given[held].astype(np.float64)
+        done &= (np.abs(inside.mean(0)) > _ROUNDING) | (np.abs(inside.std(0) - 1) > _ROUNDING)
     if not done.any():
         return given
-    held = ~pool
     if held.sum() < 2:
         raise InputError(
             "the inputs are scaled by statistics of the private records, which no noise covers: "
