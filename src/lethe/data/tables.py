@@ -157,11 +157,12 @@ def load(
     )
     rest = {name: v for name, v in columns.items() if name not in {*used, id_column, person, *drop}}
     encoded = None if inputs is None else _encode_array(columns[inputs], chosen.rows, list(rest))
+    told: tuple[str, ...] = ()
     if schema is None and public is None:
         labels, classes = label_rows(label, columns[label], task, chosen.rows)
         encoded = encoded or _encode_columns(path, rest, chosen.rows, missing, identifiers)
         read_off = (CLASSES,) * bool(classes) + (COLUMNS,) * (inputs is None)
-        preparation, told = Preparation(None, read_off), ()
+        preparation = Preparation(None, read_off)
     else:
         if path.suffix.lower() == ".csv":
             columns = read_columns(path, list(dict.fromkeys([label, *rest])), untyped=True)

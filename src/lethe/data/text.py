@@ -136,7 +136,8 @@ def load_narratives(
         holdout_by=holdout_by,
     )
     places = np.searchsorted(there, chosen.rows)
-    counted, told = slice(None), ()
+    counted: Any = slice(None)
+    told: tuple[str, ...] = ()
     if schema is None and public is None:
         codes, classes = label_rows(label, columns[label][there], "classification", places)
         preparation = Preparation(None, (CLASSES,))
