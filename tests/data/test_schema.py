@@ -35,7 +35,8 @@ def columns(draw: st.DrawFn, name: str) -> Column:
     if shape == "values" and kind not in ("number", "time"):
         values = tuple(draw(st.lists(domains[kind], min_size=1, max_size=4, unique=True)))
     outside = draw(st.sampled_from(["missing", "clamp"])) if bounds else "missing"
-    read = draw(st.sets(st.sampled_from(["type", "bounds", "values"])))
+    parts = ["type", *["bounds"] * (bounds is not None), *["values"] * (values is not None)]
+    read = draw(st.sets(st.sampled_from(parts)))
     return Column(name, kind, bounds, values, draw(st.booleans()), outside, tuple(sorted(read)))
 
 
@@ -164,3 +165,9 @@ def test_what_was_read_off_is_assumed() -> None:
     read = Schema.of({"age": {"type": "whole", "bounds": [1, 2], "read_off": ["type", "bounds"]}})
     (assumed,) = read.assumptions()
     assert assumed.endswith("read off the rows: type and bounds of age")
+
+
+@pytest.mark.parametrize("part", ["bounds", "values"])
+def test_a_schema_says_only_of_what_it_holds_that_it_was_read_off(part: str) -> None:
+    with pytest.raises(InputError, match=f"read_off names {part}, and there are none"):
+        Schema.of({"age": {"type": "whole", "read_off": [part]}})

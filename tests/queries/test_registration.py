@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from lethe.cli import run
-from lethe.data.schema import Schema
+from lethe.data.schema import MADE_PUBLIC, Schema
 from lethe.data.source import File
 from lethe.errors import InputError, RunFailed
 from lethe.queries.ask import ask
 from lethe.queries.ledger.contract import Mismatch
+from lethe.queries.ledger.document import findings_on
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import find, forget, load, register
+from lethe.report.of_answers import Ledger
 
 SCHEMA = Schema.of({"age": {"type": "whole", "bounds": [0, 120]}, "born": {"type": "time"}})
 
@@ -192,6 +196,31 @@ def test_the_commands_from_a_draft_to_a_budget(tmp_path: Path, capsys: Any) -> N
     assert "A typed copy of people.csv is made: personal data" in told
     assert "Note: taken to be public although read off the rows" in told
     assert run(["query", str(path), "count()", "--epsilon", "0.5", "--budget", str(budget)]) == 0
+    told_once = ask(path, "count()", epsilon=0.5, budget=budget).answers
+    assert any(text.startswith(MADE_PUBLIC) for text in told_once.guarantee.assumptions)
+    capsys.readouterr()
+    assert (
+        run(
+            [
+                "query",
+                str(path),
+                "mean(age) in [0, 100]",
+                "--explain",
+                "--dry-run",
+                "--epsilon",
+                "0.1",
+            ]
+        )
+        == 0
+    )
+    assert "any one row within what the schema made public" in capsys.readouterr().out
+    with contextlib.closing(open_ledger(budget)) as ledger:
+        document = findings_on(ledger, ledger.only_dataset()).to_json()
+    for claim in document["guarantees"]:
+        assert claim["guarantee"]["proven"]
+        assert any(text.startswith(MADE_PUBLIC) for text in claim["guarantee"]["assumptions"])
+    first = Ledger(document).worst(None)
+    assert "within what the schema, read off the rows, made public" in first.headline
     path.write_text("age,born\n40,2024-01-31\n42,\n")
     other = [*words[:2], str(tmp_path / "c.db"), *words[3:]]
     assert run(other) == 2

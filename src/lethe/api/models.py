@@ -78,12 +78,19 @@ def audit(
     'baseline'
     """
     from lethe.data.given import given_rows
-    from lethe.membership.audit import audit_model, baseline_spec
+    from lethe.membership.audit import audit_model, baseline_spec, public_of
     from lethe.membership.settings import AuditSettings
 
     chosen = settings_from(AuditSettings, settings)
     given = given_rows(
-        X, y, task=_task_of(model), groups=groups, ids=ids, name=name, holdout_by=holdout_by
+        X,
+        y,
+        task=_task_of(model),
+        groups=groups,
+        ids=ids,
+        name=name,
+        holdout_by=holdout_by,
+        public=public_of(chosen) if members is None else None,
     )
     if members is not None:
         if holdout_by is not None:
@@ -185,6 +192,8 @@ def audit_text(
     from lethe.cli.subject import CACHE
     from lethe.data.given import column_of, given_rows
     from lethe.data.text import encode, find_encoder
+    from lethe.membership.audit import public_of
+    from lethe.membership.settings import AuditSettings
     from lethe.training.text_recipe import head_recipe
 
     written = tuple(map(str, column_of(texts, "texts")))
@@ -194,7 +203,15 @@ def audit_text(
     found = find_encoder(encoder)
     with tempfile.TemporaryDirectory(prefix="lethe-") as there, Progress(quiet) as progress:
         vectors = encode(found, written, CACHE if save else Path(there), progress.say)
-    data = given_rows(vectors, codes, task="classification", groups=groups, ids=ids, name=name).data
+    data = given_rows(
+        vectors,
+        codes,
+        task="classification",
+        groups=groups,
+        ids=ids,
+        holdout_by=holdout_by,
+        public=public_of(settings_from(AuditSettings, settings)),
+    ).data
     recipe = head_recipe(len(data), vectors.shape[1], len(data.classes))
     return audit(
         recipe,

@@ -181,7 +181,7 @@ def audited(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
             return _scores(settled, asked, data)
         settings = audit_settings(asked)
         asked["recipe"] = recipe or asked["recipe"]
-        loaded, built = load_subject(data or str(asked["target"]), asked, settings.seed)
+        loaded, built = load_subject(data or str(asked["target"]), asked, settings)
     except InputError as error:
         raise InputError(
             f"{error} (audit.toml names files as they were seen from the folder where the audit "

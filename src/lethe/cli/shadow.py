@@ -90,7 +90,7 @@ def _chunks(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
     settings = audit_settings(options)
     target = data or str(options["target"])
     try:
-        subject = load_subject(target, options, settings.seed)
+        subject = load_subject(target, options, settings)
     except InputError as error:
         raise InputError(
             f"{error} (audit.toml names files as they were seen from the folder where the audit "

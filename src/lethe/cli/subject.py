@@ -86,6 +86,10 @@ class DataOptions:
         model trains on these records, and utility is judged on them, with what is lost against
         random records. Members and others of the attacks stay random among the rest. The column
         may also be named by --drop.
+    schema
+        TOML file of the columns' types, values and bounds, which then decide categories, fills and
+        scales: `lethe schema FILE` writes a draft. Without it and with --epsilon the held-out
+        records decide, as a proof rests on no private record.
     missing
         Missing numbers: "refuse" or "impute"; missing texts: "refuse" or "leave-out". [refuse]
     workers
@@ -101,6 +105,7 @@ class DataOptions:
     drop: Names = None
     rows: int | None = None
     holdout_by: str | None = None
+    schema: Path | None = None
     missing: str | None = None
     workers: int | None = None
 
@@ -171,7 +176,7 @@ CACHE = Path("lethe-runs") / "encoded"
 def load_text_subject(
     target: str,
     options: Mapping[str, Any],
-    seed: int,
+    settings: AuditSettings,
     say: Callable[[str], None] | None = None,
 ) -> tuple[Dataset, Recipe]:
     """Read the texts, turn them into vectors (once; they are kept), and build the recipe.
@@ -179,7 +184,7 @@ def load_text_subject(
     Args:
         target: csv or parquet file.
         options: all options of the command; None where not given.
-        seed: of the audit.
+        settings: of the audit.
         say: progress.
 
     Raises:
@@ -206,12 +211,13 @@ def load_text_subject(
         id_column=options["id_column"],
         drop=options["drop"] or (),
         rows=options["rows"],
-        seed=seed,
+        seed=settings.seed,
         missing=options["missing"] or "refuse",
         group=options["group"],
         slices=options["slices"] or (),
         min_class_size=1 if smallest is None else smallest,
         holdout_by=options["holdout_by"],
+        **_decided_by(options, settings),
     )
     vectors = encode(encoder, found.texts, Path(options["embeddings"] or CACHE), say)
     data = found.dataset(vectors, encoder.name)
@@ -267,7 +273,7 @@ def find_subject(
     from lethe.membership.audit import baseline_spec
     from lethe.membership.candidates import build_candidates
 
-    data, recipe = load_subject(target, options, settings.seed, say)
+    data, recipe = load_subject(target, options, settings, say)
     build_candidates(settings, recipe)
     name = baseline_spec(data, recipe, settings).hash()
     return Subject(data, recipe, name, run_folder(options["out"], data.name, name))
@@ -276,7 +282,7 @@ def find_subject(
 def load_subject(
     target: str,
     options: Mapping[str, Any],
-    seed: int,
+    settings: AuditSettings,
     say: Callable[[str], None] | None = None,
 ) -> tuple[Dataset, Recipe]:
     """Load the data and build the recipe that the options of `lethe audit model` or `text` name.
@@ -284,11 +290,11 @@ def load_subject(
     Args:
         target: built-in data or a file.
         options: all options of the command; None where not given.
-        seed: of the audit.
+        settings: of the audit.
         say: progress, where reading takes minutes.
     """
     if "text" in options:  # a key that `lethe audit text` alone has
-        return load_text_subject(target, options, seed, say)
+        return load_text_subject(target, options, settings, say)
     from dataclasses import replace
 
     from lethe.data.columns import missing
@@ -303,13 +309,14 @@ def load_subject(
             id_column=options["id_column"],
             drop=options["drop"] or (),
             rows=options["rows"],
-            seed=seed,
+            seed=settings.seed,
             missing=options["missing"] or gaps,
             task=options["task"],
             group=options["group"],
             slices=options["slices"] or (),
             holdout_by=options["holdout_by"],
             identifiers=identifiers,
+            **_decided_by(options, settings),
         )
 
     if options["recipe"]:
@@ -325,6 +332,16 @@ def load_subject(
         return (read("refuse", "refuse") if odd else data), recipe
     data = read("refuse", "refuse")
     return data, default_recipe(len(data), int(data.features[0].size), len(data.classes))
+
+
+def _decided_by(options: Mapping[str, Any], settings: AuditSettings) -> dict[str, Any]:
+    """Schema and public rows, which decide how records become numbers; see `lethe.load`."""
+    from lethe.data.schema import Schema
+    from lethe.membership.audit import public_of
+
+    path = options["schema"]
+    schema = None if path is None else Schema.load(path)
+    return {"schema": schema, "public": public_of(settings, always=schema is not None)}
 
 
 def _of_own_columns(data: Dataset, group: str | None) -> Dataset:

@@ -35,6 +35,7 @@ def read_columns(
     *,
     drop: Collection[str] | None = None,
     table: str | None = None,
+    untyped: bool = False,
 ) -> Columns:
     """Read the columns of a table, or the arrays of an archive.
 
@@ -45,6 +46,7 @@ def read_columns(
         drop: columns that are left out; those of a kind that cannot be read may stand here. None:
             none is, and the command has no option for it.
         table: in a DuckDB file; may be left out where there is only one.
+        untyped: leave the cells of a .csv file text, since a type hangs on all of them.
 
     Returns:
         Name to array. From tables all are (rows,); from archives any shape.
@@ -62,7 +64,7 @@ def read_columns(
     wanted = _Wanted(path, columns, drop)
     try:
         if suffix == ".csv":
-            arrays = _read_csv(path, wanted)
+            arrays = _read_csv(path, wanted, text_column if untyped else infer)
         elif suffix in ARROW:
             arrays = _read_arrow(path, wanted)
         elif suffix == ".npz":
@@ -179,7 +181,9 @@ class _Wanted:
         return [name for name in self.columns or names if name not in (self.drop or ())]
 
 
-def _read_csv(path: Path, wanted: _Wanted) -> Columns:
+def _read_csv(
+    path: Path, wanted: _Wanted, column_of: Callable[[list[str]], NDArray[Any]]
+) -> Columns:
     rows = csv_rows(path)
     header = next(rows, [])
     cells: dict[str, list[str]] = {name: [] for name in wanted.of(header)}
@@ -187,7 +191,7 @@ def _read_csv(path: Path, wanted: _Wanted) -> Columns:
     for row in rows:
         for place, column in pairs:
             column.append(row[place])
-    return {name: infer(column) for name, column in cells.items()}
+    return {name: column_of(column) for name, column in cells.items()}
 
 
 def _read_arrow(path: Path, wanted: _Wanted) -> Columns:

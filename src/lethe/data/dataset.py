@@ -21,6 +21,7 @@ from lethe.data.columns import (
     missing,
 )
 from lethe.data.condition import Condition, External, checked
+from lethe.data.preparation import Preparation
 from lethe.errors import InputError, check_at_least
 
 TASKS = ("classification", "regression")
@@ -47,6 +48,7 @@ class Dataset:
             by themselves; None where there are no columns.
         external: records that no model trains on and utility is judged on; None = random ones.
         own_columns: whether models read `table` and not `features`: then copies are those of it.
+        preparation: what decided the features and the classes, on which proofs rest.
 
     Raises:
         InputError: a shape or dtype is wrong, a feature is NaN or infinite, the labels
@@ -71,6 +73,7 @@ class Dataset:
     table: Mapping[str, NDArray[Any]] | None = None
     external: External | None = None
     own_columns: bool = False
+    preparation: Preparation = Preparation()
 
     def __post_init__(self) -> None:
         self._check_shapes()
@@ -78,6 +81,7 @@ class Dataset:
         self._check_ids()
         self._check_groups()
         self._check_external()
+        self._check_public()
         note = copies_note(self.content, self.labels, self.groups)
         if note:
             object.__setattr__(self, "notes", tuple(dict.fromkeys((*self.notes, note))))
@@ -223,6 +227,21 @@ class Dataset:
             raise InputError(
                 f"holdout_by={self.external.by!r} names records of one target, on which R² is not "
                 "defined. Hold out others."
+            )
+
+    def _check_public(self) -> None:
+        public = self.preparation.public
+        if public is None:
+            return
+        if public.shape != self.labels.shape or public.dtype != np.bool_:
+            raise InputError(
+                f"public of {self.name!r} has shape {public.shape} and dtype {public.dtype}, it "
+                f"must be ({len(self.labels)},) and bool: True for records that are public."
+            )
+        if not 2 <= public.sum() <= len(public) - 2:
+            raise InputError(
+                f"public of {self.name!r} names {int(public.sum())} of {len(public)} records; at "
+                "least 2 must be public, to prepare by, and 2 not, to train on."
             )
 
 

@@ -15,7 +15,17 @@ from lethe.data.cells import plain_column
 from lethe.data.columns import Columns, as_text, is_text, list_names, read_columns
 from lethe.data.condition import Condition, External
 from lethe.data.dataset import Dataset, row_names
-from lethe.data.tables import Encoded, encode_number, encode_text, identifiers_of, label_rows
+from lethe.data.preparation import Preparation, prepare_columns, prepare_label
+from lethe.data.tables import (
+    CLASSES,
+    COLUMNS,
+    Encoded,
+    Public,
+    encode_number,
+    encode_text,
+    identifiers_of,
+    label_rows,
+)
 from lethe.errors import InputError
 
 _MOST_BYTES = 4 << 30  # of a sparse matrix that is written out
@@ -49,6 +59,7 @@ def given_rows(
     ids: Any = None,
     name: str = "data",
     holdout_by: Any = None,
+    public: Public | None = None,
 ) -> Given:
     """Records from what is in memory.
 
@@ -64,6 +75,8 @@ def given_rows(
         name: what reports call it.
         holdout_by: records that no model trains on: (records,) bools, or a condition on a column of
             `features`, such as "year>=2016".
+        public: which records are public, as of `lethe.data.tables.load`: columns and classes are
+            then prepared by these. Arrays stay as they are.
 
     Raises InputError: a length, type or value breaks a rule; the message says which.
     """
@@ -77,12 +90,24 @@ def given_rows(
     if task is None:
         real = target.dtype.kind == "f" and not (np.floor(target) == target).all()
         task = "regression" if real else "classification"
-    frame, encoded, shape = _features(features)
-    records = len(encoded.values)
+    frame, columns, encoded, shape = _features(features)
+    records = len(next(iter(columns.values()))) if encoded is None else len(encoded.values)
     for what, values in (("y", target), ("groups", groups), ("ids", ids)):
         if values is not None and len(values) != records:
             raise InputError(f"{what} has {len(values)} values, X has {records} records.")
-    codes, classes = label_rows("y", target, task, np.arange(records))
+    persons = None if groups is None else as_text(column_of(groups, "groups"))
+    external = None if holdout_by is None else _external(features, holdout_by)
+    told: tuple[str, ...] = ()
+    if public is None:
+        read_off = (CLASSES,) * (task == "classification") + (COLUMNS,) * (encoded is None)
+        encoded = encoded or _encoded(columns)
+        codes, classes = label_rows("y", target, task, np.arange(records))
+        preparation = Preparation(None, read_off)
+    else:
+        held = public(records, persons, None if external is None else external.rows)
+        preparation = Preparation(held)
+        encoded = encoded or Encoded(*prepare_columns(columns, held))
+        codes, classes, told = prepare_label("y", target, task, held)
     data = Dataset(
         name=name,
         features=encoded.values,
@@ -91,9 +116,10 @@ def given_rows(
         ids=row_names(range(records)) if ids is None else as_text(column_of(ids, "ids")),
         feature_names=encoded.names,
         source="handed over in memory",
-        notes=encoded.notes,
-        groups=None if groups is None else as_text(column_of(groups, "groups")),
-        external=None if holdout_by is None else _external(features, holdout_by),
+        notes=(*encoded.notes, *told),
+        groups=persons,
+        external=external,
+        preparation=preparation,
     )
     return Given(data, frame, shape)
 
@@ -116,7 +142,10 @@ def _external(features: Any, holdout_by: Any) -> External:
     return condition.of(columns_of(features, "X"), "X")
 
 
-def _features(features: Any) -> tuple[Any | None, Encoded, tuple[int, ...] | None]:
+def _features(
+    features: Any,
+) -> tuple[Any | None, Columns, Encoded | None, tuple[int, ...] | None]:
+    """The user's frame, its columns or an array as numbers, and the shape of one record."""
     if hasattr(features, "toarray") and hasattr(features, "tocsr"):
         size = 4 * int(np.prod(features.shape))
         if size > _MOST_BYTES:
@@ -127,9 +156,9 @@ def _features(features: Any) -> tuple[Any | None, Encoded, tuple[int, ...] | Non
             )
         features = features.toarray()
     if hasattr(features, "column_names") and hasattr(features, "to_pydict"):  # an Arrow table
-        return None, _encoded(columns_of(features, "X")), None
+        return None, columns_of(features, "X"), None, None
     if hasattr(features, "columns") and hasattr(features, "shape"):
-        return features, _encoded(columns_of(features, "X")), None
+        return features, columns_of(features, "X"), None, None
     array = as_array(features, "X")
     if array.ndim == 1:
         raise InputError(
@@ -142,7 +171,7 @@ def _features(features: Any) -> tuple[Any | None, Encoded, tuple[int, ...] | Non
     with np.errstate(over="ignore"):  # Dataset refuses what becomes infinite, by name
         values = np.ascontiguousarray(flat, dtype=np.float32)
     encoded = Encoded(values, tuple(f"x{at}" for at in range(values.shape[1])))
-    return None, encoded, array.shape[1:] if array.ndim > 2 else None
+    return None, {}, encoded, array.shape[1:] if array.ndim > 2 else None
 
 
 def columns_of(rows: Any, name: str) -> Columns:

@@ -15,7 +15,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -26,6 +26,8 @@ from lethe.errors import InputError, check_choice, check_known_keys, did_you_mea
 TYPES = ("whole", "number", "bool", "text", "date", "time")
 OUTSIDE = ("missing", "clamp")
 READ_OFF = ("type", "bounds", "values")
+MADE_PUBLIC = "taken to be public although read off the rows"
+"""Begins what a guarantee assumes of a schema that was read off: it covers people within it."""
 SMALLEST_WHOLE, LARGEST_WHOLE = -(2**63), 2**63 - 1
 LARGEST_WIDE = 10**38 - 1
 """Whole numbers beyond 64 bits have at most 38 digits, which is what a Parquet decimal holds."""
@@ -98,6 +100,10 @@ class Column:
                 )
             if len(set(self.values)) < len(self.values):
                 raise InputError(f"{where}.values names a value twice; each may stand once.")
+        if "bounds" in self.read_off and self.bounds is None:
+            raise InputError(f"{where}.read_off names bounds, and there are none: take it out.")
+        if "values" in self.read_off and self.values is None:
+            raise InputError(f"{where}.read_off names values, and there are none: take it out.")
         if self.outside == "clamp" and self.bounds is None:
             raise InputError(f'{where}.outside="clamp" needs bounds to clamp to.')
 
@@ -219,10 +225,7 @@ class Schema:
 
     def assumptions(self) -> tuple[str, ...]:
         """What a guarantee about data of this schema has to say."""
-        parts = [f"{' and '.join(read)} of {name}" for name, read in self.read_off.items()]
-        if not parts:
-            return ()
-        return (f"taken to be public although read off the rows: {', '.join(parts)}",)
+        return made_public(self.read_off)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -282,6 +285,16 @@ class Schema:
         if not isinstance(columns, Mapping) or not columns:
             raise InputError(f'{where} declares no columns: [columns.age] type = "whole".')
         return Schema(tuple(_column(str(name), declared) for name, declared in columns.items()))
+
+
+def made_public(read_off: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """What a guarantee has to say of parts of columns that were read off the rows.
+
+    >>> made_public({"age": ("type", "bounds")})
+    ('taken to be public although read off the rows: type and bounds of age',)
+    """
+    parts = [f"{' and '.join(parts)} of {name}" for name, parts in read_off.items() if parts]
+    return (f"{MADE_PUBLIC}: {', '.join(parts)}",) if parts else ()
 
 
 _PLURAL = {

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.dataset import Dataset, row_names, subset
+from lethe.data.preparation import Preparation, by_public
 from lethe.errors import require
 from lethe.files import whole_file
 
@@ -74,16 +77,24 @@ def diabetes() -> Dataset:
 BUILTIN = {"breast-cancer": breast_cancer, "diabetes": diabetes, "digits": digits}
 
 
-def builtin(name: str, rows: int | None = None, seed: int = 0) -> Dataset:
+def builtin(
+    name: str, rows: int | None = None, seed: int = 0, public: Callable[..., Any] | None = None
+) -> Dataset:
     """A built-in set, or some of its records, scaled by themselves as those of a file are.
 
     Args:
         rows: size of a random subset; all records by default.
+        public: as of `lethe.data.tables.load`: which records scale all others.
     """
     data = subset(BUILTIN[name](), rows, seed)
-    if rows is None or _SCALED not in data.notes:
+    if _SCALED not in data.notes or (rows is None and public is None):
         return data
-    return replace(data, features=_standardised(data.features))
+    if public is None:
+        return replace(data, features=_standardised(data.features))
+    held = public(len(data), None, None)
+    notes = tuple(note for note in data.notes if note != _SCALED)
+    features = by_public(data.features.astype(np.float64), held).astype(np.float32)
+    return replace(data, features=features, notes=notes, preparation=Preparation(held))
 
 
 def _standardised(values: NDArray[np.floating]) -> NDArray[np.float32]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,41 @@ from lethe.data.columns import (
     Columns,
     as_text,
     check_column,
+    encode,
     is_text,
     list_names,
     missing,
     read_columns,
 )
 from lethe.data.condition import Condition, without_condition
-from lethe.data.dataset import IDENTICAL, TASKS, Dataset, by_content, choose_records
+from lethe.data.dataset import (
+    IDENTICAL,
+    TASKS,
+    Dataset,
+    by_content,
+    choose_records,
+    identical_records,
+)
+from lethe.data.preparation import (
+    IDENTIFIER_SHARE,
+    MOST_LEVELS,
+    Preparation,
+    prepare_columns,
+    prepare_label,
+)
+from lethe.data.schema import Schema
 from lethe.data.shipped import BUILTIN, builtin
 from lethe.errors import InputError, check_choice, did_you_mean
 
 _FEATURES = ("X", "features", "x_train")
 _LABELS = ("y", "labels", "y_train")
 _ARCHIVES = (".npz", ".safetensors")
-_MAX_LEVELS = 50  # levels of a text column that get a feature of their own
-_IDENTIFIER_SHARE = 0.5  # a text column with more distinct values than this names records
+CLASSES = "the list of classes"
+COLUMNS = "types, categories, fills and scales of columns"
+"""What is read off all records unless a schema or public rows decide it; see `Preparation`."""
+
+Public = Callable[[int, "NDArray[Any] | None", "NDArray[np.bool_] | None"], NDArray[np.bool_]]
+"""(records,) True for public records, of their number, persons and those of `holdout_by`."""
 
 
 def load(
@@ -46,6 +66,8 @@ def load(
     slices: Sequence[str] = (),
     holdout_by: str | None = None,
     identifiers: str = "refuse",
+    schema: Schema | None = None,
+    public: Public | None = None,
 ) -> Dataset:
     """Load a built-in set by its name, or a file of records with a label.
 
@@ -72,10 +94,15 @@ def load(
             column may be a feature, or in `drop`.
         identifiers: what text that differs in most records does: "refuse" it, or "leave-out" of the
             features (`table` keeps it).
+        schema: types, values and bounds of the columns, by which every record is prepared alone.
+        public: told the number of records, their persons and those of `holdout_by` (None without),
+            which records are public: these decide what the schema does not.
 
     Returns:
         Numbers with mean 0 and standard deviation 1, text and bools as one feature a level, both
-        over the records used; images (uint8) flattened and divided by 255.
+        over the records used; images (uint8) flattened and divided by 255. With `schema` or
+        `public` they are prepared without a look at the other records, as a proof about a model of
+        them needs: see `lethe.data.preparation`.
 
     Raises:
         InputError: neither a built-in set nor a file; or the file, a column or a value breaks a
@@ -91,7 +118,9 @@ def load(
         for_files = {"label": label, "id_column": id_column, "group": person}
         for_files["holdout_by"] = holdout_by
         _check_complete(name, {**for_files, "drop": drop or None, "slice": list(slices) or None})
-        data = builtin(name, rows, seed)
+        data = builtin(name, rows, seed, public)
+        if schema is not None:
+            raise InputError(f"schema is for files; the built-in set {name!r} has its own types.")
         if task is not None and check_choice("task", task, TASKS) != data.task:
             raise InputError(
                 f"task={task!r} does not fit the built-in set {name!r}, which is for {data.task}."
@@ -126,12 +155,30 @@ def load(
         seed=seed,
         holdout_by=holdout_by,
     )
-    labels, classes = label_rows(label, columns[label], task, chosen.rows)
     rest = {name: v for name, v in columns.items() if name not in {*used, id_column, person, *drop}}
-    if inputs is None:
-        encoded = _encode_columns(path, rest, chosen.rows, missing, identifiers)
+    encoded = None if inputs is None else _encode_array(columns[inputs], chosen.rows, list(rest))
+    told: tuple[str, ...] = ()
+    if schema is None and public is None:
+        labels, classes = label_rows(label, columns[label], task, chosen.rows)
+        encoded = encoded or _encode_columns(path, rest, chosen.rows, missing, identifiers)
+        read_off = (CLASSES,) * bool(classes) + (COLUMNS,) * (inputs is None)
+        preparation = Preparation(None, read_off)
     else:
-        encoded = _encode_array(columns[inputs], chosen.rows, list(rest))
+        if path.suffix.lower() == ".csv":
+            columns = read_columns(path, list(dict.fromkeys([label, *rest])), untyped=True)
+        kept = rest if inputs is None else {}
+        raw = {name: columns[name][chosen.rows] for name in (label, *kept)}
+        if group == IDENTICAL:  # by what is in the file: features would hang on who is public
+            content = [encode(column).codes for column in raw.values()]
+            content += [] if encoded is None else list(encoded.values.T)
+            first = identical_records(np.column_stack(content), np.zeros(len(chosen.ids)))
+            chosen = replace(chosen, groups=chosen.ids[first])
+        external = None if chosen.external is None else chosen.external.rows
+        held = None if public is None else public(len(chosen.rows), chosen.groups, external)
+        assumed = () if schema is None else schema.assumptions()
+        preparation = Preparation(held, (), assumed)
+        labels, classes, told = prepare_label(label, raw.pop(label), task, held, schema)
+        encoded = encoded or Encoded(*prepare_columns(raw, held, schema))
     data = Dataset(
         name=path.stem,
         features=encoded.values,
@@ -141,13 +188,14 @@ def load(
         feature_names=encoded.names,
         source=f"{path.name}, "
         + (f"label {label!r}" if inputs is None else f"arrays {inputs!r} and {label!r}"),
-        notes=(*encoded.notes, *chosen.notes),
+        notes=(*encoded.notes, *told, *chosen.notes),
         groups=chosen.groups,
         slices=chosen.slices,
+        preparation=preparation,
         table=None if inputs else {name: column[chosen.rows] for name, column in rest.items()},
         external=chosen.external,
     )
-    return by_content(data) if group == IDENTICAL else data
+    return by_content(data) if group == IDENTICAL and data.groups is None else data
 
 
 def _arrays_of(
@@ -341,7 +389,7 @@ def identifiers_of(features: Mapping[str, NDArray[Any]]) -> dict[str, int]:
     return {
         name: distinct
         for name, distinct in counts.items()
-        if distinct > max(2, _IDENTIFIER_SHARE * len(features[name]))
+        if distinct > max(2, IDENTIFIER_SHARE * len(features[name]))
     }
 
 
@@ -373,14 +421,14 @@ def encode_text(name: str, column: NDArray[Any]) -> Encoded:
     if len(levels) == 1:
         return _constant(name, column, str(levels[0]))
     shown = [level or "(missing)" for level in levels.tolist()]
-    if len(levels) > _MAX_LEVELS:
-        frequent = np.sort(np.argsort(-counts, kind="stable")[:_MAX_LEVELS])
-        position = np.full(len(levels), _MAX_LEVELS)
-        position[frequent] = np.arange(_MAX_LEVELS)
+    if len(levels) > MOST_LEVELS:
+        frequent = np.sort(np.argsort(-counts, kind="stable")[:MOST_LEVELS])
+        position = np.full(len(levels), MOST_LEVELS)
+        position[frequent] = np.arange(MOST_LEVELS)
         codes = position[codes]
-        other = int((codes == _MAX_LEVELS).sum())
+        other = int((codes == MOST_LEVELS).sum())
         notes.append(
-            f"Column {name!r}: the {_MAX_LEVELS} most frequent of {len(levels)} levels have a "
+            f"Column {name!r}: the {MOST_LEVELS} most frequent of {len(levels)} levels have a "
             f"feature each; the others share one ({other} records)."
         )
         shown = [*(shown[at] for at in frequent), "(other)"]

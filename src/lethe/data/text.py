@@ -24,7 +24,9 @@ from safetensors.numpy import load, save
 from lethe.data.columns import Columns, check_column, is_text, list_names, read_columns
 from lethe.data.condition import External, without_condition
 from lethe.data.dataset import Dataset, choose_records
-from lethe.data.tables import label_rows
+from lethe.data.preparation import Preparation, prepare_label
+from lethe.data.schema import Schema
+from lethe.data.tables import CLASSES, Public, label_rows
 from lethe.errors import InputError, check_at_least, check_choice, require
 from lethe.files import write_whole
 
@@ -47,6 +49,7 @@ class Narratives:
     groups: NDArray[np.str_] | None
     slices: Mapping[str, NDArray[np.str_]]
     external: External | None = None
+    preparation: Preparation = Preparation()
 
     def __len__(self) -> int:
         """Number of texts."""
@@ -66,6 +69,7 @@ class Narratives:
             groups=self.groups,
             slices=self.slices,
             external=self.external,
+            preparation=self.preparation,
         )
 
 
@@ -83,6 +87,8 @@ def load_narratives(
     slices: Sequence[str] = (),
     min_class_size: int = 1,
     holdout_by: str | None = None,
+    schema: Schema | None = None,
+    public: Public | None = None,
 ) -> Narratives:
     """Read the texts and codes of a table; all other columns are left out.
 
@@ -98,6 +104,7 @@ def load_narratives(
         slices: columns by which the risk is reported.
         min_class_size: classes with fewer records become one class "other (rare)"; 1 keeps all.
         holdout_by: condition on a column; no model trains on records that meet it.
+        schema, public: what decides the list of classes, as of `lethe.data.tables.load`.
 
     Raises:
         InputError: a column is not there, holds no text, or a record has none.
@@ -129,8 +136,19 @@ def load_narratives(
         holdout_by=holdout_by,
     )
     places = np.searchsorted(there, chosen.rows)
-    codes, classes = label_rows(label, columns[label][there], "classification", places)
-    labels, classes, merged = _merge_rare(codes.astype(np.int64), classes, min_class_size)
+    counted: Any = slice(None)
+    told: tuple[str, ...] = ()
+    if schema is None and public is None:
+        codes, classes = label_rows(label, columns[label][there], "classification", places)
+        preparation = Preparation(None, (CLASSES,))
+    else:
+        external = None if chosen.external is None else chosen.external.rows
+        held = None if public is None else public(len(places), chosen.groups, external)
+        preparation = Preparation(held, (), () if schema is None else schema.assumptions())
+        raw = read_columns(path, [label], untyped=True)[label][chosen.rows]
+        codes, classes, told = prepare_label(label, raw, "classification", held, schema)
+        counted = held
+    labels, classes, merged = _merge_rare(codes.astype(np.int64), classes, min_class_size, counted)
     taken = tuple(texts[place] for place in places)
     return Narratives(
         name=path.stem,
@@ -139,10 +157,11 @@ def load_narratives(
         classes=classes,
         ids=chosen.ids,
         source=f"{path.name}, text {text!r}, label {label!r}",
-        notes=(*notes, *merged, *_repeated(taken), *chosen.notes),
+        notes=(*notes, *told, *merged, *_repeated(taken), *chosen.notes),
         groups=chosen.groups,
         slices=chosen.slices,
         external=chosen.external,
+        preparation=preparation,
     )
 
 
@@ -184,10 +203,10 @@ def _texts(
 
 
 def _merge_rare(
-    codes: NDArray[np.int64], classes: tuple[str, ...], smallest: int
+    codes: NDArray[np.int64], classes: tuple[str, ...], smallest: int, counted: Any
 ) -> tuple[NDArray[np.int64], tuple[str, ...], list[str]]:
-    """Classes with fewer records than `smallest` become one; the notes say what was done."""
-    counts = np.bincount(codes, minlength=len(classes))
+    """Classes with fewer than `smallest` of the `counted` records become one; notes say so."""
+    counts = np.bincount(codes[counted], minlength=len(classes))
     rare = np.flatnonzero(counts < smallest)
     if len(rare) < 2:  # a lone rare class would only change its name
         alone = int((counts == 1).sum())

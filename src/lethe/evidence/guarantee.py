@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -126,6 +126,33 @@ def where_people_have_several(guarantee: Guarantee, most: int) -> Guarantee:
         return guarantee
     told = f"it protects each record as one, not a person: here a person has up to {most} records"
     return replace(guarantee, assumptions=(told, *guarantee.assumptions))
+
+
+def resting_on(
+    guarantee: Guarantee, read_off: Sequence[str], assumed: Sequence[str] = ()
+) -> Guarantee:
+    """The same with what preparing the records means for it: no proof rests on a false premise.
+
+    Args:
+        guarantee: a label; returned as it is unless it is a proof.
+        read_off: what was read off the private records, without noise; it ends a proof.
+        assumed: what a proof assumes of the schema that the records were prepared by.
+
+    >>> label = Guarantee("approx-dp", {"epsilon": 1.0, "delta": 1e-6}, "add/remove", "record")
+    >>> resting_on(label, ["the list of classes"]).kind
+    'empirical-only'
+    """
+    if not guarantee.proven:
+        return guarantee
+    if read_off:
+        return empirical_only(
+            voided_by=(
+                f"no epsilon is proven: {', and '.join(read_off)} were read off all records, "
+                "private ones among them, which no noise covers. Let a schema or public rows "
+                "decide: schema= or public= of lethe.load, or hand the raw columns over",
+            )
+        )
+    return replace(guarantee, assumptions=(*guarantee.assumptions, *assumed))
 
 
 def from_seeded_noise(guarantee: Guarantee, *, given: bool = False) -> Guarantee:

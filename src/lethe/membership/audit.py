@@ -134,14 +134,16 @@ def baseline_spec(data: Dataset, recipe: Recipe, settings: AuditSettings) -> Spe
     if data.groups is not None:
         people = np.unique(data.groups, return_inverse=True)[1].astype(np.int64)
     external = None if data.external is None else data.external.rows
-    inside = np.flatnonzero(~external) if external is not None else np.arange(len(data.labels))
-    own = None if people is None else people[inside]
-    chosen = holdout(strata(data.labels[inside]), settings.holdout, settings.seed, own)
+    held = data.preparation.public
+    if held is None:
+        held = held_out(data.labels, people, external, settings)
+    elif external is not None:
+        held = held | external
     return Spec(
         data.features,
         data.labels,
         len(data.classes),
-        np.isin(np.arange(len(data.labels)), inside[~chosen]),
+        ~held,
         recipe,
         Treatment(),
         settings.seed,
@@ -150,6 +152,43 @@ def baseline_spec(data: Dataset, recipe: Recipe, settings: AuditSettings) -> Spe
         external,
         settings.augmented_queries if isinstance(recipe, TorchRecipe) and recipe.augment else 0,
     )
+
+
+def held_out(
+    labels: NDArray[np.int64] | NDArray[np.float64],
+    people: NDArray[np.integer] | None,
+    external: NDArray[np.bool_] | None,
+    settings: AuditSettings,
+) -> NDArray[np.bool_]:
+    """(N,) True for the records that no model trains on: the external ones and a random share.
+
+    Args:
+        labels: (N,) of which each class or range gives its share; all alike where they are private.
+    """
+    held = np.zeros(len(labels), bool) if external is None else external.copy()
+    inside = np.flatnonzero(~held)
+    own = None if people is None else people[inside]
+    held[inside] = holdout(strata(labels[inside]), settings.holdout, settings.seed, own)
+    return held
+
+
+def public_of(
+    settings: AuditSettings, *, always: bool = False
+) -> Callable[..., NDArray[np.bool_]] | None:
+    """Which records are public, for `lethe.data.tables.load`: the held-out ones, drawn by size.
+
+    None where no candidate claims a proof, and records may be prepared by all of them.
+    """
+    if not settings.epsilon and not always:
+        return None
+
+    def public(
+        records: int, groups: NDArray[Any] | None, external: NDArray[np.bool_] | None
+    ) -> NDArray[np.bool_]:
+        people = None if groups is None else np.unique(groups, return_inverse=True)[1]
+        return held_out(np.zeros(records, np.int64), people, external, settings)
+
+    return public
 
 
 def open_run(path: Path | str, data: Dataset, recipe: Recipe, settings: AuditSettings) -> RunFolder:

@@ -15,7 +15,7 @@ from lethe.data.dataset import Dataset
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
-from lethe.evidence.guarantee import Guarantee, where_people_have_several
+from lethe.evidence.guarantee import Guarantee, resting_on, where_people_have_several
 from lethe.evidence.risk import Risk, risk_of
 from lethe.evidence.roc import tau_of
 from lethe.evidence.rules import Rule
@@ -338,8 +338,7 @@ class ModelSubject(Subject):
         return run(self, self.settings.rules(), self.settings.release)
 
     def candidates(self) -> Sequence[Candidate]:
-        classes = None if self.data is None else self.data.classes
-        return [_candidate(one, self.settings, classes, self.spec) for one in self.measured]
+        return [_candidate(one, self.settings, self.data, self.spec) for one in self.measured]
 
     def chosen_risk(self, chosen: str, among: int) -> Measured | None:
         one = next(one for one in self.measured if one.name == chosen)
@@ -405,9 +404,10 @@ def _size(spec: Spec | None) -> dict[str, int]:
 def _candidate(
     one: Measurement,
     settings: AuditSettings,
-    classes: tuple[str, ...] | None,
+    data: Dataset | None,
     spec: Spec | None,
 ) -> Candidate:
+    classes = None if data is None else data.classes
     unknown = Estimate(None, None, None, settings.confidence, "not provided", 0)
     details: dict[str, Any] = {
         "shown": [{"quantity": key, "estimate": found.to_json()} for key, found in shown(one)],
@@ -450,7 +450,8 @@ def _candidate(
             "words": moved_words(change, newly, others),
         }
     if spec is not None:
-        details.update(one.mitigation.details(spec.pool))
+        proven = data is None or not data.preparation.read_off
+        details.update(one.mitigation.details(spec.pool) if proven else {})
     chosen = dict(one.mitigation.settings)
     if one.weights is not None and spec is not None:
         chosen["mean_weight"] = float(one.weights[spec.pool].mean(dtype=np.float64))
@@ -461,7 +462,7 @@ def _candidate(
         chosen,
         one.utility or unknown,
         judged(one.results, one.risk_fpr),
-        guarantee_of(one.mitigation, spec),
+        guarantee_of(one.mitigation, spec, data),
         one.utility_loss,
         one.risk_change,
         details,
@@ -503,13 +504,18 @@ def shown(one: Measurement) -> Iterator[tuple[str, Estimate]]:
             yield quantity, found.estimate
 
 
-def guarantee_of(mitigation: Mitigation, spec: Spec | None) -> Guarantee:
+def guarantee_of(
+    mitigation: Mitigation, spec: Spec | None, data: Dataset | None = None
+) -> Guarantee:
     """What a mitigation proves of an audit's training, and of whom.
 
     Args:
         spec: of the baseline; None where nothing was trained.
+        data: the records; what was read off them ends a proof.
     """
     told = mitigation.guarantee(None if spec is None else spec.pool)
+    if data is not None:
+        told = resting_on(told, data.preparation.read_off, data.preparation.assumed)
     if spec is None or spec.groups is None:
         return told
     return where_people_have_several(told, int(np.bincount(spec.groups[spec.pool]).max()))

@@ -10,7 +10,7 @@ from typing import Any
 
 from scipy.special import ndtr, ndtri
 
-from lethe.data.schema import Schema
+from lethe.data.schema import MADE_PUBLIC, Schema
 from lethe.errors import InputError, check_between
 from lethe.evidence.gdp import gdp_epsilon
 from lethe.evidence.guarantee import Guarantee
@@ -262,6 +262,8 @@ def guarantee_words(guarantee: Guarantee) -> str:
     """
     given = guarantee.parameters
     unit = "row" if guarantee.unit == "record" else "person"
+    if any(text.startswith(MADE_PUBLIC) for text in guarantee.assumptions):
+        unit += " within what the schema made public"
     who = (
         f"With or without any one {unit}"
         if guarantee.relation == "add/remove"

@@ -200,7 +200,7 @@ class Evaluation:
         if proofs.optimal is not None:
             proven.append(proofs.optimal.guarantee)
         if self.settings.diameter is not None:
-            proven.append(isotropic.guarantee(self.settings.delta))
+            proven.append(isotropic.guarantee(self.settings.delta, rows))
         first = proofs.best.guarantee
         return self.evaluated(
             name,

@@ -61,16 +61,25 @@ class IsotropicNoise:
         """(n, d) the mean of the M draws of each row."""
         return smooth(representations, self.sigma, self.draws, seed)
 
-    def guarantee(self, delta: float = 1e-5) -> Guarantee:
+    def guarantee(self, delta: float = 1e-5, rows: Float | None = None) -> Guarantee:
         """mu-GDP for arbitrary inputs where there is a diameter; else the reason why not.
 
         Limits on identification need no diameter: see `closed_form` and `optimal_attacker`.
+
+        Args:
+            rows: (n, d) vectors of the release; two that differ by more end the proof.
         """
         check_sigma(self.sigma)
         if self.sigma == 0:
             return empirical_only(voided_by=(NO_NOISE,))
         if self.diameter is None:
             return from_seeded_noise(empirical_only(voided_by=(NO_BOUND,)))
+        seen = 0.0 if rows is None else far_apart(rows)
+        if seen > self.diameter * (1 + 1e-9):
+            wrong = f"two vectors of this release differ by {seen:.6g}, more than the diameter"
+            return from_seeded_noise(
+                empirical_only(voided_by=(f"{wrong} {self.diameter:g}: declare a true one",))
+            )
         return noise_dp(self.diameter, self.sigma, self.draws, delta, self.source)
 
 
@@ -91,6 +100,19 @@ class ClippedNoise:
         return IsotropicNoise(
             self.sigma, self.draws, clip_diameter(self.norm), f"clipped to norm {self.norm:g}"
         ).guarantee(delta)
+
+
+def far_apart(rows: Float) -> float:
+    """Distance of two rows (n, d) that are far apart: at least half of the largest there is.
+
+    >>> far_apart(np.array([[0.0], [1.0], [5.0]]))
+    5.0
+    """
+    point, distance = rows.mean(axis=0), 0.0
+    for _ in range(3):
+        apart = np.linalg.norm(rows - point, axis=1)
+        point, distance = rows[int(apart.argmax())], float(apart.max())
+    return distance
 
 
 def clip_norm(representations: ArrayLike, norm: float) -> Float:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lethe.data.schema import MADE_PUBLIC
 from lethe.report.catalogue import say
 from lethe.report.context_fields import given_risk
 from lethe.report.numbers import (
@@ -350,6 +351,9 @@ def _label(proofs: Sequence[Json]) -> str:
     """
     if not proofs:
         return say("label.measured")
+    if is_within_schema(proofs[0]):
+        plain = {**proofs[0], "assumptions": []}
+        return say("claim.within", claim=_label([plain, *proofs[1:]]))
     limits = [one for one in proofs if "success" in one["parameters"]]
     if limits:
         key = "label.proven.vector" if limits[0]["unit"] == "vector" else "label.proven.share"
@@ -398,7 +402,13 @@ def claim_of(guarantee: Json) -> str:
     whom = [guarantee[key] for key in ("relation", "unit") if guarantee[key] != "none"]
     if len(whom) == 2:
         whom = [say("claim.whom", relation=whom[0], unit=whom[1])]
-    return ", ".join([say(f"kind.{guarantee['kind']}"), *numbers, *whom])
+    claim = ", ".join([say(f"kind.{guarantee['kind']}"), *numbers, *whom])
+    return say("claim.within", claim=claim) if is_within_schema(guarantee) else claim
+
+
+def is_within_schema(guarantee: Json) -> bool:
+    """Whether a claim covers only people within a schema that was read off the rows."""
+    return any(text.startswith(MADE_PUBLIC) for text in guarantee.get("assumptions", ()))
 
 
 def _source(document: Json, manifest: Json) -> list[str]:

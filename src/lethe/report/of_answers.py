@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
 from lethe.report.figures import parameter
-from lethe.report.first_screen import Card, Room, Worst
+from lethe.report.first_screen import Card, Room, Worst, is_within_schema
 from lethe.report.numbers import Cell, amount, grouped, percent, share_words
 from lethe.report.sections import Bullets, Chart, Facts, Folded, Part, Section, Table, Words
 from lethe.report.static_svg import (
@@ -213,6 +213,8 @@ class Ledger(Room):
         spent, budget = self._amount(section["spent"]), self._amount(section["budget"])
         unit = say(f"ledger.unit.{section['unit']}")
         whom = say(f"ledger.whom.{section['unit']}")
+        if any(is_within_schema(one["guarantee"]) for one in self.document["guarantees"]):
+            whom = say("claim.within", claim=whom)
         key = "ledger.headline" if section["queries"] else "ledger.unasked"
         key = "ledger.headline.one" if section["queries"] == 1 else key
         detail = "ledger.detail.record" if section["unit"] == "record" else "ledger.detail"

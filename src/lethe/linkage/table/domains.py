@@ -7,47 +7,22 @@ change a type.
 
 from __future__ import annotations
 
-import datetime
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.columns import check_column, is_text, missing
-from lethe.data.schema import (
-    DAY,
-    EPOCH,
-    LARGEST_WHOLE,
-    SMALLEST_WHOLE,
-    Column,
-    Schema,
-    Value,
-    shown_value,
-)
+from lethe.data.schema import Column, Schema, Value, shown_value
 from lethe.data.source import TypedColumn
+from lethe.data.typed import STORED, cast
 from lethe.errors import InputError, NotMeasurable, check_at_least
 from lethe.linkage.records.facts import Int
 
 BINS = 32  # of a column with bounds
 MOST_TEXTS = 2000  # that are read off a column without a schema
-_WHOLE = re.compile(r"([+-]?[0-9]{1,38})(\.0*)?")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
-_BOOL = dict.fromkeys(("true", "t", "yes", "y", "1"), True)
-_BOOL |= dict.fromkeys(("false", "f", "no", "n", "0"), False)
-_STORED: dict[str, Any] = {
-    "whole": np.int64,
-    "number": np.float64,
-    "bool": np.bool_,
-    "text": object,
-    "date": np.int64,
-    "time": np.int64,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +67,7 @@ class Domain:
                 listed = [code.get(value, -1) for value in values.tolist()]
                 cells = np.array(listed, dtype=np.int64)
             else:
-                known = np.array(self.values, dtype=_STORED[self.column.type])
+                known = np.array(self.values, dtype=STORED[self.column.type])
                 order = np.argsort(known)
                 nearest = np.searchsorted(known[order], values).clip(0, len(known) - 1)
                 cells = np.where(known[order][nearest] == values, order[nearest], -1)
@@ -111,7 +86,7 @@ class Domain:
         there = cells < self.held
         cells = np.where(there, cells, 0)
         if len(self.values):
-            table = np.empty(self.held, dtype=_STORED[self.column.type])
+            table = np.empty(self.held, dtype=STORED[self.column.type])
             table[:] = self.values
             return TypedColumn(table[cells], there)
         assert self.column.bounds is not None
@@ -171,149 +146,6 @@ def _domain(column: Column, bins: int) -> Domain:
     count = min(bins, span)
     starts = np.array([low + span * at // count for at in range(count)], dtype=np.int64)
     return Domain(column, (), starts)
-
-
-def cast(column: TypedColumn | NDArray[Any], declared: Column) -> TypedColumn:
-    """An array as values of the declared type, whatever its own: a total function of each cell.
-
-    A cell that is no value of the type is missing. `1`, `1.0`, `True` and the text `1` are the
-    same whole number; text declared as such is written as a file would have it.
-
-    Args:
-        column: (rows,) of any kind; masked cells are missing. A typed column stays as it is.
-        declared: of the column.
-
-    Raises InputError: not one value a row.
-
-    >>> cast(np.array([40.0, np.nan, 1.5]), Column("age", "whole")).present.tolist()
-    [True, False, False]
-    """
-    if isinstance(column, TypedColumn):
-        return column
-    if column.ndim != 1:
-        raise InputError(f"column {declared.name!r} has the shape {column.shape}, not (rows,).")
-    hidden = np.ma.getmaskarray(column) if isinstance(column, np.ma.MaskedArray) else None
-    plain = np.asarray(column)
-    typed = _cast(plain, declared.type)
-    return typed if hidden is None else TypedColumn(typed.values, typed.present & ~hidden)
-
-
-def _cast(column: NDArray[Any], kind: str) -> TypedColumn:
-    """Whole arrays where their dtype allows; the same as cell by cell (`_cell`)."""
-    of = column.dtype.kind
-    if of == "M":
-        # To years first: that never overflows, and what is within them fits microseconds.
-        years = column.astype("datetime64[Y]").astype(np.int64) + 1970
-        there = ~np.isnat(column) & (years >= 1) & (years <= 9999)
-        unit = "D" if kind == "date" else "us"
-        moments = np.where(there, column, np.datetime64(0, "D").astype(column.dtype))
-        moments = moments.astype(f"datetime64[{unit}]")
-        if kind in ("date", "time"):
-            return TypedColumn(moments.astype(np.int64), there)
-        moments = moments.astype(object)
-        moments[~there] = None
-        column = moments
-    elif kind == "number" and of in "biuf":
-        numbers = column.astype(np.float64) + 0.0
-        there = ~np.isnan(numbers)
-        return TypedColumn(np.where(there, numbers, 0.0), there)
-    elif kind in ("whole", "bool") and of in "biuf":
-        if of == "f":
-            numbers = column.astype(np.float64)
-            there = np.isfinite(numbers) & (np.floor(numbers) == numbers)
-            there &= (numbers >= float(SMALLEST_WHOLE)) & (numbers < float(LARGEST_WHOLE))
-            whole = np.where(there, numbers, 0.0).astype(np.int64)
-        else:
-            there = np.ones(len(column), bool)
-            if of == "u":
-                there = column <= np.uint64(LARGEST_WHOLE)
-            whole = np.where(there, column, 0).astype(np.int64)
-        if kind == "whole":
-            return TypedColumn(whole, there)
-        return TypedColumn(whole == 1, there & ((whole == 0) | (whole == 1)))
-    cells = [_cell(kind, cell) for cell in column.tolist()]
-    there = np.array([cell is not None for cell in cells], dtype=np.bool_)
-    values = np.zeros(len(cells), dtype=_STORED[kind])
-    if kind == "text":
-        values[:] = ""
-    values[there] = [cell for cell in cells if cell is not None]
-    return TypedColumn(values, there)
-
-
-def _cell(kind: str, cell: Any) -> Value | None:
-    """One cell as a value of the type; None where it is none. Text is read as in a file."""
-    if isinstance(cell, np.generic):
-        cell = cell.item()
-    if isinstance(cell, bytes):
-        cell = cell.decode(errors="replace")
-    if cell is None or cell == "" or cell != cell:
-        return None
-    if kind == "text":
-        return _text(cell)
-    if isinstance(cell, datetime.date):  # and times, which are dates too
-        return _moment(kind, cell)
-    if isinstance(cell, str):
-        cell = cell.strip(" ")
-        return _read_number(kind, cell) if kind in ("whole", "number") else _read_word(kind, cell)
-    if kind in ("date", "time") or not isinstance(cell, int | float | Decimal):
-        return None
-    try:
-        if kind == "number":
-            return float(cell) + 0.0
-        whole = int(cell) if SMALLEST_WHOLE <= cell <= LARGEST_WHOLE else None
-    except (OverflowError, ValueError, InvalidOperation):
-        return None
-    if whole is None or whole != cell:
-        return None
-    return whole if kind == "whole" else {0: False, 1: True}.get(whole)
-
-
-def _read_number(kind: str, cell: str) -> Value | None:
-    if kind == "whole":
-        digits = _WHOLE.fullmatch(cell)
-        return None if digits is None else _cell(kind, int(digits[1]))
-    try:
-        number = float(cell) if cell.isascii() else math.nan
-    except ValueError:
-        return None
-    return None if math.isnan(number) else number + 0.0
-
-
-def _read_word(kind: str, cell: str) -> Value | None:
-    if kind == "bool":
-        return _BOOL.get(cell.lower())
-    if not (_DATE.fullmatch(cell) or (kind == "time" and _TIME.fullmatch(cell))):
-        return None
-    try:
-        return _moment(kind, datetime.datetime.fromisoformat(cell))
-    except ValueError:
-        return None
-
-
-def _text(cell: Any) -> str | None:
-    if isinstance(cell, str):
-        return cell
-    if isinstance(cell, bool):
-        return "true" if cell else "false"
-    if isinstance(cell, float) and math.isfinite(cell) and cell == math.floor(cell):
-        return str(int(cell))
-    if isinstance(cell, datetime.datetime):
-        midnight = cell == datetime.datetime.combine(cell.date(), datetime.time(), cell.tzinfo)
-        return cell.date().isoformat() if midnight else cell.isoformat(sep=" ")
-    return str(cell) if isinstance(cell, int | float | Decimal | datetime.date) else None
-
-
-def _moment(kind: str, cell: datetime.date) -> int | None:
-    if kind not in ("date", "time"):
-        return None
-    if isinstance(cell, datetime.datetime):
-        if cell.tzinfo is not None:
-            return None
-        apart = cell - datetime.datetime(1970, 1, 1)
-        moment = (apart.days * 86_400 + apart.seconds) * 1_000_000 + apart.microseconds
-        return moment // DAY if kind == "date" else moment
-    days = (cell - EPOCH).days
-    return days if kind == "date" else days * DAY
 
 
 def plain(typed: TypedColumn, declared: Column, *, gaps: bool) -> NDArray[Any]:

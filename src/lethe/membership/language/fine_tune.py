@@ -38,7 +38,8 @@ class FineTune:
         lora: rank of the adapter; 0 = all weights.
         epsilon: target of private training (DP-Adam on the adapter); None = not private.
         delta: of the same.
-        deduplicated: whether equal texts are trained on once.
+        deduplicated: whether equal texts are trained on once: equal whatever their case and
+            blanks, where private character by character, see `distinct`.
         seed: of order and adapter; the noise of a private training takes a secret of its own.
     """
 
@@ -77,12 +78,16 @@ def defence_of(name: str, usual: FineTune) -> FineTune:
 
 
 def distinct(texts: Sequence[str]) -> list[str]:
-    """Each text once, whatever its case and blanks, in order.
+    """Each different text once, sorted: what a private training keeps of equal texts.
 
-    >>> distinct(["A b", "a  B", "c"])
-    ['A b', 'c']
+    A text stays or goes whole, as it is spelled. Were two spellings taken for one text, which of
+    them is trained on would depend on which is there: one text fewer would put another in its
+    place, and cost twice.
+
+    >>> distinct(["b", "A b", "b"]), distinct(["a b", "A b"])
+    (['A b', 'b'], ['A b', 'a b'])
     """
-    return list({plain_text(text): text for text in reversed(texts)}.values())[::-1]
+    return sorted(set(texts))
 
 
 def plain_text(text: str) -> str:
@@ -114,11 +119,21 @@ def fine_tune(
     Guarantee:
         With `epsilon`: (epsilon, delta)-DP of the adapter, unit one text, add/remove; see
         `train_privately`.
-    Assumes: The base model never saw the texts.
+    Assumes: The base model never saw the texts, and their number is public.
     """
     torch = require("torch", "train")
-    own = distinct(texts) if settings.deduplicated else list(texts)
+    own = list(texts)
+    if settings.deduplicated and settings.epsilon is not None:
+        own = distinct(texts)
+    elif settings.deduplicated:  # the first spelling of each
+        own = list({plain_text(text): text for text in reversed(texts)}.values())[::-1]
     ids, mask = _padded(tokenizer, own, settings.length)
+    if settings.epsilon is not None:
+        # How many texts differ is private, their number is not: rows without a word to predict,
+        # whose gradient is 0, stand for the others, and rate and steps follow from all.
+        blank = len(texts) - len(own)
+        ids, mask = (np.pad(rows, ((0, blank), (0, 0))) for rows in (ids, mask))
+        mask[len(own) :, 0] = 1
     small = settings.seed % 2**32
     with seeded(small):
         model = _with_adapter(module, settings) if settings.lora else module

@@ -208,7 +208,7 @@ def of_an_audit(guarantee: Guarantee) -> Guarantee:
     """The same with what is assumed of the records that an audit holds out, if it is a proof."""
     if not guarantee.proven:
         return guarantee
-    told = "the held-out records are public: inputs, and targets, are scaled by them"
+    told = "the held-out records are public: they decide how records become numbers"
     return replace(guarantee, assumptions=(*guarantee.assumptions, told))
 
 

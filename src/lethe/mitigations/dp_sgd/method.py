@@ -432,9 +432,12 @@ def scaled_by_held_out(
     finite, wide = np.isfinite(given), given.astype(np.float64)
     mean, spread = wide.mean(axis=0, where=finite), wide.std(axis=0, where=finite)
     done = (np.abs(mean) < _ROUNDING) & (np.abs(spread - 1) < _ROUNDING)
+    held = ~pool
+    if held.any():  # those that held-out records have scaled are left as they are
+        inside = given[held].astype(np.float64)
+        done &= (np.abs(inside.mean(0)) > _ROUNDING) | (np.abs(inside.std(0) - 1) > _ROUNDING)
     if not done.any():
         return given
-    held = ~pool
     if held.sum() < 2:
         raise InputError(
             "the inputs are scaled by statistics of the private records, which no noise covers: "

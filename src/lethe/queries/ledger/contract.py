@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lethe.data.schema import made_public
 from lethe.errors import InputError, LetheError, RunFailed
 from lethe.queries.charge import Charge, charge_json
 
@@ -115,6 +117,12 @@ class Status:
     def bound(self) -> bool:
         """Whether the budget goes with one content of the data."""
         return bool(self.fingerprint)
+
+    @property
+    def made_public(self) -> tuple[str, ...]:
+        """What every guarantee has to say of a schema that was read off the rows; else nothing."""
+        columns = json.loads(self.schema or "{}").get("columns", {})
+        return made_public({name: column.get("read_off", ()) for name, column in columns.items()})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; charges as whole units and as numbers."""

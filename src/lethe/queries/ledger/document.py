@@ -74,11 +74,12 @@ class LedgerSubject(Subject):
         return [outcome_words(verdict), budget_words(self.status)[0]]
 
     def guarantees(self) -> Sequence[Json]:
+        assumed = (*self.assumed, *self.status.made_public)
         return [
             {"candidate": name, "guarantee": guarantee.to_json()}
             for name, guarantee in (
-                (SO_FAR, proven(self.status, self.status.spent, self.assumed)),
-                (WHOLE, proven(self.status, self.status.budget, self.assumed)),
+                (SO_FAR, proven(self.status, self.status.spent, assumed)),
+                (WHOLE, proven(self.status, self.status.budget, assumed)),
             )
             if guarantee is not None
         ]

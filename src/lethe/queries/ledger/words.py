@@ -98,6 +98,8 @@ DELTA = 1e-6
 def budget_words(status: Status) -> list[str]:
     """What was spent, what it means, and what a reader must know about it."""
     who = "person's record" if status.unit == "record" else "person, with all records,"
+    if status.made_public:
+        who += " and within what the schema made public,"
     differ = "more or less" if status.relation == "add/remove" else "replaced by another"
     words = [
         f"{_answers(status.queries)} paid for, {status.answers} of them stored; spent: "
@@ -119,6 +121,8 @@ def budget_words(status: Status) -> list[str]:
         words.append(
             f"The ledger was gone on with (entry {number}) although {found}. Reason given: {reason}"
         )
+    if status.made_public:
+        words.append(f"The schema: {status.made_public[0]}. Who lies outside it is not covered.")
     if not status.bound:
         words.append("The budget is bound to no content: which data are asked is not checked.")
     return words
