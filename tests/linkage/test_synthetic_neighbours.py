@@ -21,9 +21,14 @@ from hypothesis import strategies as st
 
 from lethe.data.schema import Column, Schema
 from lethe.data.source import TypedColumn, read_typed
+from lethe.errors import NotMeasurable
+from lethe.linkage.audit import audit_table
+from lethe.linkage.settings import TableSettings
+from lethe.linkage.table import candidates
 from lethe.linkage.table import dp_rows as rows_module
 from lethe.linkage.table.domains import Domain, columns_of
 from lethe.linkage.table.dp_rows import NoisyCounts
+from lethe.training.folder import RunFolder
 
 HOSTILE: tuple[Any, ...] = (
     *(None, "", " ", math.nan, math.inf, -math.inf, -0.0, 0.0, 0.5, 1, 2, -1, 7, True, False),
@@ -278,3 +283,26 @@ def test_one_blank_age_changes_no_spelling(monkeypatch: pytest.MonkeyPatch) -> N
     flags = Schema.of({"flag": {"type": "bool"}})
     seen = np.array([True, False, None], dtype=object)
     check(monkeypatch, flags, {"flag": np.array([True, False])}, {"flag": seen})
+
+
+@pytest.mark.parametrize("sensitive", [None, "c2"])
+def test_the_same_files_leave_an_audit_whatever_could_be_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sensitive: str | None
+) -> None:
+    """One row decides whether utility can be told, and not whether there are synthetic rows."""
+    schema = Schema.of({name: {"type": "whole", "bounds": [0, 9]} for name in ("c0", "c1", "c2")})
+    monkeypatch.setattr(rows_module, "draw_cells", drawn)
+    columns = {name: np.arange(20) % size for name, size in (("c0", 2), ("c1", 5), ("c2", 3))}
+    left = []
+    for told in (True, False):
+        if not told:
+
+            def untold(*args: Any) -> Any:
+                raise NotMeasurable("held-out numbers are all equal, so R2 has no meaning.")
+
+            monkeypatch.setattr(candidates, "_utility_of", untold)
+        asked = TableSettings(epsilon=(1.0, 2.0), delta=1e-6, schema=schema)
+        with RunFolder(tmp_path / str(told), "audit", "a command") as folder:
+            audit_table(columns, ("c0", "c1"), sensitive, settings=asked, folder=folder)
+        left.append(sorted(path.name for path in (tmp_path / str(told)).glob("*.csv")))
+    assert left[0] == left[1] and len(left[0]) == 2

@@ -282,19 +282,25 @@ def dp_name(epsilon: float) -> str:
     return f"dp-synthetic-{epsilon:g}"
 
 
-def measure_synthetic(context: Context, epsilon: float) -> tuple[Measurement, DpRows]:
-    """Make synthetic rows and look how far they agree with the people of the table.
-
-    Returns: The candidate, and the rows: these, and no others, are what was measured.
-    Guarantee: Of the rows: see `dp_rows`. The measured numbers have none.
+def synthetic_rows(context: Context, epsilon: float) -> DpRows:
+    """Make synthetic rows of the whole table; see `dp_rows` for what they prove.
 
     Raises:
         InputError: domains that do not fit.
         NotMeasurable: a column with too many different values.
     """
+    table = context.table
+    columns: dict[str, NDArray[Any] | TypedColumn] = {**table.plain, **table.typed}
+    return _made(context, columns, epsilon)
+
+
+def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measurement:
+    """Look how far synthetic rows agree with the people of the table: numbers without a guarantee.
+
+    Raises NotMeasurable: their utility cannot be told, which hangs on single rows of the table.
+    """
     table, settings = context.table, context.settings
     columns: dict[str, NDArray[Any] | TypedColumn] = {**table.plain, **table.typed}
-    made = _made(context, columns, epsilon)
     rows, sure = table.rows, settings.confidence
     place = {one.name: at for at, one in enumerate(made.domains)}
     mine = [made.domains[place[name]].place(columns[name]) for name in table.quasi]
@@ -323,7 +329,7 @@ def measure_synthetic(context: Context, epsilon: float) -> tuple[Measurement, Dp
         details["blind"] = counted(most, rows, sure).to_json()
     words = f"synthetic rows, ({epsilon:g}, {settings.delta:g})-differentially private"
     chosen = {"epsilon": epsilon, "delta": settings.delta}
-    release = Measurement(
+    return Measurement(
         dp_name(epsilon),
         words,
         chosen,
@@ -333,7 +339,6 @@ def measure_synthetic(context: Context, epsilon: float) -> tuple[Measurement, Dp
         details | listed(evidence),
         proof=made.guarantee,
     )
-    return release, made
 
 
 def agreement(

@@ -55,8 +55,8 @@ class Disturbed(InputError):
 
 
 def rarely(stream: np.random.Generator, count: int) -> bool:
-    """Coin of the `count`-th look: heads at the first, once in `count` later, at least in 64."""
-    return bool(stream.random() * min(count, 64) < 1)
+    """Coin of the `count`-th look: heads at the first, once in `count` later, at least in 256."""
+    return bool(stream.random() * min(count, 256) < 1)
 
 
 @dataclass
